@@ -1,0 +1,81 @@
+"""Formats: the forms a payload can take, in files and in memory, and how bytes are recognised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+
+class Content(Protocol):
+    """The bytes of a file, read where they are sliced: `bytes` and `mmap.mmap` both are one."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: slice, /) -> bytes: ...
+
+
+Sniffer: TypeAlias = Callable[[Content], int]
+"""Tells how many bytes of a file agree with a format; 0 means that it is something else."""
+
+
+@dataclass(frozen=True)
+class Format(Generic[T]):
+    """A form a payload can take between two steps; `payload` is its type in memory."""
+
+    name: str
+    payload: type[T]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class FileFormat(Format[bytes]):
+    """A form that clients send and receive. The first extension names downloads; all are aliases of the name."""
+
+    payload: type[bytes] = field(default=bytes, init=False)
+    media_type: str = field(kw_only=True)
+    extensions: tuple[str, ...] = field(kw_only=True)
+    sniff: Sniffer = field(kw_only=True, repr=False)
+    lossy: bool = field(default=False, kw_only=True)  # quality applies
+    animated: bool = field(default=False, kw_only=True)  # written with timed frames
+    paged: bool = field(default=False, kw_only=True)  # written with several pages
+
+
+AnyFormat: TypeAlias = Format[Any]
+
+
+class Signature:
+    """A sniffer for fixed bytes at fixed offsets: `Signature((0, b"II*\\0"), (8, b"CR"))` scores 6 or 0."""
+
+    def __init__(self, *parts: tuple[int, bytes]) -> None:
+        self._parts = parts
+        self._score = sum(len(magic) for _, magic in parts)
+
+    def __call__(self, content: Content) -> int:
+        agrees = all(content[offset : offset + len(magic)] == magic for offset, magic in self._parts)
+        return self._score if agrees else 0
+
+
+class Brands:
+    """A sniffer for ISO base media files (HEIF, AVIF): by their major brand, else by a compatible one."""
+
+    def __init__(self, *brands: str) -> None:
+        self._brands = frozenset(brand.encode() for brand in brands)
+
+    def __call__(self, content: Content) -> int:
+        if content[4:8] != b"ftyp":
+            return 0
+        if content[8:12] in self._brands:
+            return 12
+        end = min(int.from_bytes(content[:4], "big"), 512)
+        compatible = {content[at : at + 4] for at in range(16, end, 4)}
+        return 8 if compatible & self._brands else 0
+
+
+def any_of(*sniffers: Sniffer) -> Sniffer:
+    """A sniffer for a format with several signatures: the best score of them."""
+    return lambda content: max(sniffer(content) for sniffer in sniffers)

@@ -1,0 +1,86 @@
+"""What runs in a job's process: read the job, put up the walls, convert, answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import socket
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from engine import pipeline, sandbox
+from engine.conversions import Options
+from engine.errors import ConversionError, OutOfMemory, StepFailed
+from engine.registry import Registry, load_registry
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one job may take: seconds on the clock, bytes of addresses, bytes of a file it writes."""
+
+    seconds: float = 60.0
+    memory: int = 3 << 30
+    output: int = 512 << 20
+
+
+@dataclass(frozen=True)
+class Job:
+    """A conversion in names and paths, because functions and megabytes should not travel.
+
+    `source` and `target` name formats. The folder of `output` is the job's own; nothing else is written to.
+    """
+
+    input: Path
+    source: str
+    output: Path
+    target: str
+    options: Options = Options()
+
+
+@dataclass(frozen=True)
+class Done:
+    """A job's result lies at its output: `size` bytes, made in the steps of `trace`."""
+
+    size: int
+    trace: tuple[pipeline.Timing, ...]
+    warnings: tuple[pipeline.Warned, ...]
+
+
+def serve(connection: socket.socket) -> None:
+    """Waits for one job, runs it, answers, and ends. An end of file instead of a job ends it at once."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which tells us
+    registry = load_registry()
+    with connection, connection.makefile("rb") as stream:
+        request = stream.read()
+        if not request:
+            return
+        job, limits = pickle.loads(request)
+        sandbox.enter(memory=limits.memory, seconds=limits.seconds, output=limits.output)
+        os.environ["TMPDIR"] = str(job.output.parent)
+        connection.sendall(json.dumps(_answer(registry, job)).encode())
+
+
+def _answer(registry: Registry, job: Job) -> dict[str, Any]:
+    """The outcome as JSON: whoever reads it need not trust this process."""
+    try:
+        done = convert(registry, job)
+    except ConversionError as error:
+        return {"error": error.as_json()}
+    except MemoryError:
+        return {"error": OutOfMemory("The conversion needs more memory than it may have.").as_json()}
+    except Exception as error:
+        return {"error": StepFailed(f"The conversion failed: {type(error).__name__}.").as_json()}
+    return {"done": asdict(done)}
+
+
+def convert(registry: Registry, job: Job) -> Done:
+    """Runs the job in this process. Raises ConversionError where it cannot be done."""
+    plan = registry.plan(registry.formats[job.source], job.target)
+    result = pipeline.run(plan, job.input.read_bytes(), job.options)
+    if registry.identify_content(result.data, job.output.name) != plan.target:
+        raise StepFailed(f"The result is no {plan.target}.")
+    job.output.write_bytes(result.data)
+    return Done(len(result.data), result.trace, result.warnings)

@@ -1,0 +1,60 @@
+"""SVG drawn by CairoSVG. Importing this needs the cairo library of the system (OSError where it is missing)."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+from cairosvg.parser import Tree
+from cairosvg.surface import EPSSurface, PDFSurface, PNGSurface, Surface, SVGSurface
+from PIL import Image
+
+from engine.media import check_size
+from plugins import _postscript
+
+_DEFAULT_SIZE = (300, 150)  # what CSS gives to pictures that tell no size, in pixels
+
+
+class _Pixels(PNGSurface):  # type: ignore[misc]
+    """A surface that is measured before it is made."""
+
+    def _create_surface(self, width: float, height: float) -> object:
+        check_size(round(width), round(height))
+        return super()._create_surface(width, height)
+
+
+def pixels(svg: bytes) -> Image.Image:
+    """`svg` at 96 dpi, with transparency."""
+    drawn = _drawn(_Pixels, svg, None).cairo
+    size = drawn.get_width(), drawn.get_height()
+    return Image.frombuffer("RGBa", size, bytes(drawn.get_data()), "raw", "BGRa", drawn.get_stride(), 1).convert("RGBA")
+
+
+def pdf(svg: bytes) -> bytes:
+    """`svg` as a page."""
+    return _written(PDFSurface, svg)
+
+
+def eps(svg: bytes) -> bytes:
+    """`svg` as PostScript."""
+    file = BytesIO()
+    surface = _drawn(EPSSurface, svg, file)
+    surface.finish()
+    return _postscript.boxed(file.getvalue(), surface.width, surface.height)
+
+
+def outlined(svg: bytes) -> bytes:
+    """`svg` redrawn: texts as outlines, styles resolved, nothing that runs or refers to elsewhere."""
+    return _written(SVGSurface, svg)
+
+
+def _written(surface: type[Surface], svg: bytes) -> bytes:
+    file = BytesIO()
+    _drawn(surface, svg, file).finish()
+    return file.getvalue()
+
+
+def _drawn(surface: type[Surface], svg: bytes, file: BytesIO | None) -> Surface:
+    tree = Tree(bytestring=svg)
+    sized = "viewBox" in tree or not any(tree.get(side, "100%").endswith("%") for side in ("width", "height"))
+    width, height = (None, None) if sized else _DEFAULT_SIZE
+    return surface(tree, file, 96, parent_width=width, parent_height=height)

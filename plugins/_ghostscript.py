@@ -1,0 +1,49 @@
+"""Ghostscript, run on files in the job's own folder."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from engine import CorruptInput, Requirement
+
+PROGRAM = shutil.which("gs")
+REQUIREMENT = Requirement(
+    "Ghostscript",
+    "reading EPS, and writing EPS with vectors from PDF",
+    "apt-get install ghostscript",
+    present=PROGRAM is not None,
+)
+
+
+def run(data: bytes, device: str, *arguments: str) -> bytes:
+    """`data` (PostScript or PDF, its first page) through `device`.
+
+    -dSAFER lets a program read and write TMPDIR: so that is a folder of its own.
+    """
+    with TemporaryDirectory() as folder:
+        source, result = Path(folder, "in"), Path(folder, "out")
+        source.write_bytes(data)
+        command = [
+            str(PROGRAM),
+            *("-q", "-dSAFER", "-dBATCH", "-dNOPAUSE", "-dFirstPage=1", "-dLastPage=1"),
+            f"-sDEVICE={device}",
+            f"-sOutputFile={result}",
+            *arguments,
+            str(source),
+        ]
+        done = subprocess.run(
+            command,
+            env={"TMPDIR": folder, "PATH": "/usr/bin:/bin"},
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+        # Ghostscript ends with 0 for empty and cut files too.
+        if done.returncode or not result.exists() or not result.stat().st_size:
+            raise CorruptInput("The PostScript program cannot be rendered.")
+        return result.read_bytes()

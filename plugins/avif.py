@@ -1,0 +1,75 @@
+"""AVIF, still and animated."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import imagecodecs
+
+from engine import (
+    RASTER,
+    Brands,
+    FileFormat,
+    Frame,
+    Holds,
+    Loss,
+    Options,
+    Raster,
+    Samples,
+    conversion,
+    hookimpl,
+)
+from engine.conversions import AnyConversion
+from plugins import _exif, _pillow
+
+AVIF = FileFormat(
+    "avif",
+    media_type="image/avif",
+    extensions=("avif", "avifs"),
+    sniff=Brands("avif", "avis"),
+    lossy=True,
+    animated=True,
+)
+
+_LAYOUTS = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
+
+
+@conversion(AVIF, RASTER, cost=1.5)
+def decode(data: bytes, _options: Options) -> Raster:
+    bits = _bit_depth(data)
+    raster = _pillow.decode(data, "AVIF", timed=True, lossy=True)
+    return raster if bits == 8 or raster.count > 1 else replace(raster, deep=_deep(data, bits))
+
+
+def _bit_depth(data: bytes) -> int:
+    """8, 10 or 12, as the AV1 configuration box tells."""
+    at = data.find(b"av1C")
+    flags = data[at + 6] if 0 <= at < len(data) - 6 else 0
+    return (12 if flags & 0x20 else 10) if flags & 0x40 else 8
+
+
+def _deep(data: bytes, bits: int) -> Iterator[Frame]:
+    header = _pillow.opened(data, "AVIF")
+    array = imagecodecs.avif_decode(data, numthreads=1)
+    bands = array.shape[2] if array.ndim == 3 else 1
+    array = _pillow.upright(array, header.getexif().get(_exif.ORIENTATION, 1))
+    yield Frame(Samples.scaled(array, bits, _LAYOUTS[bands]), header.info.get("icc_profile"))
+
+
+@conversion(RASTER, AVIF, loss=Loss.DETAIL, cost=30)
+def encode(raster: Raster, options: Options) -> bytes:
+    frames = list(raster.fitted(Holds(("RGB", "RGBA"), icc=True, animation=True)).frames)
+    return _pillow.saved(
+        frames[0].image,
+        "AVIF",
+        quality=options.quality or 65,
+        speed=6,
+        icc_profile=frames[0].icc_profile,
+        exif=raster.exif,
+        xmp=raster.xmp,
+        **_pillow.animation(raster, frames),
+    )
+
+
+@hookimpl
+def conversions() -> list[AnyConversion]:
+    return [decode, encode]

@@ -1,0 +1,23 @@
+"""BMP (Windows bitmap); written without alpha, which most of its readers show as black."""
+
+from engine import RASTER, FileFormat, Holds, Options, Raster, Signature, conversion, hookimpl
+from engine.conversions import AnyConversion
+from plugins import _pillow
+
+BMP = FileFormat("bmp", media_type="image/bmp", extensions=("bmp", "dib"), sniff=Signature((0, b"BM")))
+
+
+@conversion(BMP, RASTER)
+def decode(data: bytes, _options: Options) -> Raster:
+    return _pillow.decode(data, "BMP")
+
+
+@conversion(RASTER, BMP)
+def encode(raster: Raster, _options: Options) -> bytes:
+    frame = raster.single(Holds(("1", "L", "P", "RGB")))
+    return _pillow.saved(frame.image, "BMP", dpi=raster.dpi)
+
+
+@hookimpl
+def conversions() -> list[AnyConversion]:
+    return [decode, encode]

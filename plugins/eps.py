@@ -1,0 +1,85 @@
+"""EPS (Encapsulated PostScript): read and written through Ghostscript, pixels written by Pillow."""
+
+from __future__ import annotations
+
+import struct
+from warnings import warn
+
+from engine import (
+    DOCUMENT,
+    RASTER,
+    FidelityWarning,
+    FileFormat,
+    Holds,
+    Loss,
+    Options,
+    Raster,
+    Requirement,
+    Signature,
+    any_of,
+    conversion,
+    hookimpl,
+)
+from engine.conversions import AnyConversion
+from engine.media import Document
+from engine.mupdf import pymupdf
+from plugins import _ghostscript, _pillow, _postscript
+from plugins.pdf import PDF, saved
+
+_DOS_HEADER = b"\xc5\xd0\xd3\xc6"  # a table that points at the program and at a preview
+
+EPS = FileFormat(
+    "eps",
+    media_type="application/postscript",
+    extensions=("eps", "epsf", "epsi", "ps"),
+    sniff=any_of(Signature((0, b"%!PS")), Signature((0, _DOS_HEADER)), Signature((0, b"\x04%!PS"))),
+)
+
+# Pictures inside stay as they are: by default they would be encoded as JPEG.
+_LOSSLESS = [
+    f"-d{setting}"
+    for kind in ("Color", "Gray")
+    for setting in (f"AutoFilter{kind}Images=false", f"{kind}ImageFilter=/FlateEncode")
+]
+
+
+@conversion(EPS, PDF, cost=10)
+def to_pdf(data: bytes, _options: Options) -> bytes:
+    return _ghostscript.run(_program(data), "pdfwrite", "-dEPSCrop", *_LOSSLESS)
+
+
+def _program(data: bytes) -> bytes:
+    if not data.startswith(_DOS_HEADER):
+        return data
+    start, size = struct.unpack_from("<II", data, 4)
+    return data[start : start + size]
+
+
+@conversion(DOCUMENT, EPS, cost=10, final=True)
+def from_document(document: Document, _options: Options) -> bytes:
+    """The first page, vectors kept."""
+    if document.page_count > 1:
+        message = f"The target holds the first of {document.page_count} pages."
+        warn(FidelityWarning("pages_dropped", message), stacklevel=2)
+    # A page drawn afresh is free of whatever Ghostscript stumbles over in the document around it.
+    document.bake()
+    single = pymupdf.open()
+    page = single.new_page(width=document[0].rect.width, height=document[0].rect.height)
+    page.show_pdf_page(page.rect, document, 0)
+    program = _ghostscript.run(saved(single), "eps2write", "-dPDFSTOPONERROR")
+    return _postscript.boxed(program, page.rect.width, page.rect.height)
+
+
+@conversion(RASTER, EPS, loss=Loss.DETAIL, cost=2, final=True)
+def from_raster(raster: Raster, _options: Options) -> bytes:
+    return _pillow.saved(raster.single(Holds(("L", "RGB", "CMYK"))).image, "EPS")
+
+
+@hookimpl
+def conversions() -> list[AnyConversion]:
+    return [to_pdf, from_document, from_raster] if _ghostscript.REQUIREMENT.present else [from_raster]
+
+
+@hookimpl
+def requirements() -> list[Requirement]:
+    return [_ghostscript.REQUIREMENT]

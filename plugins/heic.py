@@ -1,0 +1,77 @@
+"""HEIC: HEIF with HEVC pictures."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pillow_heif
+from numpy.typing import NDArray
+
+from engine import (
+    RASTER,
+    Brands,
+    FileFormat,
+    Frame,
+    Holds,
+    Loss,
+    Options,
+    Raster,
+    Samples,
+    conversion,
+    hookimpl,
+)
+from engine.conversions import AnyConversion
+from plugins import _pillow
+
+pillow_heif.register_heif_opener()
+
+HEIC = FileFormat(
+    "heic",
+    media_type="image/heic",
+    extensions=("heic", "heif", "hif"),
+    sniff=Brands("heic", "heix", "heim", "heis", "hevc", "hevx", "hevm", "hevs", "mif1", "msf1"),
+    lossy=True,
+)
+
+
+@conversion(HEIC, RASTER, cost=4)
+def decode(data: bytes, _options: Options) -> Raster:
+    raster = _pillow.decode(data, "HEIF", paged=True, lossy=True)
+    deep = _pillow.opened(data, "HEIF").info["bit_depth"] > 8
+    return replace(raster, deep=_deep(data)) if deep else raster
+
+
+def _deep(data: bytes) -> Iterator[Frame]:
+    """The primary picture and then the others; libheif turns them upright and aligns samples to the top bits."""
+    pictures = pillow_heif.open_heif(BytesIO(data), convert_hdr_to_8bit=False)
+    others = [index for index in range(len(pictures)) if index != pictures.primary_index]
+    for index in (pictures.primary_index, *others):
+        picture = pictures[index]
+        about: dict[str, Any] = picture.info
+        mode, _, deep = picture.mode.partition(";")
+        bits = about["bit_depth"] if deep else 8
+        array: NDArray[np.uint16] = np.asarray(picture).astype(np.uint16, copy=False)
+        samples = np.right_shift(array, 16 - bits if deep else 0, dtype=np.uint16)
+        yield Frame(Samples.scaled(samples, bits, mode), about.get("icc_profile"))
+
+
+@conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40)
+def encode(raster: Raster, options: Options) -> bytes:
+    frame = raster.single(Holds(("L", "RGB", "RGBA"), icc=True))
+    return _pillow.saved(
+        frame.image,
+        "HEIF",
+        quality=options.quality or 60,
+        # The encoder's own default takes twice the time for 2 % fewer bytes at no better quality.
+        enc_params={"preset": "veryfast"},
+        icc_profile=frame.icc_profile,
+        exif=raster.exif,
+        xmp=raster.xmp,
+    )
+
+
+@hookimpl
+def conversions() -> list[AnyConversion]:
+    return [decode, encode]

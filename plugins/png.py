@@ -1,0 +1,95 @@
+"""PNG, still and animated: 8 bits a sample through Pillow, 16 through libpng."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+
+import imagecodecs
+from PIL import PngImagePlugin
+
+from engine import RASTER, FileFormat, Frame, Holds, Options, Raster, Samples, Signature, conversion, hookimpl
+from engine.conversions import AnyConversion
+from plugins import _exif, _pillow
+
+PNG = FileFormat(
+    "png",
+    media_type="image/png",
+    extensions=("png", "apng"),
+    sniff=Signature((0, b"\x89PNG\r\n\x1a\n")),
+    animated=True,
+)
+
+_LAYOUTS = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
+_DEPTH = 24  # where the header tells the bits a sample
+_HEADER_END = 33  # signature and IHDR
+_XMP = "XML:com.adobe.xmp"
+
+
+@conversion(PNG, RASTER, cost=2)
+def decode(data: bytes, _options: Options) -> Raster:
+    image = _pillow.opened(data, "PNG")
+    count = getattr(image, "n_frames", 1)
+    # The picture for readers that know no animation is no frame of it.
+    still = count > 1 and image.info.get("default_image", False)
+    order = list(range(1 if still else 0, count))
+    raster = _pillow.raster(image, order, timed=len(order) > 1)
+    return replace(raster, deep=_deep(data)) if data[_DEPTH] == 16 and raster.count == 1 else raster
+
+
+def _deep(data: bytes) -> Iterator[Frame]:
+    header = _pillow.opened(data, "PNG")
+    array = imagecodecs.png_decode(data)
+    array = _pillow.upright(array, header.getexif().get(_exif.ORIENTATION, 1))
+    bands = array.shape[2] if array.ndim == 3 else 1
+    yield Frame(Samples(array, _LAYOUTS[bands]), header.info.get("icc_profile"))
+
+
+@conversion(RASTER, PNG, cost=10)
+def encode(raster: Raster, _options: Options) -> bytes:
+    modes = ("RGBA",) if raster.timed else ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
+    deep = ("L", "LA", "RGB", "RGBA")
+    frames = list(raster.fitted(Holds(modes, deep=deep, icc=True, animation=True)).frames)
+    if isinstance(frames[0].pixels, Samples):
+        data = bytes(imagecodecs.png_encode(frames[0].pixels.array, level=6))
+        return _with_chunks(data, _chunks(raster, frames[0]))
+    info = PngImagePlugin.PngInfo()
+    if raster.xmp:
+        info.add_itxt(_XMP, raster.xmp.decode("utf-8", "replace"))
+    parameters = _pillow.animation(raster, frames)
+    return _pillow.saved(
+        frames[0].image,
+        "PNG",
+        icc_profile=frames[0].icc_profile,
+        exif=raster.exif,
+        dpi=raster.dpi,
+        pnginfo=info,
+        **parameters,
+    )
+
+
+def _chunks(raster: Raster, frame: Frame) -> Iterator[bytes]:
+    """What travels with the picture, as chunks that stand before its data."""
+    if frame.icc_profile:
+        yield _chunk(b"iCCP", b"ICC Profile\0\0" + zlib.compress(frame.icc_profile))
+    if raster.dpi:
+        yield _chunk(b"pHYs", struct.pack(">IIB", *(round(value / 0.0254) for value in raster.dpi), 1))
+    if raster.exif:
+        yield _chunk(b"eXIf", raster.exif.removeprefix(_exif.PREFIX))
+    if raster.xmp:
+        yield _chunk(b"iTXt", _XMP.encode() + b"\0\0\0\0\0" + raster.xmp)
+
+
+def _chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def _with_chunks(data: bytes, chunks: Iterator[bytes]) -> bytes:
+    return data[:_HEADER_END] + b"".join(chunks) + data[_HEADER_END:]
+
+
+@hookimpl
+def conversions() -> list[AnyConversion]:
+    return [decode, encode]

@@ -1,0 +1,192 @@
+"""TIFF, one page or many: 8 bits a sample through Pillow, more through tifffile."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from io import BytesIO
+from typing import Any, Literal
+
+import imageio.v3 as iio
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, TiffImagePlugin
+
+from engine import (
+    RASTER,
+    Content,
+    FileFormat,
+    Frame,
+    Holds,
+    Options,
+    Raster,
+    Samples,
+    Signature,
+    any_of,
+    conversion,
+    hookimpl,
+)
+from engine.color import normalised
+from engine.conversions import AnyConversion
+from engine.media import check_size
+from plugins import _exif, _pillow, _tiff
+
+_signature = any_of(*(Signature((0, magic)) for magic in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")))
+
+
+def _sniff(content: Content) -> int:
+    """The signature, but not the RAW files of cameras that no plugin knows: theirs is a thumbnail only."""
+    score = _signature(content)
+    return 0 if score and _tiff.holds_sensor_data(_tiff.directories(content)) else score
+
+
+TIFF = FileFormat("tiff", media_type="image/tiff", extensions=("tiff", "tif"), sniff=_sniff, paged=True)
+
+_BITS_PER_SAMPLE, _SUBFILE = 258, 254
+_BYTE, _ASCII, _LONG = 1, 2, 4
+_PLACEHOLDER = 0xFEEDF00D
+_REDUCED = 1  # the subfile is a smaller version of another page
+_MODES = {0: "L", 1: "L", 2: "RGB", 5: "CMYK"}
+_NAMES = {
+    "1": "minisblack",
+    "P": "palette",
+    "L": "minisblack",
+    "LA": "minisblack",
+    "RGB": "rgb",
+    "RGBA": "rgb",
+    "CMYK": "separated",
+}
+
+
+@conversion(TIFF, RASTER)
+def decode(data: bytes, _options: Options) -> Raster:
+    try:
+        image = _pillow.opened(data, "TIFF")
+    except (OSError, TypeError, SyntaxError):
+        return _beyond_pillow(data)
+    order, deep = _pages(image)
+    raster = _pillow.raster(image, order)
+    return replace(raster, deep=_deep(data, order)) if deep else raster
+
+
+def _pages(image: Image.Image) -> tuple[list[int], bool]:
+    """The pages that are not thumbnails of others, and whether one has more than 8 bits a sample."""
+    order, deep = [], False
+    for index in range(getattr(image, "n_frames", 1)):
+        image.seek(index)
+        tags = getattr(image, "tag_v2", {})
+        deep = deep or max(tags.get(_BITS_PER_SAMPLE, (1,))) > 8
+        if not int(tags.get(_SUBFILE, 0)) & _REDUCED:
+            order.append(index)
+    order = order or [0]
+    image.seek(order[0])
+    return order, deep
+
+
+def _beyond_pillow(data: bytes) -> Raster:
+    """Files that only tifffile reads, such as floating-point colour."""
+    with _file(BytesIO(data), "r") as file:
+        count = file.properties(index=...).n_images
+    frames = (replace(frame, pixels=frame.image) for frame in _deep(data, list(range(count))))
+    return Raster(frames, count=count, deep=_deep(data, list(range(count))))
+
+
+def _file(stream: BytesIO, mode: Literal["r", "w"]) -> Any:
+    """imageio's door to tifffile, whose own options go beyond what imageio declares for all formats."""
+    return iio.imopen(stream, mode, plugin="tifffile")
+
+
+def _deep(data: bytes, order: list[int]) -> Iterator[Frame]:
+    with _file(BytesIO(data), "r") as file:
+        for page in order:
+            tags = file.metadata(index=..., page=page)
+            check_size(tags["ImageWidth"], tags["ImageLength"])
+            samples = _samples(file.read(index=..., page=page), tags)
+            yield Frame(samples, tags.get("InterColorProfile"))
+
+
+def _samples(array: NDArray[Any], tags: dict[str, Any]) -> Samples:
+    photometric = int(tags["PhotometricInterpretation"])
+    mode = _MODES[photometric]
+    if array.ndim == 3 and int(tags.get("PlanarConfiguration", 1)) == 2:
+        array = np.moveaxis(array, 0, -1)
+    if array.ndim == 3:
+        mode += "A" if array.shape[2] > len(mode) and mode != "CMYK" else ""
+        array = array[..., : len(mode)] if len(mode) > 1 else array[..., 0]
+    bits = int(np.max(tags["BitsPerSample"]))
+    array = array if array.dtype.kind == "u" and bits <= 16 else normalised(array)
+    if photometric == 0:
+        array = (1 << min(bits, 16)) - 1 - array
+    array = _pillow.upright(array, int(tags.get("Orientation", 1)))
+    return Samples.scaled(array, min(bits, 16), mode)
+
+
+@conversion(RASTER, TIFF, cost=2)
+def encode(raster: Raster, _options: Options) -> bytes:
+    layouts = ("L", "LA", "RGB", "RGBA", "CMYK")
+    # Grey with alpha at 16 bits is legal, but readers are few.
+    deep = ("L", "RGB", "RGBA", "CMYK")
+    fitted = raster.fitted(Holds(("1", "P", *layouts), deep=deep, icc=True, pages=True))
+    file = BytesIO()
+    tags = _exif.parsed(raster.exif)
+    with _file(file, "w") as pages:
+        for number, frame in enumerate(fitted.frames):
+            pages.write(
+                **_layout(frame.pixels),
+                compression="lzw",
+                iccprofile=frame.icc_profile,
+                resolution=raster.dpi,
+                resolutionunit="inch" if raster.dpi else None,
+                extratags=() if number else list(_extra_tags(tags, raster.xmp)),
+                metadata=None,
+                software=False,
+            )
+    return _with_directories(file.getvalue(), tags)
+
+
+def _layout(pixels: Image.Image | Samples) -> dict[str, Any]:
+    """What tifffile is told of a page's samples."""
+    mode = pixels.mode
+    array = pixels.array if isinstance(pixels, Samples) else np.asarray(pixels)
+    layout: dict[str, Any] = {"ndimage": array, "photometric": _NAMES[mode], "predictor": mode not in ("1", "P")}
+    if isinstance(pixels, Image.Image) and mode == "P":
+        palette = np.zeros((256, 3), np.uint16)
+        colours = np.asarray(pixels.getpalette(), np.uint16).reshape(-1, 3) * 257
+        palette[: len(colours)] = colours
+        return {**layout, "colormap": palette.T}
+    if mode in ("LA", "RGBA"):
+        layout["extrasamples"] = ["unassalpha"]
+    return {**layout, "planarconfig": "contig"} if array.ndim == 3 else layout
+
+
+def _extra_tags(tags: Image.Exif, xmp: bytes | None) -> Iterator[tuple[int, int, int, Any, bool]]:
+    """Texts, XMP, and room for the offsets of EXIF's directories, as tifffile takes them."""
+    for tag, value in tags.items():
+        if tag in _exif.DESCRIPTIVE and isinstance(value, str):
+            yield tag, _ASCII, 0, value.encode(), True
+    for pointer in _exif.DIRECTORIES:
+        if tags.get_ifd(pointer):
+            yield pointer - 1, _LONG, 1, _PLACEHOLDER, True
+    if xmp:
+        yield _exif.XMP, _BYTE, len(xmp), xmp, True
+
+
+def _with_directories(data: bytes, tags: Image.Exif) -> bytes:
+    """The file with EXIF's directories behind it: their offsets are known only when all else is written."""
+    for pointer in _exif.DIRECTORIES:
+        # tifffile writes no such tags: the tag below stands in, which keeps the directory in order.
+        entry = struct.pack("<HHII", pointer - 1, _LONG, 1, _PLACEHOLDER)
+        if entry in data:
+            data += b"\0" * (len(data) % 2)
+            directory = TiffImagePlugin.ImageFileDirectory_v2(prefix=b"II")
+            for tag, value in tags.get_ifd(pointer).items():
+                directory[tag] = value
+            final = struct.pack("<HHII", pointer, _LONG, 1, len(data))
+            data = data.replace(entry, final, 1) + directory.tobytes(len(data))
+    return data
+
+
+@hookimpl
+def conversions() -> list[AnyConversion]:
+    return [decode, encode]

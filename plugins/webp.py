@@ -1,0 +1,49 @@
+"""WebP, still and animated."""
+
+from engine import RASTER, FileFormat, Holds, Loss, Options, Raster, Signature, conversion, hookimpl
+from engine.conversions import AnyConversion
+from plugins import _pillow
+
+WEBP = FileFormat(
+    "webp",
+    media_type="image/webp",
+    extensions=("webp",),
+    sniff=Signature((0, b"RIFF"), (8, b"WEBP")),
+    lossy=True,
+    animated=True,
+)
+
+_FLAGS, _ALPHA = 20, 0x10  # in the extended header
+
+
+@conversion(WEBP, RASTER)
+def decode(data: bytes, _options: Options) -> Raster:
+    return _pillow.decode(data, "WEBP", timed=True, lossy=b"VP8L" not in data[:64])
+
+
+@conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8)
+def encode(raster: Raster, options: Options) -> bytes:
+    frames = list(raster.fitted(Holds(("RGB", "RGBA"), icc=True, animation=True)).frames)
+    data = _pillow.saved(
+        frames[0].image,
+        "WEBP",
+        quality=options.quality or 80,
+        method=4,
+        icc_profile=frames[0].icc_profile,
+        exif=raster.exif,
+        xmp=raster.xmp,
+        **_pillow.animation(raster, frames),
+    )
+    return _with_alpha_flag(data) if any(frame.image.mode == "RGBA" for frame in frames) else data
+
+
+def _with_alpha_flag(data: bytes) -> bytes:
+    """An extended file marked as transparent: libwebp forgets that where only the canvas shows through."""
+    if data[12:16] != b"VP8X":
+        return data
+    return data[:_FLAGS] + bytes([data[_FLAGS] | _ALPHA]) + data[_FLAGS + 1 :]
+
+
+@hookimpl
+def conversions() -> list[AnyConversion]:
+    return [decode, encode]

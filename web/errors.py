@@ -1,0 +1,128 @@
+"""The API's own errors, the status of every code, and the envelope that all errors travel in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from engine.errors import ConversionError
+
+STATUS: Mapping[str, int] = MappingProxyType(
+    {
+        "invalid_api_key": 401,
+        "key_not_verified": 403,
+        "rate_limit_exceeded": 429,
+        "no_credits": 402,
+        "invalid_file_type": 400,
+        "file_too_large": 413,
+        "unsupported_conversion": 400,
+        "processing_failed": 500,
+        "invalid_parameter": 400,
+        "not_found": 404,
+        "server_error": 500,
+        "method_not_allowed": 405,
+        "not_ready": 503,
+    }
+)
+
+
+class ApiError(Exception):
+    """A request that is refused; `str(error)` is a sentence for the client.
+
+    `reason` narrows the code, `param` names the field at fault, `headers` go with the answer.
+    """
+
+    code: ClassVar[str] = "server_error"
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str | None = None,
+        param: str | None = None,
+        details: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.param = param
+        self.details = dict(details or {})
+        self.headers = dict(headers or {})
+
+
+class InvalidParameter(ApiError):
+    """A field, or the body itself, is missing or not what it should be."""
+
+    code = "invalid_parameter"
+
+
+class NotFound(ApiError):
+    """No such path, or no such thing in this account, or one that has expired."""
+
+    code = "not_found"
+
+
+class MethodNotAllowed(ApiError):
+    """The path exists, the verb does not."""
+
+    code = "method_not_allowed"
+
+    def __init__(self, allowed: tuple[str, ...]) -> None:
+        verbs = ", ".join(allowed)
+        super().__init__(f"This path answers to {verbs}.", headers={"Allow": verbs})
+
+
+class RateLimited(ApiError):
+    """Too many requests, or too much work at once; `retry_after` is in seconds."""
+
+    code = "rate_limit_exceeded"
+    retryable = True
+
+    def __init__(self, message: str, *, retry_after: int, reason: str | None = None) -> None:
+        details = {"retry_after": retry_after}
+        super().__init__(message, reason=reason, details=details, headers={"Retry-After": str(retry_after)})
+
+
+class FileTooLarge(ApiError):
+    """More bytes than the account's tier takes."""
+
+    code = "file_too_large"
+
+    def __init__(self, max_file_size: int) -> None:
+        message = f"The file is larger than {max_file_size} bytes."
+        super().__init__(message, reason="bytes", param="file", details={"max_file_size": max_file_size})
+
+
+class NotReady(ApiError):
+    """The service cannot work at the moment."""
+
+    code = "not_ready"
+    retryable = True
+
+
+class ServerError(ApiError):
+    """Something that nobody foresaw; the log knows more."""
+
+    def __init__(self) -> None:
+        super().__init__("The server failed to answer this request.")
+
+
+def public(error: BaseException) -> ApiError | ConversionError:
+    """The error that the client may see: this one, or a ServerError for what was not foreseen."""
+    return error if isinstance(error, ApiError | ConversionError) else ServerError()
+
+
+def envelope(error: ApiError | ConversionError, request_id: str) -> dict[str, Any]:
+    """The body of an error's answer."""
+    optional = {"param": error.param, "reason": error.reason, "details": error.details}
+    return {
+        "error": {
+            "code": error.code,
+            "message": str(error),
+            "request_id": request_id,
+            "retryable": error.retryable,
+            **{name: value for name, value in optional.items() if value},
+        }
+    }
