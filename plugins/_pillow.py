@@ -65,7 +65,8 @@ def frames(image: Image.Image, order: list[int]) -> Iterator[Frame]:
             image.seek(index)
         image.load()
         duration = float(image.info.get("duration", 0) or 0)
-        frame = image.copy() if len(order) > 1 else image
+        # A file that stands at a later frame would be sought again by encoders.
+        frame = image.copy() if len(order) > 1 or index else image
         profile = frame.info.get("icc_profile")
         ImageOps.exif_transpose(frame, in_place=True)
         yield Frame(frame, profile, duration)

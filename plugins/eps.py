@@ -49,10 +49,12 @@ def to_pdf(data: bytes, _options: Options) -> bytes:
 
 
 def _program(data: bytes) -> bytes:
-    if not data.startswith(_DOS_HEADER):
-        return data
-    start, size = struct.unpack_from("<II", data, 4)
-    return data[start : start + size]
+    """The program alone, and marked as EPS: Ghostscript crops no other to its bounding box."""
+    if data.startswith(_DOS_HEADER):
+        start, size = struct.unpack_from("<II", data, 4)
+        data = data[start : start + size]
+    first, newline, rest = data.partition(b"\r" if b"\n" not in data[:256] else b"\n")
+    return data if b"EPSF" in first else b"%!PS-Adobe-3.0 EPSF-3.0" + newline + rest
 
 
 @conversion(DOCUMENT, EPS, cost=10, final=True)

@@ -59,7 +59,7 @@ def _deep(data: bytes) -> Iterator[Frame]:
 
 @conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40)
 def encode(raster: Raster, options: Options) -> bytes:
-    frame = raster.single(Holds(("L", "RGB", "RGBA"), icc=True))
+    frame = raster.single(Holds(("RGB", "RGBA"), icc=True))
     return _pillow.saved(
         frame.image,
         "HEIF",

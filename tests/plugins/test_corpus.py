@@ -1,0 +1,101 @@
+"""Real files: each converts, and others find the expected size, pages and frames in the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from engine import ConversionError, Options, pipeline
+from engine.registry import load_registry
+from plugins.pdf import DPI
+from tests import readers
+from tests.corpus import Entry, load_corpus
+
+_REGISTRY = load_registry()
+
+# Files whose facts are not those of the manifest, and why.
+_SIZES = {
+    "tiff/orientation_6_g4.tif": (590, 88),  # the manifest's size is the upright one
+    "png/exif_orientation.png": (512, 512),
+    "svg/no_size.svg": (300, 150),  # neither size nor view box: CSS's default
+    "tiff/rgb_float32.tiff": (32, 32),
+    "psd/rgb16_4x4.psd": (4, 4),
+}
+_COUNTS = {
+    "jpeg/display_p3_apple_mpo.jpg": 1,  # the second picture is a gain map
+    "png/apng_dispose_previous.png": 3,  # the first picture is the still for readers without animation
+}
+# Writers merge frames that look the same, and add up their durations.
+_MERGED = {("png/apng_dispose_previous.png", target) for target in ("gif", "png", "webp")}
+_ENCRYPTED = ("pdf/aes256_user_password.pdf", "pdf/password_openpassword.pdf", "pdf/rc4_128_user_password.pdf")
+_TOLERANCE = 1.5 * DPI / 72  # the manifest tells pages in whole points
+_PAGED = ("pdf", "tiff")
+_ANIMATED = ("avif", "gif", "png", "webp")
+_PAGES, _VECTORS = ("pdf", "eps"), ("pdf", "eps", "svg")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "target" in metafunc.fixturenames:
+        cases = list(_cases(everything=metafunc.config.getoption("corpus") == "all"))
+        metafunc.parametrize(("entry", "target"), cases, ids=[f"{entry.name}-{target}" for entry, target in cases])
+
+
+def _cases(*, everything: bool) -> Iterator[tuple[Entry, str]]:
+    """Every file with every target, or each with the one that its turn brings."""
+    for turn, entry in enumerate(entry for entry in load_corpus() if entry.sound and entry.name not in _ENCRYPTED):
+        targets = _REGISTRY.targets(_REGISTRY.identify(entry.path))
+        chosen = targets if everything else [targets[turn % len(targets)]]
+        yield from ((entry, target.name) for target in chosen)
+
+
+def test_file(entry: Entry, target: str) -> None:
+    source = _REGISTRY.identify(entry.path)
+    assert source.name == entry.format.lower().replace("apng", "png")
+
+    result = pipeline.run(_REGISTRY.plan(source, target), entry.path.read_bytes(), Options())
+
+    reading = readers.read(target, result.data)
+    assert reading.size == pytest.approx(_expected_size(entry, source.name, target), abs=_TOLERANCE)
+    if (entry.name, target) not in _MERGED:
+        assert reading.count == _expected_count(entry, source.name, target)
+
+
+@pytest.mark.parametrize("name", _ENCRYPTED)
+def test_encrypted(name: str) -> None:
+    for entry in (entry for entry in load_corpus() if entry.name == name):
+        for target in _REGISTRY.targets(_REGISTRY.formats["pdf"]):
+            with pytest.raises(ConversionError) as raised:
+                pipeline.run(_REGISTRY.plan(_REGISTRY.formats["pdf"], target), entry.path.read_bytes(), Options())
+            assert (raised.value.code, raised.value.reason) == ("invalid_file_type", "pdf_encrypted")
+
+
+def _expected_size(entry: Entry, source: str, target: str) -> tuple[float, float]:
+    size = _SIZES.get(entry.name) or entry.size
+    assert size is not None, "the manifest tells no size"
+    width, height = map(float, size[::-1] if entry.orientation >= 5 and entry.name not in _SIZES else size)
+    if source in _PAGES:
+        scale = 1.0 if target in _VECTORS else DPI / 72
+        return width * scale, height * scale
+    if source == "svg":
+        scale = 72 / 96 if target in _PAGES else 1.0
+        return width * scale, height * scale
+    if target == "pdf":
+        across, down = _dpi(entry)
+        return width * 72 / across, height * 72 / down
+    return width, height
+
+
+def _dpi(entry: Entry) -> tuple[float, float]:
+    """What the reader of the source format notes; 96 where it tells nothing believable."""
+    steps = _REGISTRY.plan(_REGISTRY.identify(entry.path), "png").steps
+    raster = steps[0](entry.path.read_bytes(), Options())
+    return raster.dpi or (96, 96)
+
+
+def _expected_count(entry: Entry, source: str, target: str) -> int:
+    count = _COUNTS.get(entry.name, entry.count)
+    if source == "psd":
+        return 1  # layers are no pages
+    timed = source in ("gif", "webp", "png", "avif")
+    return count if target in _PAGED or (timed and target in _ANIMATED) else 1

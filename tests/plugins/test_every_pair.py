@@ -1,0 +1,68 @@
+"""Every advertised pair converts, and others see the same picture in the result."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine import Options, pipeline
+from engine.planner import Plan
+from engine.registry import load_registry
+from plugins.pdf import DPI
+from tests import readers
+from tests.samples import COLOURS, SIZE, sample
+
+_PAIRS = load_registry().catalogue()
+_RAW = {"arw", "cr2", "dng", "nef", "orf", "raf", "rw2"}
+_PAGES, _VECTORS = {"pdf", "eps"}, {"pdf", "eps", "svg"}
+
+
+@pytest.mark.parametrize("plan", _PAIRS, ids=[f"{plan.source}-{plan.target}" for plan in _PAIRS])
+def test_pair(plan: Plan) -> None:
+    result = pipeline.run(plan, sample(plan.source.name), Options())
+
+    reading = readers.read(plan.target.name, result.data)
+
+    assert reading.size == pytest.approx(_expected_size(plan), abs=1)
+    assert reading.count == 1
+    for index, expected in enumerate(COLOURS):
+        _assert_like(_quadrant(reading, index), expected, exact=plan.source.name not in _RAW)
+
+
+def _expected_size(plan: Plan) -> tuple[float, float]:
+    """Pages are rendered at DPI, and pictures become pages at theirs or at 96; SVG counts 96 pixels an inch."""
+    width, height = SIZE
+    source, target = plan.source.name, plan.target.name
+    if source in _PAGES:
+        scale = 1.0 if target in _VECTORS else DPI / 72
+    elif source == "svg":
+        scale = 72 / 96 if target in _PAGES else 1.0
+    else:
+        scale = 72 / 96 if target == "pdf" else 1.0
+    return width * scale, height * scale
+
+
+def _quadrant(reading: readers.Reading, index: int) -> tuple[float, ...]:
+    height, width = reading.pixels.shape[:2]
+    top, left = index // 2 * height // 2 + height // 8, index % 2 * width // 2 + width // 8
+    middle = reading.pixels[top : top + height // 4, left : left + width // 4]
+    return tuple(np.asarray(middle, float).mean(axis=(0, 1)))
+
+
+def _assert_like(seen: tuple[float, ...], expected: tuple[int, int, int], *, exact: bool) -> None:
+    if exact:
+        assert seen == pytest.approx(expected, abs=12)
+    elif len(set(expected)) == 1:  # grey stays neutral under the camera's white balance
+        assert max(seen) - min(seen) < 12
+    else:
+        assert int(np.argmax(seen)) == int(np.argmax(expected))
+
+
+def test_the_pairs_that_users_expect_are_offered() -> None:
+    offered = {(plan.source.name, plan.target.name) for plan in _PAIRS}
+    rasters = {"jpeg", "png", "webp", "avif", "heic", "tiff", "bmp", "gif"}
+    sources = rasters | _RAW | {"pdf", "svg", "psd", "eps"}
+    expected = {(source, target) for source in sources for target in rasters | {"pdf", "eps", "psd"}}
+    expected |= {(source, "svg") for source in ("pdf", "eps", "svg")}
+
+    assert offered == expected

@@ -1,0 +1,116 @@
+"""Readers that share no code with the writers: what they see is what others will see."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import imagecodecs
+import numpy as np
+import pypdfium2
+import pyvips
+from numpy.typing import NDArray
+from PIL import Image
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a file shows: width and height in pixels (points for pages), pages or frames, and the first of them.
+
+    `pixels` is height x width x 3, 8 bits, on white.
+    """
+
+    size: tuple[int, int]
+    count: int
+    pixels: NDArray[np.uint8]
+
+
+def read(format_name: str, data: bytes) -> Reading:
+    """Opens `data` as that format. Raises whatever the reader does where it cannot."""
+    return _READERS[format_name](data)
+
+
+def _vips(data: bytes) -> Reading:
+    image = pyvips.Image.new_from_buffer(data, "", access="sequential")
+    count = image.get("n-pages") if image.get_typeof("n-pages") else 1
+    size = (image.width, image.height)
+    if image.interpretation in ("cmyk", "rgb16", "grey16", "b-w") or image.get_typeof("icc-profile-data"):
+        image = image.colourspace("srgb")
+    if image.hasalpha():
+        image = image.flatten(background=255)
+    array = np.asarray(image.cast("uchar").numpy())
+    return Reading(size, count, _colour(array))
+
+
+def _frames(decode: Callable[..., Any]) -> Callable[[bytes], Reading]:
+    """A reader from a decoder of imagecodecs, which gives frames x height x width x bands."""
+
+    def reader(data: bytes) -> Reading:
+        array = np.asarray(decode(data))
+        if array.dtype == np.uint16:
+            array = (array >> 8).astype(np.uint8)
+        stacked = array.ndim == 4 or (array.ndim == 3 and array.shape[2] > 4)
+        first, count = (array[0], array.shape[0]) if stacked else (array, 1)
+        return Reading((first.shape[1], first.shape[0]), count, _colour(first))
+
+    return reader
+
+
+def _heif(data: bytes) -> Reading:
+    with TemporaryDirectory() as folder:
+        source, result = Path(folder, "in.heic"), Path(folder, "out.jpg")
+        source.write_bytes(data)
+        subprocess.run(["heif-convert", "-q", "100", source, result], check=True, capture_output=True)
+        return _vips(result.read_bytes())
+
+
+def _pdf(data: bytes) -> Reading:
+    document = pypdfium2.PdfDocument(data)
+    page = document[0]
+    size = (round(page.get_width()), round(page.get_height()))
+    return Reading(size, len(document), _colour(np.asarray(page.render(scale=1).to_pil())))
+
+
+def _eps(data: bytes) -> Reading:
+    with TemporaryDirectory() as folder:
+        source, result = Path(folder, "in.eps"), Path(folder, "out.png")
+        source.write_bytes(data)
+        command = ["gs", "-q", "-dSAFER", "-dBATCH", "-dNOPAUSE", "-dEPSCrop", "-sDEVICE=png16m", "-r72"]
+        subprocess.run([*command, f"-sOutputFile={result}", source], check=True, capture_output=True)
+        return _vips(result.read_bytes())
+
+
+def _psd(data: bytes) -> Reading:
+    image = Image.open(BytesIO(data), formats=["PSD"])
+    white = Image.new("RGBA", image.size, "white")
+    white.alpha_composite(image.convert("RGBA"))
+    return Reading(image.size, 1, np.asarray(white.convert("RGB")))
+
+
+def _colour(array: NDArray[Any]) -> NDArray[np.uint8]:
+    array = array[..., None] if array.ndim == 2 else array
+    if array.shape[2] in (2, 4):
+        alpha = array[..., -1:].astype(np.uint16)
+        array = ((array[..., :-1] * alpha + 255 * (255 - alpha)) // 255).astype(np.uint8)
+    return np.repeat(array, 3, axis=2) if array.shape[2] == 1 else array
+
+
+_READERS: dict[str, Callable[[bytes], Reading]] = {
+    "avif": _frames(imagecodecs.avif_decode),
+    "bmp": _frames(imagecodecs.bmp_decode),
+    "eps": _eps,
+    "gif": _vips,
+    "heic": _heif,
+    "jpeg": _vips,
+    "pdf": _pdf,
+    "png": _frames(imagecodecs.apng_decode),
+    "psd": _psd,
+    "svg": _vips,
+    "tiff": _vips,
+    "webp": _vips,
+}
