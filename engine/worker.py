@@ -52,6 +52,7 @@ class Done:
 def serve(connection: socket.socket) -> None:
     """Waits for one job, runs it, answers, and ends. An end of file instead of a job ends it at once."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which tells us
+    _silence()
     registry = load_registry()
     with connection, connection.makefile("rb") as stream:
         request = stream.read()
@@ -61,6 +62,14 @@ def serve(connection: socket.socket) -> None:
         sandbox.enter(memory=limits.memory, seconds=limits.seconds, output=limits.output)
         os.environ["TMPDIR"] = str(job.output.parent)
         connection.sendall(json.dumps(_answer(registry, job)).encode())
+
+
+def _silence() -> None:
+    """Libraries print what hostile files make them say; none of it belongs on the server's terminal or log."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)
 
 
 def _answer(registry: Registry, job: Job) -> dict[str, Any]:

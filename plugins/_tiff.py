@@ -55,12 +55,12 @@ def holds_sensor_data(found: list[Directory]) -> bool:
 
 
 def is_cut_off(content: Content, found: list[Directory]) -> bool:
-    """Whether most of a strip that a directory promises lies behind the end of the file."""
+    """Whether a strip that a directory promises lies, by more than a hundredth, behind the end of the file."""
     for directory in found:
         offsets, counts = directory.get(STRIP_OFFSETS, ()), directory.get(STRIP_BYTE_COUNTS, ())
-        if offsets == (_ELSEWHERE,):
+        if offsets in ((), (_ELSEWHERE,)):
             offsets = directory.get(PANASONIC_OFFSET, ())
-        if any(offset + size // 2 > len(content) for offset, size in zip(offsets, counts, strict=False)):
+        if any(offset + size - size // 100 > len(content) for offset, size in zip(offsets, counts, strict=False)):
             return True
     return False
 

@@ -8,6 +8,7 @@ from warnings import warn
 from engine import (
     DOCUMENT,
     RASTER,
+    CorruptInput,
     FidelityWarning,
     FileFormat,
     Holds,
@@ -45,7 +46,11 @@ _LOSSLESS = [
 
 @conversion(EPS, PDF, cost=10)
 def to_pdf(data: bytes, _options: Options) -> bytes:
-    return _ghostscript.run(_program(data), "pdfwrite", "-dEPSCrop", *_LOSSLESS)
+    pdf = _ghostscript.run(_program(data), "pdfwrite", "-dEPSCrop", *_LOSSLESS)
+    # Of a program that is cut before it draws, Ghostscript makes a blank page.
+    if not pymupdf.open(stream=pdf, filetype="pdf")[0].get_bboxlog():
+        raise CorruptInput("The PostScript program draws nothing.")
+    return pdf
 
 
 def _program(data: bytes) -> bytes:

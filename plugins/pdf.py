@@ -41,6 +41,7 @@ def _sniff(content: Content) -> int:
 
 PDF = FileFormat("pdf", media_type="application/pdf", extensions=("pdf",), sniff=_sniff, paged=True)
 
+_TAIL = 4096  # bytes at the end in which a whole file points at its index
 DPI = 150  # at which pages become pictures
 _PICTURE_DPI = 96  # of pictures that tell none
 _PICTURE_QUALITY = 92  # of pictures that come from a lossy codec
@@ -54,6 +55,9 @@ def read(data: bytes, _options: Options) -> Document:
     if document.page_count == 0:
         raise CorruptInput("The PDF has no readable page.")
     if document.is_repaired:
+        # MuPDF makes blank pages of what a cut file lacks; one that only lost its index still tells where that was.
+        if b"startxref" not in data[-_TAIL:]:
+            raise CorruptInput("The PDF is cut off.")
         warn(
             FidelityWarning("repaired", "The PDF is damaged; what could be recovered was converted."),
             stacklevel=2,

@@ -31,6 +31,8 @@ _XMP = "XML:com.adobe.xmp"
 @conversion(PNG, RASTER, cost=2)
 def decode(data: bytes, _options: Options) -> Raster:
     image = _pillow.opened(data, "PNG")
+    # EXIF may stand behind the pixels, and Pillow decodes them to find it: what fails then must not be taken for EXIF.
+    image.load()
     count = getattr(image, "n_frames", 1)
     # The picture for readers that know no animation is no frame of it.
     still = count > 1 and image.info.get("default_image", False)

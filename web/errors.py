@@ -109,7 +109,7 @@ class ServerError(ApiError):
         super().__init__("The server failed to answer this request.")
 
 
-def public(error: BaseException) -> ApiError | ConversionError:
+def public(error: BaseException | None) -> ApiError | ConversionError:
     """The error that the client may see: this one, or a ServerError for what was not foreseen."""
     return error if isinstance(error, ApiError | ConversionError) else ServerError()
 

@@ -1,0 +1,62 @@
+"""Logging: one line per event on standard error, as text or as JSON, with secrets scrubbed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+_SECRETS = re.compile(r"cvd_live_\w+|(?<=token=)[\w-]+|(?<=Bearer )\S+", re.IGNORECASE)
+_CHATTY = ("tornado", "python_multipart", "asyncio")
+
+
+def configure(log_format: Literal["text", "json"]) -> None:
+    """Sends all log records to standard error. Values of the record's `fields` are shown by name."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-01-31 12:00:00 INFO convertd.access POST /api/v1/convert status=200 ms=81`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        shown = "".join(f" {name}={value}" for name, value in _fields(record).items() if value is not None)
+        line = f"{_time(record)} {record.levelname} {record.name} {record.getMessage()}{shown}"
+        printable = "".join(char if char.isprintable() else "?" for char in line)
+        trace = [self.formatException(record.exc_info)] if record.exc_info else []
+        return _scrubbed("\n".join([printable, *trace]))
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line; `fields` of the record stand beside the message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return _scrubbed(json.dumps(entry, default=str))
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    fields = getattr(record, "fields", {})
+    return dict(fields) if isinstance(fields, dict) else {}
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _scrubbed(text: str) -> str:
+    return _SECRETS.sub("***", text)

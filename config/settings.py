@@ -1,0 +1,102 @@
+"""Settings: what an operator sets in the environment or in a TOML file, read once and checked as a whole."""
+
+from __future__ import annotations
+
+import os
+import re
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+ENV_PREFIX = "CONVERTD_"
+TOML_VARIABLE = "CONVERTD_CONFIG"
+
+Network: TypeAlias = IPv4Network | IPv6Network
+
+
+class SettingsError(ValueError):
+    """Settings that cannot be used; `str(error)` lists every one of them, a line each."""
+
+
+def _networks(value: object) -> object:
+    """Addresses and networks from a comma-separated text or a list."""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple):
+        return value
+    return tuple(ip_network(str(part).strip(), strict=False) for part in parts if str(part).strip())
+
+
+def _base_url(value: str) -> str:
+    url = value.rstrip("/")
+    if not re.fullmatch(r"https?://[^/\s?#]+(/[^\s?#]*)?/api/v1", url):
+        raise ValueError("must be an http or https URL that ends in /api/v1")
+    return url
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+class Settings(BaseSettings):
+    """What the operator chose. Each field is CONVERTD_<FIELD> in the environment, which wins over the file."""
+
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="ignore")
+
+    data_dir: Path = Path("data")  # everything that is kept lies below it
+    base_url: Annotated[str, AfterValidator(_base_url)] = "http://localhost:8000/api/v1"  # as clients see it
+    rate_limit_free: int = Field(60, ge=1)  # requests a minute and account
+    rate_limit_paid: int = Field(300, ge=1)
+    rate_limit_anonymous: int = Field(60, ge=1)  # requests a minute and address
+    workers: int = Field(default_factory=_cores, ge=1)  # conversions at a time
+    trusted_proxies: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_networks)] = ()
+    log_format: Literal["text", "json"] = "text"
+    file_retention_seconds: int = Field(86_400, ge=1)
+
+    def rate_limit(self, tier: str) -> int:
+        """Requests a minute for an account of that tier."""
+        return {"free": self.rate_limit_free, "paid": self.rate_limit_paid}[tier]
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        file = os.environ.get(TOML_VARIABLE)
+        toml = [TomlConfigSettingsSource(settings_cls, Path(file))] if file else []
+        return (init_settings, env_settings, *toml)
+
+
+def load_settings() -> Settings:
+    """The settings of this process. Raises SettingsError with all that is wrong."""
+    file = os.environ.get(TOML_VARIABLE)
+    if file and not Path(file).is_file():
+        raise SettingsError(f"{TOML_VARIABLE} names a file that does not exist: {file}")
+    try:
+        return Settings()
+    except ValidationError as error:
+        # Values stay out of the message: some settings are secrets.
+        wrong = [f"  {_named(entry['loc'])}: {_sentence(entry['msg'])}" for entry in error.errors()]
+        raise SettingsError("\n".join(["These settings cannot be used:", *wrong])) from None
+    except ValueError as error:
+        raise SettingsError(f"{file} is no valid TOML: {error}") from None
+
+
+def _named(location: tuple[int | str, ...]) -> str:
+    return ENV_PREFIX + str(location[0]).upper()
+
+
+def _sentence(message: str) -> str:
+    return message.removeprefix("Value error, ")

@@ -1,0 +1,28 @@
+"""What accounts may do, by tier, and what a conversion costs. Requests a minute are settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+MIB = 1 << 20
+RATE_WINDOW = 60  # seconds
+CREDITS_PER_CONVERSION = 1
+
+
+@dataclass(frozen=True)
+class Tier:
+    """The limits of a kind of account: bytes of a file, conversions at a time."""
+
+    name: str
+    max_file_size: int
+    max_concurrent: int
+
+
+TIERS: Mapping[str, Tier] = MappingProxyType(
+    {
+        "free": Tier("free", max_file_size=10 * MIB, max_concurrent=2),
+        "paid": Tier("paid", max_file_size=100 * MIB, max_concurrent=8),
+    }
+)

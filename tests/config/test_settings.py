@@ -1,0 +1,87 @@
+"""Settings: where they come from, and what is said about wrong ones."""
+
+from __future__ import annotations
+
+import os
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from config.settings import Settings, SettingsError, load_settings
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("CONVERTD_")]:
+        monkeypatch.delenv(name)
+
+
+def test_defaults() -> None:
+    settings = load_settings()
+    assert settings.data_dir == Path("data")
+    assert settings.base_url == "http://localhost:8000/api/v1"
+    assert (settings.rate_limit("free"), settings.rate_limit("paid")) == (60, 300)
+    assert settings.rate_limit_anonymous == 60
+    assert settings.workers >= 1
+    assert settings.file_retention_seconds == 86_400
+    assert settings.trusted_proxies == ()
+
+
+def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONVERTD_DATA_DIR", "/srv/convertd")
+    monkeypatch.setenv("CONVERTD_BASE_URL", "https://convert.example.org/api/v1/")
+    monkeypatch.setenv("CONVERTD_RATE_LIMIT_PAID", "1000")
+    monkeypatch.setenv("CONVERTD_TRUSTED_PROXIES", "10.0.0.0/8, 127.0.0.1,")
+    settings = load_settings()
+    assert settings.data_dir == Path("/srv/convertd")
+    assert settings.base_url == "https://convert.example.org/api/v1"
+    assert settings.rate_limit("paid") == 1000
+    assert settings.trusted_proxies == (ip_network("10.0.0.0/8"), ip_network("127.0.0.1"))
+
+
+def test_the_environment_wins_over_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "convertd.toml"
+    file.write_text('workers = 3\nlog_format = "json"\ntrusted_proxies = ["::1"]\n')
+    monkeypatch.setenv("CONVERTD_CONFIG", str(file))
+    monkeypatch.setenv("CONVERTD_WORKERS", "5")
+    settings = load_settings()
+    assert (settings.workers, settings.log_format) == (5, "json")
+    assert settings.trusted_proxies == (ip_network("::1"),)
+
+
+def test_all_wrong_values_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = {
+        "WORKERS": "many",
+        "RATE_LIMIT_FREE": "0",
+        "BASE_URL": "localhost:8000",
+        "TRUSTED_PROXIES": "10.0.0.0/8,nowhere",
+        "LOG_FORMAT": "xml",
+    }
+    for name, value in wrong.items():
+        monkeypatch.setenv(f"CONVERTD_{name}", value)
+    with pytest.raises(SettingsError) as refused:
+        load_settings()
+    lines = str(refused.value).splitlines()
+    assert {line.split(":")[0].strip() for line in lines[1:]} == {f"CONVERTD_{name}" for name in wrong}
+    assert len(lines) == len(wrong) + 1
+
+
+def test_a_missing_file_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CONVERTD_CONFIG", str(tmp_path / "none.toml"))
+    with pytest.raises(SettingsError, match=r"does not exist: .*none\.toml"):
+        load_settings()
+
+
+def test_a_file_that_is_no_toml_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "convertd.toml"
+    file.write_text("workers: 3")
+    monkeypatch.setenv("CONVERTD_CONFIG", str(file))
+    with pytest.raises(SettingsError, match=r"no valid TOML"):
+        load_settings()
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValidationError):
+        Settings().workers = 9  # type: ignore[misc]

@@ -1,0 +1,143 @@
+"""One job's crash, hang or hunger is its own affair: real processes, and a plugin that misbehaves on purpose."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from multiprocessing import forkserver
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from engine import ConversionError
+from engine.executor import Job, Limits, LocalExecutor
+from tests.samples import sample
+
+_MISBEHAVING = Path(__file__).parents[1] / "misbehaving"
+
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def executor() -> AsyncIterator[LocalExecutor]:
+    """Two workers whose processes know the misbehaving plugin."""
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]  # one that runs would not know the plugin
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(_MISBEHAVING))
+        made = LocalExecutor(2)
+        await made.start()
+        yield made
+        await made.close()
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]
+
+
+def _job(folder: Path, deed: str, target: str = "png") -> Job:
+    source = folder / f"{deed}.trouble"
+    source.write_bytes(b"TROUBLE " + deed.encode())
+    return Job(source, "trouble", folder / f"{deed}.out", target)
+
+
+async def _failure(executor: LocalExecutor, job: Job, limits: Limits = Limits()) -> ConversionError:
+    with pytest.raises(ConversionError) as raised:
+        await executor.run(job, limits)
+    assert not job.output.exists()
+    return raised.value
+
+
+async def test_a_job_leaves_its_result(executor: LocalExecutor, tmp_path: Path) -> None:
+    job = _job(tmp_path, "behave")
+
+    done = await executor.run(job)
+
+    assert job.output.read_bytes().startswith(b"\x89PNG")
+    assert done.size == job.output.stat().st_size
+    assert [timing.step for timing in done.trace] == ["trouble -> raster", "raster -> png"]
+
+
+@pytest.mark.parametrize(
+    ("deed", "reason"),
+    [
+        ("crash", "worker_crashed"),
+        ("exit", "worker_crashed"),
+        ("eat", "out_of_memory"),
+        ("raise", "corrupt_input"),
+        ("late", "corrupt_input"),
+        ("lie", "engine_error"),
+    ],
+)
+async def test_misdeeds(executor: LocalExecutor, tmp_path: Path, deed: str, reason: str) -> None:
+    error = await _failure(executor, _job(tmp_path, deed))
+
+    assert (error.code, error.reason) == ("processing_failed", reason)
+    assert error.retryable == (reason not in ("corrupt_input", "engine_error"))
+
+
+@pytest.mark.parametrize("deed", ["hang", "spin", "child"])
+async def test_the_deadline_kills(executor: LocalExecutor, tmp_path: Path, deed: str) -> None:
+    error = await _failure(executor, _job(tmp_path, deed), Limits(seconds=1))
+
+    assert error.reason == "timeout"
+    assert not await _sleepers()
+
+
+async def _sleepers() -> list[bytes]:
+    """What a job started and left behind, once the kernel has cleared up."""
+    for _ in range(50):
+        if not _sleeping():
+            break
+        await asyncio.sleep(0.1)
+    return _sleeping()
+
+
+def _sleeping() -> list[bytes]:
+    commands = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # gone since it was listed
+            commands.append(path.read_bytes())
+    return [command for command in commands if command.startswith(b"sleep\x00600")]
+
+
+async def test_a_result_over_its_limit_is_refused(executor: LocalExecutor, tmp_path: Path) -> None:
+    job = _job(tmp_path, "fill", "bmp")
+
+    with pytest.raises(ConversionError):
+        await executor.run(job, Limits(output=1 << 20))
+
+
+async def test_others_go_on(executor: LocalExecutor, tmp_path: Path) -> None:
+    """While jobs crash, hang and eat memory beside it, every good job succeeds."""
+    source = tmp_path / "good.png"
+    source.write_bytes(sample("png"))
+    deeds = ["crash", "hang", "eat", "exit"] * 3
+    bad = [asyncio.create_task(_failure(executor, _job(tmp_path, deed), Limits(seconds=2))) for deed in deeds]
+    good = [executor.run(Job(source, "png", tmp_path / f"{number}.jpg", "jpeg")) for number in range(12)]
+
+    assert len(await asyncio.gather(*good)) == 12
+    assert len(await asyncio.gather(*bad)) == 12
+
+
+async def test_cancelling_kills_the_process(executor: LocalExecutor, tmp_path: Path) -> None:
+    task = asyncio.create_task(executor.run(_job(tmp_path, "child")))
+    await asyncio.sleep(0.5)
+
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not await _sleepers()
+
+
+async def test_a_killed_spare_costs_one_job_at_most(executor: LocalExecutor, tmp_path: Path) -> None:
+    for seat in executor._spares:
+        os.kill(seat.process.pid or 0, signal.SIGKILL)
+    outcomes = [executor.run(_job(tmp_path, f"behave{number}")) for number in range(6)]
+
+    results = await asyncio.gather(*outcomes, return_exceptions=True)
+
+    assert sum(isinstance(result, ConversionError) for result in results) <= 2
+    await executor.run(_job(tmp_path, "behave"))

@@ -1,0 +1,65 @@
+"""The cheapest path, against trying all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.conversions import AnyConversion, Conversion, Loss
+from engine.formats import AnyFormat, Format
+from engine.planner import cheapest_paths
+
+_FORMATS = [Format(name, bytes) for name in "abcde"]
+_steps = st.builds(
+    Conversion[bytes, bytes],
+    source=st.sampled_from(_FORMATS),
+    target=st.sampled_from(_FORMATS),
+    run=st.just(lambda payload, options: payload),
+    loss=st.sampled_from(Loss),
+    cost=st.integers(1, 9).map(float),
+    final=st.booleans(),
+)
+
+
+_Path = tuple[AnyConversion, ...]
+
+
+def _walks(graph: dict[AnyFormat, list[AnyConversion]], path: _Path) -> Iterator[_Path]:
+    """Every path that goes on from `path` without leaving a format twice."""
+    yield path
+    left = {step.source for step in path}
+    if not path[-1].final and path[-1].target not in left:
+        for step in graph.get(path[-1].target, []):
+            yield from _walks(graph, (*path, step))
+
+
+def _price(path: _Path) -> tuple[int, float]:
+    return sum(step.loss for step in path), sum(step.cost for step in path)
+
+
+@given(st.lists(_steps, max_size=12))
+def test_paths_are_the_cheapest(steps: list[AnyConversion]) -> None:
+    graph: dict[AnyFormat, list[AnyConversion]] = {}
+    for step in steps:
+        graph.setdefault(step.source, []).append(step)
+
+    for source in _FORMATS:
+        every = [walk for step in graph.get(source, []) for walk in _walks(graph, (step,))]
+        found = cheapest_paths(graph, source)
+
+        assert set(found) == {walk[-1].target for walk in every}
+        for target, path in found.items():
+            assert path[0].source == source
+            assert all(before.target == after.source for before, after in pairwise(path))
+            assert _price(path) == min(_price(walk) for walk in every if walk[-1].target == target)
+
+
+def test_a_final_step_is_never_left() -> None:
+    a, b, c, *_ = _FORMATS
+    wrap = Conversion(a, b, lambda payload, options: payload, final=True)
+    leave = Conversion(b, c, lambda payload, options: payload)
+
+    assert set(cheapest_paths({a: [wrap], b: [leave]}, a)) == {b}

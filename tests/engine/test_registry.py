@@ -1,0 +1,107 @@
+"""Names, plans, identification and plugins at odds with each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine import RASTER, FileFormat, Options, Raster, Signature, UnknownFormat, UnsupportedConversion, conversion
+from engine.registry import Plugin, Registry, load_registry
+from tests.corpus import Entry, load_corpus
+from tests.samples import sample
+
+_REGISTRY = load_registry()
+
+
+@pytest.mark.parametrize("name", ["jpeg", "JPEG", "jpg", "Tif", "heif", "svgz"])
+def test_names_and_aliases(name: str) -> None:
+    assert _REGISTRY.format(name) is not None
+
+
+def test_an_unknown_name_is_no_format() -> None:
+    assert _REGISTRY.format("xyz") is None
+
+
+@pytest.mark.parametrize("name", list(_REGISTRY.formats))
+@pytest.mark.parametrize("disguise", ["photo.jpg", "page.pdf", "noextension", "raw.nef"])
+def test_content_decides_whatever_the_name(name: str, disguise: str) -> None:
+    assert _REGISTRY.identify_content(sample(name), disguise).name == name
+
+
+_NOTHING = ("bad/empty_0_bytes.heic", "bad/five_bytes.pdf", "bad/imagetragick_mvg_as.jpg")
+
+
+@pytest.mark.parametrize("entry", load_corpus(), ids=lambda entry: entry.name)
+def test_real_files_are_recognised(entry: Entry) -> None:
+    expected = entry.format.lower().replace("apng", "png")
+    if entry.name in _NOTHING:
+        with pytest.raises(UnknownFormat):
+            _REGISTRY.identify(entry.path)
+    else:
+        assert _REGISTRY.identify(entry.path).name == expected
+
+
+@pytest.mark.parametrize(
+    "content", [b"hello", b"\0" * 64, b"<html><svg/></html>", b"push graphic-context", b"RIFF    WAVE"]
+)
+def test_anything_else_is_unknown(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "file.png"
+    path.write_bytes(content)
+
+    with pytest.raises(UnknownFormat) as raised:
+        _REGISTRY.identify(path)
+
+    assert raised.value.reason == "unrecognized"
+
+
+def test_an_empty_file_is_told_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "empty.png"
+    path.touch()
+
+    with pytest.raises(UnknownFormat) as raised:
+        _REGISTRY.identify(path)
+
+    assert raised.value.reason == "empty_file"
+
+
+def test_a_pair_without_a_path_tells_what_there_is() -> None:
+    with pytest.raises(UnsupportedConversion) as raised:
+        _REGISTRY.plan(_REGISTRY.formats["jpeg"], "svg")
+
+    details = raised.value.details
+    assert (details["input_format"], details["output_format"]) == ("jpeg", "svg")
+    assert {"png", "pdf", "webp"} < set(details["available"])
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "path"),
+    [
+        ("jpeg", "webp", "jpeg -> raster -> webp"),
+        ("jpeg", "jpeg", "jpeg -> raster -> jpeg"),
+        ("jpeg", "pdf", "jpeg -> pdf"),
+        ("svg", "pdf", "svg -> pdf"),
+        ("eps", "svg", "eps -> pdf -> document -> svg"),
+        ("pdf", "eps", "pdf -> document -> eps"),
+        ("nef", "tiff", "nef -> raster -> tiff"),
+    ],
+)
+def test_paths(source: str, target: str, path: str) -> None:
+    assert str(_REGISTRY.plan(_REGISTRY.formats[source], target)) == path
+
+
+def _plugin(name: str, magic: bytes) -> Plugin:
+    odd = FileFormat("odd", media_type="x/odd", extensions=("odd",), sniff=Signature((0, magic)))
+
+    @conversion(odd, RASTER)
+    def decode(_data: bytes, _options: Options) -> Raster:
+        raise AssertionError("never run")
+
+    return Plugin(name, name, (decode,))
+
+
+def test_plugins_that_disagree_on_a_format() -> None:
+    registry = Registry([_plugin("first", b"1"), _plugin("second", b"2")])
+
+    assert [plugin.error is None for plugin in registry.plugins] == [True, False]
+    assert registry.identify_content(b"1").name == "odd"

@@ -1,0 +1,53 @@
+"""A plugin whose format does to its process what the file says, once each."""
+
+import os
+import time
+from collections.abc import Iterator
+
+from PIL import Image
+
+from engine import RASTER, FileFormat, Frame, Options, Raster, Signature, conversion, hookimpl
+from engine.conversions import AnyConversion
+
+TROUBLE = FileFormat("trouble", media_type="x/trouble", extensions=("trouble",), sniff=Signature((0, b"TROUBLE ")))
+
+
+@conversion(TROUBLE, RASTER)
+def decode(data: bytes, _options: Options) -> Raster:
+    deed = data.removeprefix(b"TROUBLE ").decode()
+    if deed == "crash":
+        os.abort()
+    elif deed == "exit":
+        os._exit(0)
+    elif deed == "hang":
+        time.sleep(600)
+    elif deed == "spin":
+        while True:
+            pass
+    elif deed == "eat":
+        hoard = bytearray()
+        while True:
+            hoard += bytes(64 << 20)
+    elif deed == "raise":
+        raise RuntimeError("a bug")
+    elif deed == "lie":
+        return "no raster"  # type: ignore[return-value]
+    elif deed == "late":
+        return Raster(_failing())
+    elif deed == "fill":
+        return Raster([Frame(Image.effect_noise((3000, 3000), 80))])
+    elif deed == "child":
+        os.system("sleep 600 &")
+        time.sleep(600)
+    return Raster([Frame(Image.new("RGB", (8, 8), "red"))])
+
+
+def _failing() -> Iterator[Frame]:
+    if TROUBLE.lossy is False:
+        raise OSError("the frame is broken")
+    yield Frame(Image.new("RGB", (8, 8)))
+
+
+@hookimpl
+def conversions() -> list[AnyConversion]:
+    return [decode]

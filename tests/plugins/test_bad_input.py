@@ -1,0 +1,202 @@
+"""Broken, cut, oversized and disguised files: each gets its code and reason, in a process of its own, at once."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+import zlib
+from collections.abc import AsyncIterator
+from io import BytesIO
+from pathlib import Path
+from time import monotonic
+
+import pytest
+import pytest_asyncio
+from PIL import Image
+
+from engine import ConversionError
+from engine.executor import Job, LocalExecutor
+from engine.mupdf import pymupdf
+from engine.registry import load_registry
+from tests.corpus import Entry, load_corpus
+from tests.samples import sample
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+_REGISTRY = load_registry()
+_PROMPT = 20.0  # seconds, on a busy machine
+
+# Bad files from which something whole can be had, and what is said of it.
+_RECOVERED = {
+    "bad/truncated.heic": {"pages_dropped"},  # the first of two pictures is whole
+    "bad/psd_oob_write.psd": set(),  # crashed a reader of old; the picture is whole
+    "bad/trailer_loop.pdf": {"repaired"},
+    "pdf/repairable_bad_xref.pdf": {"repaired"},
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def executor() -> AsyncIterator[LocalExecutor]:
+    made = LocalExecutor(2)
+    await made.start()
+    yield made
+    await made.close()
+
+
+def _laid_out(folder: Path, data: bytes, name: str, target: str) -> tuple[Path, Path]:
+    source, result = folder / name, folder / "job" / f"result.{target}"
+    result.parent.mkdir()
+    source.write_bytes(data)
+    return source, result
+
+
+async def _convert(executor: LocalExecutor, data: bytes, name: str, target: str) -> set[str]:
+    """The warnings of a conversion. Nothing but a result may be left in the job's folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, result = _laid_out(Path(folder), data, name, target)
+        started = monotonic()
+        try:
+            found = _REGISTRY.identify(source)
+            done = await executor.run(Job(source, found.name, result, _REGISTRY.plan(found, target).target.name))
+        finally:
+            assert monotonic() - started < _PROMPT
+            assert set(result.parent.iterdir()) <= {result}
+        return {warned.code for warned in done.warnings}
+
+
+async def _refused(executor: LocalExecutor, data: bytes, name: str = "file", target: str = "jpeg") -> tuple[str, str]:
+    with pytest.raises(ConversionError) as raised:
+        await _convert(executor, data, name, target)
+    return raised.value.code, raised.value.reason or ""
+
+
+async def test_empty(executor: LocalExecutor) -> None:
+    assert await _refused(executor, b"", "photo.jpg") == ("invalid_file_type", "empty_file")
+
+
+async def test_unknown(executor: LocalExecutor) -> None:
+    assert await _refused(executor, b"just text", "photo.jpg") == ("invalid_file_type", "unrecognized")
+
+
+@pytest.mark.parametrize("name", sorted(_REGISTRY.formats))
+async def test_half_a_file(executor: LocalExecutor, name: str) -> None:
+    """A bitmap's rows, a PDF's objects: whatever the format, half of it is no success."""
+    data = sample(name)
+    target = "png" if name != "png" else "jpeg"
+
+    assert await _refused(executor, data[: len(data) // 2], target=target) == ("processing_failed", "corrupt_input")
+
+
+@pytest.mark.parametrize("name", sorted(_REGISTRY.formats))
+async def test_a_header_alone(executor: LocalExecutor, name: str) -> None:
+    code, reason = await _refused(executor, sample(name)[:40], target="png" if name != "png" else "jpeg")
+
+    assert (code, reason) in {("processing_failed", "corrupt_input"), ("invalid_file_type", "unrecognized")}
+
+
+async def test_an_encrypted_pdf(executor: LocalExecutor) -> None:
+    document = pymupdf.open("pdf", sample("pdf"))
+    data = document.tobytes(encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw="secret", owner_pw="owner")
+
+    assert await _refused(executor, data, target="png") == ("invalid_file_type", "pdf_encrypted")
+
+
+def _png(width: int, height: int) -> bytes:
+    """A PNG that claims a size and holds next to nothing."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+
+
+def _claiming(encoder: str, offset: int, layout: str) -> bytes:
+    """A small picture whose header is made to claim 20,000 x 20,000."""
+    buffer = BytesIO()
+    Image.new("RGB", (16, 16)).save(buffer, encoder)
+    data = bytearray(buffer.getvalue())
+    struct.pack_into(layout, data, offset, 20_000, 20_000)
+    return bytes(data)
+
+
+_HUGE_SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="30000" height="30000"/>'
+_HUGE = {
+    "png": _png(20_000, 20_000),
+    "bmp": _claiming("BMP", 18, "<ii"),
+    "gif": _claiming("GIF", 6, "<HH"),
+    "psd": sample("psd")[:14] + struct.pack(">II", 20_000, 20_000) + sample("psd")[22:],
+    "svg": _HUGE_SVG,
+    "eps": sample("eps").replace(b"0 0 168 120", b"0 0 14000 14000"),
+}
+
+
+@pytest.mark.parametrize("name", list(_HUGE))
+async def test_too_many_pixels(executor: LocalExecutor, name: str) -> None:
+    assert await _refused(executor, _HUGE[name], target="jpeg") == ("file_too_large", "pixels")
+
+
+async def test_too_many_pixels_on_a_page(executor: LocalExecutor) -> None:
+    document = pymupdf.open()
+    document.new_page(width=14_000, height=14_000)
+
+    assert await _refused(executor, document.tobytes(), target="png") == ("file_too_large", "pixels")
+    assert await _convert(executor, document.tobytes(), "file", "pdf") == set()
+
+
+async def test_too_many_frames(executor: LocalExecutor) -> None:
+    frames = [Image.new("L", (4, 4), index % 251) for index in range(501)]
+    buffer = BytesIO()
+    frames[0].save(buffer, "TIFF", save_all=True, append_images=frames[1:])
+
+    assert await _refused(executor, buffer.getvalue(), target="pdf") == ("file_too_large", "frames")
+    assert await _convert(executor, buffer.getvalue(), "file", "png") == {"pages_dropped"}
+
+
+async def test_entities_that_multiply(executor: LocalExecutor) -> None:
+    entities = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 12}">' for n in range(1, 9))
+    svg = f'<!DOCTYPE svg [<!ENTITY e0 "laugh">{entities}]><svg xmlns="http://www.w3.org/2000/svg"><text>&e8;</text></svg>'
+
+    assert await _refused(executor, svg.encode(), target="png") == ("processing_failed", "corrupt_input")
+
+
+async def test_an_svg_reads_no_other_file(executor: LocalExecutor, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.png"
+    Image.new("RGB", (20, 20), "red").save(secret)
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="20" height="20">'
+        f'<image xlink:href="file://{secret}" width="20" height="20"/></svg>'
+    )
+    source, result = tmp_path / "in.svg", tmp_path / "out.png"
+    source.write_text(svg)
+
+    await executor.run(Job(source, "svg", result, "png"))
+
+    with Image.open(result) as image:
+        assert image.convert("RGBA").getchannel("A").getextrema() == (0, 0)  # nothing is drawn
+
+
+async def test_a_program_named_jpg_reaches_no_interpreter(executor: LocalExecutor) -> None:
+    """What looks like PostScript is taken as such whatever its name, and nothing but pictures by Pillow."""
+    program = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n(/etc/passwd) (r) file pop\nshowpage\n"
+
+    assert await _refused(executor, program, "photo.jpg", "png") == ("processing_failed", "corrupt_input")
+
+
+_BAD = [entry for entry in load_corpus() if entry.category in ("bad", "bomb") or entry.name == "bad/trailer_loop.pdf"]
+
+
+@pytest.mark.parametrize("entry", _BAD, ids=lambda entry: entry.name)
+async def test_real_bad_files(executor: LocalExecutor, entry: Entry) -> None:
+    data = entry.path.read_bytes()
+    name = entry.name
+    if name in _RECOVERED:
+        assert await _convert(executor, data, "file", "png") == _RECOVERED[name]
+        return
+    code, reason = await _refused(executor, data, target="png")
+    expected = {
+        "bomb": {("file_too_large", "pixels"), ("processing_failed", "corrupt_input")},
+        "bad": {("processing_failed", "corrupt_input"), ("invalid_file_type", "empty_file")},
+    }
+    allowed = expected[entry.category] | ({("invalid_file_type", "unrecognized")} if len(data) < 8 else set())
+    assert (code, reason) in allowed

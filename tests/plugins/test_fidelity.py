@@ -1,0 +1,334 @@
+"""Pixels and what travels with them: orientation, colour, depth, transparency, timing, EXIF and XMP."""
+
+from __future__ import annotations
+
+import re
+from io import BytesIO
+
+import imagecodecs
+import numpy as np
+import pikepdf
+import pytest
+import tifffile
+from numpy.typing import NDArray
+from PIL import Image, ImageCms, ImageOps
+
+from engine import Options, pipeline
+from engine.pipeline import Result
+from engine.registry import load_registry
+from tests import readers
+from tests.samples import SIZE, quadrants, sample
+
+_REGISTRY = load_registry()
+_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"/></x:xmpmeta>'
+_HOLD_EXIF = ("jpeg", "png", "webp", "avif", "heic", "tiff")
+
+
+def convert(data: bytes, target: str, quality: int | None = None) -> Result:
+    source = _REGISTRY.identify_content(data)
+    return pipeline.run(_REGISTRY.plan(source, target), data, Options(quality=quality))
+
+
+def encoded(image: Image.Image, encoder: str, **parameters: object) -> bytes:
+    buffer = BytesIO()
+    image.save(buffer, encoder, **parameters)
+    return buffer.getvalue()
+
+
+def opened(data: bytes) -> Image.Image:
+    image = Image.open(BytesIO(data))
+    image.load()
+    return image
+
+
+def codes(result: Result) -> set[str]:
+    return {warned.code for warned in result.warnings}
+
+
+def _tags(orientation: int) -> Image.Exif:
+    tags = Image.Exif()
+    tags[0x0112], tags[0x010F], tags[0x0110] = orientation, "Maker", "Model"
+    tags.get_ifd(0x8769)[0x9003] = "2024:05:01 12:00:00"
+    tags.get_ifd(0x8825)[1] = "N"
+    return tags
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("target", ["png", "jpeg", "pdf", "heic", "tiff", "bmp", "eps"])
+def test_orientation_is_applied_once(orientation: int, target: str) -> None:
+    stored = quadrants()
+    upright = ImageOps.exif_transpose(opened(encoded(stored, "JPEG", exif=_tags(orientation).tobytes(), quality=95)))
+    data = encoded(stored, "JPEG", exif=_tags(orientation).tobytes(), quality=95, dpi=(72, 72))
+
+    reading = readers.read(target, convert(data, target).data)
+
+    assert reading.size == upright.size
+    middle = np.asarray(Image.fromarray(reading.pixels).resize((8, 8), Image.Resampling.BOX), int)
+    expected = np.asarray(upright.convert("RGB").resize((8, 8), Image.Resampling.BOX), int)
+    assert np.abs(middle - expected).mean() < 6
+
+
+@pytest.mark.parametrize("target", _HOLD_EXIF)
+def test_exif_and_xmp_travel(target: str) -> None:
+    data = encoded(quadrants(), "JPEG", exif=_tags(6).tobytes(), xmp=_XMP)
+
+    image = opened(convert(data, target).data)
+
+    tags = image.getexif()
+    assert tags.get(0x0112, 1) == 1
+    assert (tags[0x010F], tags[0x0110]) == ("Maker", "Model")
+    assert tags.get_ifd(0x8769)[0x9003] == "2024:05:01 12:00:00"
+    assert tags.get_ifd(0x8825)[1] == "N"
+    assert b"xmpmeta" in (image.info["xmp"] if isinstance(image.info["xmp"], bytes) else image.info["xmp"].encode())
+
+
+@pytest.mark.parametrize("raw", ["arw", "cr2", "dng", "nef", "orf", "raf", "rw2"])
+@pytest.mark.parametrize("target", ["jpeg", "tiff"])
+def test_the_exif_of_raw_travels(raw: str, target: str) -> None:
+    tags = opened(convert(sample(raw), target).data).getexif()
+
+    assert tags[0x010F]
+    assert tags[0x0110]
+    assert tags.get_ifd(0x8769)[0x9003] == "2024:05:01 12:00:00"
+
+
+def _profile(name: str = "wide") -> bytes:
+    """A profile with red and green swapped: whoever ignores it is seen at once."""
+    profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+    red, green = profile.find(b"rXYZ"), profile.find(b"gXYZ")
+    profile[red : red + 4], profile[green : green + 4] = b"gXYZ", b"rXYZ"
+    return bytes(profile)
+
+
+@pytest.mark.parametrize("target", ["jpeg", "png", "webp", "avif", "heic", "tiff", "psd"])
+def test_profiles_are_kept_where_they_can_be(target: str) -> None:
+    data = encoded(quadrants(), "PNG", icc_profile=_profile())
+
+    assert opened(convert(data, target).data).info["icc_profile"] == _profile()
+
+
+@pytest.mark.parametrize("target", ["bmp", "gif"])
+def test_profiles_are_applied_where_they_cannot_be_kept(target: str) -> None:
+    data = encoded(quadrants(), "PNG", icc_profile=_profile())
+
+    image = opened(convert(data, target).data).convert("RGB")
+
+    red, green, _ = image.getpixel((10, 10))  # type: ignore[misc]
+    assert green > red
+
+
+@pytest.mark.parametrize("target", ["jpeg", "png", "webp", "avif", "heic", "bmp", "gif"])
+def test_inks_become_colours(target: str) -> None:
+    inks = Image.new("CMYK", SIZE, (0, 255, 255, 0))
+    reading = readers.read(target, convert(encoded(inks, "TIFF"), target).data)
+
+    red, green, blue = reading.pixels[60, 80]
+    assert red > 200
+    assert green < 80
+    assert blue < 80
+
+
+@pytest.mark.parametrize("source", ["TIFF", "JPEG"])
+@pytest.mark.parametrize("target", ["tiff", "psd", "pdf", "eps"])
+def test_inks_are_kept_where_they_can_be(source: str, target: str) -> None:
+    inks = Image.new("CMYK", SIZE, (0, 255, 255, 0))
+    data = convert(encoded(inks, source), target).data
+
+    red, green, blue = readers.read(target, data).pixels[30, 40]
+    assert red > 200
+    assert max(green, blue) < 90
+    if target in ("tiff", "psd"):
+        assert opened(data).mode == "CMYK"
+        assert opened(data).getpixel((5, 5)) == pytest.approx((0, 255, 255, 0), abs=4)
+
+
+def _ramp(bands: int = 3) -> NDArray[np.uint16]:
+    """All of 16 bits from left to right."""
+    row = np.linspace(0, 65535, 256).astype(np.uint16)
+    return np.ascontiguousarray(np.repeat(np.tile(row, (16, 1))[..., None], bands, axis=2))
+
+
+@pytest.mark.parametrize("source", ["png", "tiff"])
+@pytest.mark.parametrize("target", ["png", "tiff"])
+@pytest.mark.parametrize("bands", [1, 3, 4])
+def test_sixteen_bits_are_kept(source: str, target: str, bands: int) -> None:
+    ramp = _ramp(bands) if bands > 1 else _ramp(1)[..., 0]
+    data = _deep_png(ramp) if source == "png" else _deep_tiff(ramp)
+
+    result = convert(data, target).data
+
+    seen = tifffile.imread(BytesIO(result)) if target == "tiff" else imagecodecs.png_decode(result)
+    np.testing.assert_array_equal(seen, ramp)
+
+
+def _deep_png(array: NDArray[np.uint16]) -> bytes:
+    return bytes(imagecodecs.png_encode(array))
+
+
+def _deep_tiff(array: NDArray[np.uint16]) -> bytes:
+    buffer = BytesIO()
+    colour = "rgb" if array.ndim == 3 else "minisblack"
+    extra = ["unassalpha"] if array.ndim == 3 and array.shape[2] == 4 else None
+    tifffile.imwrite(buffer, array, photometric=colour, extrasamples=extra)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("target", ["jpeg", "bmp", "webp", "gif"])
+@pytest.mark.parametrize("bands", [1, 3])
+def test_sixteen_bits_scale_to_eight(target: str, bands: int) -> None:
+    ramp = _ramp(3) if bands == 3 else _ramp(1)[..., 0]
+    result = convert(_deep_png(ramp), target)
+
+    row = readers.read(target, result.data).pixels[8, :, 0].astype(int)
+
+    assert "depth_reduced" in codes(result)
+    assert np.abs(row - np.linspace(0, 255, 256)).max() < 14  # clipping would be off by 250
+    assert row[0] < 8
+    assert row[-1] > 247
+
+
+def test_floats_are_read() -> None:
+    ramp = np.repeat(np.linspace(0, 1, 64, dtype=np.float32)[None, :, None], 3, axis=2).repeat(8, axis=0)
+    buffer = BytesIO()
+    tifffile.imwrite(buffer, ramp, photometric="rgb")
+
+    image = opened(convert(buffer.getvalue(), "bmp").data)
+
+    assert image.getpixel((0, 4)) == (0, 0, 0)
+    assert image.getpixel((63, 4)) == (255, 255, 255)
+    assert image.getpixel((32, 4)) == pytest.approx((130, 130, 130), abs=2)
+
+
+@pytest.mark.parametrize("target", ["jpeg", "bmp", "eps"])
+def test_transparency_is_laid_on_white(target: str) -> None:
+    image = Image.new("RGBA", SIZE, (255, 0, 0, 0))
+    image.paste((0, 0, 255, 255), (0, 0, 84, 120))
+    result = convert(encoded(image, "PNG"), target)
+
+    pixels = readers.read(target, result.data).pixels
+
+    assert codes(result) == {"alpha_flattened"}
+    assert tuple(pixels[60, 140]) == pytest.approx((255, 255, 255), abs=3)
+    assert tuple(pixels[60, 20]) == pytest.approx((0, 0, 255), abs=6)
+
+
+@pytest.mark.parametrize("target", ["png", "webp", "avif", "heic", "tiff", "gif", "psd"])
+def test_transparency_is_kept_where_it_can_be(target: str) -> None:
+    image = Image.new("RGBA", SIZE, (0, 0, 0, 0))
+    image.paste((0, 0, 255, 255), (0, 0, 84, 120))
+    result = convert(encoded(image, "PNG"), target)
+
+    alpha = np.asarray(opened(result.data).convert("RGBA"))[..., 3]
+
+    assert "alpha_flattened" not in codes(result)
+    assert alpha[60, 20] == 255
+    assert alpha[60, 140] == 0
+
+
+def test_opaque_alpha_is_no_loss() -> None:
+    assert not convert(encoded(quadrants().convert("RGBA"), "PNG"), "jpeg").warnings
+
+
+def _animation() -> list[Image.Image]:
+    frames = []
+    for index in range(4):
+        frame = Image.new("RGBA", (64, 48), (0, 0, 0, 0))
+        frame.paste((200, 40 * index, 30, 255), (8 * index, 8, 8 * index + 16, 40))
+        frames.append(frame)
+    return frames
+
+
+_DURATIONS = [100, 250, 80, 400]
+
+
+@pytest.mark.parametrize("source", ["GIF", "WEBP", "PNG", "AVIF"])
+@pytest.mark.parametrize("target", ["gif", "webp", "png", "avif"])
+def test_animations_keep_frames_durations_and_loops(source: str, target: str) -> None:
+    first, *others = _animation()
+    runs = 2 if source == "GIF" else 3  # a GIF counts repeats
+    ways: dict[str, dict[str, object]] = {
+        "GIF": {"disposal": 2},
+        "PNG": {"disposal": 1},
+        "WEBP": {"lossless": True},
+        "AVIF": {"quality": 95},
+    }
+    data = encoded(first, source, save_all=True, append_images=others, duration=_DURATIONS, loop=runs, **ways[source])
+
+    image = Image.open(BytesIO(convert(data, target).data))
+
+    assert image.n_frames == 4  # type: ignore[attr-defined]
+    for index, frame in enumerate(_animation()):
+        image.seek(index)
+        image.load()
+        assert image.info["duration"] == pytest.approx(_DURATIONS[index], abs=10)
+        shown, expected = (np.asarray(each.convert("RGBA"), int) for each in (image, frame))
+        visible = expected[..., 3] > 0
+        if source != "WEBP":  # libwebp forgets to mark such a file as transparent
+            assert (shown[..., 3][~visible] < 128).mean() > 0.9
+        assert np.abs(shown[visible][:, :3] - expected[visible][:, :3]).mean() < 25
+    if "AVIF" not in (source, target.upper()):  # which tells Pillow nothing of it
+        assert image.info["loop"] == (2 if target == "gif" else 3)
+
+
+def test_an_animation_in_a_still_format_is_its_first_frame() -> None:
+    first, *others = _animation()
+    result = convert(encoded(first, "GIF", save_all=True, append_images=others, disposal=2), "bmp")
+
+    assert codes(result) == {"frames_dropped", "alpha_flattened"}
+
+
+def test_all_pages_of_a_tiff_become_pages() -> None:
+    pages = [Image.new("L", (60 + 10 * index, 40), 50 * index) for index in range(3)]
+    data = encoded(pages[0], "TIFF", save_all=True, append_images=pages[1:])
+
+    assert readers.read("pdf", convert(data, "pdf").data).count == 3
+    assert codes(convert(data, "jpeg")) == {"pages_dropped"}
+
+
+def test_a_jpeg_lies_untouched_in_its_pdf() -> None:
+    data = sample("jpeg")
+
+    with pikepdf.open(BytesIO(convert(data, "pdf").data)) as document:
+        (image,) = document.pages[0].get_images().values()
+        assert image.read_raw_bytes() == data
+
+
+_VECTOR_PAIRS = [("svg", "pdf"), ("eps", "pdf"), ("pdf", "svg"), ("eps", "svg"), ("pdf", "eps"), ("svg", "eps")]
+
+
+@pytest.mark.parametrize(("source", "target"), _VECTOR_PAIRS)
+def test_vectors_stay_vectors(source: str, target: str) -> None:
+    data = convert(sample(source), target).data
+
+    assert b"<image" not in data
+    if target == "pdf":
+        with pikepdf.open(BytesIO(data)) as document:
+            assert not document.pages[0].get_images()
+    if target == "eps":
+        page = data.partition(b"%%EndPageSetup")[2]
+        assert len(re.findall(rb" re\s+f", page)) == 4  # the boxes
+
+
+@pytest.mark.parametrize("target", ["png", "tiff", "bmp"])
+def test_quality_with_a_lossless_target_is_told_and_ignored(target: str) -> None:
+    result = convert(sample("jpeg"), target, quality=10)
+
+    assert codes(result) == {"quality_ignored"}
+    assert result.data == convert(sample("jpeg"), target).data
+
+
+@pytest.mark.parametrize("target", ["jpeg", "webp", "avif", "heic"])
+def test_quality_changes_size(target: str) -> None:
+    photo = encoded(Image.effect_noise((200, 200), 60).convert("RGB"), "PNG")
+
+    assert len(convert(photo, target, quality=20).data) < len(convert(photo, target, quality=90).data)
+
+
+def test_entities_of_drawing_programs_are_put_in() -> None:
+    svg = (
+        b'<?xml version="1.0"?><!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN" "svg11.dtd" [<!ENTITY colour "#00ff00">]>'
+        b'<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">'
+        b'<rect width="20" height="20" fill="&colour;"/></svg>'
+    )
+
+    assert opened(convert(svg, "png").data).convert("RGB").getpixel((10, 10)) == (0, 255, 0)

@@ -1,0 +1,31 @@
+"""Pictures, and forms that carry them."""
+
+from __future__ import annotations
+
+import io
+
+from PIL import Image
+
+BOUNDARY = "a-boundary-of-this-test"
+
+
+def picture(fmt: str = "JPEG", size: tuple[int, int] = (64, 48)) -> bytes:
+    """A file of that Pillow format."""
+    file = io.BytesIO()
+    Image.linear_gradient("L").resize(size).convert("RGB").save(file, fmt)
+    return file.getvalue()
+
+
+def part(content: bytes, disposition: str) -> bytes:
+    """A part of a form; `disposition` is what follows `form-data; `."""
+    return b"\r\n".join([f"--{BOUNDARY}\r\nContent-Disposition: form-data; {disposition}\r\n".encode(), content, b""])
+
+
+def form(*parts: bytes, end: bool = True) -> bytes:
+    """A multipart body."""
+    return b"".join(parts) + (f"--{BOUNDARY}--\r\n".encode() if end else b"")
+
+
+FORM = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
+FILE = part(picture(), 'name="file"; filename="photo.jpg"')
+TARGET = part(b"png", 'name="output_format"')

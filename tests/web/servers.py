@@ -1,0 +1,124 @@
+"""A real server in a thread of its own, and requests that no proper client would send."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from config.settings import Settings
+from engine.executor import Executor, LocalExecutor
+from engine.registry import Registry
+from web.app import assemble, listening
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that listens."""
+
+    url: str
+    data_dir: Path
+
+    @property
+    def api(self) -> str:
+        return f"{self.url}/api/v1"
+
+    def jobs(self) -> list[Path]:
+        """The folders of requests that have not ended."""
+        return list((self.data_dir / "jobs").iterdir())
+
+    def convert(self, content: bytes, target: str = "png", **form: Any) -> httpx.Response:
+        """Converts in one request; `headers` and `name` are taken out of the form."""
+        headers, name = form.pop("headers", {}), form.pop("name", "photo.jpg")
+        data = {"output_format": target, **form}
+        return httpx.post(
+            f"{self.api}/convert", files={"file": (name, content)}, data=data, headers=headers, timeout=60
+        )
+
+    def connect(self) -> socket.socket:
+        parts = urlsplit(self.url)
+        return socket.create_connection((parts.hostname, parts.port), timeout=20)
+
+    def raw(self, request: bytes) -> bytes:
+        """What comes back to these bytes until the server closes, or a whole answer has come."""
+        with self.connect() as connection:
+            connection.sendall(request)
+            return read_answer(connection)
+
+
+class Servers:
+    """Servers that share a loop, a registry and an executor."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self.executor = LocalExecutor(2)
+        self._run(self.executor.start())
+
+    def close(self) -> None:
+        self._run(self.executor.close())
+        self._run(self._loop.shutdown_default_executor())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    @contextmanager
+    def running(self, data_dir: Path, executor: Executor | None = None, **settings: Any) -> Iterator[Running]:
+        """A server with these settings, on a free port."""
+        chosen = Settings(data_dir=data_dir, **{"workers": 2, "rate_limit_anonymous": 10_000, **settings})
+        services = assemble(chosen, self.registry, executor or self.executor)
+        server = listening(services, "127.0.0.1", 0)
+        url = self._run(server.__aenter__())
+        try:
+            yield Running(url, data_dir)
+        finally:
+            self._run(server.__aexit__(None, None, None))
+
+    def _run(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+
+def read_answer(connection: socket.socket) -> bytes:
+    """One answer, to its Content-Length or to the end of the connection."""
+    answer = b""
+    while not _is_whole(answer):
+        piece = connection.recv(65_536)
+        if not piece:
+            break
+        answer += piece
+    return answer
+
+
+def _is_whole(answer: bytes) -> bool:
+    head, found, body = answer.partition(b"\r\n\r\n")
+    lengths = [int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+    return bool(found and lengths and len(body) >= lengths[0])
+
+
+def parsed(answer: bytes) -> httpx.Response:
+    """The bytes of an answer as a response."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status_line, *lines = head.decode("latin-1").split("\r\n")
+    headers = [(name, value.strip()) for name, _, value in (line.partition(":") for line in lines)]
+    return httpx.Response(int(status_line.split()[1]), headers=headers, content=body)
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 10) -> bool:
+    """Whether the condition comes true in time."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True

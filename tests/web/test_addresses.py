@@ -1,0 +1,35 @@
+"""Where a request comes from."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+
+import pytest
+
+from web.services.addresses import client_address, subscriber
+
+TRUSTED = (ip_network("10.0.0.0/8"), ip_network("::1"))
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "client"),
+    [
+        ("1.2.3.4", None, "1.2.3.4"),
+        ("1.2.3.4", "9.9.9.9", "1.2.3.4"),
+        ("10.0.0.1", "9.9.9.9", "9.9.9.9"),
+        ("10.0.0.1", "6.6.6.6, 9.9.9.9", "9.9.9.9"),
+        ("10.0.0.1", "6.6.6.6, 9.9.9.9, 10.0.0.2", "9.9.9.9"),
+        ("10.0.0.1", "10.0.0.3, 10.0.0.2", "10.0.0.3"),
+        ("10.0.0.1", "nonsense", "10.0.0.1"),
+        ("10.0.0.1", None, "10.0.0.1"),
+        ("::1", "2001:db8::1", "2001:db8::1"),
+    ],
+)
+def test_client_address(peer: str, forwarded: str | None, client: str) -> None:
+    assert client_address(peer, forwarded, TRUSTED) == client
+
+
+def test_one_network_is_one_subscriber() -> None:
+    assert subscriber("2001:db8::1") == subscriber("2001:db8::ffff:1") == "2001:db8::/64"
+    assert subscriber("1.2.3.4") == "1.2.3.4"
+    assert subscriber("::ffff:1.2.3.4") == "::ffff:1.2.3.4"

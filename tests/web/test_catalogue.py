@@ -1,0 +1,50 @@
+"""GET /formats and /tools."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from tests.web.servers import Running, Servers
+
+
+def test_formats_lists_every_pair(server: Running, servers: Servers) -> None:
+    body = httpx.get(f"{server.api}/formats").json()
+    data = body["data"]
+    pairs = {(pair["input_format"], pair["output_format"]) for pair in data["conversions"]}
+    assert data["total"] == len(data["conversions"]) == len(pairs) == len(servers.registry.catalogue())
+    assert pairs == {(s, t) for s, targets in data["by_input_format"].items() for t in targets}
+    assert {("jpeg", "webp"), ("jpeg", "jpeg")} <= pairs
+    assert list(body["meta"]) == ["request_id"]
+
+
+def test_tools_lists_every_plugin_that_reads(server: Running, servers: Servers) -> None:
+    data = httpx.get(f"{server.api}/tools").json()["data"]
+    by_plugin = {tool["plugin"]: tool for tool in data["tools"]}
+    assert data["total"] == len(data["tools"])
+    assert set(by_plugin) == {plugin.name for plugin in servers.registry.plugins if plugin.reads}
+    jpeg = by_plugin["jpeg"]
+    assert jpeg["input_formats"] == ["jpeg"]
+    assert {"png", "webp", "jpeg"} <= set(jpeg["output_formats"])
+    assert (jpeg["category"], jpeg["credits"], jpeg["endpoint"]) == ("image", 1, "/api/v1/convert")
+    assert jpeg["options"][0]["name"] == "quality"
+    assert by_plugin["pdf"]["category"] == "document"
+    ids = [tool["id"] for tool in data["tools"]]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("path", ["formats", "tools"])
+def test_catalogues_are_cacheable(server: Running, path: str) -> None:
+    first = httpx.get(f"{server.api}/{path}")
+    assert "max-age" in first.headers["Cache-Control"]
+    again = httpx.get(f"{server.api}/{path}", headers={"If-None-Match": first.headers["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["X-Request-Id"] != first.headers["X-Request-Id"]
+    other = httpx.get(f"{server.api}/{path}", headers={"If-None-Match": '"something-else"'})
+    assert other.status_code == 200
+
+
+def test_nobody_needs_a_key_for_the_catalogue(servers: Servers, server: Running) -> None:
+    answer = httpx.get(f"{server.api}/formats")
+    assert answer.headers["X-RateLimit-Limit"] == "10000"
+    assert "X-Credits-Remaining" not in answer.headers

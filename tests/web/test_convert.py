@@ -1,0 +1,186 @@
+"""POST /convert and the download of its results."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+from pathlib import Path
+
+import httpx
+import pytest
+from PIL import Image
+
+from engine.executor import Done, Job, Limits
+from tests.web.samples import FILE, FORM, TARGET, form, part, picture
+from tests.web.servers import Running, Servers, eventually, parsed
+
+JSON = {"Accept": "application/json"}
+
+
+class Stuck:
+    """An executor whose jobs never end."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.cancelled = 0
+
+    async def run(self, job: Job, limits: Limits = Limits()) -> Done:
+        self.running += 1
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        finally:
+            self.running -= 1
+        raise AssertionError
+
+
+def opened(content: bytes) -> Image.Image:
+    return Image.open(io.BytesIO(content))
+
+
+def test_answers_with_the_converted_file(server: Running) -> None:
+    answer = server.convert(picture(), "png")
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"] == "image/png"
+    assert answer.headers["Content-Disposition"] == ("attachment; filename=\"photo.png\"; filename*=UTF-8''photo.png")
+    assert answer.headers["Content-Length"] == str(len(answer.content))
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["X-Credits-Remaining"].isdigit()
+    assert opened(answer.content).size == (64, 48)
+
+
+def test_leaves_no_job_folder(server: Running) -> None:
+    server.convert(picture(), "webp")
+    assert eventually(lambda: not server.jobs())
+
+
+def test_quality_reaches_the_encoder(server: Running) -> None:
+    noise = Image.frombytes("RGB", (200, 200), os.urandom(120_000))
+    file = io.BytesIO()
+    noise.save(file, "PNG")
+    low, high = (server.convert(file.getvalue(), "jpeg", quality=q) for q in ("10", "95"))
+    assert len(low.content) < len(high.content) / 2
+
+
+@pytest.mark.parametrize("name", ["JPG", "jpeg", "Jpeg"])
+def test_formats_have_aliases_in_any_case(server: Running, name: str) -> None:
+    assert server.convert(picture("PNG"), name).headers["Content-Type"] == "image/jpeg"
+
+
+def test_the_content_decides_the_type(server: Running) -> None:
+    answer = server.convert(picture("PNG"), "webp", name="really.jpg", headers=JSON)
+    assert answer.json()["data"]["input_format"] == "png"
+
+
+def test_json_tells_the_result_and_where_to_get_it(server: Running) -> None:
+    content = picture()
+    answer = server.convert(content, "JPG", headers=JSON)
+    body = answer.json()
+    assert answer.status_code == 200
+    assert body["meta"] == {
+        "request_id": answer.headers["X-Request-Id"],
+        "credits_remaining": int(answer.headers["X-Credits-Remaining"]),
+    }
+    data = body["data"]
+    file_id, size = data["file_id"], data["processed_size"]
+    assert data == {
+        "file_id": file_id,
+        "input_format": "jpeg",
+        "output_format": "jpeg",
+        "original_size": len(content),
+        "processed_size": size,
+        "reduction_percent": round((1 - size / len(content)) * 100, 1),
+        "download_url": f"/api/v1/files/{file_id}/download",
+        "processing_time_ms": data["processing_time_ms"],
+        "warnings": [],
+    }
+    downloaded = httpx.get(f"{server.url}{data['download_url']}")
+    assert len(downloaded.content) == size
+    assert opened(downloaded.content).format == "JPEG"
+    assert "photo.jpg" in downloaded.headers["Content-Disposition"]
+    assert httpx.head(f"{server.url}{data['download_url']}").headers["Content-Length"] == str(size)
+
+
+def test_quality_of_a_lossless_target_is_a_warning(server: Running) -> None:
+    answer = server.convert(picture(), "png", quality="50", headers=JSON)
+    assert [entry["code"] for entry in answer.json()["data"]["warnings"]] == ["quality_ignored"]
+
+
+def test_results_expire(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir, file_retention_seconds=1) as server:
+        url = server.url + server.convert(picture(), headers=JSON).json()["data"]["download_url"]
+        assert httpx.get(url).status_code == 200
+        assert eventually(lambda: httpx.get(url).status_code == 404, seconds=3)
+
+
+def test_results_of_others_are_not_found(server: Running) -> None:
+    data = server.convert(picture(), headers=JSON).json()["data"]
+    about = server.data_dir / "files" / f"{data['file_id']}.json"
+    about.write_text(json.dumps({**json.loads(about.read_text()), "account_id": "somebody"}))
+    assert httpx.get(server.url + data["download_url"]).status_code == 404
+
+
+@pytest.mark.parametrize("file_id", ["file_0", "..%2f..%2fsecret", "file_%00", "%ff"])
+def test_unknown_results_are_refused(server: Running, file_id: str) -> None:
+    answer = httpx.get(f"{server.api}/files/{file_id}/download")
+    assert answer.json()["error"]["code"] in {"not_found", "invalid_parameter"}
+
+
+def test_a_large_result_arrives_whole(server: Running) -> None:
+    noise = Image.frombytes("RGB", (1200, 1000), os.urandom(3_600_000))
+    file = io.BytesIO()
+    noise.save(file, "PNG")
+    answer = server.convert(file.getvalue(), "bmp")
+    assert len(answer.content) > 3_600_000
+    assert opened(answer.content).tobytes() == noise.tobytes()
+
+
+async def test_many_at_once(server: Running) -> None:
+    async with httpx.AsyncClient(timeout=60) as client:
+
+        async def one() -> httpx.Response:
+            return await client.post(f"{server.api}/convert", content=form(FILE, TARGET), headers=FORM)
+
+        answers = await asyncio.gather(*(one() for _ in range(12)))
+    assert [answer.status_code for answer in answers] == [200] * 12
+    assert len({answer.headers["X-Request-Id"] for answer in answers}) == 12
+
+
+def test_a_client_that_goes_away_cancels_its_job(servers: Servers, data_dir: Path) -> None:
+    stuck = Stuck()
+    with servers.running(data_dir, executor=stuck) as server:
+        body = form(FILE, TARGET)
+        with server.connect() as connection:
+            connection.sendall(request(body))
+            assert eventually(lambda: stuck.running == 1)
+            assert server.jobs()
+        assert eventually(lambda: stuck.cancelled == 1)
+        assert eventually(lambda: not server.jobs())
+
+
+def test_a_client_that_goes_away_while_it_downloads_leaves_nothing(server: Running) -> None:
+    body = form(
+        part(picture("BMP", (3000, 2000)), 'name="file"; filename="a.bmp"'), part(b"bmp", 'name="output_format"')
+    )
+    with server.connect() as connection:
+        connection.sendall(request(body))
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+        assert server.jobs()
+    assert eventually(lambda: not server.jobs())
+
+
+def test_keep_alive_survives_an_error(server: Running) -> None:
+    with server.connect() as connection:
+        for _ in range(3):
+            connection.sendall(b"GET /nothing HTTP/1.1\r\nHost: here\r\n\r\n")
+            answer = parsed(connection.recv(65_536))
+            assert (answer.status_code, answer.headers.get("Connection")) == (404, None)
+
+
+def request(body: bytes) -> bytes:
+    head = f"POST /api/v1/convert HTTP/1.1\r\nHost: here\r\nContent-Type: {FORM['Content-Type']}\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body

@@ -1,0 +1,126 @@
+"""Every way to fail has the same envelope and the same headers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from engine.executor import Done, Job, Limits
+from tests.web.checks import dressed, problem
+from tests.web.samples import FILE, FORM, form, part, picture
+from tests.web.servers import Running, Servers, eventually
+from web import errors
+
+
+class Broken:
+    """An executor with a bug."""
+
+    async def run(self, job: Job, limits: Limits = Limits()) -> Done:
+        raise RuntimeError("a secret of the machine")
+
+
+@pytest.fixture(scope="module")
+def strict(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server where nothing can be converted, and not much asked for."""
+    folder = tmp_path_factory.mktemp("strict")
+    with servers.running(folder, executor=Broken(), rate_limit_anonymous=3, rate_limit_paid=50) as running:
+        yield running
+
+
+@pytest.mark.parametrize("verb", ["GET", "POST", "PUT", "DELETE", "OPTIONS", "PROPFIND"])
+@pytest.mark.parametrize("path", ["/", "/api/v1", "/api/v1/convert/", "/api/v2/formats", "/api/v1/%00"])
+def test_unknown_paths(server: Running, verb: str, path: str) -> None:
+    problem(httpx.request(verb, server.url + path), 404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "allowed"),
+    [
+        ("GET", "/api/v1/convert", "POST, OPTIONS"),
+        ("HEAD", "/api/v1/convert", "POST, OPTIONS"),
+        ("POST", "/api/v1/formats", "GET, HEAD, OPTIONS"),
+        ("DELETE", "/healthz", "GET, HEAD, OPTIONS"),
+        ("TRACE", "/api/v1/convert", "POST, OPTIONS"),
+        ("PROPFIND", "/api/v1/formats", "GET, HEAD, OPTIONS"),
+    ],
+)
+def test_other_verbs(server: Running, verb: str, path: str, allowed: str) -> None:
+    answer = httpx.request(verb, server.url + path)
+    assert answer.headers["Allow"] == allowed
+    dressed(answer)
+    if verb == "HEAD":
+        assert (answer.status_code, answer.content) == (405, b"")
+    else:
+        problem(answer, 405, "method_not_allowed")
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "reason"),
+    [
+        ({"target": None}, "output_format", "missing"),
+        ({"target": ""}, "output_format", "malformed"),
+        ({"target": "../png"}, "output_format", "malformed"),
+        ({"target": "p" * 21}, "output_format", "malformed"),
+        ({"quality": "80.5"}, "quality", "not_an_integer"),
+        ({"quality": ""}, "quality", "not_an_integer"),
+        ({"quality": "true"}, "quality", "not_an_integer"),
+        ({"quality": "٨٠"}, "quality", "not_an_integer"),
+        ({"quality": "0"}, "quality", "out_of_range"),
+        ({"quality": "-1"}, "quality", "out_of_range"),
+        ({"quality": "101"}, "quality", "out_of_range"),
+    ],
+)
+def test_parameters(server: Running, fields: dict[str, str | None], param: str, reason: str) -> None:
+    target, quality = fields.get("target", "png"), fields.get("quality")
+    parts = [FILE] if target is None else [FILE, part(target.encode(), 'name="output_format"')]
+    if quality is not None:
+        parts.append(part(quality.encode(), 'name="quality"'))
+    answer = httpx.post(f"{server.api}/convert", content=form(*parts), headers=FORM)
+    problem(answer, 400, "invalid_parameter", param=param, reason=reason)
+
+
+def test_file_type(server: Running) -> None:
+    problem(server.convert(b"just words"), 400, "invalid_file_type", reason="unrecognized")
+    problem(server.convert(b""), 400, "invalid_file_type", reason="empty_file")
+
+
+@pytest.mark.parametrize("target", ["xyz", "dng"])
+def test_pair(server: Running, target: str) -> None:
+    answer = server.convert(picture(), target)
+    problem(answer, 400, "unsupported_conversion")
+    details = answer.json()["error"]["details"]
+    assert (details["input_format"], details["output_format"]) == ("jpeg", target)
+    assert "webp" in details["available"]
+
+
+def test_corrupt_input(server: Running) -> None:
+    answer = server.convert(b"\xff\xd8\xff\xe0 and nothing of a picture")
+    problem(answer, 500, "processing_failed", reason="corrupt_input", retryable=False)
+
+
+def test_a_bug_tells_the_client_nothing(strict: Running) -> None:
+    answer = strict.convert(picture())
+    problem(answer, 500, "server_error")
+    assert "secret" not in answer.text
+    assert eventually(lambda: not strict.jobs())
+
+
+def test_preflight(server: Running) -> None:
+    answer = httpx.options(f"{server.api}/convert", headers={"Origin": "https://example.org"})
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert answer.headers["Access-Control-Allow-Methods"] == "POST, OPTIONS"
+    assert "Authorization" in answer.headers["Access-Control-Allow-Headers"]
+    assert "Access-Control-Allow-Credentials" not in answer.headers
+    dressed(answer)
+
+
+def test_every_code_has_a_status() -> None:
+    def codes(kind: type[Exception]) -> set[str]:
+        return {kind.__dict__["code"]} if "code" in kind.__dict__ else set()
+
+    kinds: list[type[Exception]] = [errors.ApiError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    assert set().union(*map(codes, kinds)) <= set(errors.STATUS)

@@ -1,0 +1,63 @@
+"""What is erased from disk, and when."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from engine.registry import load_registry
+from web.services.accounts import DevelopmentAccounts
+from web.services.conversion import Converted
+from web.services.jobs import JobFolders
+from web.services.results import Results
+
+
+class Clock:
+    now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def converted(tmp_path: Path) -> Converted:
+    png = load_registry().formats["png"]
+    path = tmp_path / "result.png"
+    path.write_bytes(b"result")
+    return Converted(path, "a.png", png, png, original_size=12, size=6, seconds=0.1, warnings=())
+
+
+async def test_expired_results_are_erased(tmp_path: Path, converted: Converted) -> None:
+    clock = Clock()
+    folder = tmp_path / "files"
+    results = Results(folder, 60, clock=clock)
+    results.prepare()
+    account = await DevelopmentAccounts().authenticate(None)
+    kept = await results.keep(account, converted)
+    assert not converted.path.exists()
+    await results.sweep()
+    assert await results.find(account, kept.file_id) == kept
+    assert results.path(kept).read_bytes() == b"result"
+    clock.now += 60
+    assert await results.find(account, kept.file_id) is None
+    await results.sweep()
+    stranger = folder / "file_of_nobody"
+    stranger.write_bytes(b"")
+    os.utime(stranger, (0, 0))
+    await results.sweep()
+    assert list(folder.iterdir()) == []
+
+
+async def test_folders_of_a_server_that_died_are_removed(tmp_path: Path) -> None:
+    jobs = JobFolders(tmp_path / "jobs")
+    jobs.prepare()
+    old, new = await jobs.open(), await jobs.open()
+    (old / "input.jpg").write_bytes(b"x")
+    os.utime(old, (0, 0))
+    JobFolders(tmp_path / "jobs").prepare()
+    assert list((tmp_path / "jobs").iterdir()) == [new]
+    jobs.discard(new)
+    await jobs.close()
+    assert list((tmp_path / "jobs").iterdir()) == []

@@ -1,0 +1,164 @@
+"""Forms: well-formed, abused, cut off."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.web.samples import BOUNDARY, FILE, FORM, TARGET, form, part, picture
+from tests.web.servers import Running, eventually
+from web.errors import FileTooLarge, InvalidParameter
+from web.uploads import Form, FormReader
+
+
+def post(server: Running, body: bytes, headers: dict[str, str] = FORM) -> httpx.Response:
+    return httpx.post(f"{server.api}/convert", content=body, headers=headers)
+
+
+def reader(folder: Path, **options: int) -> FormReader:
+    limits = {"max_file_size": 1 << 20, **options}
+    return FormReader(FORM["Content-Type"], folder, files=("file",), texts=("output_format",), **limits)
+
+
+def read(folder: Path, body: bytes, step: int = 1 << 16) -> Form:
+    found = reader(folder)
+    try:
+        for at in range(0, len(body), step):
+            found.feed(body[at : at + step])
+        return found.finished()
+    finally:
+        found.close()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        form(FILE, TARGET),
+        form(TARGET, FILE),
+        form(FILE, TARGET, part(b"1", 'name="else"'), part(b"2", 'name="else"; filename="x.exe"')),
+        form(part(picture(), 'name="file"'), TARGET),
+        form(part(picture(), 'name="file"; filename=""'), TARGET),
+        b"\r\n" + form(FILE, TARGET) + b"an epilogue",
+    ],
+)
+def test_accepted(server: Running, body: bytes) -> None:
+    assert post(server, body).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "reason"),
+    [
+        (b"", None, "truncated"),
+        (b"no form at all", None, "malformed"),
+        (form(), "file", "missing"),
+        (form(TARGET), "file", "missing"),
+        (form(FILE, FILE, TARGET), "file", "duplicate"),
+        (form(FILE, TARGET, TARGET), "output_format", "duplicate"),
+        (form(FILE, TARGET, end=False), None, "truncated"),
+        (form(FILE, TARGET)[:-6], None, "truncated"),
+        (form(FILE, TARGET)[:200], None, "truncated"),
+        (form(FILE, part(b"x" * 66_000, 'name="output_format"')), "output_format", "too_long"),
+        (form(FILE, part(b"\xff\xfe", 'name="output_format"')), "output_format", "encoding"),
+        (form(*[part(b"", 'name="else"')] * 101), None, "too_many_parts"),
+        (form(part(b"x", 'filename="nameless"')), None, "malformed"),
+        (form(part(b"x", f'name="{"n" * 5000}"')), None, "malformed"),
+        (f"--{BOUNDARY}\r\n".encode() + b"A: b\r\n" * 50 + b"\r\n", None, "malformed"),
+        (f"--{BOUNDARY}\r\n\r\nno headers\r\n".encode(), None, "malformed"),
+    ],
+)
+def test_refused(server: Running, body: bytes, param: str | None, reason: str) -> None:
+    answer = post(server, body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "invalid_parameter")
+    assert (error.get("param"), error["reason"]) == (param, reason)
+    assert eventually(lambda: not server.jobs())
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        None,
+        "application/json",
+        "multipart/form-data",
+        "multipart/form-data; boundary=",
+        "multipart/mixed; boundary=a",
+        f"multipart/form-data; boundary={'b' * 300}",
+    ],
+)
+def test_other_content_types(server: Running, content_type: str | None) -> None:
+    answer = post(server, form(FILE, TARGET), {"Content-Type": content_type} if content_type else {})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "invalid_parameter"
+    assert eventually(lambda: not server.jobs())
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
+def test_a_client_that_goes_away_leaves_nothing(server: Running, share: float) -> None:
+    body = form(part(picture("BMP", (600, 400)), 'name="file"; filename="a.bmp"'), TARGET)
+    head = f"POST /api/v1/convert HTTP/1.1\r\nHost: here\r\nContent-Type: {FORM['Content-Type']}\r\n"
+    with server.connect() as connection:
+        connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode())
+        connection.sendall(body[: int(len(body) * share)])
+        assert eventually(lambda: bool(server.jobs()))
+    assert eventually(lambda: not server.jobs())
+
+
+def test_job_folders_are_private(server: Running) -> None:
+    with server.connect() as connection:
+        head = f"POST /api/v1/convert HTTP/1.1\r\nHost: here\r\nContent-Type: {FORM['Content-Type']}\r\n"
+        connection.sendall(f"{head}Content-Length: 99\r\n\r\n".encode())
+        assert eventually(lambda: bool(server.jobs()))
+        assert [folder.stat().st_mode & 0o777 for folder in server.jobs()] == [0o700]
+    assert eventually(lambda: not server.jobs())
+
+
+def test_a_file_of_exactly_the_limit_is_accepted(tmp_path: Path) -> None:
+    found = reader(tmp_path, max_file_size=1000)
+    found.feed(form(part(bytes(1000), 'name="file"; filename="a.bin"')))
+    assert found.finished().file("file").size == 1000
+
+
+def test_one_byte_more_is_not(tmp_path: Path) -> None:
+    found = reader(tmp_path, max_file_size=1000)
+    with pytest.raises(FileTooLarge):
+        found.feed(form(part(bytes(1001), 'name="file"; filename="a.bin"')))
+    found.close()
+
+
+@pytest.mark.parametrize(
+    ("disposition", "filename", "stored"),
+    [
+        ('name="file"; filename="photo.JPG"', "photo.JPG", "input-1.jpg"),
+        ('name="file"; filename="../../etc/passwd"', "../../etc/passwd", "input-1"),
+        ('name="file"; filename="Häuser.png"', "Häuser.png", "input-1.png"),
+        ("name=\"file\"; filename*=UTF-8''H%C3%A4user.png", "Häuser.png", "input-1.png"),
+        ('name="file"; filename="a.tar.gz;x"', "a.tar.gz;x", "input-1"),
+        ('name="file"', "file", "input-1"),
+    ],
+)
+def test_file_names(tmp_path: Path, disposition: str, filename: str, stored: str) -> None:
+    upload = read(tmp_path, form(part(b"x", disposition))).file("file")
+    assert (upload.filename, upload.path.name, upload.path.parent) == (filename, stored, tmp_path)
+
+
+@given(content=st.binary(max_size=300), step=st.integers(1, 64))
+def test_contents_survive_any_cut(tmp_path_factory: pytest.TempPathFactory, content: bytes, step: int) -> None:
+    tricky = content + f"\r\n--{BOUNDARY[:-1]}".encode() + content
+    body = form(part(tricky, 'name="file"; filename="a.bin"'), TARGET)
+    found = read(tmp_path_factory.mktemp("form"), body, step)
+    assert found.file("file").path.read_bytes() == tricky
+    assert found.fields == {"output_format": "png"}
+
+
+@given(noise=st.binary(max_size=200), at=st.integers(0, 400))
+def test_noise_is_refused_or_read_but_never_crashes(
+    tmp_path_factory: pytest.TempPathFactory, noise: bytes, at: int
+) -> None:
+    body = form(part(b"content", 'name="file"; filename="a.bin"'), TARGET)
+    with suppress(InvalidParameter, FileTooLarge):
+        read(tmp_path_factory.mktemp("form"), body[:at] + noise + body[at + len(noise) :])

@@ -1,0 +1,183 @@
+"""How every request is answered: headers, envelope, files, and one line in the log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, cast
+
+from tornado.http1connection import HTTP1Connection
+from tornado.iostream import StreamClosedError
+from tornado.web import Finish, HTTPError, RequestHandler
+
+from config.tariff import RATE_WINDOW
+from engine.errors import ConversionError
+from storage.limits import Verdict, fresh
+from web.errors import STATUS, ApiError, InvalidParameter, envelope, public
+from web.headers import common, limits
+from web.services import Services
+from web.services.accounts import Account
+from web.services.filenames import content_disposition
+from web.services.ids import new_id
+
+log = logging.getLogger("convertd.web")
+access_log = logging.getLogger("convertd.access")
+
+_CLIENT_GONE = 499  # for the log; there is nobody to send it to
+_BLOCK = 256 << 10  # bytes sent at a time
+_PATIENCE = 60  # seconds that a client may take for a block
+
+
+class Answers(RequestHandler):
+    """The half of a handler that faces the client."""
+
+    def initialize(self, services: Services) -> None:
+        self.services = services
+        self.account: Account | None = None
+        self.received = 0  # bytes of the body
+        self._error_code: str | None = None
+        self._gone = False
+        self._work: asyncio.Task[None] | None = None
+        self.show(fresh(services.settings.rate_limit_anonymous, RATE_WINDOW, time.time()))
+        services.traffic.enter(self.request_id)
+
+    def set_default_headers(self) -> None:
+        # Runs before initialize, and again when an error clears what was set.
+        if "request_id" not in vars(self):
+            self.request_id = new_id("req")
+        for name, value in common(self.request_id).items():
+            self.set_header(name, value)
+        if "_verdict" in vars(self):
+            self.show(self._verdict)
+
+    def compute_etag(self) -> str | None:
+        return None  # the request id makes every answer another
+
+    def show(self, verdict: Verdict) -> None:
+        """Puts where the client's limit stands into the headers."""
+        self._verdict = verdict
+        for name, value in limits(verdict).items():
+            self.set_header(name, value)
+
+    def flush(self, include_footers: bool = False) -> asyncio.Future[None]:
+        if self.services.traffic.stopping and not self._headers_written:
+            self.set_header("Connection", "close")
+        return super().flush(include_footers)
+
+    def reply(self, data: Mapping[str, Any]) -> None:
+        """Answers with JSON in the envelope of a success."""
+        meta: dict[str, Any] = {"request_id": self.request_id}
+        if self.account:
+            meta["credits_remaining"] = self.account.credits_remaining
+            self.set_header("X-Credits-Remaining", str(self.account.credits_remaining))
+        self.write_json({"data": data, "meta": meta})
+
+    def write_json(self, value: Mapping[str, Any]) -> None:
+        """Makes this JSON the body, complete with its length."""
+        body = json.dumps(value, ensure_ascii=False).encode()
+        self.set_header("Content-Type", "application/json")
+        self.set_header("Content-Length", str(len(body)))
+        self.write(body)
+
+    async def send_file(self, path: Path, *, size: int, media_type: str, filename: str) -> None:
+        """Answers with a file for the client to save, read block by block in a thread."""
+        self.set_header("Content-Type", media_type)
+        self.set_header("Content-Length", str(size))
+        self.set_header("Content-Disposition", content_disposition(filename))
+        if self.account:
+            self.set_header("X-Credits-Remaining", str(self.account.credits_remaining))
+        if self.request.method == "HEAD":
+            return
+        with await asyncio.to_thread(path.open, "rb", buffering=0) as file:
+            while block := await asyncio.to_thread(file.read, _BLOCK):
+                self.write(block)
+                await self._flush_patiently()
+
+    async def _flush_patiently(self) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self.flush()
+        except TimeoutError:
+            cast(HTTP1Connection, self.request.connection).close()
+            raise StreamClosedError from None
+
+    async def unless_gone(self, work: Coroutine[Any, Any, None]) -> None:
+        """Does the work of a verb, and gives it up when the client goes away."""
+        self._work = asyncio.ensure_future(work)
+        if self._gone:
+            self._work.cancel()
+        try:
+            await self._work
+        except (asyncio.CancelledError, StreamClosedError) as error:
+            if isinstance(error, asyncio.CancelledError) and not self._gone:
+                raise
+            raise Finish from None
+
+    def on_connection_close(self) -> None:
+        receiving = not self.request._body_future.done()
+        super().on_connection_close()
+        self._gone = True
+        if not self._headers_written:
+            self.set_status(_CLIENT_GONE, "Client Closed Request")
+        if self._work is not None:
+            self._work.cancel()
+        elif receiving and not self._finished:
+            # The verb will not run, and nothing else will end this request.
+            self._log()
+            self.on_finish()
+
+    def on_finish(self) -> None:
+        self.services.traffic.leave(self.request_id)
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        error = kwargs["exc_info"][1] if "exc_info" in kwargs else None
+        if isinstance(error, HTTPError):
+            error = self.misrouted() if status_code == 405 else _malformed()
+        self.write_problem(error)
+        self.finish()
+
+    def misrouted(self) -> ApiError:
+        """What to say to a verb that is no verb here."""
+        raise NotImplementedError
+
+    def write_problem(self, error: BaseException | None) -> None:
+        """Makes the error's envelope the answer."""
+        shown = public(error)
+        self._error_code = shown.code
+        self.set_status(STATUS[shown.code])
+        if isinstance(shown, ApiError):
+            for name, value in shown.headers.items():
+                self.set_header(name, value)
+        self.write_json(envelope(shown, self.request_id))
+
+    def log_exception(
+        self,
+        typ: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        # What was foreseen is in the line of the request.
+        if value is not None and not isinstance(value, ApiError | ConversionError | HTTPError):
+            log.error("request %s failed", self.request_id, exc_info=(type(value), value, tb))
+
+    def _log(self) -> None:
+        # Neither query nor file names: they are the client's own affair.
+        milliseconds = round(self.request.request_time() * 1000)
+        fields = {
+            "status": self.get_status(),
+            "ms": milliseconds,
+            "request_id": self.request_id,
+            "account": self.account.id if self.account else None,
+            "received": self.received or None,
+            "code": self._error_code,
+        }
+        access_log.info("%s %s", self.request.method, self.request.path, extra={"fields": fields})
+
+
+def _malformed() -> ApiError:
+    return InvalidParameter("The request is malformed.", reason="malformed")

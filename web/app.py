@@ -1,0 +1,141 @@
+"""The composition root: everything is joined here, and the routing table stands on one screen."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tornado.netutil import bind_sockets
+from tornado.routing import URLSpec
+from tornado.web import Application
+
+from config.logs import configure
+from config.settings import Settings
+from engine.executor import Executor, LocalExecutor
+from engine.registry import Registry, load_registry
+from storage.limits import MemoryLimiter
+from web.handlers.catalogue import Formats, Tools
+from web.handlers.convert import Convert
+from web.handlers.files import Download
+from web.handlers.status import Health, Nothing, Ready, Version
+from web.server import Server
+from web.services import Services
+from web.services.accounts import DevelopmentAccounts
+from web.services.catalogue import formats_catalogue, listing, tools_catalogue
+from web.services.conversion import Conversions
+from web.services.jobs import JobFolders
+from web.services.readiness import Readiness
+from web.services.results import Results
+from web.services.traffic import Traffic
+from web.services.turns import Turns
+
+log = logging.getLogger("convertd.server")
+
+PREFIX = "/api/v1"
+_DRAIN_SECONDS = 30
+_FAREWELL_SECONDS = 5
+_SWEEP_SECONDS = 300
+
+
+def build(services: Services) -> Application:
+    """The application: what is found where."""
+    with_services = {"services": services}
+    return Application(
+        [
+            URLSpec(f"{PREFIX}/convert", Convert, with_services),
+            URLSpec(f"{PREFIX}/files/([^/]+)/download", Download, with_services, name="download"),
+            URLSpec(f"{PREFIX}/formats", Formats, with_services),
+            URLSpec(f"{PREFIX}/tools", Tools, with_services),
+            URLSpec("/healthz", Health, with_services),
+            URLSpec("/readyz", Ready, with_services),
+            URLSpec("/version", Version, with_services),
+        ],
+        default_handler_class=Nothing,
+        default_handler_args=with_services,
+    )
+
+
+def assemble(settings: Settings, registry: Registry, executor: Executor) -> Services:
+    """The parts that handlers work with, below the data folder, which is made."""
+    jobs = JobFolders(settings.data_dir.absolute() / "jobs")
+    results = Results(settings.data_dir.absolute() / "files", settings.file_retention_seconds)
+    jobs.prepare()
+    results.prepare()
+    return Services(
+        settings=settings,
+        accounts=DevelopmentAccounts(),
+        limiter=MemoryLimiter(),
+        conversions=Conversions(registry, executor, Turns(settings.workers)),
+        results=results,
+        jobs=jobs,
+        formats=listing(formats_catalogue(registry)),
+        tools=listing(tools_catalogue(registry, f"{PREFIX}/convert")),
+        readiness=Readiness(registry, settings.data_dir),
+        traffic=Traffic(),
+    )
+
+
+@asynccontextmanager
+async def listening(services: Services, host: str, port: int) -> AsyncIterator[str]:
+    """Listens and answers; port 0 takes a free one. At the end it drains.
+
+    Gives the URL it listens at. The executor is the caller's to start and to close.
+    """
+    server = Server(build(services), services.settings.rate_limit_anonymous)
+    sockets = bind_sockets(port, host)
+    server.add_sockets(sockets)
+    services.readiness.begin()
+    sweeping = asyncio.create_task(_sweep(services.results))
+    try:
+        shown = f"[{host}]" if ":" in host else host
+        yield f"http://{shown}:{sockets[0].getsockname()[1]}"
+    finally:
+        sweeping.cancel()
+        services.readiness.end()
+        server.stop()
+        await services.traffic.drain(_DRAIN_SECONDS)
+        await server.close_all_connections()
+        await services.traffic.drain(_FAREWELL_SECONDS)  # what has lost its client is given up
+        await services.jobs.close()
+
+
+async def serve(settings: Settings, host: str, port: int) -> None:
+    """Serves the API until SIGTERM or SIGINT. A second signal ends the process at once."""
+    configure(settings.log_format)
+    registry = load_registry()
+    executor = LocalExecutor(settings.workers)
+    services = assemble(settings, registry, executor)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await executor.start()
+    try:
+        async with listening(services, host, port) as url:
+            _announce(registry, settings, url)
+            await stop.wait()
+            log.info("stopping: no new connections, up to %d s for requests that run", _DRAIN_SECONDS)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+    finally:
+        await executor.close()
+    log.info("stopped")
+
+
+def _announce(registry: Registry, settings: Settings, url: str) -> None:
+    formats, pairs = len(registry.formats), len(registry.catalogue())
+    log.info("listening on %s; %d formats, %d conversions, %d workers", url, formats, pairs, settings.workers)
+    for need in registry.missing:
+        log.warning("%s is missing, needed for %s; install it: %s", need.name, need.purpose, need.install)
+
+
+async def _sweep(results: Results) -> None:
+    while True:
+        try:
+            await results.sweep()
+        except OSError:
+            log.exception("expired results could not be erased")
+        await asyncio.sleep(_SWEEP_SECONDS)

@@ -1,0 +1,150 @@
+"""The command: serve, convert, formats, doctor."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import asdict
+from importlib.metadata import version as distribution_version
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from config.settings import Settings, SettingsError, load_settings
+from engine import ConversionError, Options, sandbox
+from engine.registry import Registry, load_registry
+from web import app as service
+from web import local
+from web.services.catalogue import formats_catalogue
+
+FAILED, WRONG_USAGE = 1, 2
+
+cli = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Converts files between image, document and camera-RAW formats.",
+)
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def main() -> None:
+    """The entry point of the command."""
+    cli()
+
+
+@cli.command()
+def serve(
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen on.")] = 8000,
+) -> None:
+    """Serve the API until stopped."""
+    asyncio.run(service.serve(_settings(), host, port))
+
+
+@cli.command()
+def convert(
+    files: Annotated[list[Path], typer.Argument(metavar="INPUT... OUTPUT", help="Files; the last one is made.")],
+    to: Annotated[str | None, typer.Option(help="The format to make of every INPUT; the last may be a folder.")] = None,
+    quality: Annotated[int | None, typer.Option(help="1 to 100, for lossy formats.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Tell the path taken and the time of each step.")] = False,
+) -> None:
+    """Convert files without a server."""
+    registry = load_registry()
+    try:
+        wanted = local.tasks(registry, files, to)
+        options = Options(quality=quality)
+    except (local.WrongUsage, ConversionError) as error:
+        _wrong(str(error))
+    if asyncio.run(_convert(registry, wanted, options, explain=explain)):
+        raise typer.Exit(FAILED)
+
+
+async def _convert(registry: Registry, wanted: list[local.Task], options: Options, *, explain: bool) -> int:
+    """Converts and reports; the number of failures."""
+    failures = 0
+    errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    with Progress(console=errors, transient=True, disable=len(wanted) == 1) as progress:
+        bar = progress.add_task("converting", total=len(wanted))
+        async for outcome in local.convert(registry, wanted, options, _settings().workers):
+            progress.advance(bar)
+            failures += outcome.error is not None
+            for line in _report(outcome, explain=explain):
+                errors.print(line)
+    return failures
+
+
+def _report(outcome: local.Outcome, *, explain: bool) -> list[str]:
+    name = outcome.task.input
+    if outcome.error is not None:
+        reason = f" ({outcome.error.reason})" if outcome.error.reason else ""
+        return [f"{name}: {outcome.error}{reason}"]
+    assert outcome.done is not None  # there is one where there is no error
+    lines = [f"{name}: {warned.message} ({warned.code})" for warned in outcome.done.warnings]
+    if explain:
+        lines.append(f"{name}: {outcome.plan}, {outcome.done.size} bytes")
+        lines += [f"  {timing.step}: {timing.seconds * 1000:.1f} ms" for timing in outcome.done.trace]
+    return lines
+
+
+@cli.command()
+def formats(as_json: Json = False) -> None:
+    """List what can be converted into what."""
+    catalogue = formats_catalogue(load_registry())
+    if as_json:
+        return print(json.dumps(catalogue, indent=2))
+    table = Table("input", "outputs")
+    for source, targets in catalogue["by_input_format"].items():
+        table.add_row(source, " ".join(targets))
+    return Console().print(table)
+
+
+@cli.command()
+def doctor(as_json: Json = False) -> None:
+    """Tell what works here, and what is missing."""
+    found = _findings(load_registry())
+    if as_json:
+        return print(json.dumps(found, indent=2))
+    table = Table("what", "state")
+    for name, present in found["sandbox"]["layers"].items():
+        table.add_row(f"sandbox: {name}", "on" if present else "not on this system")
+    for plugin in found["plugins"]:
+        table.add_row(f"plugin: {plugin['name']}", plugin["error"] or plugin["summary"])
+    for need in found["missing"]:
+        table.add_row(f"missing: {need['name']}", f"needed for {need['purpose']}: {need['install']}")
+    return Console().print(table)
+
+
+def _findings(registry: Registry) -> dict[str, Any]:
+    return {
+        "version": distribution_version("convertd"),
+        "sandbox": {"layers": sandbox.layers()},
+        "plugins": [
+            {
+                "name": plugin.name,
+                "summary": plugin.summary,
+                "reads": [fmt.name for fmt in plugin.reads],
+                "writes": [fmt.name for fmt in plugin.writes],
+                "error": plugin.error,
+            }
+            for plugin in registry.plugins
+        ],
+        "missing": [asdict(need) for need in registry.missing],
+        "pairs": len(registry.catalogue()),
+    }
+
+
+def _settings() -> Settings:
+    try:
+        return load_settings()
+    except SettingsError as error:
+        _wrong(str(error))
+
+
+def _wrong(message: str) -> NoReturn:
+    Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(f"convertd: {message}")
+    raise typer.Exit(WRONG_USAGE)

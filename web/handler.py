@@ -1,0 +1,156 @@
+"""Handler: how every request comes in. Route, account, rate and size are looked at before the body."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, ClassVar, cast
+
+from tornado.http1connection import HTTP1Connection
+from tornado.iostream import StreamClosedError
+from tornado.web import RequestHandler, stream_request_body
+
+from config.tariff import RATE_WINDOW
+from web.answers import Answers
+from web.errors import ApiError, FileTooLarge, MethodNotAllowed, RateLimited
+from web.fields import declared_length
+from web.headers import PREFLIGHT
+from web.services import Services
+from web.services.accounts import Account
+from web.services.addresses import client_address, subscriber
+
+_SURPLUS = 32 << 20  # bytes still read after an early answer, for clients that send before they listen
+_SURPLUS_SECONDS = 10
+
+
+@stream_request_body
+class Handler(Answers):
+    """A resource. Every handler takes its body as a stream, and so can refuse a request before its body."""
+
+    max_body: ClassVar[int] = 64 << 10  # bytes
+
+    def initialize(self, services: Services) -> None:
+        super().initialize(services)
+        self._refused = False
+        peer, forwarded = self.request.remote_ip or "", self.request.headers.get("X-Forwarded-For")
+        self._address = subscriber(client_address(peer, forwarded, services.settings.trusted_proxies))
+
+    async def prepare(self) -> None:
+        try:
+            if self.request.method not in self.verbs():
+                await self.look()
+                raise self.misrouted()
+            if self.request.method == "OPTIONS":
+                await self.look()
+                return
+            await self.admit()
+            await self.expect_body(declared_length(self.request.headers.get("Content-Length")))
+        except Exception as error:
+            await self._refuse(error)
+
+    def verbs(self) -> tuple[str, ...]:
+        """The verbs that the resource answers to."""
+        unknown = RequestHandler._unimplemented_method
+        verbs = ("GET", "POST", "PUT", "PATCH", "DELETE")
+        own = [verb for verb in verbs if getattr(type(self), verb.lower()) is not unknown]
+        return (*own, *(["HEAD"] if "GET" in own else []), "OPTIONS")
+
+    def misrouted(self) -> ApiError:
+        return MethodNotAllowed(self.verbs())
+
+    async def admit(self) -> None:
+        """Finds out whose request this is, and counts it."""
+        self.account = await self.services.accounts.authenticate(self.request.headers.get("Authorization"))
+        limit = self.services.settings.rate_limit(self.account.tier.name)
+        await self.count(f"account:{self.account.id}", limit)
+
+    def client(self) -> Account:
+        """The account that the request was let in for."""
+        assert self.account is not None
+        return self.account
+
+    async def count(self, key: str, limit: int) -> None:
+        """Counts the request. Raises RateLimited."""
+        verdict = await self.services.limiter.hit(key, limit, RATE_WINDOW)
+        self.show(verdict)
+        if not verdict.allowed:
+            message = f"More than {limit} requests in {RATE_WINDOW} seconds."
+            raise RateLimited(message, retry_after=verdict.retry_after)
+
+    async def count_address(self) -> None:
+        """Counts the request for its address."""
+        await self.count(f"address:{self._address}", self.services.settings.rate_limit_anonymous)
+
+    async def look(self) -> None:
+        """Shows where the address stands, and counts nothing."""
+        limit = self.services.settings.rate_limit_anonymous
+        self.show(await self.services.limiter.peek(f"address:{self._address}", limit, RATE_WINDOW))
+
+    async def expect_body(self, length: int | None) -> None:
+        """Gets ready for a body of `length` bytes, which is None where the client does not say."""
+        if (length or 0) > self.max_body:
+            raise FileTooLarge(self.max_body)
+
+    def take(self, chunk: bytes) -> None:
+        """Takes a piece of the body, of which `received` bytes have come. Most resources need none."""
+        if self.received > self.max_body:
+            raise FileTooLarge(self.max_body)
+
+    async def data_received(self, chunk: bytes) -> None:
+        self.received += len(chunk)
+        if self._refused:
+            self._surplus -= len(chunk)
+            if self._surplus < 0 and not self._finished:
+                self.finish()
+            return
+        try:
+            self.take(chunk)
+        except Exception as error:
+            await self._refuse(error)
+
+    async def _refuse(self, error: Exception) -> None:
+        """Answers now, and passes over the body that may still come.
+
+        To close on a client that is sending could cost it the answer. One that asks before it sends has
+        nothing on the way.
+        """
+        self.log_exception(type(error), error, error.__traceback__)
+        self._refused = True
+        self._surplus = _SURPLUS
+        cast(HTTP1Connection, self.request.connection).set_body_timeout(_SURPLUS_SECONDS)
+        setattr(self, str(self.request.method).lower(), self._nothing_more)
+        self.clear()
+        self.write_problem(error)
+        with suppress(StreamClosedError):
+            await self.flush()
+        if "Expect" in self.request.headers:
+            self.finish()
+
+    async def _nothing_more(self, *_args: str) -> None:
+        """Stands in for the verb of a request that has been refused."""
+
+    async def head(self, *args: str) -> None:
+        await cast(Coroutine[Any, Any, None], self.get(*args))
+
+    async def options(self, *_args: str) -> None:
+        self.set_status(204)
+        verbs = ", ".join(self.verbs())
+        for name, value in {**PREFLIGHT, "Access-Control-Allow-Methods": verbs, "Allow": verbs}.items():
+            self.set_header(name, value)
+
+
+class PublicHandler(Handler):
+    """A resource that needs no key. Requests are counted by address."""
+
+    async def admit(self) -> None:
+        await self.count_address()
+
+
+class UncountedHandler(Handler):
+    """A resource that answers anybody at any rate."""
+
+    async def admit(self) -> None:
+        """Lets everybody in."""
+
+    async def look(self) -> None:
+        """Leaves the headers as they are."""

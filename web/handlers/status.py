@@ -1,0 +1,43 @@
+"""/healthz, /readyz, /version, and what stands where there is nothing."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from web.errors import ApiError, NotFound, NotReady
+from web.handler import Handler, UncountedHandler
+
+
+class Health(UncountedHandler):
+    """The process answers."""
+
+    async def get(self) -> None:
+        self.write_json({"status": "ok"})
+
+
+class Ready(UncountedHandler):
+    """The process can do its work."""
+
+    async def get(self) -> None:
+        reasons = await self.services.readiness.reasons()
+        if reasons:
+            raise NotReady("The service is not ready.", details={"reasons": reasons})
+        self.write_json({"status": "ok"})
+
+
+class Version(UncountedHandler):
+    """What runs here."""
+
+    async def get(self) -> None:
+        meta = {"request_id": self.request_id}
+        self.write_json({"name": "convertd", "version": version("convertd"), "api": "v1", "meta": meta})
+
+
+class Nothing(Handler):
+    """Every path that is no resource."""
+
+    def verbs(self) -> tuple[str, ...]:
+        return ()
+
+    def misrouted(self) -> ApiError:
+        return NotFound("There is nothing at this path.")

@@ -1,0 +1,188 @@
+"""Multipart forms, read as they arrive: files to disk, fields to memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import unquote
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+
+from web.errors import FileTooLarge, InvalidParameter
+from web.services.conversion import Upload
+from web.services.filenames import extension_of
+
+_MAX_PARTS = 100
+_MAX_FIELD = 64 << 10  # bytes of a text field
+_MAX_NAME = 4096  # characters of a file name worth looking at
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form that has arrived: its files by field, in the order sent, and its text fields."""
+
+    files: Mapping[str, tuple[Upload, ...]]
+    fields: Mapping[str, str]
+
+    def file(self, field: str) -> Upload:
+        """The one file of that field."""
+        found = self.files.get(field, ())
+        if len(found) != 1:
+            reason, message = ("duplicate", "was sent twice") if found else ("missing", "is missing")
+            raise InvalidParameter(f"The file field {field} {message}.", reason=reason, param=field)
+        return found[0]
+
+
+class _File:
+    """A part that goes to disk."""
+
+    def __init__(self, path: Path, filename: str, max_size: int) -> None:
+        self._file: BinaryIO = path.open("xb", buffering=0)
+        self._max_size = max_size
+        self.upload = Upload(path, filename, 0)
+
+    def write(self, data: bytes) -> None:
+        size = self.upload.size + len(data)
+        if size > self._max_size:
+            raise FileTooLarge(self._max_size)
+        self._file.write(data)
+        self.upload = Upload(self.upload.path, self.upload.filename, size)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class FormReader:
+    """Takes the body of a multipart request piece by piece.
+
+    Files are the parts of the fields `files`, with a file name or without; text those of `texts`. All other
+    parts are passed over. What is wrong raises InvalidParameter, a large file raises FileTooLarge.
+    """
+
+    def __init__(
+        self, content_type: str, folder: Path, *, files: tuple[str, ...], texts: tuple[str, ...], max_file_size: int
+    ) -> None:
+        self._folder = folder
+        self._file_fields = files
+        self._text_fields = texts
+        self._max_file_size = max_file_size
+        self._parser = self._parser_for(content_type)
+        self._files: list[tuple[str, _File]] = []
+        self._texts: dict[str, bytearray] = {}
+        self._parts = 0
+        self._header = (bytearray(), bytearray())
+        self._disposition = b""
+        self._take: Callable[[bytes], None] = _nothing
+        self._ended = False
+
+    def feed(self, chunk: bytes) -> None:
+        """Takes the next piece."""
+        try:
+            self._parser.write(chunk)
+        except FormParserError as error:
+            raise _malformed("The body is no well-formed multipart/form-data.") from error
+
+    def finished(self) -> Form:
+        """The form, once the body has ended."""
+        self.close()
+        if not self._ended:
+            raise _malformed("The body ends before its last boundary.", reason="truncated")
+        files: dict[str, tuple[Upload, ...]] = {}
+        for field, file in self._files:
+            files[field] = (*files.get(field, ()), file.upload)
+        return Form(files, {name: _decoded(name, value) for name, value in self._texts.items()})
+
+    def close(self) -> None:
+        """Closes the files; they stay where they are."""
+        for _, file in self._files:
+            file.close()
+
+    def _parser_for(self, content_type: str) -> MultipartParser:
+        media_type, parameters = parse_options_header(content_type)
+        boundary = parameters.get(b"boundary")
+        if media_type != b"multipart/form-data" or not boundary:
+            message = "The body must be multipart/form-data with a boundary."
+            raise _malformed(message, reason="content_type")
+        try:
+            return MultipartParser(
+                boundary,
+                {
+                    "on_part_begin": self._begin,
+                    "on_header_field": lambda data, start, end: self._header[0].extend(data[start:end]),
+                    "on_header_value": lambda data, start, end: self._header[1].extend(data[start:end]),
+                    "on_header_end": self._end_header,
+                    "on_headers_finished": self._open,
+                    "on_part_data": lambda data, start, end: self._take(data[start:end]),
+                    "on_end": self._end,
+                },
+            )
+        except FormParserError as error:
+            raise _malformed("The boundary is too long.") from error
+
+    def _begin(self) -> None:
+        self._parts += 1
+        if self._parts > _MAX_PARTS:
+            raise _malformed(f"The form has more than {_MAX_PARTS} parts.", reason="too_many_parts")
+        self._disposition = b""
+        self._take = _nothing
+
+    def _end_header(self) -> None:
+        name, value = self._header
+        if name.lower() == b"content-disposition":
+            self._disposition = bytes(value)
+        self._header = (bytearray(), bytearray())
+
+    def _open(self) -> None:
+        kind, parameters = parse_options_header(self._disposition)
+        name = parameters.get(b"name")
+        if kind != b"form-data" or name is None:
+            raise _malformed("A part of the form has no name.")
+        field = name.decode("utf-8", "replace")
+        if field in self._file_fields:
+            filename = _filename(self._disposition, parameters) or field
+            path = self._folder / ".".join(filter(None, [f"input-{self._parts}", extension_of(filename)]))
+            file = _File(path, filename, self._max_file_size)
+            self._files.append((field, file))
+            self._take = file.write
+        elif field in self._text_fields:
+            if field in self._texts:
+                raise InvalidParameter(f"{field} was sent twice.", reason="duplicate", param=field)
+            text = self._texts[field] = bytearray()
+            self._take = lambda data: _append(field, text, data)
+
+    def _end(self) -> None:
+        self._ended = True
+
+
+def _nothing(_data: bytes) -> None:
+    """Passes over a part that nobody asked for."""
+
+
+def _append(field: str, text: bytearray, data: bytes) -> None:
+    if len(text) + len(data) > _MAX_FIELD:
+        raise InvalidParameter(f"{field} is longer than {_MAX_FIELD} bytes.", reason="too_long", param=field)
+    text += data
+
+
+def _decoded(field: str, value: bytearray) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise InvalidParameter(f"{field} is no UTF-8 text.", reason="encoding", param=field) from None
+
+
+def _filename(disposition: bytes, parameters: Mapping[bytes, bytes]) -> str:
+    """The client's file name. Some clients still send a name beyond ASCII as `filename*` alone."""
+    plain = parameters.get(b"filename")
+    if plain is not None:
+        return plain.decode("utf-8", "replace")[:_MAX_NAME]
+    extended = re.search(rb";\s*filename\*\s*=\s*utf-8''([^;\s]+)", disposition, re.IGNORECASE)
+    return unquote(extended[1].decode("ascii", "replace"))[:_MAX_NAME] if extended else ""
+
+
+def _malformed(message: str, *, reason: str = "malformed") -> InvalidParameter:
+    return InvalidParameter(message, reason=reason)
