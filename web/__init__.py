@@ -1,0 +1,1 @@
+"""The v1 API, its services, and the command."""

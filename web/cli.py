@@ -43,7 +43,11 @@ def serve(
     port: Annotated[int, typer.Option(help="The port to listen on.")] = 8000,
 ) -> None:
     """Serve the API until stopped."""
-    asyncio.run(service.serve(_settings(), host, port))
+    try:
+        asyncio.run(service.serve(_settings(), host, port))
+    except OSError as error:
+        _tell(f"cannot serve on {host}:{port}: {error.strerror or error}")
+        raise typer.Exit(FAILED) from None
 
 
 @cli.command()
@@ -146,5 +150,9 @@ def _settings() -> Settings:
 
 
 def _wrong(message: str) -> NoReturn:
-    Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(f"convertd: {message}")
+    _tell(message)
     raise typer.Exit(WRONG_USAGE)
+
+
+def _tell(message: str) -> None:
+    Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(f"convertd: {message}")

@@ -1,0 +1,129 @@
+"""The README is true: its commands work as printed, and its tables list what there is."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from config.settings import ENV_PREFIX, Settings
+from engine import hookspecs
+from engine.registry import load_registry
+from tests.samples import sample
+
+_ROOT = Path(__file__).parents[1]
+_README = (_ROOT / "README.md").read_text()
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", _README, re.DOTALL)
+
+
+def _rows(heading: str) -> list[list[str]]:
+    section = _README.partition(f"| {heading} |")[2].partition("\n\n")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()[2:]]
+
+
+_COMMANDS = [line for block in _blocks("sh") for line in block.splitlines()]
+
+
+def test_the_readme_has_commands() -> None:
+    assert sum(command.startswith("curl") for command in _COMMANDS) >= 4
+    assert _COMMANDS[0] == "sh config/setup.sh && .venv/bin/convertd serve"
+    assert _COMMANDS[1] == "sh config/setup.sh test && .venv/bin/pytest"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that the commands name."""
+    made = tmp_path_factory.mktemp("readme")
+    (made / "photo.heic").write_bytes(sample("heic"))
+    (made / "page.pdf").write_bytes(sample("pdf"))
+    (made / ".venv").mkdir()
+    (made / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
+    return made
+
+
+@pytest.mark.parametrize("command", [command for command in _COMMANDS if command.startswith(".venv")])
+def test_command(command: str, folder: Path) -> None:
+    subprocess.run(command, shell=True, check=True, cwd=folder)
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    """Where `convertd serve` listens; it has to end well when told to."""
+    command = (folder / ".venv" / "bin" / "convertd", "serve", "--port", "0")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder) as server:
+        assert server.stderr is not None
+        told = next(found for line in server.stderr if (found := re.search(r"listening on http://(\S+?);", line)))
+        yield told[1]
+        server.terminate()
+        server.stderr.read()
+        assert server.wait(timeout=30) == 0
+
+
+@pytest.mark.parametrize("command", [command for command in _COMMANDS if command.startswith("curl")])
+def test_curl(command: str, folder: Path, address: str) -> None:
+    here = command.replace("localhost:8000", address)
+
+    done = subprocess.run(f"{here} --fail --no-progress-meter", shell=True, check=True, cwd=folder, capture_output=True)
+
+    if "-o photo.jpg" in command:
+        assert (folder / "photo.jpg").read_bytes().startswith(b"\xff\xd8\xff")
+    else:
+        assert "data" in json.loads(done.stdout)
+
+
+def test_the_formats_are_those_of_the_registry() -> None:
+    plans = load_registry().catalogue()
+    sources, targets = ({str(getattr(plan, side)) for plan in plans} for side in ("source", "target"))
+
+    assert {row[0] for row in _rows("format") if row[1]} == sources
+    assert {row[0] for row in _rows("format") if row[2]} == targets
+
+
+def test_the_settings_are_those_of_the_program() -> None:
+    documented = {row[0].strip("`"): row[1].strip("`") for row in _rows("setting")}
+
+    assert set(documented) == {ENV_PREFIX + name.upper() for name in Settings.model_fields}
+    for name, field in Settings.model_fields.items():
+        if isinstance(field.default, int | str | Path):
+            assert documented[ENV_PREFIX + name.upper()] == str(field.default)
+
+
+def test_the_warnings_are_those_of_the_code() -> None:
+    said: set[str] = set()
+    for path in [*(_ROOT / "engine").glob("*.py"), *(_ROOT / "plugins").glob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "FidelityWarning":
+                code = node.args[0]
+                said |= {code.value} if isinstance(code, ast.Constant) else {"frames_dropped", "pages_dropped"}
+
+    assert {row[0].strip("`") for row in _rows("code")} == said
+
+
+def test_the_hooks_are_documented() -> None:
+    hooks = {name for name, value in vars(hookspecs).items() if hasattr(value, "convertd_spec")}
+
+    assert {row[0].strip("`") for row in _rows("hook")} == hooks
+
+
+def test_the_plugin_is_the_one_that_is_tried() -> None:
+    (plugin,) = _blocks("python")
+
+    assert plugin == (_ROOT / "tests" / "foreign_plugin" / "convertd_ppm.py").read_text()
+
+
+def test_the_listing_names_every_folder() -> None:
+    listed = set(re.findall(r"^(\w+)/", _README.partition("## How it is built")[2], re.MULTILINE))
+
+    assert listed == {path.name for path in _ROOT.iterdir() if path.is_dir() and path.name.isidentifier()} - {
+        "data",
+        "build",
+    }

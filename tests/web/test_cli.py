@@ -1,0 +1,141 @@
+"""The command, as a person or a script runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.samples import sample
+
+_COMMAND = Path(sys.executable).with_name("convertd")
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [_COMMAND, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "photo.heic").write_bytes(sample("heic"))
+    (tmp_path / "photo.png").write_bytes(sample("png"))
+    (tmp_path / "bad.png").write_bytes(sample("png")[:100])
+    (tmp_path / "out").mkdir()
+    return tmp_path
+
+
+def test_one_file(folder: Path) -> None:
+    done = run(folder, "convert", "photo.heic", "photo.jpg")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    with Image.open(folder / "photo.jpg") as image:
+        assert image.format == "JPEG"
+
+
+def test_explain_and_warnings(folder: Path) -> None:
+    done = run(folder, "convert", "--explain", "--quality", "50", "photo.heic", "photo.tif")
+
+    assert done.returncode == 0
+    assert "heic -> raster -> tiff" in done.stderr
+    assert "quality_ignored" in done.stderr
+
+
+def test_many_files_into_a_folder(folder: Path) -> None:
+    done = run(folder, "convert", "photo.heic", "bad.png", "photo.png", "out", "--to", "webp")
+
+    assert done.returncode == 2  # photo.heic and photo.png would become the same file
+    assert not list((folder / "out").iterdir())
+    (folder / "other.png").write_bytes(sample("png"))
+
+    done = run(folder, "convert", "photo.heic", "bad.png", "other.png", "out", "--to", "webp")
+
+    assert done.returncode == 1
+    assert "bad.png: " in done.stderr
+    assert "corrupt_input" in done.stderr
+    assert {path.name for path in (folder / "out").iterdir()} == {"photo.webp", "other.webp"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("photo.heic",),
+        ("photo.heic", "photo.xyz"),
+        ("photo.heic", "photo"),
+        ("missing.heic", "photo.jpg"),
+        ("photo.heic", "photo.png", "third.jpg"),
+        ("photo.heic", "nowhere/photo.jpg"),
+        ("photo.png", "--to", "png"),
+        ("photo.png", "--to", "xyz"),
+        ("photo.heic", "photo.jpg", "--quality", "0"),
+        ("photo.heic", "photo.jpg", "--quality", "many"),
+        (),
+    ],
+)
+def test_wrong_usage(folder: Path, arguments: tuple[str, ...]) -> None:
+    before = {path.name for path in folder.rglob("*")}
+
+    done = run(folder, "convert", *arguments)
+
+    assert done.returncode == 2
+    assert done.stderr
+    assert "Traceback" not in done.stderr
+    assert {path.name for path in folder.rglob("*")} == before
+
+
+def test_a_failed_conversion_leaves_nothing(folder: Path) -> None:
+    done = run(folder, "convert", "bad.png", "bad.jpg")
+
+    assert done.returncode == 1
+    assert not (folder / "bad.jpg").exists()
+
+
+def test_formats_and_doctor_for_people(folder: Path) -> None:
+    assert "heic" in run(folder, "formats").stdout
+    assert "rlimits" in run(folder, "doctor").stdout
+
+
+def test_formats_as_json(folder: Path) -> None:
+    catalogue = json.loads(run(folder, "formats", "--json").stdout)
+
+    assert catalogue["total"] == len(catalogue["conversions"]) > 150
+
+
+def test_what_is_missing_is_told_and_not_offered(folder: Path) -> None:
+    """Without Ghostscript on the path, EPS is written but not read."""
+    found = json.loads(run(folder, "doctor", "--json", PATH="/nowhere").stdout)
+    offered = json.loads(run(folder, "formats", "--json", PATH="/nowhere").stdout)["by_input_format"]
+
+    (need,) = found["missing"]
+    assert (need["name"], need["install"]) == ("Ghostscript", "apt-get install ghostscript")
+    assert "eps" not in offered
+    assert "eps" in offered["jpeg"]
+
+
+def test_wrong_settings_are_told_together(folder: Path) -> None:
+    done = run(folder, "serve", CONVERTD_WORKERS="many", CONVERTD_RATE_LIMIT_FREE="-1")
+
+    assert done.returncode == 2
+    assert "CONVERTD_WORKERS" in done.stderr
+    assert "CONVERTD_RATE_LIMIT_FREE" in done.stderr
+
+
+def test_a_port_in_use_is_told(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = run(folder, "serve", "--port", str(taken.getsockname()[1]))
+
+    assert done.returncode == 1
+    assert "cannot serve" in done.stderr
+    assert "Traceback" not in done.stderr
