@@ -103,7 +103,7 @@ def test_the_warnings_are_those_of_the_code() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "FidelityWarning":
                 code = node.args[0]
-                said |= {code.value} if isinstance(code, ast.Constant) else {"frames_dropped", "pages_dropped"}
+                said |= {str(code.value)} if isinstance(code, ast.Constant) else {"frames_dropped", "pages_dropped"}
 
     assert {row[0].strip("`") for row in _rows("code")} == said
 
