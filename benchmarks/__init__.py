@@ -1,1 +1,1 @@
-"""What is measured."""
+"""What is measured: `python -m benchmarks pairs | overhead`."""

@@ -87,14 +87,14 @@ class LocalExecutor:
         """Runs the job in a fresh process. Raises ConversionError; cancelling kills the process."""
         async with self._slots:
             seat = self._spares.popleft() if self._spares else await asyncio.to_thread(self._fork)
-            self._do_later(self._refill())
             try:
                 return await self._seated(seat, job, limits)
             except BaseException:
                 seat.kill()
                 raise
             finally:
-                self._do_later(asyncio.to_thread(seat.close))
+                # Only now: while the job runs, the processor is better left to it.
+                self._do_later(self._replace(seat))
 
     async def _seated(self, seat: _Seat, job: Job, limits: Limits) -> Done:
         try:
@@ -110,9 +110,10 @@ class LocalExecutor:
             raise _death(seat.process.exitcode)
         return _outcome(answer)
 
-    async def _refill(self) -> None:
+    async def _replace(self, seat: _Seat) -> None:
         if len(self._spares) < self._workers:
             self._spares.append(await asyncio.to_thread(self._fork))
+        await asyncio.to_thread(seat.close)
 
     def _do_later(self, chore: Any) -> None:
         task = asyncio.ensure_future(chore)

@@ -15,7 +15,7 @@ _MAY_IMPORT = {
     "plugins": {"plugins", "engine"},
     "storage": {"storage"},
     "web": {"web", "engine", "storage", "config"},
-    "benchmarks": {"benchmarks", "engine", "plugins", "tests"},
+    "benchmarks": {"benchmarks", "config", "engine", "plugins", "tests", "web"},
 }
 _TOP_LEVEL = {
     *("pyproject.toml", "README.md", "LICENSE"),

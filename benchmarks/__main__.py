@@ -1,0 +1,45 @@
+"""Runs a benchmark and prints its table, or JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import overhead, pairs
+from benchmarks.report import Report
+
+cli = typer.Typer(no_args_is_help=True, add_completion=False, help="What convertd costs, and what its codecs do.")
+Rounds = Annotated[int, typer.Option(help="Rounds; the table shows medians over them.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@cli.command("pairs")
+def run_pairs(rounds: Rounds = 3, as_json: Json = False) -> None:
+    """How long each pair takes for a picture of 2 megapixels, in one process."""
+    _show(lambda: pairs.measure(rounds), as_json=as_json)
+
+
+@cli.command("overhead")
+def run_overhead(rounds: Rounds = 200, as_json: Json = False) -> None:
+    """What the service adds to a codec: one tiny picture in process, through the executor, and over HTTP."""
+    _show(lambda: overhead.measure(rounds), as_json=as_json)
+
+
+def _show(measure: Callable[[], Report], *, as_json: bool) -> None:
+    report = measure()
+    if as_json:
+        print(json.dumps(report.as_json(), indent=2))
+        return
+    table = Table(*report.columns, title=report.title)
+    for row in report.rows:
+        table.add_row(*(f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in row))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    cli()

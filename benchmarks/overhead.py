@@ -1,0 +1,77 @@
+"""What the service adds to a codec, in paired runs: each round tries every way once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import httpx
+
+from benchmarks.report import Report
+from config.settings import Settings
+from engine import Options, pipeline
+from engine.executor import Job, LocalExecutor
+from engine.registry import load_registry
+from tests.samples import sample
+from web.app import assemble, listening
+
+Way = Callable[[], Awaitable[object]]
+
+
+def measure(rounds: int) -> Report:
+    """Medians and 95th percentiles over the rounds, in milliseconds; `added` is to the row above."""
+    with TemporaryDirectory() as folder:
+        return asyncio.run(_measure(Path(folder), rounds))
+
+
+async def _measure(folder: Path, rounds: int) -> Report:
+    registry = load_registry()
+    executor = LocalExecutor(2)
+    await executor.start()
+    settings = Settings(data_dir=folder, rate_limit_paid=10**9, rate_limit_anonymous=10**9)
+    async with listening(assemble(settings, registry, executor), "127.0.0.1", 0) as url, httpx.AsyncClient() as client:
+        ways = _ways(folder, executor, client, f"{url}/api/v1/convert")
+        times: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(rounds):
+            for name, way in ways.items():
+                started = perf_counter()
+                await way()
+                times[name].append((perf_counter() - started) * 1000)
+                await asyncio.sleep(0.02)  # spares are forked between requests, as in a service that is not full
+    await executor.close()
+    return _report(times, rounds)
+
+
+def _ways(folder: Path, executor: LocalExecutor, client: httpx.AsyncClient, url: str) -> dict[str, Way]:
+    registry = load_registry()
+    plan = registry.plan(registry.formats["png"], "jpeg")
+    data = sample("png")
+    source = folder / "in.png"
+    source.write_bytes(data)
+    job = Job(source, "png", folder / "out.jpg", "jpeg")
+
+    async def in_process() -> object:
+        return pipeline.run(plan, data, Options())
+
+    async def in_a_job() -> object:
+        return await executor.run(job)
+
+    async def over_http() -> object:
+        files, form = {"file": ("in.png", data)}, {"output_format": "jpeg"}
+        return (await client.post(url, files=files, data=form)).raise_for_status()
+
+    return {"codec in process": in_process, "in a process of its own": in_a_job, "POST /convert": over_http}
+
+
+def _report(times: dict[str, list[float]], rounds: int) -> Report:
+    rows = []
+    above: list[float] | None = None
+    for name, taken in times.items():
+        added = median(mine - other for mine, other in zip(taken, above or taken, strict=True))
+        rows.append((name, median(taken), sorted(taken)[int(len(taken) * 0.95)], added))
+        above = taken
+    return Report(f"overhead, {rounds} rounds", ("way", "median ms", "p95 ms", "added ms"), tuple(rows))
