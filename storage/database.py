@@ -93,7 +93,7 @@ class Database:
     def _came_to_nothing(self, error: peewee.PeeweeException, committing: bool) -> bool:
         """Whether the transaction has certainly left no trace and may well succeed if it is run again."""
         if self._peewee.is_connection_usable():
-            return getattr(error.args[0], "sqlstate", None) in _ROLLED_BACK
+            return getattr(getattr(error, "orig", None), "sqlstate", None) in _ROLLED_BACK
         if committing:
             raise OutcomeUnknown from error
         return True

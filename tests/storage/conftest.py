@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from storage.database import Database
-from tests.storage.accounts import Clock
 from tests.storage.postgres import find_binaries, running_server
+from tests.storage.samples import Clock
 
 MakeUrl = Callable[[], str]
 

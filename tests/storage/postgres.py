@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -33,9 +34,7 @@ def find_binaries() -> Path | None:
 def running_server(binaries: Path) -> Iterator[str]:
     """Gives the URL of the server, without a database's name."""
     folder = Path(tempfile.mkdtemp(prefix="convertd-postgres-"))
-    user, as_user = _identity()
-    if as_user:
-        shutil.chown(folder, user)
+    as_user = _give_away(folder) if os.geteuid() == 0 else []
     port = _free_port()
     data = folder / "data"
     subprocess.run(
@@ -45,7 +44,7 @@ def running_server(binaries: Path) -> Iterator[str]:
         cwd=folder,
     )
     options = [part for setting in _SETTINGS for part in ("-c", setting)]
-    command = [*as_user, binaries / "postgres", "-D", data, "-p", str(port), "-k", folder, *options]
+    command = [*as_user, str(binaries / "postgres"), "-D", str(data), "-p", str(port), "-k", str(folder), *options]
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
     try:
@@ -53,18 +52,17 @@ def running_server(binaries: Path) -> Iterator[str]:
         _wait_for(f"{url}/postgres", server)
         yield url
     finally:
-        server.send_signal(2)  # SIGINT: a fast shutdown
+        server.send_signal(signal.SIGQUIT)  # what it has need not be kept
         server.wait(30)
         shutil.rmtree(folder)
 
 
-def _identity() -> tuple[str | None, list[str]]:
-    if os.geteuid() != 0:
-        return None, []
-    known = {entry.pw_name for entry in pwd.getpwall()}
-    user = next(name for name in _USERS if name in known)
-    group = str(pwd.getpwnam(user).pw_gid)
-    return user, ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups"]
+def _give_away(folder: Path) -> list[str]:
+    """Makes a folder somebody else's; gives the command that runs another as that user."""
+    known = {entry.pw_name: entry for entry in pwd.getpwall()}
+    user = next(known[name] for name in _USERS if name in known)
+    os.chown(folder, user.pw_uid, user.pw_gid)
+    return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
 
 
 def _free_port() -> int:
