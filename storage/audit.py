@@ -1,0 +1,49 @@
+"""The audit: whether the ledger adds up, looked at from outside of the code that writes it."""
+
+from __future__ import annotations
+
+from peewee import fn
+
+from storage import models
+from storage.transaction import Transaction
+
+
+def check(transaction: Transaction) -> tuple[str, ...]:
+    """What is wrong with the ledger, a sentence each; nothing where it is sound."""
+    accounts = transaction.all(models.Account.select())
+    return tuple(problem for account in accounts for problem in _wrong_with(transaction, account))
+
+
+def _wrong_with(transaction: Transaction, account: models.Account) -> list[str]:
+    journal = _journal(transaction, account.id)
+    holds = _holds(transaction, account.id)
+    charges = _charges(transaction, account.id)
+    settled = {hold: amount for hold, (state, amount) in holds.items() if state == "settled"}
+    open_amount = sum(amount for state, amount in holds.values() if state == "held")
+    rules = {
+        "the journal is the balance and what is held": sum(journal.values()) == account.balance + account.held,
+        "what is held is the sum of the open holds": account.held == open_amount,
+        "balance and held are not negative": account.balance >= 0 and account.held >= 0,
+        "each settled hold has its one charge": charges == settled,
+        "used is the sum of the charges": account.used == sum(charges.values()),
+        "purchased is the sum of the purchases": account.purchased == journal.get("purchase", 0),
+    }
+    return [f"{account.id}: not so: {rule}." for rule, holds_true in rules.items() if not holds_true]
+
+
+def _journal(transaction: Transaction, account: str) -> dict[str, int]:
+    """The sums of the entries by their kind."""
+    table = models.Entry
+    query = table.select(table.kind, fn.SUM(table.amount)).where(table.account == account).group_by(table.kind)
+    return {kind: int(amount) for kind, amount in transaction.tuples(query)}
+
+
+def _holds(transaction: Transaction, account: str) -> dict[str, tuple[str, int]]:
+    query = models.Hold.select().where(models.Hold.account == account)
+    return {hold.id: (hold.state, hold.amount) for hold in transaction.all(query)}
+
+
+def _charges(transaction: Transaction, account: str) -> dict[str, int]:
+    table = models.Entry
+    query = table.select().where((table.account == account) & (table.kind == "charge"))
+    return {entry.ref: -entry.amount for entry in transaction.all(query)}

@@ -1,0 +1,130 @@
+"""Database: where everything is kept, and the one door to it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+import peewee
+from playhouse.pool import PooledPostgresqlDatabase
+
+from storage.errors import OutcomeUnknown
+from storage.schema import migrate
+from storage.transaction import Transaction
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_SQLITE = "sqlite:///"
+_POSTGRESQL = "postgresql://"
+_CONNECTIONS = 8  # of a PostgreSQL database; SQLite has one writer
+_PATIENCE = 5  # seconds to wait for another writer, or for a server to answer
+_ROLLED_BACK = ("40001", "40P01")  # the SQLSTATEs of a conflict and of a deadlock
+
+
+class UnsupportedUrl(ValueError):
+    """A URL of no database that can be used. The message does not show it: it may hold a password."""
+
+
+class Database:
+    """A database, with its tables up to date. Transactions run in threads of its own, never in the caller's.
+
+    `url` is `sqlite:///relative/path`, `sqlite:////absolute/path` or `postgresql://…`; the clock gives Unix time.
+    """
+
+    def __init__(self, url: str, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._peewee = _opened(url)
+        self._pooled = isinstance(self._peewee, PooledPostgresqlDatabase)
+        self._threads = ThreadPoolExecutor(_CONNECTIONS if self._pooled else 1, thread_name_prefix="database")
+        try:
+            self._threads.submit(self._prepare).result()
+        except BaseException:
+            self.close()
+            raise
+
+    async def run(self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Runs the function in a transaction, which is rolled back where it raises.
+
+        It may run twice, when the connection was lost or a deadlock broken before the commit. Raises
+        OutcomeUnknown where the connection was lost during the commit. When cancelled, the function has either
+        never begun or run to its end, commit included, before CancelledError comes.
+        """
+        job = self._threads.submit(self._transact, lambda transaction: function(transaction, *args, **kwargs))
+        done = asyncio.wrap_future(job)
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            if not job.cancel():
+                await asyncio.wait([done])
+            raise
+
+    def run_blocking(
+        self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """The same for callers without an event loop: blocks until it is done."""
+        return self._threads.submit(self._transact, lambda transaction: function(transaction, *args, **kwargs)).result()
+
+    def close(self) -> None:
+        """Lets what runs come to its end, then closes every connection. Blocks."""
+        self._threads.submit(self._peewee.close).result()
+        self._threads.shutdown()
+        if isinstance(self._peewee, PooledPostgresqlDatabase):
+            self._peewee.close_all()
+
+    def _transact(self, work: Callable[[Transaction], R], *, retry: bool = True) -> R:
+        with self._connected():
+            committing = False
+            try:
+                with self._peewee.atomic():
+                    result = work(Transaction(self._peewee, int(self._clock())))
+                    committing = True
+                return result
+            except (peewee.OperationalError, peewee.InterfaceError) as error:
+                if not self._came_to_nothing(error, committing) or not retry:
+                    raise
+        return self._transact(work, retry=False)
+
+    def _came_to_nothing(self, error: peewee.PeeweeException, committing: bool) -> bool:
+        """Whether the transaction has certainly left no trace and may well succeed if it is run again."""
+        if self._peewee.is_connection_usable():
+            return getattr(getattr(error, "orig", None), "sqlstate", None) in _ROLLED_BACK
+        if committing:
+            raise OutcomeUnknown from error
+        return True
+
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        self._peewee.connect(reuse_if_open=True)
+        try:
+            yield
+        finally:
+            if isinstance(self._peewee, PooledPostgresqlDatabase):
+                if not self._peewee.is_connection_usable():
+                    self._peewee.close_idle()  # which were most likely lost together with this one
+                self._peewee.close()
+
+    def _prepare(self) -> None:
+        with self._connected():
+            migrate(self._peewee)
+
+
+def _opened(url: str) -> peewee.Database:
+    if url.startswith(_POSTGRESQL):
+        options = {"connect_timeout": _PATIENCE, "application_name": "convertd"}
+        server: peewee.Database = PooledPostgresqlDatabase(
+            url, max_connections=_CONNECTIONS, prefer_psycopg3=True, **options
+        )
+        return server
+    path = Path(url.removeprefix(_SQLITE))
+    if not url.startswith(_SQLITE) or not path.name:
+        raise UnsupportedUrl("A database URL is sqlite:///path/to/file or postgresql://user@host/name.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # The journal is of money: it has to survive a power cut, so synchronous is not NORMAL.
+    pragmas = {"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1}
+    return peewee.SqliteDatabase(str(path), pragmas=pragmas, timeout=_PATIENCE, lock_type="IMMEDIATE")

@@ -1,0 +1,130 @@
+"""Idempotency keys: a request that comes again gets the answer that it had, and is not charged again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from storage import models
+from storage.errors import ClaimLost
+from storage.ids import new_id
+from storage.transaction import Transaction
+
+KEPT = 86_400  # seconds from the beginning of the attempt that was answered
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An answer: its status, its headers, and a body of text, a file, or neither."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: str | None = None
+    file_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """Nobody works on it: the caller may, until its lease runs out. It ends with `finish` or `abandon`."""
+
+    account: str
+    path: str
+    key: str
+    attempt: str
+
+
+@dataclass(frozen=True)
+class Running:
+    """Another attempt works on it, for `seconds` more at most."""
+
+    seconds: int
+
+
+@dataclass(frozen=True)
+class Replay:
+    """It has been answered."""
+
+    stored: Stored
+
+
+@dataclass(frozen=True)
+class Reused:
+    """The key belongs to another request."""
+
+
+Begun: TypeAlias = Fresh | Running | Replay | Reused
+
+
+def begin(transaction: Transaction, account: str, path: str, key: str, fingerprint: str, lease: int) -> Begun:
+    """Claims the key for `lease` seconds, unless its request runs, has been answered, or was another one."""
+    claim = Fresh(account, path, key, new_id("try"))
+    state = {
+        "fingerprint": fingerprint,
+        "state": "running",
+        "attempt": claim.attempt,
+        "lease_until": transaction.now + lease,
+        "created_at": transaction.now,
+    }
+    names = {"account": account, "path": path, "key": key}
+    if transaction.add_if_new(models.Idempotency.insert(names | state)):
+        return claim
+    row = transaction.locked(models.Idempotency.select().where(_named(claim)))
+    if row is None:  # abandoned at this very moment
+        return begin(transaction, account, path, key, fingerprint, lease)
+    found = _found(row, fingerprint, transaction.now)
+    if found is None:
+        again = state | {"status": None, "headers": None, "body": None, "file_id": None}
+        transaction.change(models.Idempotency.update(again).where(_named(claim)))
+    return found or claim
+
+
+def finish(transaction: Transaction, claim: Fresh, stored: Stored) -> None:
+    """Keeps the answer. Belongs into the transaction that charges for it, so that both happen or neither.
+
+    Raises ClaimLost where another attempt has taken over.
+    """
+    done = {
+        "state": "done",
+        "status": stored.status,
+        "headers": json.dumps(dict(stored.headers)),
+        "body": stored.body,
+        "file_id": stored.file_id,
+    }
+    if not transaction.change(models.Idempotency.update(done).where(_running(claim))):
+        raise ClaimLost
+
+
+def abandon(transaction: Transaction, claim: Fresh) -> None:
+    """Keeps nothing: the next attempt runs anew. Does nothing where another attempt has taken over."""
+    transaction.change(models.Idempotency.delete().where(_running(claim)))
+
+
+def sweep(transaction: Transaction) -> int:
+    """Forgets what is older than 24 hours; says how many."""
+    table = models.Idempotency
+    idle = (table.state == "done") | (table.lease_until <= transaction.now)
+    return transaction.change(table.delete().where((table.created_at + KEPT <= transaction.now) & idle))
+
+
+def _found(row: models.Idempotency, fingerprint: str, now: int) -> Running | Replay | Reused | None:
+    """What the row says to a new attempt; None where that may take it over."""
+    leased = row.state == "running" and row.lease_until > now
+    if row.created_at + KEPT <= now and not leased:
+        return None
+    if row.fingerprint != fingerprint:
+        return Reused()
+    if row.state == "done":
+        return Replay(Stored(row.status or 0, json.loads(row.headers or "{}"), row.body, row.file_id))
+    return Running(row.lease_until - now) if leased else None
+
+
+def _named(claim: Fresh) -> Any:
+    table = models.Idempotency
+    return (table.account == claim.account) & (table.path == claim.path) & (table.key == claim.key)
+
+
+def _running(claim: Fresh) -> Any:
+    table = models.Idempotency
+    return _named(claim) & (table.attempt == claim.attempt) & (table.state == "running")

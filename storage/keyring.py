@@ -1,0 +1,121 @@
+"""The keys of an account: there is always one that lasts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from storage import accounts, models
+from storage.accounts import Account
+from storage.errors import InvalidKey, LastKey, Missing
+from storage.ids import is_id, new_id
+from storage.keys import digest, make_key, shown_prefix
+from storage.transaction import Transaction
+
+MAX_GRACE = 604_800  # seconds: 7 days
+
+_NOTED_EVERY = 60  # seconds between two notes of when a key was used
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key that works, without its secret. One with `expires_at` has been replaced and works until then."""
+
+    id: str
+    prefix: str
+    name: str
+    created_at: int
+    last_used_at: int | None
+    expires_at: int | None
+
+
+@dataclass(frozen=True)
+class IssuedKey:
+    """A new key. `text` is the key itself, which cannot be had again; it is kept out of the repr."""
+
+    key: Key
+    text: str = field(repr=False)
+
+
+def authenticate(transaction: Transaction, sha256: str) -> tuple[Account, Key]:
+    """Whose key it is, by the SHA-256 that `parse_key` gives. Raises InvalidKey.
+
+    The account need not be verified: `verified_at` tells. When it was used is noted once a minute at most.
+    """
+    row = transaction.first(models.Key.select().where((models.Key.sha256 == sha256) & _works(transaction)))
+    if row is None:
+        raise InvalidKey
+    if row.last_used_at is None or row.last_used_at + _NOTED_EVERY <= transaction.now:
+        row.last_used_at = transaction.now
+        _note_use(transaction, row)
+    return accounts.get(transaction, row.account), _value(row)
+
+
+def issue(transaction: Transaction, account: str, name: str) -> IssuedKey:
+    """Makes a key."""
+    text = make_key()
+    row = {
+        "id": new_id("key"),
+        "account": account,
+        "sha256": digest(text),
+        "prefix": shown_prefix(text),
+        "name": name,
+        "created_at": transaction.now,
+    }
+    transaction.add(models.Key.insert(row))
+    return IssuedKey(_value(models.Key(**row)), text)
+
+
+def list_keys(transaction: Transaction, account: str) -> tuple[Key, ...]:
+    """The keys that work, oldest first."""
+    table = models.Key
+    query = table.select().where((table.account == account) & _works(transaction))
+    return tuple(_value(row) for row in transaction.all(query.order_by(table.created_at, table.id)))
+
+
+def rotate(transaction: Transaction, account: str, key_id: str, grace: int) -> IssuedKey:
+    """Replaces a key, which works for `grace` seconds (0-604800) from now, or as long as it was to. Raises Missing."""
+    if not 0 <= grace <= MAX_GRACE:
+        raise ValueError(f"A grace period is 0 to {MAX_GRACE} seconds.")
+    row = _own(transaction, account, key_id)
+    ends = transaction.now + grace
+    expires_at = ends if row.expires_at is None else min(ends, row.expires_at)
+    transaction.change(models.Key.update({models.Key.expires_at: expires_at}).where(models.Key.id == row.id))
+    return issue(transaction, account, row.name)
+
+
+def revoke(transaction: Transaction, account: str, key_id: str) -> None:
+    """Ends a key at once. Raises Missing, or LastKey where no other key would last."""
+    row = _own(transaction, account, key_id)
+    table = models.Key
+    others = (table.account == account) & (table.id != row.id) & _works(transaction) & table.expires_at.is_null()
+    if row.expires_at is None and transaction.first(table.select().where(others)) is None:
+        raise LastKey
+    transaction.change(table.update({table.revoked_at: transaction.now}).where(table.id == row.id))
+
+
+def _own(transaction: Transaction, account: str, key_id: str) -> models.Key:
+    """A key of the account that works. The account's other keys stay as they are until the transaction ends."""
+    transaction.locked(models.Account.select().where(models.Account.id == account))
+    mine = (models.Key.account == account) & (models.Key.id == key_id) & _works(transaction)
+    row = transaction.first(models.Key.select().where(mine)) if is_id("key", key_id) else None
+    if row is None:
+        raise Missing("key")
+    return row
+
+
+def _works(transaction: Transaction) -> Any:
+    table = models.Key
+    return table.revoked_at.is_null() & (table.expires_at.is_null() | (table.expires_at > transaction.now))
+
+
+def _note_use(transaction: Transaction, row: models.Key) -> None:
+    now = transaction.now
+    transaction.change(models.Key.update({models.Key.last_used_at: now}).where(models.Key.id == row.id))
+    transaction.change(
+        models.Account.update({models.Account.last_used_at: now}).where(models.Account.id == row.account)
+    )
+
+
+def _value(row: models.Key) -> Key:
+    return Key(row.id, row.prefix, row.name, row.created_at, row.last_used_at, row.expires_at)

@@ -1,0 +1,172 @@
+"""The ledger: credits come in once, are held while an operation runs, and go out when it succeeds.
+
+What the journal sums up to is always the balance plus what is held. Holds are changed before accounts, and
+accounts in the order of their ids, so that transactions do not wait for each other in circles.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from storage import models, usage
+from storage.errors import HoldLost, Missing, NoCredits
+from storage.ids import new_id
+from storage.transaction import Transaction
+from storage.usage import Use
+
+Income = Literal["grant", "purchase"]
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who runs an operation: a server, by a name that it keeps, and which of its runs since it was set up."""
+
+    server: str
+    boot: str
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Credits set aside. `balance` is what was left then."""
+
+    id: str
+    account: str
+    amount: int
+    balance: int
+
+
+@dataclass(frozen=True)
+class Credited:
+    """The balance after credits were to come in; `fresh` is False where they had come in before."""
+
+    balance: int
+    fresh: bool
+
+
+def credit(transaction: Transaction, account: str, kind: Income, amount: int, ref: str) -> Credited:
+    """Credits come in, once for every `ref`, however often this is called. Raises Missing for an unknown account."""
+    if amount <= 0:
+        raise ValueError("Credits that come in are more than 0.")
+    balance(transaction, account)
+    if not transaction.add_if_new(_entry(transaction, account, kind, amount, ref)):
+        return Credited(balance(transaction, account), fresh=False)
+    changes: dict[Any, Any] = {models.Account.balance: models.Account.balance + amount}
+    if kind == "purchase":
+        changes[models.Account.purchased] = models.Account.purchased + amount
+    return Credited(_change(transaction, account, changes), fresh=True)
+
+
+def balance(transaction: Transaction, account: str) -> int:
+    """What the account may spend. Raises Missing."""
+    found = transaction.first(models.Account.select().where(models.Account.id == account))
+    if found is None:
+        raise Missing("account")
+    return found.balance
+
+
+def reserve(
+    transaction: Transaction, account: str, amount: int, owner: Owner, lifetime: int, hold_id: str | None = None
+) -> Hold:
+    """Sets credits aside for `lifetime` seconds at most. Raises NoCredits.
+
+    A caller that chooses the id beforehand can release the hold even when it was cancelled while it waited.
+    """
+    if amount <= 0:
+        raise ValueError("Credits to hold are more than 0.")
+    table = models.Account
+    taken = table.update({table.balance: table.balance - amount, table.held: table.held + amount})
+    found = transaction.change_returning(taken.where((table.id == account) & (table.balance >= amount)), table.balance)
+    if not found:
+        raise NoCredits(balance(transaction, account), amount)
+    hold = Hold(hold_id or new_id("hold"), account, amount, found[0][0])
+    row = {
+        "id": hold.id,
+        "account": account,
+        "amount": amount,
+        "state": "held",
+        "server": owner.server,
+        "boot": owner.boot,
+        "created_at": transaction.now,
+        "expires_at": transaction.now + lifetime,
+    }
+    transaction.add(models.Hold.insert(row))
+    return hold
+
+
+def settle(transaction: Transaction, hold: Hold, use: Use, also: Callable[[Transaction], object] | None = None) -> int:
+    """Charges what is held, for an operation that succeeded; gives the balance.
+
+    `also` writes what has to be kept together with the charge. Raises HoldLost where the hold is no longer held;
+    then nothing is charged and nothing kept, and the result must not be given out.
+    """
+    if not _resolve(transaction, hold.account, hold.id, "settled"):
+        raise HoldLost
+    table = models.Account
+    changes = {table.held: table.held - hold.amount, table.used: table.used + hold.amount}
+    left = _change(transaction, hold.account, changes)
+    transaction.add(_entry(transaction, hold.account, "charge", -hold.amount, hold.id))
+    usage.record(transaction, hold.account, use, success=True, credits=hold.amount)
+    if also:
+        also(transaction)
+    return left
+
+
+def release(transaction: Transaction, account: str, hold_id: str, failed: Use | None = None) -> int:
+    """Gives back what is held, if it still is; gives the balance. `failed` is for operations that ran and failed."""
+    amount = _resolve(transaction, account, hold_id, "released")
+    if not amount:
+        return balance(transaction, account)
+    if failed:
+        usage.record(transaction, account, failed, success=False, credits=0)
+    return _give_back(transaction, account, amount)
+
+
+def recover(transaction: Transaction, owner: Owner) -> int:
+    """Gives back what earlier runs of this server held when they ended; says how many holds that were."""
+    return _release_all(transaction, (models.Hold.server == owner.server) & (models.Hold.boot != owner.boot))
+
+
+def sweep(transaction: Transaction) -> int:
+    """Gives back what has been held for longer than it was to be; says how many holds that were."""
+    return _release_all(transaction, models.Hold.expires_at <= transaction.now)
+
+
+def _release_all(transaction: Transaction, which: Any) -> int:
+    table = models.Hold
+    released = table.update({table.state: "released"}).where((table.state == "held") & which)
+    holds = transaction.change_returning(released, table.account, table.amount)
+    totals: Counter[str] = Counter()
+    for account, amount in holds:
+        totals[account] += amount
+    for account in sorted(totals):
+        _give_back(transaction, account, totals[account])
+    return len(holds)
+
+
+def _resolve(transaction: Transaction, account: str, hold_id: str, state: Literal["settled", "released"]) -> int:
+    """Ends a hold; gives its amount, or 0 where it is none of this account's or has ended before."""
+    table = models.Hold
+    held = (table.id == hold_id) & (table.account == account) & (table.state == "held")
+    found = transaction.change_returning(table.update({table.state: state}).where(held), table.amount)
+    return int(found[0][0]) if found else 0
+
+
+def _give_back(transaction: Transaction, account: str, amount: int) -> int:
+    table = models.Account
+    changes = {table.balance: table.balance + amount, table.held: table.held - amount}
+    return _change(transaction, account, changes)
+
+
+def _change(transaction: Transaction, account: str, changes: dict[Any, Any]) -> int:
+    """Changes an account; gives its balance."""
+    table = models.Account
+    found = transaction.change_returning(table.update(changes).where(table.id == account), table.balance)
+    return int(found[0][0])
+
+
+def _entry(transaction: Transaction, account: str, kind: str, amount: int, ref: str) -> Any:
+    row = {"ref": ref, "account": account, "kind": kind, "amount": amount, "at": transaction.now}
+    return models.Entry.insert(row)

@@ -1,0 +1,122 @@
+"""Idempotency keys."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from storage import audit, idempotency, ledger, models
+from storage.database import Database
+from storage.errors import ClaimLost
+from storage.idempotency import Begun, Fresh, Replay, Reused, Running, Stored
+from tests.storage.samples import OWNER, USE, Clock, open_account
+
+ANSWER = Stored(200, {"Content-Type": "image/webp", "X-Name": "größe"}, '{"data": {"é": 1}}', "file_1")
+
+
+@pytest.fixture
+def account(database: Database) -> str:
+    return open_account(database).id
+
+
+def begin(database: Database, account: str, fingerprint: str = "f", path: str = "/convert", key: str = "k") -> Begun:
+    return database.run_blocking(idempotency.begin, account, path, key, fingerprint, 60)
+
+
+def fresh(database: Database, account: str, fingerprint: str = "f") -> Fresh:
+    begun = begin(database, account, fingerprint)
+    assert isinstance(begun, Fresh)
+    return begun
+
+
+@pytest.mark.parametrize("answer", [ANSWER, Stored(200)])
+def test_an_answer_is_given_again(database: Database, account: str, answer: Stored) -> None:
+    database.run_blocking(idempotency.finish, fresh(database, account), answer)
+    assert begin(database, account) == Replay(answer)
+
+
+def test_while_it_runs_others_wait(database: Database, account: str, clock: Clock) -> None:
+    fresh(database, account)
+    clock.now += 20
+    assert begin(database, account) == Running(40)
+
+
+def test_a_key_is_of_one_request(database: Database, account: str) -> None:
+    claim = fresh(database, account)
+    assert begin(database, account, "other") == Reused()
+    database.run_blocking(idempotency.finish, claim, ANSWER)
+    assert begin(database, account, "other") == Reused()
+
+
+def test_keys_are_apart_by_account_and_path(database: Database, account: str) -> None:
+    fresh(database, account)
+    other = open_account(database).id
+    for begun in (
+        begin(database, other),
+        begin(database, account, path="/pdf/merge"),
+        begin(database, account, key="K"),
+    ):
+        assert isinstance(begun, Fresh)
+
+
+def test_what_is_abandoned_may_be_asked_again_even_otherwise(database: Database, account: str) -> None:
+    database.run_blocking(idempotency.abandon, fresh(database, account))
+    fresh(database, account, "other")
+
+
+def test_a_crashed_attempt_is_taken_over_when_its_lease_is_out(database: Database, account: str, clock: Clock) -> None:
+    crashed = fresh(database, account)
+    clock.now += 60
+    assert begin(database, account, "other") == Reused()
+    second = fresh(database, account)
+    with pytest.raises(ClaimLost):
+        database.run_blocking(idempotency.finish, crashed, ANSWER)
+    database.run_blocking(idempotency.abandon, crashed)
+    assert begin(database, account) == Running(60)
+    database.run_blocking(idempotency.finish, second, ANSWER)
+    assert begin(database, account) == Replay(ANSWER)
+    database.run_blocking(idempotency.abandon, second)
+    assert begin(database, account) == Replay(ANSWER)
+
+
+def test_who_has_lost_the_claim_is_not_charged(database: Database, account: str, clock: Clock) -> None:
+    late = fresh(database, account)
+    hold = database.run_blocking(ledger.reserve, account, 1, OWNER, 1000)
+    clock.now += 60
+    fresh(database, account)
+    finish = partial(idempotency.finish, claim=late, stored=ANSWER)
+    with pytest.raises(ClaimLost):
+        database.run_blocking(ledger.settle, hold, USE, finish)
+    assert database.run_blocking(ledger.release, account, hold.id) == 50
+    assert database.run_blocking(audit.check) == ()
+
+
+def test_answers_are_kept_for_24_hours(database: Database, account: str, clock: Clock) -> None:
+    database.run_blocking(idempotency.finish, fresh(database, account), ANSWER)
+    clock.now += 86_399
+    assert begin(database, account) == Replay(ANSWER)
+    clock.now += 1
+    fresh(database, account, "other")
+    assert begin(database, account, "other") == Running(60)
+
+
+def test_the_sweep_takes_what_is_old_and_does_not_run(database: Database, account: str, clock: Clock) -> None:
+    database.run_blocking(idempotency.finish, fresh(database, account), ANSWER)
+    database.run_blocking(idempotency.begin, account, "/convert", "long", "f", 200_000)
+    database.run_blocking(idempotency.begin, account, "/convert", "crashed", "f", 60)
+    clock.now += 86_399
+    database.run_blocking(idempotency.begin, account, "/convert", "young", "f", 1)
+    assert database.run_blocking(idempotency.sweep) == 0
+    clock.now += 1
+    assert database.run_blocking(idempotency.sweep) == 2
+    rows = database.run_blocking(lambda transaction: transaction.all(models.Idempotency.select()))
+    assert {row.key for row in rows} == {"long", "young"}
+
+
+async def test_of_many_at_once_one_runs(database: Database, account: str) -> None:
+    for round_ in range(20):
+        attempts = (database.run(idempotency.begin, account, "/p", f"{round_}", "f", 60) for _ in range(20))
+        begun = await asyncio.gather(*attempts)
+        assert sorted(type(one).__name__ for one in begun) == ["Fresh", *["Running"] * 19]
