@@ -7,8 +7,9 @@ import re
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -42,6 +43,23 @@ def _base_url(value: str) -> str:
     return url
 
 
+def _secret_url(*schemes: str) -> AfterValidator:
+    """URLs of these schemes that name a place; the message keeps quiet about what they hold."""
+
+    def check(value: SecretStr) -> SecretStr:
+        try:
+            parts = urlsplit(value.get_secret_value())
+            valid = parts.scheme in schemes and bool(parts.path if parts.scheme == "unix" else parts.hostname)
+            valid = valid and parts.port != 0
+        except ValueError:
+            valid = False
+        if not valid:
+            raise ValueError(f"must be a URL that begins with {' or '.join(f'{name}://' for name in schemes)}")
+        return value
+
+    return AfterValidator(check)
+
+
 def _cores() -> int:
     return len(os.sched_getaffinity(0))
 
@@ -56,6 +74,7 @@ class Settings(BaseSettings):
     rate_limit_free: int = Field(60, ge=1)  # requests a minute and account
     rate_limit_paid: int = Field(300, ge=1)
     rate_limit_anonymous: int = Field(60, ge=1)  # requests a minute and address
+    redis_url: Annotated[SecretStr, _secret_url("redis", "rediss", "unix")] | None = None  # None counts in each process
     workers: int = Field(default_factory=_cores, ge=1)  # conversions at a time
     trusted_proxies: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_networks)] = ()
     log_format: Literal["text", "json"] = "text"

@@ -16,7 +16,8 @@ from config.logs import configure
 from config.settings import Settings
 from engine.executor import Executor, LocalExecutor
 from engine.registry import Registry, load_registry
-from storage.limits import MemoryLimiter
+from storage.limits import Limiter, MemoryLimiter
+from storage.redis_limits import FailoverLimiter, RedisLimiter
 from web.handlers.catalogue import Formats, Tools
 from web.handlers.convert import Convert
 from web.handlers.files import Download
@@ -67,7 +68,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
     return Services(
         settings=settings,
         accounts=DevelopmentAccounts(),
-        limiter=MemoryLimiter(),
+        limiter=_limiter(settings),
         conversions=Conversions(registry, executor, Turns(settings.workers)),
         results=results,
         jobs=jobs,
@@ -76,6 +77,13 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         readiness=Readiness(registry, settings.data_dir),
         traffic=Traffic(),
     )
+
+
+def _limiter(settings: Settings) -> Limiter:
+    local = MemoryLimiter()
+    if settings.redis_url is None:
+        return local
+    return FailoverLimiter(RedisLimiter(settings.redis_url.get_secret_value()), local)
 
 
 @asynccontextmanager
@@ -100,6 +108,7 @@ async def listening(services: Services, host: str, port: int) -> AsyncIterator[s
         await server.close_all_connections()
         await services.traffic.drain(_FAREWELL_SECONDS)  # what has lost its client is given up
         await services.jobs.close()
+        await services.limiter.close()
 
 
 async def serve(settings: Settings, host: str, port: int) -> None:

@@ -27,6 +27,7 @@ def test_defaults() -> None:
     assert settings.workers >= 1
     assert settings.file_retention_seconds == 86_400
     assert settings.trusted_proxies == ()
+    assert settings.redis_url is None
 
 
 def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,3 +86,21 @@ def test_a_file_that_is_no_toml_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValidationError):
         Settings().workers = 9  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("url", ["redis://:pass@cache:6379/1", "rediss://user:pass@cache", "unix:///run/pass.sock"])
+def test_urls_keep_their_secrets(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("CONVERTD_REDIS_URL", url)
+    settings = load_settings()
+    assert settings.redis_url is not None
+    assert settings.redis_url.get_secret_value() == url
+    assert "pass" not in repr(settings)
+    assert "pass" not in settings.model_dump_json()
+
+
+@pytest.mark.parametrize("url", ["http://:pass@cache", "redis://", "redis://:pass@cache:port", "pass", "unix://"])
+def test_wrong_urls_are_not_repeated(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("CONVERTD_REDIS_URL", url)
+    with pytest.raises(SettingsError, match=r"CONVERTD_REDIS_URL: must be a URL") as refused:
+        load_settings()
+    assert "pass" not in str(refused.value)
