@@ -28,6 +28,8 @@ from web.services.accounts import DevelopmentAccounts
 from web.services.catalogue import formats_catalogue, listing, tools_catalogue
 from web.services.conversion import Conversions
 from web.services.jobs import JobFolders
+from web.services.mail import Mailer, OutboxMailer, SmtpMailer
+from web.services.post import Postbox
 from web.services.readiness import Readiness
 from web.services.results import Results
 from web.services.traffic import Traffic
@@ -69,6 +71,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         settings=settings,
         accounts=DevelopmentAccounts(),
         limiter=_limiter(settings),
+        postbox=Postbox(_mailer(settings)),
         conversions=Conversions(registry, executor, Turns(settings.workers)),
         results=results,
         jobs=jobs,
@@ -84,6 +87,12 @@ def _limiter(settings: Settings) -> Limiter:
     if settings.redis_url is None:
         return local
     return FailoverLimiter(RedisLimiter(settings.redis_url.get_secret_value()), local)
+
+
+def _mailer(settings: Settings) -> Mailer:
+    if settings.smtp_url is None:
+        return OutboxMailer(settings.data_dir.absolute() / "outbox", settings.mail_from)
+    return SmtpMailer(settings.smtp_url.get_secret_value(), settings.mail_from)
 
 
 @asynccontextmanager
@@ -108,6 +117,7 @@ async def listening(services: Services, host: str, port: int) -> AsyncIterator[s
         await server.close_all_connections()
         await services.traffic.drain(_FAREWELL_SECONDS)  # what has lost its client is given up
         await services.jobs.close()
+        await services.postbox.close()
         await services.limiter.close()
 
 
