@@ -14,7 +14,10 @@ _CHATTY = ("tornado", "python_multipart", "asyncio")
 
 
 def configure(log_format: Literal["text", "json"]) -> None:
-    """Sends all log records to standard error. Values of the record's `fields` are shown by name."""
+    """Sends all log records to standard error. Values of the record's `fields` are shown by name.
+
+    A record that is `unscrubbed` keeps its secrets: it is made for a developer to read them.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
@@ -30,7 +33,7 @@ class TextFormatter(logging.Formatter):
         line = f"{_time(record)} {record.levelname} {record.name} {record.getMessage()}{shown}"
         printable = "".join(char if char.isprintable() else "?" for char in line)
         trace = [self.formatException(record.exc_info)] if record.exc_info else []
-        return _scrubbed("\n".join([printable, *trace]))
+        return _scrubbed(record, "\n".join([printable, *trace]))
 
 
 class JsonFormatter(logging.Formatter):
@@ -46,7 +49,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
-        return _scrubbed(json.dumps(entry, default=str))
+        return _scrubbed(record, json.dumps(entry, default=str))
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
@@ -58,5 +61,5 @@ def _time(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _scrubbed(text: str) -> str:
-    return _SECRETS.sub("***", text)
+def _scrubbed(record: logging.LogRecord, text: str) -> str:
+    return text if getattr(record, "unscrubbed", False) else _SECRETS.sub("***", text)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from email.errors import HeaderParseError
+from email.headerregistry import Address
+from email.utils import getaddresses
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -42,6 +46,34 @@ def _base_url(value: str) -> str:
     return url
 
 
+def _secret_url(*schemes: str) -> AfterValidator:
+    """URLs of these schemes that name a place; the message keeps quiet about what they hold."""
+
+    def check(value: SecretStr) -> SecretStr:
+        try:
+            parts = urlsplit(value.get_secret_value())
+            valid = parts.scheme in schemes and bool(parts.path if parts.scheme == "unix" else parts.hostname)
+            valid = valid and parts.port != 0
+        except ValueError:
+            valid = False
+        if not valid:
+            raise ValueError(f"must be a URL that begins with {' or '.join(f'{name}://' for name in schemes)}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _sender(value: str) -> str:
+    try:
+        ((name, address),) = getaddresses([value])
+        valid = value.isprintable() and address.isascii() and bool(address and Address(name, addr_spec=address).domain)
+    except (ValueError, HeaderParseError):  # ValueError for more than one, too
+        valid = False
+    if not valid:
+        raise ValueError("must be an e-mail address, or a name and one such as: convertd <no-reply@example.org>")
+    return value
+
+
 def _cores() -> int:
     return len(os.sched_getaffinity(0))
 
@@ -56,6 +88,11 @@ class Settings(BaseSettings):
     rate_limit_free: int = Field(60, ge=1)  # requests a minute and account
     rate_limit_paid: int = Field(300, ge=1)
     rate_limit_anonymous: int = Field(60, ge=1)  # requests a minute and address
+    redis_url: Annotated[SecretStr, _secret_url("redis", "rediss", "unix")] | None = None  # None counts in each process
+    smtp_url: Annotated[SecretStr, _secret_url("smtp", "smtps")] | None = (
+        None  # None writes letters to <data_dir>/outbox
+    )
+    mail_from: Annotated[str, AfterValidator(_sender)] = "convertd <no-reply@localhost>"
     workers: int = Field(default_factory=_cores, ge=1)  # conversions at a time
     trusted_proxies: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_networks)] = ()
     log_format: Literal["text", "json"] = "text"

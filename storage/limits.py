@@ -32,6 +32,9 @@ class Limiter(Protocol):
     async def peek(self, key: str, limit: int, window: int) -> Verdict:
         """Where the key stands, with nothing counted; `allowed` tells what a request would find."""
 
+    async def close(self) -> None:
+        """Gives back what it holds."""
+
 
 @dataclass
 class _Window:
@@ -61,6 +64,9 @@ class MemoryLimiter:
         now = self._clock()
         current = self._current(key, window, now) or _Window(now + window)
         return _verdict(current.count < limit, limit, current, now)
+
+    async def close(self) -> None:
+        self._windows.clear()
 
     def _current(self, key: str, window: int, now: float) -> _Window | None:
         found = self._windows.get(window, {}).get(key)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.corpus import CORPUS, load_corpus
+from tests.redis_server import RedisServer
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -20,3 +23,10 @@ def pytest_report_header() -> str:
     return (
         f"corpus: {len(load_corpus())} files" if CORPUS.is_dir() else "corpus: not here, its tests have nothing to do"
     )
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A Redis that stays up."""
+    with RedisServer(tmp_path_factory.mktemp("redis")) as running:
+        yield running

@@ -16,7 +16,8 @@ from config.logs import configure
 from config.settings import Settings
 from engine.executor import Executor, LocalExecutor
 from engine.registry import Registry, load_registry
-from storage.limits import MemoryLimiter
+from storage.limits import Limiter, MemoryLimiter
+from storage.redis_limits import FailoverLimiter, RedisLimiter
 from web.handlers.catalogue import Formats, Tools
 from web.handlers.convert import Convert
 from web.handlers.files import Download
@@ -27,6 +28,8 @@ from web.services.accounts import DevelopmentAccounts
 from web.services.catalogue import formats_catalogue, listing, tools_catalogue
 from web.services.conversion import Conversions
 from web.services.jobs import JobFolders
+from web.services.mail import Mailer, OutboxMailer, SmtpMailer
+from web.services.post import Postbox
 from web.services.readiness import Readiness
 from web.services.results import Results
 from web.services.traffic import Traffic
@@ -67,7 +70,8 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
     return Services(
         settings=settings,
         accounts=DevelopmentAccounts(),
-        limiter=MemoryLimiter(),
+        limiter=_limiter(settings),
+        postbox=Postbox(_mailer(settings)),
         conversions=Conversions(registry, executor, Turns(settings.workers)),
         results=results,
         jobs=jobs,
@@ -76,6 +80,19 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         readiness=Readiness(registry, settings.data_dir),
         traffic=Traffic(),
     )
+
+
+def _limiter(settings: Settings) -> Limiter:
+    local = MemoryLimiter()
+    if settings.redis_url is None:
+        return local
+    return FailoverLimiter(RedisLimiter(settings.redis_url.get_secret_value()), local)
+
+
+def _mailer(settings: Settings) -> Mailer:
+    if settings.smtp_url is None:
+        return OutboxMailer(settings.data_dir.absolute() / "outbox", settings.mail_from)
+    return SmtpMailer(settings.smtp_url.get_secret_value(), settings.mail_from)
 
 
 @asynccontextmanager
@@ -100,6 +117,8 @@ async def listening(services: Services, host: str, port: int) -> AsyncIterator[s
         await server.close_all_connections()
         await services.traffic.drain(_FAREWELL_SECONDS)  # what has lost its client is given up
         await services.jobs.close()
+        await services.postbox.close()
+        await services.limiter.close()
 
 
 async def serve(settings: Settings, host: str, port: int) -> None:

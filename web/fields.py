@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
+
+from email_validator import EmailNotValidError, validate_email
 
 from engine.conversions import Options
 from web.errors import InvalidParameter
 
 _JSON = "application/json"
+_EMAIL_LENGTH = 254
+_NAME_LENGTH = range(2, 101)
+_CONTROL = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories: surrogates cannot be stored, separators break lines
 
 
 def output_format(fields: Mapping[str, str]) -> str:
@@ -32,6 +38,44 @@ def options(fields: Mapping[str, str]) -> Options:
         details = {"min": 1, "max": 100}
         raise InvalidParameter(message, reason="not_an_integer", param="quality", details=details)
     return Options(quality=int(text))
+
+
+def email(value: object) -> str:
+    """An address that mail can be sent to, its domain in lower case and ASCII; whether it exists is not asked."""
+    address = _text(value, "email")
+    try:
+        found = validate_email(
+            address.strip(" "),
+            allow_smtputf8=False,
+            check_deliverability=False,
+            strict=True,
+            test_environment=True,
+        ).ascii_email
+    except EmailNotValidError:
+        found = None
+    if found is None or len(found) > _EMAIL_LENGTH:
+        raise InvalidParameter("email must be an e-mail address.", reason="malformed", param="email")
+    return found
+
+
+def name(value: object) -> str:
+    """What a client calls its application, without blanks around it."""
+    found = _text(value, "name").strip()
+    if any(unicodedata.category(character) in _CONTROL for character in found):
+        raise InvalidParameter("name must not hold control characters.", reason="malformed", param="name")
+    if len(found) not in _NAME_LENGTH:
+        least, most = _NAME_LENGTH[0], _NAME_LENGTH[-1]
+        message = f"name must have {least} to {most} characters."
+        raise InvalidParameter(message, reason="out_of_range", param="name", details={"min": least, "max": most})
+    return found
+
+
+def _text(value: object, param: str) -> str:
+    if value is None:
+        raise InvalidParameter(f"{param} is missing.", reason="missing", param=param)
+    if not isinstance(value, str):
+        raise InvalidParameter(f"{param} must be a string.", reason="malformed", param=param)
+    return value
 
 
 def wants_json(accept: str) -> bool:

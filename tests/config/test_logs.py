@@ -43,6 +43,13 @@ def test_secrets_are_scrubbed(formatter: logging.Formatter) -> None:
     assert "abc123" not in line
 
 
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
+def test_a_developer_may_read_a_link(formatter: logging.Formatter) -> None:
+    link = record("/verify?token=abc123")
+    link.unscrubbed = True
+    assert "token=abc123" in formatter.format(link)
+
+
 def test_no_text_forges_a_line() -> None:
     assert "\n" not in TextFormatter().format(record("a\n2026-09-21 INFO forged\x1b[31m"))
 

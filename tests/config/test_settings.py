@@ -27,6 +27,7 @@ def test_defaults() -> None:
     assert settings.workers >= 1
     assert settings.file_retention_seconds == 86_400
     assert settings.trusted_proxies == ()
+    assert (settings.redis_url, settings.smtp_url) == (None, None)
 
 
 def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,3 +86,45 @@ def test_a_file_that_is_no_toml_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValidationError):
         Settings().workers = 9  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("setting", "url"),
+    [
+        ("redis_url", "redis://:pass@cache:6379/1"),
+        ("redis_url", "rediss://user:pass@cache"),
+        ("redis_url", "unix:///run/pass.sock"),
+        ("smtp_url", "smtp://post%40example.org:pass@mail.example.org:587"),
+        ("smtp_url", "smtps://post:pass@mail.example.org"),
+    ],
+)
+def test_urls_keep_their_secrets(monkeypatch: pytest.MonkeyPatch, setting: str, url: str) -> None:
+    monkeypatch.setenv(f"CONVERTD_{setting.upper()}", url)
+    settings = load_settings()
+    assert getattr(settings, setting).get_secret_value() == url
+    assert "pass" not in repr(settings)
+    assert "pass" not in settings.model_dump_json()
+
+
+@pytest.mark.parametrize("setting", ["REDIS_URL", "SMTP_URL"])
+@pytest.mark.parametrize(
+    "rest", ["http://:pass@host", "{}://", "{}://:pass@host:port", "{}://:pass@host:0", "pass", "unix://", "{}://[pass"]
+)
+def test_wrong_urls_are_not_repeated(monkeypatch: pytest.MonkeyPatch, setting: str, rest: str) -> None:
+    monkeypatch.setenv(f"CONVERTD_{setting}", rest.format(setting[:5].rstrip("_").lower()))
+    with pytest.raises(SettingsError, match=rf"CONVERTD_{setting}: must be a URL") as refused:
+        load_settings()
+    assert "pass" not in str(refused.value)
+
+
+@pytest.mark.parametrize("sender", ["no-reply@example.org", "The Converter <no-reply@example.org>"])
+def test_senders(monkeypatch: pytest.MonkeyPatch, sender: str) -> None:
+    monkeypatch.setenv("CONVERTD_MAIL_FROM", sender)
+    assert load_settings().mail_from == sender
+
+
+@pytest.mark.parametrize("sender", ["", "nobody", "a b@example.org", "a@example.org\nBcc: b@example.org", "a@b, c@d"])
+def test_wrong_senders(monkeypatch: pytest.MonkeyPatch, sender: str) -> None:
+    monkeypatch.setenv("CONVERTD_MAIL_FROM", sender)
+    with pytest.raises(SettingsError, match="CONVERTD_MAIL_FROM: must be an e-mail address"):
+        load_settings()

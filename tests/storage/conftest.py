@@ -1,17 +1,50 @@
+"""Databases of both kinds, and every way to count requests."""
+
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import count
 from pathlib import Path
 
 import psycopg
 import pytest
+from redis.asyncio import Redis
 
 from storage.database import Database
+from storage.limits import Limiter, MemoryLimiter
+from storage.redis_limits import FailoverLimiter, RedisLimiter
+from tests.redis_server import RedisServer
 from tests.storage.postgres import find_binaries, running_server
 from tests.storage.samples import Clock
 
 MakeUrl = Callable[[], str]
+PATIENT = 30.0  # seconds; for tests that are not about speed
+
+
+@pytest.fixture
+async def redis(redis_server: RedisServer) -> AsyncIterator[Redis]:
+    """An empty Redis."""
+    async with Redis.from_url(redis_server.url) as client:
+        await client.flushall()
+        yield client
+
+
+@pytest.fixture
+async def redis_limiter(redis_server: RedisServer, redis: Redis) -> AsyncIterator[RedisLimiter]:
+    limiter = RedisLimiter(redis_server.url, patience=PATIENT)
+    yield limiter
+    await limiter.close()
+
+
+@pytest.fixture(params=["memory", "redis", "failover"])
+def limiter(request: pytest.FixtureRequest, redis_limiter: RedisLimiter) -> Limiter:
+    """Every way to count."""
+    ways: dict[str, Limiter] = {
+        "memory": MemoryLimiter(),
+        "redis": redis_limiter,
+        "failover": FailoverLimiter(redis_limiter, MemoryLimiter()),
+    }
+    return ways[request.param]
 
 
 @pytest.fixture(scope="session")

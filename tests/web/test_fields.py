@@ -1,10 +1,13 @@
-"""Which answer a client prefers."""
+"""What clients send, and which answer they prefer."""
 
 from __future__ import annotations
 
 import pytest
 
-from web.fields import wants_json
+from web.errors import InvalidParameter
+from web.fields import email, name, wants_json
+
+LONGEST = "l" * 64 + "@" + ".".join(["d" * 46] * 4) + "de"  # 254 characters
 
 
 @pytest.mark.parametrize(
@@ -28,3 +31,87 @@ from web.fields import wants_json
 )
 def test_wants_json(accept: str, json: bool) -> None:
     assert wants_json(accept) is json
+
+
+@pytest.mark.parametrize(
+    ("sent", "found"),
+    [
+        ("person@example.com", "person@example.com"),
+        ("Person@Example.COM", "Person@example.com"),
+        (" person@b.test ", "person@b.test"),
+        ("a.b+c_d-e@sub.b.example", "a.b+c_d-e@sub.b.example"),
+        ("o'brien@b.test", "o'brien@b.test"),
+        ("person@B\u00dccher.test", "person@xn--bcher-kva.test"),
+        (f"{'l' * 64}@b.test", f"{'l' * 64}@b.test"),
+        (LONGEST, LONGEST),
+        (f"{LONGEST}e", None),
+        (f"{'l' * 65}@b.test", None),
+        ("l" * 60 + "@" + ".".join(["d" * 45 + "\u00fc"] * 4), None),
+        (f"person@{'d' * 64}.test", None),
+        ("person@b.test\n", None),
+        ("person@b.test\r\nBcc: victim@b.test", None),
+        ("person@b.test\x00", None),
+        ("person@b.test, victim@b.test", None),
+        ("Person <person@b.test>", None),
+        ("<person@b.test>", None),
+        ('"a b"@b.test', None),
+        ("p\u00e9rson@b.test", None),
+        ("person\ud800@b.test", None),
+        ("person@\ud800.test", None),
+        ("person@localhost", None),
+        ("person@printer.local", None),
+        ("person@[127.0.0.1]", None),
+        ("person@b..test", None),
+        ("person@@b.test", None),
+        ("person", None),
+        ("@b.test", None),
+        ("", None),
+        ("x" * 60_000, None),
+        (7, None),
+        (["person@b.test"], None),
+    ],
+)
+def test_email(sent: object, found: str | None) -> None:
+    if found is None:
+        with pytest.raises(InvalidParameter) as refused:
+            email(sent)
+        assert (refused.value.param, refused.value.reason) == ("email", "malformed")
+        assert "b.test" not in str(refused.value)
+    else:
+        assert email(sent) == found
+
+
+@pytest.mark.parametrize(
+    "sent", ["My App", "ab", "x" * 100, "\u5199\u771f", "\U0001f44d\U0001f3fd", "O'Brien & <b>Co</b>"]
+)
+def test_name(sent: str) -> None:
+    assert name(f" \t{sent}\n ") == sent
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (None, "missing"),
+        (7, "malformed"),
+        ({"name": "app"}, "malformed"),
+        ("", "out_of_range"),
+        ("   ", "out_of_range"),
+        (" x ", "out_of_range"),
+        ("x" * 101, "out_of_range"),
+        ("my\x00app", "malformed"),
+        ("my\r\napp", "malformed"),
+        ("my\x1b[31mapp", "malformed"),
+        ("my\u2028app", "malformed"),
+        ("my\ud800app", "malformed"),
+    ],
+)
+def test_wrong_names(sent: object, reason: str) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        name(sent)
+    assert (refused.value.param, refused.value.reason) == ("name", reason)
+
+
+def test_a_missing_address() -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        email(None)
+    assert (refused.value.param, refused.value.reason) == ("email", "missing")

@@ -10,6 +10,7 @@ from web.services.accounts import DevelopmentAccounts
 from web.services.catalogue import Listing
 from web.services.conversion import Conversions
 from web.services.jobs import JobFolders
+from web.services.post import Postbox
 from web.services.readiness import Readiness
 from web.services.results import Results
 from web.services.traffic import Traffic
@@ -22,6 +23,7 @@ class Services:
     settings: Settings
     accounts: DevelopmentAccounts
     limiter: Limiter
+    postbox: Postbox
     conversions: Conversions
     results: Results
     jobs: JobFolders

@@ -1,0 +1,118 @@
+"""Redis is killed or stalls while requests come in: nobody is refused or kept waiting for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.redis_server import RedisServer
+from tests.web.servers import Running, Servers, eventually
+
+ADDED = 0.15  # seconds that an answer may take longer
+BACK = 5.5  # seconds until limits are shared again: a pause, and a request that comes then
+LIMIT = 100_000
+
+
+@dataclass
+class Load:
+    """Requests of a few clients, one after the other each."""
+
+    url: str
+    statuses: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    @contextmanager
+    def running(self, clients: int = 3) -> Iterator[None]:
+        ended = threading.Event()
+        threads = [threading.Thread(target=self._ask, args=(ended,)) for _ in range(clients)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            for thread in threads:
+                thread.join()
+
+    def _ask(self, ended: threading.Event) -> None:
+        with httpx.Client() as client:
+            while not ended.wait(0.02):
+                start = time.perf_counter()
+                answer = client.get(self.url)
+                self.seconds.append(time.perf_counter() - start)
+                self.statuses.append(answer.status_code)
+
+
+def remaining(server: Running) -> int:
+    return int(httpx.get(f"{server.api}/tools").headers["X-RateLimit-Remaining"])
+
+
+def together(one: Running, other: Running) -> bool:
+    """Whether both count in the same place."""
+    return remaining(one) - remaining(other) == 1
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path) as running:
+        yield running
+
+
+@contextmanager
+def pair(servers: Servers, redis: RedisServer, folder: Path, limit: int) -> Iterator[tuple[Running, Running]]:
+    """Two servers with one Redis."""
+    with (
+        servers.running(folder / "one", redis_url=redis.url, rate_limit_anonymous=limit) as one,
+        servers.running(folder / "other", redis_url=redis.url, rate_limit_anonymous=limit) as other,
+    ):
+        yield one, other
+
+
+def test_servers_share_their_limits(servers: Servers, redis: RedisServer, tmp_path: Path) -> None:
+    with pair(servers, redis, tmp_path, limit=3) as (one, other):
+        answers = [httpx.get(f"{server.api}/formats") for server in (one, other, one, other, one)]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
+    assert len({answer.headers["X-RateLimit-Reset"] for answer in answers}) == 1
+
+
+@pytest.mark.parametrize(
+    ("outage", "end"),
+    [(RedisServer.kill, RedisServer.start), (RedisServer.stall, RedisServer.resume)],
+    ids=["killed", "stalled"],
+)
+def test_an_outage_under_load(
+    servers: Servers,
+    redis: RedisServer,
+    tmp_path: Path,
+    outage: Callable[[RedisServer], None],
+    end: Callable[[RedisServer], None],
+) -> None:
+    with pair(servers, redis, tmp_path, LIMIT) as (one, other):
+        load = Load(f"{one.api}/formats")
+        assert together(one, other)
+        with load.running():
+            time.sleep(1)
+            calm = len(load.seconds)
+            outage(redis)
+            time.sleep(2)
+        assert not together(one, other)
+        end(redis)
+        assert eventually(lambda: together(one, other), BACK)
+    assert len(load.seconds) > 2 * calm
+    assert set(load.statuses) == {200}
+    assert max(load.seconds[calm:]) < max(load.seconds[:calm]) + ADDED
+
+
+def test_limits_hold_during_an_outage(servers: Servers, redis: RedisServer, data_dir: Path) -> None:
+    with servers.running(data_dir, redis_url=redis.url, rate_limit_anonymous=3) as server:
+        redis.kill()
+        answers = [httpx.get(f"{server.api}/formats") for _ in range(4)]
+        assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+        assert httpx.get(f"{server.url}/readyz").status_code == 200
