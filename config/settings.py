@@ -85,6 +85,7 @@ class Settings(BaseSettings):
 
     data_dir: Path = Path("data")  # everything that is kept lies below it
     base_url: Annotated[str, AfterValidator(_base_url)] = "http://localhost:8000/api/v1"  # as clients see it
+    database_url: Annotated[SecretStr, _secret_url("sqlite", "postgresql")] | None = None  # None is SQLite in data_dir
     rate_limit_free: int = Field(60, ge=1)  # requests a minute and account
     rate_limit_paid: int = Field(300, ge=1)
     rate_limit_anonymous: int = Field(60, ge=1)  # requests a minute and address

@@ -9,6 +9,11 @@ from types import MappingProxyType
 MIB = 1 << 20
 RATE_WINDOW = 60  # seconds
 CREDITS_PER_CONVERSION = 1
+FREE_CREDITS = 50  # of a new account, once
+FAILED_LOGINS = 30  # wrong keys an address may show in a RATE_WINDOW
+REGISTRATIONS_PER_EMAIL = 5  # in HOUR seconds
+REGISTRATIONS_PER_ADDRESS = 50  # in DAY seconds
+HOUR, DAY = 3_600, 86_400
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,11 @@ def find(transaction: Transaction, email: str) -> Account | None:
     return value(found) if found else None
 
 
+def exist(transaction: Transaction) -> bool:
+    """Whether there is any account."""
+    return transaction.first(models.Account.select()) is not None
+
+
 def verify(transaction: Transaction, account: str) -> None:
     """Notes that the address is the owner's. The first time counts."""
     table = models.Account

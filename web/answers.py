@@ -16,9 +16,8 @@ from tornado.iostream import StreamClosedError
 from tornado.web import Finish, HTTPError, RequestHandler
 
 from config.tariff import RATE_WINDOW
-from engine.errors import ConversionError
 from storage.limits import Verdict, fresh
-from web.errors import STATUS, ApiError, InvalidParameter, envelope, public
+from web.errors import STATUS, ApiError, InvalidParameter, Shown, envelope, headers, public
 from web.headers import common, limits
 from web.services import Services
 from web.services.accounts import Account
@@ -150,9 +149,8 @@ class Answers(RequestHandler):
         shown = public(error)
         self._error_code = shown.code
         self.set_status(STATUS[shown.code])
-        if isinstance(shown, ApiError):
-            for name, value in shown.headers.items():
-                self.set_header(name, value)
+        for name, value in headers(shown).items():
+            self.set_header(name, value)
         self.write_json(envelope(shown, self.request_id))
 
     def log_exception(
@@ -162,7 +160,7 @@ class Answers(RequestHandler):
         tb: TracebackType | None,
     ) -> None:
         # What was foreseen is in the line of the request.
-        if value is not None and not isinstance(value, ApiError | ConversionError | HTTPError):
+        if value is not None and not isinstance(value, Shown | HTTPError):
             log.error("request %s failed", self.request_id, exc_info=(type(value), value, tb))
 
     def _log(self) -> None:

@@ -16,6 +16,8 @@ from config.logs import configure
 from config.settings import Settings
 from engine.executor import Executor, LocalExecutor
 from engine.registry import Registry, load_registry
+from storage import accounts
+from storage.database import Database
 from storage.limits import Limiter, MemoryLimiter
 from storage.redis_limits import FailoverLimiter, RedisLimiter
 from web.handlers.catalogue import Formats, Tools
@@ -24,23 +26,26 @@ from web.handlers.files import Download
 from web.handlers.status import Health, Nothing, Ready, Version
 from web.server import Server
 from web.services import Services
-from web.services.accounts import DevelopmentAccounts
+from web.services.accounts import Accounts
 from web.services.catalogue import formats_catalogue, listing, tools_catalogue
+from web.services.charges import Charges
 from web.services.conversion import Conversions
 from web.services.jobs import JobFolders
 from web.services.mail import Mailer, OutboxMailer, SmtpMailer
 from web.services.post import Postbox
 from web.services.readiness import Readiness
+from web.services.registrations import Registrations
+from web.services.repeats import Repeats
 from web.services.results import Results
 from web.services.traffic import Traffic
 from web.services.turns import Turns
+from web.services.upkeep import Upkeep, owner
 
 log = logging.getLogger("convertd.server")
 
 PREFIX = "/api/v1"
 _DRAIN_SECONDS = 30
 _FAREWELL_SECONDS = 5
-_SWEEP_SECONDS = 300
 
 
 def build(services: Services) -> Application:
@@ -62,24 +67,40 @@ def build(services: Services) -> Application:
 
 
 def assemble(settings: Settings, registry: Registry, executor: Executor) -> Services:
-    """The parts that handlers work with, below the data folder, which is made."""
+    """The parts that handlers work with, below the data folder, which is made. Works on disk and database."""
     jobs = JobFolders(settings.data_dir.absolute() / "jobs")
     results = Results(settings.data_dir.absolute() / "files", settings.file_retention_seconds)
     jobs.prepare()
     results.prepare()
+    database = open_database(settings)
+    limiter, postbox = _limiter(settings), Postbox(_mailer(settings))
+    charges = Charges(database, owner(settings.data_dir))
+    turns, repeats = Turns(settings.workers), Repeats(database)
     return Services(
         settings=settings,
-        accounts=DevelopmentAccounts(),
-        limiter=_limiter(settings),
-        postbox=Postbox(_mailer(settings)),
-        conversions=Conversions(registry, executor, Turns(settings.workers)),
+        database=database,
+        accounts=Accounts(database),
+        registrations=Registrations(database, postbox, limiter, settings.base_url),
+        limiter=limiter,
+        postbox=postbox,
+        charges=charges,
+        conversions=Conversions(registry, executor, turns, charges, repeats, results),
         results=results,
         jobs=jobs,
         formats=listing(formats_catalogue(registry)),
         tools=listing(tools_catalogue(registry, f"{PREFIX}/convert")),
-        readiness=Readiness(registry, settings.data_dir),
+        readiness=Readiness(registry, settings.data_dir, database),
+        upkeep=Upkeep(database, charges, results),
         traffic=Traffic(),
     )
+
+
+def open_database(settings: Settings) -> Database:
+    """The database of the settings, which is made if it is not there. Blocks."""
+    if settings.database_url is not None:
+        return Database(settings.database_url.get_secret_value())
+    path = settings.data_dir.absolute() / "convertd.db"
+    return Database(f"sqlite:///{path}")
 
 
 def _limiter(settings: Settings) -> Limiter:
@@ -105,12 +126,13 @@ async def listening(services: Services, host: str, port: int) -> AsyncIterator[s
     sockets = bind_sockets(port, host)
     server.add_sockets(sockets)
     services.readiness.begin()
-    sweeping = asyncio.create_task(_sweep(services.results))
+    await services.upkeep.begin()
+    upkeep = asyncio.create_task(services.upkeep.run())
     try:
         shown = f"[{host}]" if ":" in host else host
         yield f"http://{shown}:{sockets[0].getsockname()[1]}"
     finally:
-        sweeping.cancel()
+        upkeep.cancel()
         services.readiness.end()
         server.stop()
         await services.traffic.drain(_DRAIN_SECONDS)
@@ -118,7 +140,9 @@ async def listening(services: Services, host: str, port: int) -> AsyncIterator[s
         await services.traffic.drain(_FAREWELL_SECONDS)  # what has lost its client is given up
         await services.jobs.close()
         await services.postbox.close()
+        await services.charges.close()
         await services.limiter.close()
+        await asyncio.to_thread(services.database.close)
 
 
 async def serve(settings: Settings, host: str, port: int) -> None:
@@ -126,7 +150,7 @@ async def serve(settings: Settings, host: str, port: int) -> None:
     configure(settings.log_format)
     registry = load_registry()
     executor = LocalExecutor(settings.workers)
-    services = assemble(settings, registry, executor)
+    services = await asyncio.to_thread(assemble, settings, registry, executor)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -135,6 +159,8 @@ async def serve(settings: Settings, host: str, port: int) -> None:
     try:
         async with listening(services, host, port) as url:
             _announce(registry, settings, url)
+            if not await services.database.run(accounts.exist):
+                log.info("no account yet; make one: convertd account create --email you@example.com --name You")
             await stop.wait()
             log.info("stopping: no new connections, up to %d s for requests that run", _DRAIN_SECONDS)
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -149,12 +175,3 @@ def _announce(registry: Registry, settings: Settings, url: str) -> None:
     log.info("listening on %s; %d formats, %d conversions, %d workers", url, formats, pairs, settings.workers)
     for need in registry.missing:
         log.warning("%s is missing, needed for %s; install it: %s", need.name, need.purpose, need.install)
-
-
-async def _sweep(results: Results) -> None:
-    while True:
-        try:
-            await results.sweep()
-        except OSError:
-            log.exception("expired results could not be erased")
-        await asyncio.sleep(_SWEEP_SECONDS)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from engine.errors import ConversionError
+from storage.errors import InvalidKey, StorageError
 
 STATUS: Mapping[str, int] = MappingProxyType(
     {
@@ -22,6 +23,8 @@ STATUS: Mapping[str, int] = MappingProxyType(
         "not_found": 404,
         "server_error": 500,
         "method_not_allowed": 405,
+        "idempotency_conflict": 409,
+        "idempotency_key_reused": 422,
         "not_ready": 503,
     }
 )
@@ -50,6 +53,25 @@ class ApiError(Exception):
         self.param = param
         self.details = dict(details or {})
         self.headers = dict(headers or {})
+
+
+class KeyNotVerified(ApiError):
+    """The key is good, but its account's e-mail address is not verified yet."""
+
+    code = "key_not_verified"
+
+
+class IdempotencyConflict(ApiError):
+    """The same request, under the same idempotency key, is still running."""
+
+    code = "idempotency_conflict"
+    retryable = True
+
+
+class IdempotencyKeyReused(ApiError):
+    """The idempotency key belongs to another request."""
+
+    code = "idempotency_key_reused"
 
 
 class InvalidParameter(ApiError):
@@ -109,12 +131,23 @@ class ServerError(ApiError):
         super().__init__("The server failed to answer this request.")
 
 
-def public(error: BaseException | None) -> ApiError | ConversionError:
+Shown: TypeAlias = ApiError | ConversionError | StorageError
+"""Errors that the client may see."""
+
+
+def public(error: BaseException | None) -> Shown:
     """The error that the client may see: this one, or a ServerError for what was not foreseen."""
-    return error if isinstance(error, ApiError | ConversionError) else ServerError()
+    return error if isinstance(error, Shown) else ServerError()
 
 
-def envelope(error: ApiError | ConversionError, request_id: str) -> dict[str, Any]:
+def headers(error: Shown) -> Mapping[str, str]:
+    """The headers that go with the error."""
+    if isinstance(error, InvalidKey):
+        return {"WWW-Authenticate": "Bearer"}
+    return error.headers if isinstance(error, ApiError) else {}
+
+
+def envelope(error: Shown, request_id: str) -> dict[str, Any]:
     """The body of an error's answer."""
     optional = {"param": error.param, "reason": error.reason, "details": error.details}
     return {

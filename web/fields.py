@@ -40,6 +40,14 @@ def options(fields: Mapping[str, str]) -> Options:
     return Options(quality=int(text))
 
 
+def idempotency_key(value: str | None) -> str | None:
+    """The key under which the request may come again, if it has one."""
+    if value is None or re.fullmatch(r"[\x20-\x7e]{1,255}", value):
+        return value
+    message = "Idempotency-Key must be 1 to 255 printable ASCII characters."
+    raise InvalidParameter(message, reason="malformed", param="Idempotency-Key")
+
+
 def email(value: object) -> str:
     """An address that mail can be sent to, its domain in lower case and ASCII; whether it exists is not asked."""
     address = _text(value, "email")

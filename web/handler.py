@@ -10,9 +10,10 @@ from tornado.http1connection import HTTP1Connection
 from tornado.iostream import StreamClosedError
 from tornado.web import RequestHandler, stream_request_body
 
-from config.tariff import RATE_WINDOW
+from config.tariff import FAILED_LOGINS, RATE_WINDOW
+from storage.errors import InvalidKey
 from web.answers import Answers
-from web.errors import ApiError, FileTooLarge, MethodNotAllowed, RateLimited
+from web.errors import ApiError, FileTooLarge, KeyNotVerified, MethodNotAllowed, RateLimited
 from web.fields import declared_length
 from web.headers import PREFLIGHT
 from web.services import Services
@@ -60,9 +61,23 @@ class Handler(Answers):
 
     async def admit(self) -> None:
         """Finds out whose request this is, and counts it."""
-        self.account = await self.services.accounts.authenticate(self.request.headers.get("Authorization"))
-        limit = self.services.settings.rate_limit(self.account.tier.name)
-        await self.count(f"account:{self.account.id}", limit)
+        try:
+            account = await self.services.accounts.authenticate(self.request.headers.get("Authorization"))
+        except InvalidKey:
+            await self.look()
+            await self._count_failure()
+            raise
+        self.account = account
+        if not account.verified:
+            await self.look()
+            raise KeyNotVerified("The account's e-mail address is not verified: open the link in the mail.")
+        await self.count(f"account:{account.id}", self.services.settings.rate_limit(account.tier.name))
+
+    async def _count_failure(self) -> None:
+        verdict = await self.services.limiter.hit(f"failures:{self._address}", FAILED_LOGINS, RATE_WINDOW)
+        if not verdict.allowed:
+            message = f"More than {FAILED_LOGINS} wrong keys in {RATE_WINDOW} seconds."
+            raise RateLimited(message, retry_after=verdict.retry_after, reason="failed_authentications")
 
     def client(self) -> Account:
         """The account that the request was let in for."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,6 +19,9 @@ import httpx
 from config.settings import Settings
 from engine.executor import Executor, LocalExecutor
 from engine.registry import Registry
+from storage import accounts, keyring, ledger
+from storage.database import Database
+from storage.transaction import Transaction
 from web.app import assemble, listening
 
 
@@ -27,10 +31,26 @@ class Running:
 
     url: str
     data_dir: Path
+    database: Database
+    key: str = ""
 
     @property
     def api(self) -> str:
         return f"{self.url}/api/v1"
+
+    @property
+    def auth(self) -> dict[str, str]:
+        """The header of an account with plenty of credits."""
+        return {"Authorization": f"Bearer {self.key}"}
+
+    @property
+    def posting(self) -> str:
+        """The beginning of a conversion's request."""
+        return f"POST /api/v1/convert HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {self.key}\r\n"
+
+    def account(self, credits: int = 50, *, verified: bool = True, purchased: int = 0) -> str:
+        """The key of a new account."""
+        return self.database.run_blocking(_account, credits, verified, purchased)
 
     def jobs(self) -> list[Path]:
         """The folders of requests that have not ended."""
@@ -38,7 +58,7 @@ class Running:
 
     def convert(self, content: bytes, target: str = "png", **form: Any) -> httpx.Response:
         """Converts in one request; `headers` and `name` are taken out of the form."""
-        headers, name = form.pop("headers", {}), form.pop("name", "photo.jpg")
+        headers, name = {**self.auth, **form.pop("headers", {})}, form.pop("name", "photo.jpg")
         data = {"output_format": target, **form}
         return httpx.post(
             f"{self.api}/convert", files={"file": (name, content)}, data=data, headers=headers, timeout=60
@@ -81,12 +101,30 @@ class Servers:
         server = listening(services, "127.0.0.1", 0)
         url = self._run(server.__aenter__())
         try:
-            yield Running(url, data_dir)
+            running = Running(url, data_dir, services.database)
+            yield replace(running, key=running.account(1_000_000, purchased=1))
         finally:
             self._run(server.__aexit__(None, None, None))
 
     def _run(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+
+def made_key(data_dir: Path) -> str:
+    """The key of a paid account in the database of a server that does not run yet."""
+    database = Database(f"sqlite:///{data_dir / 'convertd.db'}")
+    try:
+        return database.run_blocking(_account, 1_000, True, 1)
+    finally:
+        database.close()
+
+
+def _account(transaction: Transaction, credits: int, verified: bool, purchased: int) -> str:
+    email = f"{secrets.token_hex(8)}@example.com"
+    made = accounts.create(transaction, email, "Test", free_credits=credits, verified=verified)
+    if purchased:
+        ledger.credit(transaction, made.id, "purchase", purchased, ref=f"test:{made.id}")
+    return keyring.issue(transaction, made.id, "Test").text
 
 
 def read_answer(connection: socket.socket) -> bytes:

@@ -98,11 +98,11 @@ def test_json_tells_the_result_and_where_to_get_it(server: Running) -> None:
         "processing_time_ms": data["processing_time_ms"],
         "warnings": [],
     }
-    downloaded = httpx.get(f"{server.url}{data['download_url']}")
+    downloaded = httpx.get(f"{server.url}{data['download_url']}", headers=server.auth)
     assert len(downloaded.content) == size
     assert opened(downloaded.content).format == "JPEG"
     assert "photo.jpg" in downloaded.headers["Content-Disposition"]
-    assert httpx.head(f"{server.url}{data['download_url']}").headers["Content-Length"] == str(size)
+    assert httpx.head(f"{server.url}{data['download_url']}", headers=server.auth).headers["Content-Length"] == str(size)
 
 
 def test_quality_of_a_lossless_target_is_a_warning(server: Running) -> None:
@@ -113,20 +113,20 @@ def test_quality_of_a_lossless_target_is_a_warning(server: Running) -> None:
 def test_results_expire(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, file_retention_seconds=1) as server:
         url = server.url + server.convert(picture(), headers=JSON).json()["data"]["download_url"]
-        assert httpx.get(url).status_code == 200
-        assert eventually(lambda: httpx.get(url).status_code == 404, seconds=3)
+        assert httpx.get(url, headers=server.auth).status_code == 200
+        assert eventually(lambda: httpx.get(url, headers=server.auth).status_code == 404, seconds=3)
 
 
 def test_results_of_others_are_not_found(server: Running) -> None:
     data = server.convert(picture(), headers=JSON).json()["data"]
     about = server.data_dir / "files" / f"{data['file_id']}.json"
     about.write_text(json.dumps({**json.loads(about.read_text()), "account_id": "somebody"}))
-    assert httpx.get(server.url + data["download_url"]).status_code == 404
+    assert httpx.get(server.url + data["download_url"], headers=server.auth).status_code == 404
 
 
 @pytest.mark.parametrize("file_id", ["file_0", "..%2f..%2fsecret", "file_%00", "%ff"])
 def test_unknown_results_are_refused(server: Running, file_id: str) -> None:
-    answer = httpx.get(f"{server.api}/files/{file_id}/download")
+    answer = httpx.get(f"{server.api}/files/{file_id}/download", headers=server.auth)
     assert answer.json()["error"]["code"] in {"not_found", "invalid_parameter"}
 
 
@@ -143,7 +143,9 @@ async def test_many_at_once(server: Running) -> None:
     async with httpx.AsyncClient(timeout=60) as client:
 
         async def one() -> httpx.Response:
-            return await client.post(f"{server.api}/convert", content=form(FILE, TARGET), headers=FORM)
+            return await client.post(
+                f"{server.api}/convert", content=form(FILE, TARGET), headers={**FORM, **server.auth}
+            )
 
         answers = await asyncio.gather(*(one() for _ in range(12)))
     assert [answer.status_code for answer in answers] == [200] * 12
@@ -155,7 +157,7 @@ def test_a_client_that_goes_away_cancels_its_job(servers: Servers, data_dir: Pat
     with servers.running(data_dir, executor=stuck) as server:
         body = form(FILE, TARGET)
         with server.connect() as connection:
-            connection.sendall(request(body))
+            connection.sendall(request(server, body))
             assert eventually(lambda: stuck.running == 1)
             assert server.jobs()
         assert eventually(lambda: stuck.cancelled == 1)
@@ -167,7 +169,7 @@ def test_a_client_that_goes_away_while_it_downloads_leaves_nothing(server: Runni
         part(picture("BMP", (3000, 2000)), 'name="file"; filename="a.bmp"'), part(b"bmp", 'name="output_format"')
     )
     with server.connect() as connection:
-        connection.sendall(request(body))
+        connection.sendall(request(server, body))
         assert connection.recv(1000).startswith(b"HTTP/1.1 200")
         assert server.jobs()
     assert eventually(lambda: not server.jobs())
@@ -181,6 +183,6 @@ def test_keep_alive_survives_an_error(server: Running) -> None:
             assert (answer.status_code, answer.headers.get("Connection")) == (404, None)
 
 
-def request(body: bytes) -> bytes:
-    head = f"POST /api/v1/convert HTTP/1.1\r\nHost: here\r\nContent-Type: {FORM['Content-Type']}\r\n"
+def request(server: Running, body: bytes) -> bytes:
+    head = f"{server.posting}Content-Type: {FORM['Content-Type']}\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body

@@ -77,7 +77,7 @@ def test_parameters(server: Running, fields: dict[str, str | None], param: str, 
     parts = [FILE] if target is None else [FILE, part(target.encode(), 'name="output_format"')]
     if quality is not None:
         parts.append(part(quality.encode(), 'name="quality"'))
-    answer = httpx.post(f"{server.api}/convert", content=form(*parts), headers=FORM)
+    answer = httpx.post(f"{server.api}/convert", content=form(*parts), headers={**FORM, **server.auth})
     problem(answer, 400, "invalid_parameter", param=param, reason=reason)
 
 

@@ -5,11 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
-from engine.registry import load_registry
-from web.services.accounts import DevelopmentAccounts
-from web.services.conversion import Converted
 from web.services.jobs import JobFolders
 from web.services.results import Results
 
@@ -21,27 +16,21 @@ class Clock:
         return self.now
 
 
-@pytest.fixture
-def converted(tmp_path: Path) -> Converted:
-    png = load_registry().formats["png"]
-    path = tmp_path / "result.png"
-    path.write_bytes(b"result")
-    return Converted(path, "a.png", png, png, original_size=12, size=6, seconds=0.1, warnings=())
-
-
-async def test_expired_results_are_erased(tmp_path: Path, converted: Converted) -> None:
+async def test_expired_results_are_erased(tmp_path: Path) -> None:
     clock = Clock()
     folder = tmp_path / "files"
     results = Results(folder, 60, clock=clock)
     results.prepare()
-    account = await DevelopmentAccounts().authenticate(None)
-    kept = await results.keep(account, converted)
-    assert not converted.path.exists()
+    path = tmp_path / "result.png"
+    path.write_bytes(b"result")
+    kept = await results.keep("acct_1", path, "a.png", "image/png", 6)
+    assert not path.exists()
     await results.sweep()
-    assert await results.find(account, kept.file_id) == kept
+    assert await results.find("acct_2", kept.file_id) is None
+    assert await results.find("acct_1", kept.file_id) == kept
     assert results.path(kept).read_bytes() == b"result"
     clock.now += 60
-    assert await results.find(account, kept.file_id) is None
+    assert await results.find("acct_1", kept.file_id) is None
     await results.sweep()
     stranger = folder / "file_of_nobody"
     stranger.write_bytes(b"")

@@ -27,4 +27,8 @@ def test_rate_limit_of_an_account(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, rate_limit_paid=1) as server:
         assert server.convert(picture()).status_code == 200
         problem(server.convert(picture()), 429, "rate_limit_exceeded")
-        problem(httpx.post(f"{server.api}/convert", headers={"Content-Length": "0"}), 429, "rate_limit_exceeded")
+        problem(
+            httpx.post(f"{server.api}/convert", headers={"Content-Length": "0", **server.auth}),
+            429,
+            "rate_limit_exceeded",
+        )

@@ -32,20 +32,22 @@ MIB = 1 << 20
     ],
 )
 def test_malformed_requests(server: Running, request_bytes: bytes) -> None:
-    problem(parsed(server.raw(request_bytes)), 400, "invalid_parameter")
+    authorized = b"Host: here\r\nAuthorization: Bearer " + server.key.encode() + b"\r\n"
+    request = request_bytes.replace(b"Host: here\r\n", authorized)
+    problem(parsed(server.raw(request)), 400, "invalid_parameter")
     assert eventually(lambda: not server.jobs())
 
 
 def test_too_large_is_answered_before_the_body(server: Running) -> None:
-    head = f"POST /api/v1/convert HTTP/1.1\r\nHost: here\r\nContent-Type: {FORM['Content-Type']}\r\n"
+    head = f"{server.posting}Content-Type: {FORM['Content-Type']}\r\n"
     answer = parsed(server.raw(f"{head}Content-Length: {200 * MIB}\r\n\r\n".encode()))
     problem(answer, 413, "file_too_large", reason="bytes", details={"max_file_size": 100 * MIB})
 
 
 def test_too_large_is_answered_to_whoever_waits_for_a_go(server: Running) -> None:
-    head = b"POST /api/v1/convert HTTP/1.1\r\nHost: here\r\nExpect: 100-continue\r\n"
+    head = f"{server.posting}Expect: 100-continue\r\n"
     with server.connect() as connection:
-        connection.sendall(head + b"Content-Length: 999999999\r\n\r\n")
+        connection.sendall(f"{head}Content-Length: 999999999\r\n\r\n".encode())
         problem(parsed(read_answer(connection)), 413, "file_too_large")
         assert connection.recv(100) == b""
 
@@ -57,7 +59,7 @@ def test_too_large_while_streaming(server: Running) -> None:
         for _ in range(101):
             yield bytes(MIB)
 
-    answer = httpx.post(f"{server.api}/convert", content=body(), headers=FORM, timeout=60)
+    answer = httpx.post(f"{server.api}/convert", content=body(), headers={**FORM, **server.auth}, timeout=60)
     problem(answer, 413, "file_too_large", reason="bytes", retryable=False)
     assert eventually(lambda: not server.jobs())
 

@@ -16,7 +16,7 @@ import httpx
 
 from tests.web.samples import FORM, TARGET, form, part
 from tests.web.samples import picture as picture_of
-from tests.web.servers import eventually
+from tests.web.servers import eventually, made_key
 
 PROGRAM = (
     "import asyncio; from config.settings import load_settings; from web.app import serve;"
@@ -42,6 +42,7 @@ def process(data_dir: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]
 
 
 def test_a_request_that_runs_is_finished_on_sigterm(tmp_path: Path) -> None:
+    key = made_key(tmp_path)
     with process(tmp_path) as (running, lines):
         assert eventually(lambda: any("listening on" in line for line in lines), 20)
         found = re.search(r"listening on (http://\S+:\d+)", "".join(lines))
@@ -49,9 +50,12 @@ def test_a_request_that_runs_is_finished_on_sigterm(tmp_path: Path) -> None:
         body = form(part(picture_of("BMP", (2500, 2000)), 'name="file"; filename="private.bmp"'), TARGET)
         answers: list[httpx.Response] = []
         url = f"{found[1]}/api/v1/convert?token=secret"
-        client = threading.Thread(
-            target=lambda: answers.append(httpx.post(url, content=body, headers=FORM, timeout=30))
-        )
+        headers = {**FORM, "Authorization": f"Bearer {key}"}
+
+        def ask() -> None:
+            answers.append(httpx.post(url, content=body, headers=headers, timeout=30))
+
+        client = threading.Thread(target=ask)
         client.start()
         assert eventually(lambda: any((tmp_path / "jobs").glob("*/out")))
         running.send_signal(signal.SIGTERM)

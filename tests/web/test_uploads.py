@@ -17,7 +17,7 @@ from web.uploads import Form, FormReader
 
 
 def post(server: Running, body: bytes, headers: dict[str, str] = FORM) -> httpx.Response:
-    return httpx.post(f"{server.api}/convert", content=body, headers=headers)
+    return httpx.post(f"{server.api}/convert", content=body, headers={**headers, **server.auth})
 
 
 def reader(folder: Path, **options: int) -> FormReader:
@@ -100,7 +100,7 @@ def test_other_content_types(server: Running, content_type: str | None) -> None:
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
 def test_a_client_that_goes_away_leaves_nothing(server: Running, share: float) -> None:
     body = form(part(picture("BMP", (600, 400)), 'name="file"; filename="a.bmp"'), TARGET)
-    head = f"POST /api/v1/convert HTTP/1.1\r\nHost: here\r\nContent-Type: {FORM['Content-Type']}\r\n"
+    head = f"{server.posting}Content-Type: {FORM['Content-Type']}\r\n"
     with server.connect() as connection:
         connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode())
         connection.sendall(body[: int(len(body) * share)])
@@ -110,7 +110,7 @@ def test_a_client_that_goes_away_leaves_nothing(server: Running, share: float) -
 
 def test_job_folders_are_private(server: Running) -> None:
     with server.connect() as connection:
-        head = f"POST /api/v1/convert HTTP/1.1\r\nHost: here\r\nContent-Type: {FORM['Content-Type']}\r\n"
+        head = f"{server.posting}Content-Type: {FORM['Content-Type']}\r\n"
         connection.sendall(f"{head}Content-Length: 99\r\n\r\n".encode())
         assert eventually(lambda: bool(server.jobs()))
         assert [folder.stat().st_mode & 0o777 for folder in server.jobs()] == [0o700]

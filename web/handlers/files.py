@@ -13,7 +13,7 @@ class Download(Handler):
         await self.unless_gone(self._send(file_id))
 
     async def _send(self, file_id: str) -> None:
-        kept = await self.services.results.find(self.client(), file_id)
+        kept = await self.services.results.find(self.client().id, file_id)
         if kept is None:
             raise NotFound("There is no such file, or it has expired.")
         await self.send_file(

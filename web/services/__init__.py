@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from config.settings import Settings
+from storage.database import Database
 from storage.limits import Limiter
-from web.services.accounts import DevelopmentAccounts
+from web.services.accounts import Accounts
 from web.services.catalogue import Listing
+from web.services.charges import Charges
 from web.services.conversion import Conversions
 from web.services.jobs import JobFolders
 from web.services.post import Postbox
 from web.services.readiness import Readiness
+from web.services.registrations import Registrations
 from web.services.results import Results
 from web.services.traffic import Traffic
+from web.services.upkeep import Upkeep
 
 
 @dataclass(frozen=True)
@@ -21,13 +25,17 @@ class Services:
     """All that handlers work with."""
 
     settings: Settings
-    accounts: DevelopmentAccounts
+    database: Database
+    accounts: Accounts
+    registrations: Registrations
     limiter: Limiter
     postbox: Postbox
+    charges: Charges
     conversions: Conversions
     results: Results
     jobs: JobFolders
     formats: Listing
     tools: Listing
     readiness: Readiness
+    upkeep: Upkeep
     traffic: Traffic

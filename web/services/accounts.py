@@ -1,24 +1,63 @@
-"""Who asks."""
+"""Who asks, by the key that the request shows."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from config.tariff import TIERS, Tier
+from storage import accounts, keyring
+from storage.database import Database
+from storage.errors import InvalidKey
+from storage.keyring import Key
+from storage.keys import parse_key
+
+_BEARER = re.compile(r"Bearer +(\S+) *", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Account:
-    """Whoever a request is made for, as it stands when the request arrives."""
+    """Whoever a request is made for, as it stands when the request arrives, and the key it was made with."""
 
     id: str
+    email: str
+    name: str
     tier: Tier
     credits_remaining: int
+    credits_purchased: int
+    credits_used: int
+    verified: bool
+    created_at: int
+    last_used_at: int | None
+    key_id: str
 
 
-class DevelopmentAccounts:
-    """One built-in account that every request runs as, whatever key it shows."""
+class Accounts:
+    """Knows accounts by their keys."""
 
-    async def authenticate(self, _authorization: str | None) -> Account:
-        """The account behind an Authorization header."""
-        return Account("development", TIERS["paid"], credits_remaining=1_000_000)
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def authenticate(self, authorization: str | None) -> Account:
+        """The account behind an Authorization header, verified or not. Raises InvalidKey."""
+        shown = _BEARER.fullmatch(authorization or "")
+        if shown is None:
+            raise InvalidKey
+        return known(*await self._database.run(keyring.authenticate, parse_key(shown[1])))
+
+
+def known(account: accounts.Account, key: Key) -> Account:
+    """The account as handlers know it. Whoever has bought credits is of the paid tier for good."""
+    return Account(
+        id=account.id,
+        email=account.email,
+        name=account.name,
+        tier=TIERS["paid" if account.purchased > 0 else "free"],
+        credits_remaining=account.balance,
+        credits_purchased=account.purchased,
+        credits_used=account.used,
+        verified=account.verified_at is not None,
+        created_at=account.created_at,
+        last_used_at=account.last_used_at,
+        key_id=key.id,
+    )

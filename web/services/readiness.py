@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import tempfile
 from pathlib import Path
 
 from engine.registry import Registry
+from storage import accounts
+from storage.database import Database
+
+log = logging.getLogger("convertd.readiness")
+
+_PATIENCE = 5.0  # seconds
 
 
 class Readiness:
     """Ready from `begin` to `end`, as long as there is something to convert and a disk to do it on."""
 
-    def __init__(self, registry: Registry, data_dir: Path) -> None:
+    def __init__(self, registry: Registry, data_dir: Path, database: Database) -> None:
         self._registry = registry
         self._data_dir = data_dir
+        self._database = database
         self._serving = False
 
     def begin(self) -> None:
@@ -32,7 +40,17 @@ class Readiness:
             reasons.append("no plugin declares a format")
         if not await asyncio.to_thread(_writable, self._data_dir):
             reasons.append("the data folder cannot be written to")
+        if not await self._answers():
+            reasons.append("the database does not answer")
         return reasons
+
+    async def _answers(self) -> bool:
+        try:
+            await asyncio.wait_for(self._database.run(accounts.exist), _PATIENCE)
+        except Exception:
+            log.warning("the database does not answer", exc_info=True)
+            return False
+        return True
 
 
 def _writable(folder: Path) -> bool:

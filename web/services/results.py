@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from web.services.accounts import Account
-from web.services.conversion import Converted
 from web.services.ids import new_id
 
 _ID = re.compile(r"file_[A-Za-z0-9]+")
@@ -41,21 +39,23 @@ class Results:
         """Makes the folder. Works on the disk."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
-    async def keep(self, account: Account, converted: Converted) -> Kept:
+    async def keep(self, account_id: str, path: Path, filename: str, media_type: str, size: int) -> Kept:
         """Takes the result out of the folder of its request."""
-        target = converted.target
         expires_at = self._clock() + self._retention
-        file_id = new_id("file")
-        kept = Kept(file_id, account.id, converted.filename, target.media_type, converted.size, expires_at)
-        await asyncio.to_thread(self._store, converted.path, kept)
+        kept = Kept(new_id("file"), account_id, filename, media_type, size, expires_at)
+        await asyncio.to_thread(self._store, path, kept)
         return kept
 
-    async def find(self, account: Account, file_id: str) -> Kept | None:
+    async def discard(self, kept: Kept) -> None:
+        """Erases a result that nobody has been told of."""
+        await asyncio.to_thread(self._erase, kept.file_id)
+
+    async def find(self, account_id: str, file_id: str) -> Kept | None:
         """The account's result of that id, if there is one and it has not expired."""
         if not _ID.fullmatch(file_id):
             return None
         kept = await asyncio.to_thread(_read, self._about(file_id))
-        known = kept is not None and kept.account_id == account.id and kept.expires_at > self._clock()
+        known = kept is not None and kept.account_id == account_id and kept.expires_at > self._clock()
         return kept if known else None
 
     def path(self, kept: Kept) -> Path:
@@ -76,8 +76,11 @@ class Results:
     def _sweep(self) -> None:
         for file_id in {path.stem for path in self._folder.iterdir()}:
             if self._expiry(file_id) <= self._clock():
-                for path in (self._folder / file_id, self._about(file_id)):
-                    path.unlink(missing_ok=True)
+                self._erase(file_id)
+
+    def _erase(self, file_id: str) -> None:
+        for path in (self._folder / file_id, self._about(file_id)):
+            path.unlink(missing_ok=True)
 
     def _expiry(self, file_id: str) -> float:
         """When it expires; bytes that nothing is known about are taken to be as old as they look."""

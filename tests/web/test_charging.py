@@ -1,0 +1,203 @@
+"""The paying door: who may come in, what is charged, and what is not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from storage import audit, models
+from storage.transaction import Transaction
+from tests.storage.postgres import find_binaries, running_server
+from tests.web.checks import problem
+from tests.web.samples import FILE, FORM, TARGET, form, picture
+from tests.web.servers import Running, Servers, eventually
+
+JSON = {"Accept": "application/json"}
+_REPLAYED = "Idempotency-Replayed"
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def paying(
+    request: pytest.FixtureRequest, servers: Servers, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    """A server that limits nothing but credits, on each kind of database."""
+    settings: dict[str, Any] = {"rate_limit_paid": 100_000, "rate_limit_free": 100_000}
+    with ExitStack() as stack:
+        if request.param == "postgresql":
+            binaries = find_binaries()
+            assert binaries is not None, "PostgreSQL is not installed here"
+            settings["database_url"] = f"{stack.enter_context(running_server(binaries))}/postgres"
+        yield stack.enter_context(servers.running(tmp_path_factory.mktemp("paying"), **settings))
+
+
+def bearer(key: str, **more: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}", **more}
+
+
+def remaining(server: Running, key: str) -> int:
+    """The balance, as a failed conversion tells it to nobody: read off the ledger."""
+    return server.database.run_blocking(_balance, key)
+
+
+def _balance(transaction: Transaction, key: str) -> int:
+    from_key = models.Key.select().where(models.Key.prefix == key[:15])
+    row = transaction.first(from_key)
+    assert row is not None
+    account = transaction.first(models.Account.select().where(models.Account.id == row.account))
+    assert account is not None
+    assert account.held == 0
+    return account.balance
+
+
+def sound(server: Running) -> bool:
+    return server.database.run_blocking(audit.check) == ()
+
+
+@pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer x", "Basic abc", "Bearer cvd_live_" + "a" * 38])
+def test_a_missing_or_invalid_key(server: Running, header: str | None) -> None:
+    headers = {**FORM, "Authorization": header} if header is not None else FORM
+    answer = httpx.post(f"{server.api}/convert", content=form(FILE, TARGET), headers=headers)
+    problem(answer, 401, "invalid_api_key")
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_an_unverified_key(server: Running) -> None:
+    answer = server.convert(picture(), headers=bearer(server.account(verified=False)))
+    problem(answer, 403, "key_not_verified")
+
+
+def test_too_many_wrong_keys(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir) as server:
+        answers = [httpx.post(f"{server.api}/convert") for _ in range(31)]
+        assert [answer.status_code for answer in answers] == [401] * 30 + [429]
+        assert int(answers[-1].headers["Retry-After"]) >= 1
+        assert server.convert(picture()).status_code == 200
+
+
+def test_a_conversion_costs_a_credit(paying: Running) -> None:
+    key = paying.account(credits=2)
+    first = paying.convert(picture(), headers=bearer(key))
+    second = paying.convert(picture(), headers=bearer(key, **JSON))
+    assert first.headers["X-Credits-Remaining"] == "1"
+    assert second.json()["meta"]["credits_remaining"] == 0
+    third = paying.convert(picture(), headers=bearer(key))
+    problem(third, 402, "no_credits", details={"credits_remaining": 0, "credits_required": 1})
+    assert sound(paying)
+
+
+def test_a_failure_costs_nothing(paying: Running) -> None:
+    key = paying.account(credits=1)
+    problem(paying.convert(picture("PNG")[:60], headers=bearer(key)), 500, "processing_failed", reason="corrupt_input")
+    problem(paying.convert(b"words", headers=bearer(key)), 400, "invalid_file_type")
+    problem(paying.convert(picture(), "svg", headers=bearer(key)), 400, "unsupported_conversion")
+    problem(paying.convert(picture(), quality="0", headers=bearer(key)), 400, "invalid_parameter")
+    assert remaining(paying, key) == 1
+    assert sound(paying)
+
+
+def test_a_free_account_sends_smaller_files(paying: Running) -> None:
+    free, paid = paying.account(), paying.account(purchased=1)
+    big = bytes(10_485_761)
+    details = {"max_file_size": 10_485_760}
+    problem(paying.convert(big, headers=bearer(free)), 413, "file_too_large", reason="bytes", details=details)
+    problem(paying.convert(big[1:], headers=bearer(free)), 400, "invalid_file_type")
+    problem(paying.convert(big, headers=bearer(paid)), 400, "invalid_file_type")
+
+
+@pytest.mark.parametrize("_attempt", range(2))
+def test_the_last_credit_is_spent_once(paying: Running, _attempt: int) -> None:
+    key = paying.account(credits=1)
+    with ThreadPoolExecutor(25) as pool:
+        answers = list(pool.map(lambda _: paying.convert(picture(), headers=bearer(key)), range(50)))
+    statuses = sorted(answer.status_code for answer in answers)
+    assert statuses == [200] + [402] * 49
+    assert remaining(paying, key) == 0
+    assert sound(paying)
+
+
+async def test_a_client_that_goes_away_is_not_charged(paying: Running) -> None:
+    key = paying.account(credits=3)
+    large = picture("PNG", (2000, 2000))
+    async with httpx.AsyncClient() as client:
+        for _ in range(3):
+            with pytest.raises(httpx.TimeoutException):
+                await client.post(
+                    f"{paying.api}/convert",
+                    files={"file": ("a.png", large)},
+                    data={"output_format": "avif"},
+                    headers=bearer(key),
+                    timeout=0.3,
+                )
+    assert await asyncio.to_thread(eventually, lambda: not paying.jobs())
+    assert await asyncio.to_thread(eventually, lambda: _settled(paying, key))
+    assert remaining(paying, key) == 3
+
+
+def _settled(server: Running, key: str) -> bool:
+    try:
+        return remaining(server, key) >= 0
+    except AssertionError:  # still held
+        return False
+
+
+def test_a_repeat_gets_the_same_answer(paying: Running) -> None:
+    key = paying.account(credits=5)
+    once = bearer(key, **{"Idempotency-Key": "order 1"})
+    first, again = (paying.convert(picture(), headers=once) for _ in range(2))
+    described = paying.convert(picture(), headers={**once, **JSON})
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert "Idempotency-Replayed" not in first.headers
+    assert (again.status_code, again.content) == (200, first.content)
+    assert described.json()["data"]["processed_size"] == len(first.content)
+    assert remaining(paying, key) == 4
+
+
+def test_a_key_for_another_request_is_refused(paying: Running) -> None:
+    key = paying.account()
+    once = bearer(key, **{"Idempotency-Key": "order"})
+    assert paying.convert(picture(), headers=once).status_code == 200
+    problem(paying.convert(picture(), "webp", headers=once), 422, "idempotency_key_reused", param="Idempotency-Key")
+    problem(paying.convert(picture("BMP"), headers=once), 422, "idempotency_key_reused")
+    problem(paying.convert(picture(), headers=bearer(key, **{"Idempotency-Key": "x" * 256})), 400, "invalid_parameter")
+    other = bearer(paying.account(), **{"Idempotency-Key": "order"})
+    assert "Idempotency-Replayed" not in paying.convert(picture(), headers=other).headers
+
+
+def test_a_failure_that_would_come_again_is_repeated(paying: Running) -> None:
+    key = paying.account()
+    once = bearer(key, **{"Idempotency-Key": "broken"})
+    for _ in range(2):
+        answer = paying.convert(picture("PNG")[:60], headers=once)
+        problem(answer, 500, "processing_failed", reason="corrupt_input")
+    assert remaining(paying, key) == 50
+
+
+def test_refusals_are_not_repeated(paying: Running) -> None:
+    key = paying.account(credits=1)
+    once = bearer(key, **{"Idempotency-Key": "one"})
+    problem(paying.convert(picture(), quality="0", headers=once), 400, "invalid_parameter")
+    assert paying.convert(picture(), headers=once).status_code == 200
+    other = bearer(key, **{"Idempotency-Key": "two"})
+    problem(paying.convert(picture(), headers=other), 402, "no_credits")
+
+
+def test_a_request_that_still_runs_is_a_conflict(paying: Running) -> None:
+    key = paying.account()
+    once = bearer(key, **{"Idempotency-Key": "slow"})
+    large = picture("PNG", (1200, 1200))
+    with ThreadPoolExecutor(3) as pool:
+        answers = list(pool.map(lambda _: paying.convert(large, "avif", headers=once), range(3)))
+    (done,) = [answer for answer in answers if answer.status_code == 200 and not answer.headers.get(_REPLAYED)]
+    for answer in answers:
+        if answer is not done and answer.status_code != 200:
+            problem(answer, 409, "idempotency_conflict", retryable=True)
+            assert int(answer.headers["Retry-After"]) >= 1
+    assert paying.convert(large, "avif", headers=once).content == done.content
+    assert remaining(paying, key) == 49

@@ -1,0 +1,92 @@
+"""Charges: credits are held while an operation runs, settled when it succeeded, and given back when it did not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+from engine.errors import ConversionError
+from storage import idempotency, ledger
+from storage.database import Database
+from storage.errors import ClaimLost
+from storage.idempotency import Fresh, Stored
+from storage.ids import new_id
+from storage.ledger import Hold, Owner
+from storage.transaction import Transaction
+from storage.usage import Use
+
+LIFETIME = 180  # seconds: a job's deadline, the wait for its turn, and time to settle
+
+
+class Charge:
+    """Credits held for an operation that runs, and the claim on its idempotency key if it has one."""
+
+    def __init__(self, database: Database, hold: Hold, use: Use, claim: Fresh | None) -> None:
+        self.claim = claim
+        self.use = use
+        self._database = database
+        self._hold = hold
+
+    async def settle(self, size: int, answer: Mapping[str, Any] | None = None, file_id: str | None = None) -> int:
+        """Makes the charge final, for a result of `size` bytes, and keeps the answer; gives the balance."""
+        stored = Stored(200, body=json.dumps(answer or {}), file_id=file_id)
+        claim = self.claim
+
+        def keep(transaction: Transaction) -> None:
+            if claim is not None:
+                idempotency.finish(transaction, claim, stored)
+
+        return await self._database.run(ledger.settle, self._hold, replace(self.use, bytes_out=size), keep)
+
+
+class Charges:
+    """Opens charges. `owner` is this run of this server, which takes back what earlier runs left held."""
+
+    def __init__(self, database: Database, owner: Owner) -> None:
+        self._database = database
+        self._owner = owner
+        self._releases: set[asyncio.Task[None]] = set()
+
+    async def recover(self) -> int:
+        """Gives back what earlier runs of this server held when they ended; says how many holds that were."""
+        return await self._database.run(ledger.recover, self._owner)
+
+    async def close(self) -> None:
+        """Waits for releases that are under way."""
+        while self._releases:
+            await asyncio.wait(self._releases)
+
+    @asynccontextmanager
+    async def charged(self, account: str, amount: int, use: Use, claim: Fresh | None) -> AsyncIterator[Charge]:
+        """Holds credits for the block, which settles the charge; one that raises is not charged. Raises NoCredits."""
+        hold_id = new_id("hold")  # known beforehand, so that a hold can be released even if nobody hears of it
+        try:
+            hold = await self._database.run(ledger.reserve, account, amount, self._owner, LIFETIME, hold_id)
+            yield Charge(self._database, hold, use, claim)
+        except BaseException as error:
+            # In a task of its own: the one that runs may be cancelled again before the credits are back.
+            release = asyncio.create_task(self._database.run(_give_back, account, hold_id, use, claim, error))
+            self._releases.add(release)
+            release.add_done_callback(self._releases.discard)
+            with suppress(asyncio.CancelledError):
+                await asyncio.shield(release)
+            raise
+
+
+def _give_back(
+    transaction: Transaction, account: str, hold_id: str, use: Use, claim: Fresh | None, error: BaseException
+) -> None:
+    """Releases the hold. Failures of an engine are counted, and those that would come again are remembered."""
+    failed = isinstance(error, ConversionError) and error.code == "processing_failed"
+    ledger.release(transaction, account, hold_id, use if failed else None)
+    if claim is None:
+        return
+    if isinstance(error, ConversionError) and failed and not error.retryable:
+        with suppress(ClaimLost):
+            idempotency.finish(transaction, claim, Stored(500, body=json.dumps(error.as_json())))
+    else:
+        idempotency.abandon(transaction, claim)
