@@ -20,9 +20,12 @@ from storage import accounts
 from storage.database import Database
 from storage.limits import Limiter, MemoryLimiter
 from storage.redis_limits import FailoverLimiter, RedisLimiter
+from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Usage
 from web.handlers.catalogue import Formats, Tools
 from web.handlers.convert import Convert
 from web.handlers.files import Download
+from web.handlers.pages import VerifyPage
+from web.handlers.registration import Register, Verify
 from web.handlers.status import Health, Nothing, Ready, Version
 from web.server import Server
 from web.services import Services
@@ -55,8 +58,16 @@ def build(services: Services) -> Application:
         [
             URLSpec(f"{PREFIX}/convert", Convert, with_services),
             URLSpec(f"{PREFIX}/files/([^/]+)/download", Download, with_services, name="download"),
+            URLSpec(f"{PREFIX}/account", AccountResource, with_services),
+            URLSpec(f"{PREFIX}/account/usage", Usage, with_services),
+            URLSpec(f"{PREFIX}/account/keys", Keys, with_services),
+            URLSpec(f"{PREFIX}/account/keys/([^/]+)", KeyResource, with_services),
+            URLSpec(f"{PREFIX}/account/keys/([^/]+)/rotate", KeyRotation, with_services),
+            URLSpec(f"{PREFIX}/register", Register, with_services),
+            URLSpec(f"{PREFIX}/verify", Verify, with_services),
             URLSpec(f"{PREFIX}/formats", Formats, with_services),
             URLSpec(f"{PREFIX}/tools", Tools, with_services),
+            URLSpec("/developers/verify", VerifyPage, with_services),
             URLSpec("/healthz", Health, with_services),
             URLSpec("/readyz", Ready, with_services),
             URLSpec("/version", Version, with_services),

@@ -1,4 +1,4 @@
-"""The command: serve, convert, formats, doctor."""
+"""The command: serve, convert, formats, account, doctor."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from engine import ConversionError, Options, sandbox
 from engine.registry import Registry, load_registry
 from web import app as service
 from web import local
+from web.accounts_cli import account_cli
 from web.services.catalogue import formats_catalogue
 
 FAILED, WRONG_USAGE = 1, 2
@@ -29,6 +30,7 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     help="Converts files between image, document and camera-RAW formats.",
 )
+cli.add_typer(account_cli, name="account")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -1,11 +1,12 @@
-"""Registrations: an application gets a key once its e-mail address is shown to be its own."""
+"""Registrations: an address asks for a key, is written to, and shows that it got the letter."""
 
 from __future__ import annotations
 
 from config.tariff import DAY, FREE_CREDITS, HOUR, REGISTRATIONS_PER_ADDRESS, REGISTRATIONS_PER_EMAIL
 from storage import registration
+from storage.accounts import email_key
 from storage.database import Database
-from storage.limits import Limiter
+from storage.limits import Limiter, Verdict
 from storage.registration import Verified
 from web.errors import RateLimited
 from web.services import letters
@@ -13,7 +14,7 @@ from web.services.post import Postbox
 
 
 class Registrations:
-    """Mails links, and gives keys to whoever opens them."""
+    """Who has an account already is told to nobody but the owner of the address."""
 
     def __init__(self, database: Database, postbox: Postbox, limiter: Limiter, base_url: str) -> None:
         self._database = database
@@ -22,19 +23,29 @@ class Registrations:
         self._base_url = base_url
 
     async def register(self, email: str, name: str, address: str) -> None:
-        """Mails a link, the same for known addresses and new ones. Raises RateLimited."""
-        await self._count(f"register:email:{email.lower()}", REGISTRATIONS_PER_EMAIL, HOUR)
-        await self._count(f"register:address:{address}", REGISTRATIONS_PER_ADDRESS, DAY)
+        """Writes to an e-mail address, for a client at that network address. Raises RateLimited."""
+        await self._count(email, address)
         begun = await self._database.run(registration.register, email, name)
-        letter = letters.verification if begun.purpose == "register" else letters.replacement
-        self._postbox.post(letter(begun.email, f"{self._base_url}/verify?token={begun.token}"))
+        link = f"{self._base_url}/verify?token={begun.token}"
+        write = letters.verification if begun.purpose == "register" else letters.replacement
+        self._postbox.post(write(begun.email, link))
 
     async def verify(self, token: str) -> Verified:
-        """Uses a token up for an account and a key. Raises Missing."""
-        return await self._database.run(registration.verify, token, free_credits=FREE_CREDITS)
+        """Uses the token of a letter up. Raises Missing."""
+        return await self._database.run(registration.verify, token.lower(), free_credits=FREE_CREDITS)
 
-    async def _count(self, key: str, limit: int, window: int) -> None:
-        verdict = await self._limiter.hit(key, limit, window)
-        if not verdict.allowed:
-            message = f"More than {limit} registrations in {window} seconds."
-            raise RateLimited(message, retry_after=verdict.retry_after, reason="registrations")
+    async def _count(self, email: str, address: str) -> None:
+        """Counts a registration for both, or for neither where one of them has had its share."""
+        counters = (
+            (f"registrations:email:{email_key(email)}", REGISTRATIONS_PER_EMAIL, HOUR),
+            (f"registrations:address:{address}", REGISTRATIONS_PER_ADDRESS, DAY),
+        )
+        for count in (self._limiter.peek, self._limiter.hit):
+            for counter in counters:
+                _let_pass(await count(*counter))
+
+
+def _let_pass(verdict: Verdict) -> None:
+    if not verdict.allowed:
+        message = "Too many registrations; try again later."
+        raise RateLimited(message, retry_after=verdict.retry_after, reason="registrations")

@@ -1,0 +1,81 @@
+"""The account command, beside a server that runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.web.checks import problem
+from tests.web.servers import Running
+from tests.web.test_cli import run
+
+
+def account(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run(folder.parent, "account", *arguments, CONVERTD_DATA_DIR=str(folder))
+
+
+def create(folder: Path, email: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return account(folder, "create", "--email", email, "--name", "Test", *arguments)
+
+
+def about(server: Running, key: str) -> httpx.Response:
+    return httpx.get(f"{server.api}/account", headers={"Authorization": f"Bearer {key}"})
+
+
+def test_the_key_alone_is_printed(server: Running) -> None:
+    done = create(server.data_dir, "alone@example.test")
+    assert done.returncode == 0
+    assert done.stdout.count("\n") == 1
+    assert "alone@example.test" in done.stderr
+    data = about(server, done.stdout.strip()).json()["data"]
+    assert (data["email"], data["name"], data["credits_remaining"]) == ("alone@example.test", "Test", 50)
+
+
+def test_json_and_credits(server: Running) -> None:
+    done = create(server.data_dir, "json@example.test", "--credits", "3", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    made = json.loads(done.stdout)
+    assert set(made) == {"api_key", "key_id", "email"}
+    assert about(server, made["api_key"]).json()["data"]["credits_remaining"] == 3
+
+
+def test_unverified_without_credits(server: Running) -> None:
+    done = create(server.data_dir, "unverified@example.test", "--unverified", "--credits", "0")
+    problem(about(server, done.stdout.strip()), 403, "key_not_verified")
+
+
+def test_grant(server: Running) -> None:
+    assert create(server.data_dir, "grant@example.test").returncode == 0
+    done = account(server.data_dir, "grant", "GRANT@example.test", "25")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "75\n", "")
+
+
+def test_taken_and_unknown_addresses(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    assert create(folder, "twice@example.test").returncode == 0
+    for done in (create(folder, "Twice@example.test"), account(folder, "grant", "nobody@example.test", "1")):
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith("convertd: ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("create", "--email", "nobody", "--name", "Test"),
+        ("create", "--email", "a@example.test", "--name", "T"),
+        ("create", "--email", "a@example.test"),
+        ("create", "--email", "a@example.test", "--name", "Test", "--credits", "-1"),
+        ("grant", "a@example.test", "0"),
+        ("grant", "a@example.test", "many"),
+        ("grant", "nobody", "1"),
+    ],
+)
+def test_wrong_usage(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = account(tmp_path / "data", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr
+    assert not (tmp_path / "data").exists()

@@ -1,0 +1,141 @@
+"""/account, and its usage."""
+
+from __future__ import annotations
+
+import csv
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.web.checks import dressed, problem
+from tests.web.samples import picture
+from tests.web.servers import Running
+from web.errors import InvalidParameter
+from web.services.periods import period, timestamp
+
+TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+NOON = int(datetime(2026, 2, 10, 12, tzinfo=UTC).timestamp())
+
+
+def by(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def get(server: Running, path: str, key: str, **headers: str) -> httpx.Response:
+    return httpx.get(f"{server.api}/account{path}", headers={**by(key), **headers})
+
+
+def data(answer: httpx.Response) -> dict[str, Any]:
+    assert answer.status_code == 200, answer.text
+    dressed(answer)
+    assert answer.headers["Cache-Control"] == "no-store"
+    found: dict[str, Any] = answer.json()["data"]
+    return found
+
+
+def test_account(server: Running) -> None:
+    answer = get(server, "", server.account(credits=7))
+    account = data(answer)
+    assert (account["tier"], account["credits_remaining"], account["credits_total_purchased"]) == ("free", 7, 0)
+    assert (account["max_file_size"], account["credits_used_total"]) == (10_485_760, 0)
+    assert re.fullmatch(TIME, account["created_at"])
+    assert re.fullmatch(TIME, account["last_used_at"])
+    assert account["limits"] == {
+        "max_file_size": 10_485_760,
+        "max_batch_files": 50,
+        "max_merge_files": 20,
+        "max_concurrent": 2,
+        "file_retention_seconds": 86_400,
+    }
+    assert account["rate_limit"] == {
+        "limit": 60,
+        "window_seconds": 60,
+        "remaining": 59,
+        "reset": int(answer.headers["X-RateLimit-Reset"]),
+    }
+    assert answer.headers["X-RateLimit-Remaining"] == "59"
+    assert answer.json()["meta"]["credits_remaining"] == 7
+    assert answer.headers["X-Credits-Remaining"] == "7"
+
+
+def test_a_paid_account(server: Running) -> None:
+    account = data(get(server, "", server.account(purchased=500)))
+    assert (account["tier"], account["credits_total_purchased"]) == ("paid", 500)
+    assert (account["max_file_size"], account["limits"]["max_concurrent"]) == (104_857_600, 8)
+
+
+@pytest.mark.parametrize("path", ["", "/usage", "/keys"])
+def test_who_is_let_in(server: Running, path: str) -> None:
+    problem(httpx.get(f"{server.api}/account{path}"), 401, "invalid_api_key")
+    problem(get(server, path, server.account(verified=False)), 403, "key_not_verified")
+
+
+def test_usage_after_conversions(server: Running) -> None:
+    key, content = server.account(), picture()
+    sizes = [len(server.convert(content, target, headers=by(key)).content) for target in ("png", "png", "webp")]
+    broken = server.convert(content[:300], headers=by(key))
+    assert broken.json()["error"]["reason"] == "corrupt_input"
+    problem(server.convert(content, "xyz", headers=by(key)), 400, "unsupported_conversion")
+
+    used = data(get(server, "/usage", key))
+    today = datetime.now(UTC)
+    assert used["period"] == f"{today:%Y-%m}"
+    assert used["start"] == f"{today:%Y-%m}-01 00:00:00"
+    assert re.fullmatch(TIME, used["end"])
+    assert (used["total_conversions"], used["successful_conversions"], used["failed_conversions"]) == (4, 3, 1)
+    assert used["credits_used"] == 3
+    assert used["bytes_in"] == 3 * len(content) + 300
+    assert used["bytes_out"] == sum(sizes)
+    assert used["bytes_total"] == used["bytes_in"] + used["bytes_out"]
+    assert used["by_operation"] == {"convert": 4, "batch": 0, "pdf_merge": 0, "pdf_delete_pages": 0}
+    pairs = {
+        (one["input_format"], one["output_format"]): (one["count"], one["credits"]) for one in used["by_conversion"]
+    }
+    assert pairs == {("jpeg", "png"): (3, 2), ("jpeg", "webp"): (1, 1)}
+    (day,) = used["by_day"]
+    assert (day["conversions"], day["failed"], day["credits"]) == (4, 1, 3)
+    assert data(get(server, "", key))["credits_used_total"] == 3
+
+    since = data(get(server, f"/usage?period={today:%Y-%m-%d}", key))
+    assert (since["period"], since["total_conversions"]) == (f"{today:%Y-%m-%d}", 4)
+    assert data(get(server, "/usage?period=2020-02", key))["total_conversions"] == 0
+
+
+def test_usage_as_csv(server: Running) -> None:
+    key = server.account()
+    assert server.convert(picture(), headers=by(key)).is_success
+    answer = get(server, "/usage", key, Accept="text/csv")
+    assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
+    assert answer.headers["X-Credits-Remaining"] == "49"
+    dressed(answer)
+    (row,) = csv.DictReader(answer.text.splitlines())
+    assert row == {name: str(value) for name, value in data(get(server, "/usage", key))["by_day"][0].items()}
+    assert get(server, "/usage", key, Accept="text/csv, application/json").json()["data"]["by_day"]
+    assert get(server, "/usage", server.account(), Accept="text/csv").text.splitlines() == [
+        "date,conversions,failed,credits,bytes_in,bytes_out"
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "2026", "2026-13", "2026-02-30", "2026-2", "0000-01", "9999-12", "month", "2026-02-1x"]
+)
+def test_periods_that_are_none(server: Running, text: str) -> None:
+    with pytest.raises(InvalidParameter):
+        period(text, NOON)
+
+
+def test_a_wrong_period(server: Running) -> None:
+    problem(get(server, "/usage?period=2026-13", server.account()), 400, "invalid_parameter", param="period")
+
+
+def test_periods() -> None:
+    assert [timestamp(time) for time in (period(None, NOON).start, period(None, NOON).end)] == [
+        "2026-02-01 00:00:00",
+        "2026-03-01 00:00:00",
+    ]
+    assert timestamp(period("2025-12", NOON).end) == "2026-01-01 00:00:00"
+    since = period("2026-02-09", NOON)
+    assert (timestamp(since.start), since.end) == ("2026-02-09 00:00:00", NOON + 1)

@@ -1,0 +1,40 @@
+"""Bodies of JSON, strictly."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from tests.web.checks import problem
+from tests.web.servers import Running
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"[]",
+        b'"text"',
+        b"null",
+        b'{"name": NaN}',
+        b'{"email": "a@example.test", "email": "b@example.test"}',
+        b'{"name": "\xff"}',
+        b'{"name": ' + b"[" * 30_000,
+        b'{"name": ' + b"9" * 5000 + b"}",
+    ],
+)
+def test_bodies_that_are_no_object(server: Running, body: bytes) -> None:
+    problem(httpx.post(f"{server.api}/register", content=body), 400, "invalid_parameter", reason="malformed")
+
+
+def test_other_charsets_and_empty_bodies(server: Running) -> None:
+    headers = {"Content-Type": "application/json; charset=latin-1"}
+    answer = httpx.post(f"{server.api}/register", content=b"{}", headers=headers)
+    problem(answer, 400, "invalid_parameter", reason="malformed")
+    problem(httpx.post(f"{server.api}/register"), 400, "invalid_parameter", param="email", reason="missing")
+
+
+def test_large_bodies(server: Running) -> None:
+    body = b" " * 65_536 + b"{}"
+    problem(httpx.post(f"{server.api}/register", content=body), 413, "file_too_large")
+    problem(httpx.post(f"{server.api}/register", content=iter([body])), 413, "file_too_large")

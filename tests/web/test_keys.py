@@ -1,0 +1,89 @@
+"""/account/keys: more keys, others for old ones, and their end."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.web.checks import problem
+from tests.web.servers import Running
+from tests.web.test_accounts import by, data, get
+
+
+def post(server: Running, path: str, key: str, body: Any = None) -> httpx.Response:
+    return httpx.post(f"{server.api}/account/keys{path}", headers=by(key), json=body)
+
+
+def only_key(server: Running, key: str) -> dict[str, Any]:
+    (found,) = data(get(server, "/keys", key))["keys"]
+    return dict(found)
+
+
+def works(server: Running, key: str) -> bool:
+    return get(server, "", key).status_code == 200
+
+
+def test_a_new_key(server: Running) -> None:
+    key = server.account()
+    made = data(post(server, "", key, {"name": "second"}))
+    assert made["name"] == "second"
+    assert made["api_key"].startswith(made["key_prefix"])
+    assert works(server, made["api_key"])
+    listed = data(get(server, "/keys", key))
+    assert (listed["total"], {one["name"] for one in listed["keys"]}) == (2, {"Test", "second"})
+    assert all("api_key" not in one for one in listed["keys"])
+    assert data(post(server, "", key))["name"] == "Test"
+    problem(post(server, "", key, {"name": "x"}), 400, "invalid_parameter", param="name")
+    problem(post(server, "", key, ["x"]), 400, "invalid_parameter", reason="malformed")
+
+
+def test_rotation_lets_both_work_for_a_while(server: Running) -> None:
+    key = server.account()
+    old = only_key(server, key)
+    new = data(post(server, f"/{old['key_id']}/rotate", key))
+    assert works(server, key)
+    assert works(server, new["api_key"])
+    keys = {one["key_id"]: one for one in data(get(server, "/keys", key))["keys"]}
+    ends = datetime.strptime(keys[old["key_id"]]["expires_at"], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
+    assert 86_390 < ends - time.time() < 86_410
+    assert keys[new["key_id"]]["expires_at"] is None
+
+
+def test_rotation_at_once(server: Running) -> None:
+    key = server.account()
+    new = data(post(server, f"/{only_key(server, key)['key_id']}/rotate", key, {"grace_period_seconds": 0}))
+    problem(get(server, "", key), 401, "invalid_api_key")
+    assert works(server, new["api_key"])
+
+
+@pytest.mark.parametrize("grace", [-1, 604_801, True, 1.5, "60", None])
+def test_wrong_grace(server: Running, grace: object) -> None:
+    key = server.account()
+    answer = post(server, f"/{only_key(server, key)['key_id']}/rotate", key, {"grace_period_seconds": grace})
+    problem(answer, 400, "invalid_parameter", param="grace_period_seconds")
+
+
+def test_revoking(server: Running) -> None:
+    key = server.account()
+    first = only_key(server, key)["key_id"]
+    path = f"{server.api}/account/keys"
+    problem(httpx.delete(f"{path}/{first}", headers=by(key)), 400, "invalid_parameter", reason="last_key")
+    second = data(post(server, "", key))
+    assert data(httpx.delete(f"{path}/{first}", headers=by(key))) == {"key_id": first, "revoked": True}
+    problem(get(server, "", key), 401, "invalid_api_key")
+    assert works(server, second["api_key"])
+    problem(httpx.delete(f"{path}/{first}", headers=by(second["api_key"])), 404, "not_found")
+
+
+def test_keys_of_others(server: Running) -> None:
+    mine, others = server.account(), server.account()
+    foreign = only_key(server, others)["key_id"]
+    for key_id in (foreign, "key_unknown", "%00"):
+        path = f"{server.api}/account/keys/{key_id}"
+        problem(httpx.delete(path, headers=by(mine)), 404, "not_found")
+        problem(httpx.post(f"{path}/rotate", headers=by(mine)), 404, "not_found")
+    assert works(server, others)

@@ -1,0 +1,170 @@
+"""From an address to a key: register, the letter, verify."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.web.checks import dressed, problem
+from tests.web.mail_server import parsed
+from tests.web.servers import Running, Servers, eventually
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8", "Sec-Fetch-Mode": "navigate"}
+UNKNOWN = "ab" * 32
+
+
+def register(server: Running, **body: Any) -> httpx.Response:
+    return httpx.post(f"{server.api}/register", json=body)
+
+
+def verify(server: Running, token: str, **headers: str) -> httpx.Response:
+    return httpx.get(f"{server.api}/verify", params={"token": token}, headers=headers)
+
+
+def letters(data_dir: Path, email: str) -> list[str]:
+    """The letters to an address, in the order they were written."""
+    outbox = data_dir / "outbox"
+    read = [parsed(path.read_bytes()) for path in sorted(outbox.glob("[!.]*.eml"))] if outbox.is_dir() else []
+    return [message.get_content() for message in read if message["To"] == email]
+
+
+def letter(server: Running, email: str, number: int = 1) -> str:
+    """The letter of that number to an address, as soon as it is there."""
+    assert eventually(lambda: len(letters(server.data_dir, email)) >= number)
+    return letters(server.data_dir, email)[number - 1]
+
+
+def token_in(text: str) -> str:
+    (token,) = re.findall(r"^http://localhost:8000/api/v1/verify\?token=([0-9a-f]{64})$", text, re.MULTILINE)
+    return str(token)
+
+
+def mailed(server: Running, email: str, number: int = 1) -> str:
+    return token_in(letter(server, email, number))
+
+
+def test_from_an_address_to_a_working_key(server: Running) -> None:
+    answer = register(server, email="Ann@Example.test", name="  Ann's app ")
+    assert answer.status_code == 200
+    dressed(answer)
+    data = answer.json()["data"]
+    assert (data["email"], data["verification_sent"]) == ("Ann@example.test", True)
+    assert isinstance(data["message"], str)
+
+    token = mailed(server, "Ann@example.test")
+    shown = verify(server, token)
+    assert shown.status_code == 200
+    assert shown.headers["Cache-Control"] == "no-store"
+    key = shown.json()["data"]
+    assert set(key) == {
+        *("api_key", "key_id", "key_prefix", "email", "name", "tier", "credits_remaining", "message"),
+    }
+    assert re.fullmatch(r"cvd_live_[0-9A-Za-z]{38}", key["api_key"])
+    assert key["api_key"].startswith(key["key_prefix"])
+    assert (key["name"], key["tier"], key["credits_remaining"]) == ("Ann's app", "free", 50)
+
+    account = httpx.get(f"{server.api}/account", headers={"Authorization": f"Bearer {key['api_key']}"})
+    assert account.json()["data"]["email"] == "Ann@example.test"
+    problem(verify(server, token), 404, "not_found")
+
+
+def test_a_known_address_gets_the_same_answer_and_a_replacement(server: Running) -> None:
+    first = register(server, email="bob@example.test", name="Bob")
+    old = verify(server, mailed(server, "bob@example.test")).json()["data"]
+    second = register(server, email="BOB@example.test", name="Bob")
+    assert second.status_code == first.status_code == 200
+    answers = [{**answer.json()["data"], "email": ""} for answer in (first, second)]
+    assert answers[0] == answers[1]
+    assert set(first.headers) == set(second.headers)
+    assert "already" in letter(server, "bob@example.test", 2)
+
+    new = verify(server, mailed(server, "bob@example.test", 2)).json()["data"]
+    assert (new["email"], new["credits_remaining"]) == ("bob@example.test", 50)
+    assert new["api_key"] != old["api_key"]
+    for key in (old, new):
+        answer = httpx.get(f"{server.api}/account", headers={"Authorization": f"Bearer {key['api_key']}"})
+        assert answer.status_code == 200
+
+
+def test_only_a_get_by_a_program_uses_the_token(server: Running) -> None:
+    register(server, email="cleo@example.test", name="Cleo")
+    token = mailed(server, "cleo@example.test")
+    for headers in ({}, BROWSER):
+        answer = httpx.head(f"{server.api}/verify", params={"token": token}, headers=headers)
+        assert (answer.status_code, answer.content) == (303 if headers else 200, b"")
+        assert answer.headers["Cache-Control"] == "no-store"
+    for headers in (BROWSER, {"Accept": "*/*", "Sec-Fetch-Mode": "navigate"}, {"Accept": "text/html"}):
+        answer = verify(server, token, **headers)
+        assert answer.status_code == 303
+        assert answer.headers["Location"] == f"/developers/verify#token={token}"
+        assert answer.headers["Cache-Control"] == "no-store"
+        assert answer.headers["Referrer-Policy"] == "no-referrer"
+        assert "cvd_live_" not in answer.text
+    asked = verify(server, token.upper(), Accept="application/json, text/html")
+    assert asked.json()["data"]["api_key"].startswith("cvd_live_")
+
+
+@pytest.mark.parametrize("query", ["", "?token=", "?token=abc", f"?token={'g' * 64}", f"?token={UNKNOWN}0"])
+def test_malformed_tokens(server: Running, query: str) -> None:
+    for headers in ({}, BROWSER):
+        problem(httpx.get(f"{server.api}/verify{query}", headers=headers), 400, "invalid_parameter", param="token")
+
+
+def test_unknown_tokens(server: Running) -> None:
+    problem(verify(server, UNKNOWN), 404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"name": "Application"}, "email"),
+        ({"email": "nobody", "name": "Application"}, "email"),
+        ({"email": ["a@example.test"], "name": "Application"}, "email"),
+        ({"email": "a@example.test"}, "name"),
+        ({"email": "a@example.test", "name": "a"}, "name"),
+        ({"email": "a@example.test", "name": "a" * 101}, "name"),
+        ({"email": "a@example.test", "name": "a\u0007b"}, "name"),
+    ],
+)
+def test_wrong_fields(server: Running, body: dict[str, Any], param: str) -> None:
+    problem(register(server, **body), 400, "invalid_parameter", param=param)
+
+
+def test_five_an_hour_for_an_address_of_mail(server: Running) -> None:
+    for number in range(5):
+        assert register(server, email="dora@example.test" if number % 2 else "DORA@example.test", name="D.").is_success
+    refused = register(server, email="Dora@example.test", name="D.")
+    problem(refused, 429, "rate_limit_exceeded")
+    assert 3500 < int(refused.headers["Retry-After"]) <= 3600
+    assert register(server, email="emil@example.test", name="Emil").is_success
+
+
+def test_fifty_a_day_for_an_address_of_the_network(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir) as server, httpx.Client(base_url=server.api) as client:
+        for number in range(50):
+            body = {"email": f"person{number}@example.test", "name": "Person"}
+            assert client.post("/register", json=body).is_success
+        refused = client.post("/register", json={"email": "late@example.test", "name": "Late"})
+        problem(refused, 429, "rate_limit_exceeded")
+        assert int(refused.headers["Retry-After"]) > 86_000
+
+
+def test_the_page_of_the_link(server: Running) -> None:
+    answer = httpx.get(f"{server.url}/developers/verify", headers=BROWSER)
+    assert answer.status_code == 200
+    dressed(answer)
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    policy = answer.headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    (nonce,) = set(re.findall(r"'nonce-([^']+)'", policy))
+    assert answer.text.count(f'nonce="{nonce}"') == 2
+    assert "{nonce}" not in answer.text
+    assert not re.search(r"(src|href)=.(https?:)?//", answer.text)
+    assert "Reveal my key" in answer.text
+    other = httpx.get(f"{server.url}/developers/verify")
+    assert nonce not in other.headers["Content-Security-Policy"]

@@ -1,0 +1,92 @@
+"""The account command: an operator makes accounts, and gives credits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Annotated, NoReturn, TypeVar
+
+import typer
+from rich.console import Console
+
+from config.settings import SettingsError, load_settings
+from config.tariff import FREE_CREDITS
+from storage import accounts, keyring
+from storage.database import UnsupportedUrl
+from storage.errors import StorageError
+from storage.keyring import IssuedKey
+from storage.transaction import Transaction
+from web import fields
+from web.app import open_database
+from web.errors import InvalidParameter
+
+R = TypeVar("R")
+
+_FAILED, _WRONG_USAGE = 1, 2
+_MOST = 1_000_000_000  # credits at once
+
+account_cli = typer.Typer(no_args_is_help=True, help="Make accounts, and give them credits.")
+
+
+@account_cli.command()
+def create(
+    email: Annotated[str, typer.Option(help="The address of its owner.")],
+    name: Annotated[str, typer.Option(help="The name of the application, 2 to 100 characters.")],
+    credits: Annotated[int, typer.Option(min=0, max=_MOST, help="The credits to begin with.")] = FREE_CREDITS,
+    unverified: Annotated[bool, typer.Option("--unverified", help="Leave the address to be verified.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Make an account, and print its key, which cannot be had again."""
+    address, called = _checked(fields.email, email), _checked(fields.name, name)
+    issued = _within(lambda transaction: _made(transaction, address, called, credits, verified=not unverified))
+    if as_json:
+        return print(json.dumps({"api_key": issued.text, "key_id": issued.key.id, "email": address}))
+    print(issued.text)
+    return _tell(f"{address} has an account with {credits} credits; its key is not shown again.")
+
+
+@account_cli.command()
+def grant(
+    email: Annotated[str, typer.Argument(help="The address of the account.")],
+    credits: Annotated[int, typer.Argument(metavar="N", min=1, max=_MOST, help="How many.")],
+) -> None:
+    """Give an account credits, and print its balance."""
+    address = _checked(fields.email, email)
+    print(_within(lambda transaction: accounts.grant(transaction, address, credits)))
+
+
+def _made(transaction: Transaction, email: str, name: str, credits: int, *, verified: bool) -> IssuedKey:
+    account = accounts.create(transaction, email, name, free_credits=credits, verified=verified)
+    return keyring.issue(transaction, account.id, name)
+
+
+def _within(work: Callable[[Transaction], R]) -> R:
+    """Does the work in the database of the settings."""
+    try:
+        database = open_database(load_settings())
+    except (SettingsError, UnsupportedUrl) as error:
+        _end(str(error), _WRONG_USAGE)
+    except OSError as error:
+        _end(f"the database cannot be opened: {error.strerror or error}", _FAILED)
+    try:
+        return database.run_blocking(work)
+    except StorageError as error:
+        _end(str(error), _FAILED)
+    finally:
+        database.close()
+
+
+def _checked(field: Callable[[object], str], text: str) -> str:
+    try:
+        return field(text)
+    except InvalidParameter as error:
+        _end(str(error), _WRONG_USAGE)
+
+
+def _end(message: str, status: int) -> NoReturn:
+    _tell(message)
+    raise typer.Exit(status) from None
+
+
+def _tell(message: str) -> None:
+    Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(f"convertd: {message}")
