@@ -52,7 +52,9 @@ def _secret_url(*schemes: str) -> AfterValidator:
     def check(value: SecretStr) -> SecretStr:
         try:
             parts = urlsplit(value.get_secret_value())
-            valid = parts.scheme in schemes and bool(parts.path if parts.scheme == "unix" else parts.hostname)
+            valid = parts.scheme in schemes and bool(
+                parts.path if parts.scheme in ("unix", "sqlite") else parts.hostname
+            )
             valid = valid and parts.port != 0
         except ValueError:
             valid = False

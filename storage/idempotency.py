@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from storage import models
 from storage.errors import ClaimLost
 from storage.ids import new_id
+from storage.ledger import Owner
 from storage.transaction import Transaction
 
 KEPT = 86_400  # seconds from the beginning of the attempt that was answered
@@ -57,9 +58,11 @@ class Reused:
 Begun: TypeAlias = Fresh | Running | Replay | Reused
 
 
-def begin(transaction: Transaction, account: str, path: str, key: str, fingerprint: str, lease: int) -> Begun:
+def begin(
+    transaction: Transaction, account: str, path: str, key: str, fingerprint: str, lease: int, owner: Owner
+) -> Begun:
     """Claims the key for `lease` seconds, unless its request runs, has been answered, or was another one."""
-    claim = Fresh(account, path, key, new_id("try"))
+    claim = Fresh(account, path, key, f"{_attempts(owner)}{new_id('try')}")
     state = {
         "fingerprint": fingerprint,
         "state": "running",
@@ -72,7 +75,7 @@ def begin(transaction: Transaction, account: str, path: str, key: str, fingerpri
         return claim
     row = transaction.locked(models.Idempotency.select().where(_named(claim)))
     if row is None:  # abandoned at this very moment
-        return begin(transaction, account, path, key, fingerprint, lease)
+        return begin(transaction, account, path, key, fingerprint, lease, owner)
     found = _found(row, fingerprint, transaction.now)
     if found is None:
         again = state | {"status": None, "headers": None, "body": None, "file_id": None}
@@ -101,6 +104,13 @@ def abandon(transaction: Transaction, claim: Fresh) -> None:
     transaction.change(models.Idempotency.delete().where(_running(claim)))
 
 
+def recover(transaction: Transaction, owner: Owner) -> int:
+    """Gives up the claims that earlier runs of this server had when they ended; says how many."""
+    table = models.Idempotency
+    earlier = table.attempt.startswith(f"{owner.server}.") & ~table.attempt.startswith(_attempts(owner))
+    return transaction.change(table.delete().where((table.state == "running") & earlier))
+
+
 def sweep(transaction: Transaction) -> int:
     """Forgets what is older than 24 hours; says how many."""
     table = models.Idempotency
@@ -118,6 +128,11 @@ def _found(row: models.Idempotency, fingerprint: str, now: int) -> Running | Rep
     if row.state == "done":
         return Replay(Stored(row.status or 0, json.loads(row.headers or "{}"), row.body, row.file_id))
     return Running(row.lease_until - now) if leased else None
+
+
+def _attempts(owner: Owner) -> str:
+    """What the attempts of a run of a server have in common."""
+    return f"{owner.server}.{owner.boot}."
 
 
 def _named(claim: Fresh) -> Any:

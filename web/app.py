@@ -85,8 +85,8 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
     results.prepare()
     database = open_database(settings)
     limiter, postbox = _limiter(settings), Postbox(_mailer(settings))
-    charges = Charges(database, owner(settings.data_dir))
-    turns, repeats = Turns(settings.workers), Repeats(database)
+    run = owner(settings.data_dir)
+    charges, repeats, turns = Charges(database, run), Repeats(database, run), Turns(settings.workers)
     return Services(
         settings=settings,
         database=database,
@@ -101,7 +101,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         formats=listing(formats_catalogue(registry)),
         tools=listing(tools_catalogue(registry, f"{PREFIX}/convert")),
         readiness=Readiness(registry, settings.data_dir, database),
-        upkeep=Upkeep(database, charges, results),
+        upkeep=Upkeep(database, charges, repeats, results),
         traffic=Traffic(),
     )
 

@@ -14,6 +14,7 @@ from engine.errors import ConversionError
 from storage import idempotency
 from storage.database import Database
 from storage.idempotency import Fresh, Replay, Reused, Running, Stored
+from storage.ledger import Owner
 from web.errors import IdempotencyConflict, IdempotencyKeyReused
 from web.services.charges import LIFETIME
 
@@ -38,8 +39,13 @@ class Replayed:
 class Repeats:
     """Knows requests by account, path and key."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, owner: Owner) -> None:
         self._database = database
+        self._owner = owner
+
+    async def recover(self) -> None:
+        """Gives up what earlier runs of this server had claimed, so that their requests can come again."""
+        await self._database.run(idempotency.recover, self._owner)
 
     async def claim(self, request: Repeatable, upload: Path, parameters: Mapping[str, Any]) -> Fresh | Replayed:
         """A claim on the request's key, or the answer that it had.
@@ -48,7 +54,7 @@ class Repeats:
         """
         digest = await asyncio.to_thread(_fingerprint, upload, parameters)
         names = (request.account, request.path, request.key)
-        begun = await self._database.run(idempotency.begin, *names, digest, LIFETIME)
+        begun = await self._database.run(idempotency.begin, *names, digest, LIFETIME, self._owner)
         if isinstance(begun, Running):
             retry = {"Retry-After": str(max(1, begun.seconds))}
             raise IdempotencyConflict("The same request is still running.", param="Idempotency-Key", headers=retry)

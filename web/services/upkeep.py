@@ -11,6 +11,7 @@ from storage.database import Database
 from storage.ids import new_id
 from storage.ledger import Owner
 from web.services.charges import Charges
+from web.services.repeats import Repeats
 from web.services.results import Results
 
 log = logging.getLogger("convertd.upkeep")
@@ -29,15 +30,17 @@ def owner(data_dir: Path) -> Owner:
 class Upkeep:
     """Gives back credits that nobody holds any more, and forgets what has expired."""
 
-    def __init__(self, database: Database, charges: Charges, results: Results) -> None:
+    def __init__(self, database: Database, charges: Charges, repeats: Repeats, results: Results) -> None:
         self._database = database
         self._charges = charges
+        self._repeats = repeats
         self._results = results
 
     async def begin(self) -> None:
         """What an earlier run of this server left behind."""
         if holds := await self._charges.recover():
             log.warning("credits of %d operations that were cut off are given back", holds)
+        await self._repeats.recover()
 
     async def run(self) -> None:
         """Goes on until it is cancelled."""

@@ -1,0 +1,127 @@
+"""A server that is killed in mid-load: every answer that was given is charged once, and nothing else is."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from storage import accounts, audit, keyring
+from storage.database import Database
+from storage.transaction import Transaction
+from tests.samples import sample
+from tests.storage.postgres import find_binaries, running_server
+
+_CREDITS, _CLIENTS, _ORDERS, _KILLS = 500, 4, 40, 3
+_COMMAND = (str(Path(sys.executable).with_name("convertd")), "serve", "--port", "0")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of an empty database, of each kind."""
+    with ExitStack() as stack:
+        if request.param == "sqlite":
+            yield f"sqlite:///{tmp_path / 'convertd.db'}"
+        else:
+            binaries = find_binaries()
+            assert binaries is not None, "PostgreSQL is not installed here"
+            yield f"{stack.enter_context(running_server(binaries))}/postgres"
+
+
+@contextmanager
+def serving(folder: Path, url: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server as a process of its own, and where it listens."""
+    settings = {"CONVERTD_DATA_DIR": str(folder), "CONVERTD_DATABASE_URL": url, "CONVERTD_RATE_LIMIT_FREE": "100000"}
+    environment = {**os.environ, **settings}
+    with subprocess.Popen(_COMMAND, stderr=subprocess.PIPE, text=True, env=environment) as server:
+        assert server.stderr is not None
+        told = next(found for line in server.stderr if (found := re.search(r"listening on (http://\S+?);", line)))
+        drain = threading.Thread(target=server.stderr.read, daemon=True)
+        drain.start()
+        try:
+            yield server, told[1]
+        finally:
+            server.kill()
+            drain.join()
+
+
+def _account(transaction: Transaction) -> str:
+    account = accounts.create(transaction, "load@example.com", "Load", free_credits=_CREDITS)
+    return keyring.issue(transaction, account.id, "Load").text
+
+
+def _used(transaction: Transaction) -> tuple[int, int]:
+    account = accounts.find(transaction, "load@example.com")
+    assert account is not None
+    return account.used, account.held
+
+
+def test_each_answer_is_charged_once(tmp_path: Path, url: str) -> None:
+    database = Database(url)
+    key = database.run_blocking(_account)
+    done: set[str] = set()
+    waiting = {f"order {number}" for number in range(_ORDERS)}
+    for kill in range(_KILLS + 1):
+        with serving(tmp_path, url) as (server, address):
+            last = kill == _KILLS
+            ordering = [threading.Thread(target=_order, args=(address, key, waiting, done)) for _ in range(_CLIENTS)]
+            for thread in ordering:
+                thread.start()
+            if not last:
+                time.sleep(0.4)
+                os.kill(server.pid, signal.SIGKILL)
+            for thread in ordering:
+                thread.join()
+            if last:
+                assert _eventually(lambda: database.run_blocking(_used)[1] == 0)
+    assert done == {f"order {number}" for number in range(_ORDERS)}
+    assert database.run_blocking(_used) == (_ORDERS, 0)
+    assert database.run_blocking(audit.check) == ()
+    database.close()
+
+
+def _order(address: str, key: str, waiting: set[str], done: set[str]) -> None:
+    """Takes orders until none waits or the server is gone; an order that was not answered waits again."""
+    with httpx.Client(timeout=30) as client:
+        while waiting:
+            try:
+                order = waiting.pop()
+            except KeyError:
+                return
+            try:
+                answer = _post(client, address, key, order)
+            except httpx.TransportError:
+                waiting.add(order)
+                return
+            if answer.status_code == 200:
+                done.add(order)
+            else:  # the claim of the attempt that was killed still runs, or the queue is full
+                assert answer.status_code in (409, 429, 500), answer.text
+                waiting.add(order)
+                time.sleep(0.2)
+
+
+def _post(client: httpx.Client, address: str, key: str, order: str) -> httpx.Response:
+    return client.post(
+        f"{address}/api/v1/convert",
+        files={"file": ("a.png", sample("png"))},
+        data={"output_format": "jpeg"},
+        headers={"Authorization": f"Bearer {key}", "Idempotency-Key": order},
+    )
+
+
+def _eventually(holds: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 10
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return holds()
