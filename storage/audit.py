@@ -8,10 +8,14 @@ from storage import models
 from storage.transaction import Transaction
 
 
-def check(transaction: Transaction) -> tuple[str, ...]:
-    """What is wrong with the ledger, a sentence each; nothing where it is sound."""
-    accounts = transaction.all(models.Account.select())
-    return tuple(problem for account in accounts for problem in _wrong_with(transaction, account))
+def check(transaction: Transaction, account: str | None = None) -> tuple[str, ...]:
+    """What is wrong with the ledger, or with one account, a sentence each; nothing where it is sound.
+
+    It reads all that there is, which is for operators and tests, not for requests.
+    """
+    query = models.Account.select()
+    accounts = transaction.all(query if account is None else query.where(models.Account.id == account))
+    return tuple(problem for row in accounts for problem in _wrong_with(transaction, row))
 
 
 def _wrong_with(transaction: Transaction, account: models.Account) -> list[str]:

@@ -49,7 +49,7 @@ def limiter(request: pytest.FixtureRequest, redis_limiter: RedisLimiter) -> Limi
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """The URL of a PostgreSQL server, without a database's name."""
+    """The URL of a database on a PostgreSQL server."""
     binaries = find_binaries()
     if binaries is None:
         pytest.skip("PostgreSQL is not installed here")
@@ -59,14 +59,14 @@ def postgres() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def new_postgres_url(postgres: str) -> MakeUrl:
-    """Makes empty databases."""
+    """Makes URLs of empty databases: schemas, which are quicker to make."""
     numbers = count()
 
     def make() -> str:
         name = f"test_{next(numbers)}"
-        with psycopg.connect(f"{postgres}/postgres", autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}".encode())
-        return f"{postgres}/{name}"
+        with psycopg.connect(postgres, autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {name}".encode())
+        return f"{postgres}?options=-csearch_path%3D{name}"
 
     return make
 

@@ -32,7 +32,7 @@ def find_binaries() -> Path | None:
 
 @contextmanager
 def running_server(binaries: Path) -> Iterator[str]:
-    """Gives the URL of the server, without a database's name."""
+    """Gives the URL of a database on the server."""
     folder = Path(tempfile.mkdtemp(prefix="convertd-postgres-"))
     as_user = _give_away(folder) if os.geteuid() == 0 else []
     port = _free_port()
@@ -48,8 +48,8 @@ def running_server(binaries: Path) -> Iterator[str]:
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
     try:
-        url = f"postgresql://convertd@127.0.0.1:{port}"
-        _wait_for(f"{url}/postgres", server)
+        url = f"postgresql://convertd@127.0.0.1:{port}/postgres"
+        _wait_for(url, server)
         yield url
     finally:
         server.send_signal(signal.SIGQUIT)  # what it has need not be kept

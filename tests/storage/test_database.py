@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import threading
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ from storage.database import Database, UnsupportedUrl
 from storage.errors import OutcomeUnknown
 from storage.schema import NewerSchema
 from storage.transaction import Transaction
+from tests.storage import processes
 from tests.storage.samples import Clock, open_account
 
 TABLES = (
@@ -41,10 +41,6 @@ def balance_of(database: Database, account: str) -> int:
 def grant_and_fail(transaction: Transaction, account: str) -> None:
     ledger.credit(transaction, account, "grant", 5, "a grant that fails")
     raise Trouble
-
-
-def migrate_elsewhere(url: str) -> None:
-    Database(url).close()
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "mysql://root:secret@localhost/x", "convertd.db"])
@@ -75,13 +71,8 @@ def test_opening_again_keeps_everything(url: str) -> None:
 
 
 def test_eight_processes_may_open_an_empty_database_at_once(url: str) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    processes = [spawn.Process(target=migrate_elsewhere, args=(url,)) for _ in range(8)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(30)
-    assert [process.exitcode for process in processes] == [0] * 8
+    opening = [processes.start("open", url) for _ in range(8)]
+    assert [processes.end(process) for process in opening] == [0] * 8
 
 
 def test_a_database_of_a_newer_release_is_refused(url: str) -> None:

@@ -1,0 +1,48 @@
+"""Processes that are killed while they work: whoever got an answer has paid once, nobody else has paid."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+from storage import accounts, audit, ledger, models
+from storage.database import Database
+from storage.ledger import Owner
+from tests.storage import processes
+from tests.storage.samples import open_account
+
+SECONDS = 4
+WORKERS = 3
+
+
+def test_what_is_charged_has_been_done_and_the_rest_is_given_back(database: Database, url: str, tmp_path: Path) -> None:
+    account = open_account(database, 100_000).id
+    files = [tmp_path / f"worker-{number}" for number in range(WORKERS)]
+    workers = [processes.start("work", url, account, str(file)) for file in files]
+    end = time.monotonic() + SECONDS
+    kills = 0
+    while time.monotonic() < end or not all(file.exists() for file in files):
+        time.sleep(0.35)
+        unlucky = random.randrange(WORKERS)
+        if files[unlucky].exists():
+            workers[unlucky].kill()
+            assert processes.end(workers[unlucky]) == -9
+            workers[unlucky] = processes.start("work", url, account, str(files[unlucky]))
+            kills += 1
+    for worker in workers:
+        worker.kill()
+        processes.end(worker)
+
+    assert database.run_blocking(audit.check) == ()
+    database.run_blocking(ledger.recover, Owner("main", "after the kills"))
+    assert database.run_blocking(audit.check) == ()
+    answered = {line for file in files for line in file.read_text().splitlines()}
+    rows = database.run_blocking(lambda transaction: transaction.all(models.Idempotency.select()))
+    done = {row.key for row in rows if row.state == "done"}
+    found = database.run_blocking(accounts.get, account)
+    assert answered <= done
+    assert len(done) <= len(answered) + kills + WORKERS
+    assert (found.held, found.used, found.balance) == (0, len(done), 100_000 - len(done))
+    assert kills > 3
+    assert len(answered) > 20

@@ -1,0 +1,202 @@
+"""The ledger, one call at a time."""
+
+from __future__ import annotations
+
+import peewee
+import pytest
+
+from storage import accounts, audit, ledger, models, usage
+from storage.accounts import Account
+from storage.database import Database
+from storage.errors import HoldLost, Missing, NoCredits
+from storage.ids import new_id
+from storage.ledger import Credited, Hold, Owner
+from storage.transaction import Transaction
+from tests.storage.samples import OWNER, USE, Clock, open_account
+
+
+class Trouble(Exception):
+    """Something that goes wrong in the middle of a transaction."""
+
+
+def reserve(database: Database, account: Account, amount: int = 1, owner: Owner = OWNER, lifetime: int = 60) -> Hold:
+    return database.run_blocking(ledger.reserve, account.id, amount, owner, lifetime)
+
+
+def now(database: Database, account: Account) -> tuple[int, int, int]:
+    """Balance, held and used. The ledger has to add up."""
+    assert database.run_blocking(audit.check) == ()
+    found = database.run_blocking(accounts.get, account.id)
+    return (found.balance, found.held, found.used)
+
+
+def test_an_operation_that_succeeds_is_charged(database: Database) -> None:
+    account = open_account(database, 10)
+    hold = reserve(database, account, 3)
+    assert hold.balance == 7
+    assert now(database, account) == (7, 3, 0)
+    assert database.run_blocking(ledger.settle, hold, USE) == 7
+    assert now(database, account) == (7, 0, 3)
+    report = database.run_blocking(usage.report, account.id, 0, 10**11)
+    assert (report.successful_conversions, report.credits_used, report.bytes_total) == (1, 3, 140)
+
+
+def test_an_operation_that_fails_is_not(database: Database) -> None:
+    account = open_account(database, 10)
+    hold = reserve(database, account, 3)
+    assert database.run_blocking(ledger.release, account.id, hold.id, USE) == 10
+    assert now(database, account) == (10, 0, 0)
+    report = database.run_blocking(usage.report, account.id, 0, 10**11)
+    assert (report.failed_conversions, report.credits_used) == (1, 0)
+
+
+def test_an_operation_that_never_ran_leaves_no_trace(database: Database) -> None:
+    account = open_account(database, 10)
+    database.run_blocking(ledger.release, account.id, reserve(database, account).id)
+    assert database.run_blocking(usage.report, account.id, 0, 10**11).total_conversions == 0
+
+
+def test_without_credits_there_is_no_hold(database: Database) -> None:
+    account = open_account(database, 2)
+    with pytest.raises(NoCredits) as caught:
+        reserve(database, account, 3)
+    assert (caught.value.code, caught.value.balance) == ("no_credits", 2)
+    assert caught.value.details == {"credits_remaining": 2, "credits_required": 3}
+    assert now(database, account) == (2, 0, 0)
+
+
+def test_a_hold_ends_once(database: Database) -> None:
+    account = open_account(database, 10)
+    settled, released = reserve(database, account), reserve(database, account)
+    database.run_blocking(ledger.settle, settled, USE)
+    database.run_blocking(ledger.release, account.id, released.id)
+    for hold in (settled, released):
+        with pytest.raises(HoldLost):
+            database.run_blocking(ledger.settle, hold, USE)
+        assert database.run_blocking(ledger.release, account.id, hold.id, USE) == 9
+    assert now(database, account) == (9, 0, 1)
+    assert database.run_blocking(usage.report, account.id, 0, 10**11).total_conversions == 1
+
+
+def test_holds_of_others_and_of_nobody_stay_as_they_are(database: Database) -> None:
+    account, other = open_account(database, 10), open_account(database, 20)
+    hold = reserve(database, account)
+    foreign = Hold(hold.id, other.id, 1, 0)
+    for wrong in (foreign, Hold("hold_of_nobody", account.id, 1, 0)):
+        with pytest.raises(HoldLost):
+            database.run_blocking(ledger.settle, wrong, USE)
+        database.run_blocking(ledger.release, wrong.account, wrong.id)
+    assert (now(database, account), now(database, other)) == ((9, 1, 0), (20, 0, 0))
+
+
+def test_what_is_kept_with_the_charge_shares_its_fate(database: Database) -> None:
+    account = open_account(database, 10)
+    hold = reserve(database, account)
+
+    def also(transaction: Transaction) -> None:
+        ledger.credit(transaction, account.id, "grant", 5, "together")
+
+    def fails(transaction: Transaction) -> None:
+        also(transaction)
+        raise Trouble
+
+    with pytest.raises(Trouble):
+        database.run_blocking(ledger.settle, hold, USE, fails)
+    assert now(database, account) == (9, 1, 0)
+    database.run_blocking(ledger.settle, hold, USE, also)
+    assert now(database, account) == (14, 0, 1)
+
+
+def test_a_hold_can_be_released_by_an_id_chosen_before(database: Database) -> None:
+    account = open_account(database, 10)
+    chosen = new_id("hold")
+    assert database.run_blocking(ledger.release, account.id, chosen) == 10
+    hold = database.run_blocking(ledger.reserve, account.id, 1, OWNER, 60, chosen)
+    assert hold.id == chosen
+    with pytest.raises(peewee.IntegrityError):
+        database.run_blocking(ledger.reserve, account.id, 1, OWNER, 60, chosen)
+    assert database.run_blocking(ledger.release, account.id, chosen) == 10
+    assert now(database, account) == (10, 0, 0)
+
+
+@pytest.mark.parametrize("amount", [0, -1])
+def test_amounts_are_more_than_0(database: Database, amount: int) -> None:
+    account = open_account(database, 10)
+    with pytest.raises(ValueError, match="more than 0"):
+        reserve(database, account, amount)
+    with pytest.raises(ValueError, match="more than 0"):
+        database.run_blocking(ledger.credit, account.id, "grant", amount, "ref")
+
+
+def test_an_unknown_account_is_missing(database: Database) -> None:
+    with pytest.raises(Missing):
+        database.run_blocking(ledger.reserve, "acct_of_nobody", 1, OWNER, 60)
+    with pytest.raises(Missing):
+        database.run_blocking(ledger.credit, "acct_of_nobody", "grant", 1, "ref")
+
+
+def test_credits_come_in_once_for_every_ref(database: Database) -> None:
+    account = open_account(database, 10)
+    for fresh in (True, False, False):
+        credited = database.run_blocking(ledger.credit, account.id, "purchase", 500, "checkout")
+        assert credited == Credited(510, fresh)
+    assert database.run_blocking(accounts.get, account.id).purchased == 500
+    assert now(database, account) == (510, 0, 0)
+
+
+def test_recovery_gives_back_what_earlier_runs_of_the_server_held(database: Database) -> None:
+    account, other = open_account(database, 10), open_account(database, 10)
+    for holder in (account, account, other):
+        reserve(database, holder, 2)
+    kept = reserve(database, account, owner=Owner("main", "boot-2"))
+    reserve(database, account, owner=Owner("another server", "boot-1"))
+    assert database.run_blocking(ledger.recover, Owner("main", "boot-2")) == 3
+    assert (now(database, account), now(database, other)) == ((8, 2, 0), (10, 0, 0))
+    database.run_blocking(ledger.settle, kept, USE)
+
+
+def test_the_sweep_gives_back_what_is_held_for_too_long(database: Database, clock: Clock) -> None:
+    account = open_account(database, 10)
+    expires, lasts = reserve(database, account, 2, lifetime=60), reserve(database, account, 3, lifetime=61)
+    clock.now += 59
+    assert database.run_blocking(ledger.sweep) == 0
+    clock.now += 1
+    assert database.run_blocking(ledger.sweep) == 1
+    with pytest.raises(HoldLost):
+        database.run_blocking(ledger.settle, expires, USE)
+    database.run_blocking(ledger.settle, lasts, USE)
+    assert now(database, account) == (7, 0, 3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"balance": models.Account.balance + 1},
+        {"held": models.Account.held + 1},
+        {"balance": models.Account.balance - 1, "held": models.Account.held + 1},
+        {"used": models.Account.used + 1},
+        {"purchased": models.Account.purchased + 1},
+    ],
+)
+def test_the_audit_sees_accounts_that_do_not_add_up(database: Database, change: dict[str, object]) -> None:
+    account = open_account(database, 10)
+    assert database.run_blocking(audit.check) == ()
+    database.run_blocking(lambda transaction: transaction.change(models.Account.update(change)))
+    problems = database.run_blocking(audit.check)
+    assert problems
+    assert all(account.id in problem for problem in problems)
+
+
+def test_the_audit_sees_a_settled_hold_without_a_charge(database: Database) -> None:
+    hold = reserve(database, open_account(database, 10))
+    database.run_blocking(ledger.settle, hold, USE)
+    renamed = models.Entry.update(ref="another").where(models.Entry.ref == hold.id)
+    database.run_blocking(lambda transaction: transaction.change(renamed))
+    assert len(database.run_blocking(audit.check)) == 1
+
+
+@pytest.mark.parametrize("change", [{"balance": -1}, {"held": -1}])
+def test_the_database_itself_refuses_negative_amounts(database: Database, change: dict[str, int]) -> None:
+    open_account(database)
+    with pytest.raises(peewee.IntegrityError):
+        database.run_blocking(lambda transaction: transaction.change(models.Account.update(change)))

@@ -1,0 +1,187 @@
+"""Whole histories of a ledger, crashes included, against a model of a few numbers."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar, Literal, get_args
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    MultipleResults,
+    RuleBasedStateMachine,
+    invariant,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
+
+from storage import accounts, audit, idempotency, ledger, models
+from storage.accounts import Account
+from storage.database import Database
+from storage.errors import HoldLost, NoCredits
+from storage.idempotency import Fresh, Replay, Running, Stored
+from storage.ledger import Hold, Owner
+from storage.transaction import Transaction
+from storage.usage import Use
+from tests.storage.samples import USE, Clock, open_account
+
+LEASE = 30
+Ending = Literal["succeeds", "fails", "crashes", "crashes while it settles"]
+
+
+class Crash(Exception):
+    """The end of the process, in the middle of a transaction."""
+
+
+def crash(_transaction: Transaction) -> None:
+    raise Crash
+
+
+def look(transaction: Transaction, account: str) -> tuple[tuple[str, ...], Account, set[str]]:
+    """What the audit finds, the account, and what has been charged to it."""
+    query = models.Entry.select().where((models.Entry.account == account) & (models.Entry.kind == "charge"))
+    charges = {row.ref for row in transaction.all(query)}
+    return audit.check(transaction, account), accounts.get(transaction, account), charges
+
+
+class Histories(RuleBasedStateMachine):
+    """One account, one server that may crash."""
+
+    holds: Bundle[Hold] = Bundle("holds")
+
+    address: ClassVar[str]  # of the database, which is shared with the histories before
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock, self.boot = Clock(), 0
+        self.database = Database(self.address, clock=self.clock)
+        self.account = open_account(self.database, 5).id
+        self.balance, self.used, self.purchased = 5, 0, 0
+        self.open: dict[str, tuple[int, float]] = {}  # amounts and ends, by hold
+        self.refs: set[str] = set()
+        self.charges: set[str] = set()
+        self.answered: set[str] = set()
+        self.leases: dict[str, float] = {}
+
+    def teardown(self) -> None:
+        self.database.close()
+
+    @property
+    def owner(self) -> Owner:
+        return Owner(self.account, str(self.boot))
+
+    @rule(kind=st.sampled_from(["grant", "purchase"]), amount=st.integers(1, 10), ref=st.sampled_from("abc"))
+    def credits_come_in(self, kind: ledger.Income, amount: int, ref: str) -> None:
+        credited = self.database.run_blocking(ledger.credit, self.account, kind, amount, f"{ref} of {self.account}")
+        assert credited.fresh == (ref not in self.refs)
+        if credited.fresh:
+            self.refs.add(ref)
+            self.balance += amount
+            self.purchased += amount if kind == "purchase" else 0
+        assert credited.balance == self.balance
+
+    @rule(target=holds, amount=st.integers(1, 6), lifetime=st.integers(1, 100))
+    def reserve(self, amount: int, lifetime: int) -> Hold | MultipleResults[Hold]:
+        if amount > self.balance:
+            with pytest.raises(NoCredits) as caught:
+                self.database.run_blocking(ledger.reserve, self.account, amount, self.owner, lifetime)
+            assert caught.value.balance == self.balance
+            return multiple()
+        hold = self.database.run_blocking(ledger.reserve, self.account, amount, self.owner, lifetime)
+        self.balance -= amount
+        assert hold.balance == self.balance
+        self.open[hold.id] = (amount, int(self.clock.now) + lifetime)
+        return hold
+
+    @rule(hold=holds)
+    def settle(self, hold: Hold) -> None:
+        if hold.id not in self.open:
+            with pytest.raises(HoldLost):
+                self.database.run_blocking(ledger.settle, hold, USE)
+            return
+        assert self.database.run_blocking(ledger.settle, hold, USE) == self.balance
+        self.used += self.open.pop(hold.id)[0]
+        self.charges.add(hold.id)
+
+    @rule(hold=holds, failed=st.sampled_from([USE, None]))
+    def release(self, hold: Hold, failed: Use | None) -> None:
+        self.balance += self.open.pop(hold.id, (0, 0))[0]
+        assert self.database.run_blocking(ledger.release, self.account, hold.id, failed) == self.balance
+
+    @rule(seconds=st.integers(1, 60))
+    def time_passes(self, seconds: int) -> None:
+        self.clock.now += seconds
+
+    @rule()
+    def sweep(self) -> None:
+        expired = [hold for hold, (_, end) in self.open.items() if end <= int(self.clock.now)]
+        self.balance += sum(self.open.pop(hold)[0] for hold in expired)
+        assert self.database.run_blocking(ledger.sweep) == len(expired)
+
+    @rule()
+    def crash_and_recover(self) -> None:
+        self.database.close()
+        self.database = Database(self.address, clock=self.clock)
+        self.boot += 1
+        assert self.database.run_blocking(ledger.recover, self.owner) == len(self.open)
+        self.balance += sum(amount for amount, _ in self.open.values())
+        self.open.clear()
+        assert self.database.run_blocking(accounts.get, self.account).held == 0
+
+    @rule(hold=holds)
+    def crash_while_settling(self, hold: Hold) -> None:
+        with pytest.raises(Crash if hold.id in self.open else HoldLost):
+            self.database.run_blocking(ledger.settle, hold, USE, crash)
+        self.crash_and_recover()
+
+    @rule(key=st.sampled_from("xyz"), ending=st.sampled_from(get_args(Ending)))
+    def ask_with_a_key(self, key: str, ending: Ending) -> None:
+        claim = self.database.run_blocking(idempotency.begin, self.account, "/convert", key, "f", LEASE)
+        assert isinstance(claim, Replay) == (key in self.answered)
+        assert isinstance(claim, Running) == (self.leases.get(key, 0) > int(self.clock.now))
+        if not isinstance(claim, Fresh):
+            return
+        hold = self.reserve(1, 1000)
+        if not isinstance(hold, Hold):
+            self.database.run_blocking(idempotency.abandon, claim)
+        else:
+            self._end(claim, hold, ending)
+
+    def _end(self, claim: Fresh, hold: Hold, ending: Ending) -> None:
+        if ending == "succeeds":
+            finish = partial(idempotency.finish, claim=claim, stored=Stored(200))
+            self.database.run_blocking(ledger.settle, hold, USE, finish)
+            self.used += self.open.pop(hold.id)[0]
+            self.charges.add(hold.id)
+            self.answered.add(claim.key)
+            self.leases.pop(claim.key, None)
+        elif ending == "fails":
+            self.release(hold, USE)
+            self.database.run_blocking(idempotency.abandon, claim)
+            self.leases.pop(claim.key, None)
+        else:
+            self.leases[claim.key] = int(self.clock.now) + LEASE
+            if ending == "crashes while it settles":
+                self.crash_while_settling(hold)
+            else:
+                self.crash_and_recover()
+
+    @invariant()
+    def the_ledger_adds_up(self) -> None:
+        problems, found, charges = self.database.run_blocking(look, self.account)
+        held = sum(amount for amount, _ in self.open.values())
+        assert problems == ()
+        assert (found.balance, found.held) == (self.balance, held)
+        assert (found.used, found.purchased) == (self.used, self.purchased)
+        assert charges == self.charges
+
+
+def test_histories(url: str) -> None:
+    class Here(Histories):
+        address = url
+
+    some = settings(max_examples=20, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
+    run_state_machine_as_test(Here, settings=some)

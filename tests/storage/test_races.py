@@ -1,0 +1,118 @@
+"""Races: many want the same at once, in one process and in several. The tests must catch two broken ledgers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import pytest
+
+from storage import accounts, audit, ledger, models
+from storage.database import Database
+from storage.errors import NoCredits
+from storage.ids import new_id
+from storage.transaction import Transaction
+from tests.storage import processes
+from tests.storage.samples import OWNER, open_account
+
+Attempt = Callable[[Database, str], Awaitable[object]]
+
+
+async def reserve(database: Database, account: str) -> None:
+    await database.run(ledger.reserve, account, 1, OWNER, 60)
+
+
+async def reserve_by_read_and_write(database: Database, account: str) -> None:
+    """A broken ledger: between its look at the balance and its change there is time for others."""
+
+    def write(transaction: Transaction, balance: int) -> None:
+        changes = {"balance": balance - 1, "held": models.Account.held + 1}
+        transaction.change(models.Account.update(changes).where(models.Account.id == account))
+
+    balance = await database.run(ledger.balance, account)
+    if balance < 1:
+        raise NoCredits(balance, 1)
+    await database.run(write, balance)
+
+
+async def purchase(database: Database, account: str) -> None:
+    await database.run(ledger.credit, account, "purchase", 500, f"checkout of {account}")
+
+
+async def purchase_by_check_and_insert(database: Database, account: str) -> None:
+    """A broken ledger: it looks whether the purchase is known, and its journal would take it twice."""
+    seen = models.Entry.select().where((models.Entry.account == account) & (models.Entry.kind == "purchase"))
+    if not await database.run(lambda transaction: transaction.all(seen)):
+        await database.run(ledger.credit, account, "purchase", 500, new_id("ref"))
+
+
+async def last_credits(database: Database, attempt: Attempt, rounds: int) -> set[int]:
+    """How many of 50 got the last credit of an account, over several rounds."""
+    winners = set()
+    for _ in range(rounds):
+        account = await database.run(accounts.create, f"{new_id('a')}@b.org", "n", free_credits=1)
+        results = await asyncio.gather(*(attempt(database, account.id) for _ in range(50)), return_exceptions=True)
+        assert all(result is None or isinstance(result, NoCredits) for result in results)
+        winners.add(results.count(None))
+    return winners
+
+
+async def purchases(database: Database, attempt: Attempt, rounds: int) -> set[int]:
+    """The balance after the same purchase was reported 8 times at once, over several rounds."""
+    balances = set()
+    for _ in range(rounds):
+        account = await database.run(accounts.create, f"{new_id('a')}@b.org", "n", free_credits=0)
+        await asyncio.gather(*(attempt(database, account.id) for _ in range(8)))
+        balances.add(await database.run(ledger.balance, account.id))
+    return balances
+
+
+async def test_the_last_credit_goes_to_one(database: Database) -> None:
+    assert await last_credits(database, reserve, rounds=100) == {1}
+    assert await database.run(audit.check) == ()
+
+
+async def test_a_purchase_is_credited_once(database: Database) -> None:
+    assert await purchases(database, purchase, rounds=25) == {500}
+    assert await database.run(audit.check) == ()
+
+
+async def test_read_and_write_is_caught(database: Database) -> None:
+    assert await last_credits(database, reserve_by_read_and_write, rounds=3) != {1}
+    assert await database.run(audit.check) != ()
+
+
+async def test_check_and_insert_is_caught(database: Database) -> None:
+    assert await purchases(database, purchase_by_check_and_insert, rounds=3) != {500}
+
+
+def test_eight_processes_race_for_the_last_credit(database: Database, url: str) -> None:
+    racers = [processes.start("race", url) for _ in range(8)]
+    try:
+        for racer in racers:
+            assert racer.stdout is not None
+            assert racer.stdout.readline() == "ready\n"
+        for _ in range(25):
+            account = open_account(database, 1)
+            for racer in racers:
+                print(account.id, file=racer.stdin, flush=True)
+            results = [racer.stdout.readline().strip() for racer in racers if racer.stdout]
+            assert sorted(results) == [*["refused"] * 7, "won"]
+    finally:
+        codes = [processes.end(racer) for racer in racers]
+    assert codes == [0] * 8
+    assert database.run_blocking(audit.check) == ()
+
+
+@pytest.mark.parametrize("attempts", [4])
+async def test_whoever_gives_up_while_waiting_loses_no_credit(database: Database, attempts: int) -> None:
+    account = await database.run(accounts.create, "a@b.org", "n", free_credits=10)
+    for _ in range(attempts):
+        hold_id = new_id("hold")
+        attempt = asyncio.create_task(database.run(ledger.reserve, account.id, 1, OWNER, 60, hold_id))
+        await asyncio.sleep(0)
+        attempt.cancel()
+        with suppress(asyncio.CancelledError):
+            await attempt
+        assert await database.run(ledger.release, account.id, hold_id) == 10
