@@ -15,7 +15,7 @@ _MAY_IMPORT = {
     "plugins": {"plugins", "engine"},
     "storage": {"storage"},
     "web": {"web", "engine", "storage", "config"},
-    "benchmarks": {"benchmarks", "config", "engine", "plugins", "tests", "web"},
+    "benchmarks": {"benchmarks", "config", "engine", "plugins", "storage", "tests", "web"},
 }
 _TOP_LEVEL = {
     *("pyproject.toml", "README.md", "LICENSE"),

@@ -51,7 +51,7 @@ def work(database: Database, account: str, answers: Path) -> None:
     with answers.open("ab", buffering=0) as journal:
         while True:
             key = f"{answers.name}-{number}"
-            begun = database.run_blocking(idempotency.begin, account, "/convert", key, "f", 0)
+            begun = database.run_blocking(idempotency.begin, account, "/convert", key, "f", 0, OWNER)
             if isinstance(begun, Fresh) and not _pay(database, begun, fails=number % 5 == 4 and os.getpid() % 2 == 0):
                 continue
             journal.write(f"{key}\n".encode())

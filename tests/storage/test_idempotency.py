@@ -22,7 +22,7 @@ def account(database: Database) -> str:
 
 
 def begin(database: Database, account: str, fingerprint: str = "f", path: str = "/convert", key: str = "k") -> Begun:
-    return database.run_blocking(idempotency.begin, account, path, key, fingerprint, 60)
+    return database.run_blocking(idempotency.begin, account, path, key, fingerprint, 60, OWNER)
 
 
 def fresh(database: Database, account: str, fingerprint: str = "f") -> Fresh:
@@ -104,10 +104,10 @@ def test_answers_are_kept_for_24_hours(database: Database, account: str, clock: 
 
 def test_the_sweep_takes_what_is_old_and_does_not_run(database: Database, account: str, clock: Clock) -> None:
     database.run_blocking(idempotency.finish, fresh(database, account), ANSWER)
-    database.run_blocking(idempotency.begin, account, "/convert", "long", "f", 200_000)
-    database.run_blocking(idempotency.begin, account, "/convert", "crashed", "f", 60)
+    database.run_blocking(idempotency.begin, account, "/convert", "long", "f", 200_000, OWNER)
+    database.run_blocking(idempotency.begin, account, "/convert", "crashed", "f", 60, OWNER)
     clock.now += 86_399
-    database.run_blocking(idempotency.begin, account, "/convert", "young", "f", 1)
+    database.run_blocking(idempotency.begin, account, "/convert", "young", "f", 1, OWNER)
     assert database.run_blocking(idempotency.sweep) == 0
     clock.now += 1
     assert database.run_blocking(idempotency.sweep) == 2
@@ -117,6 +117,6 @@ def test_the_sweep_takes_what_is_old_and_does_not_run(database: Database, accoun
 
 async def test_of_many_at_once_one_runs(database: Database, account: str) -> None:
     for round_ in range(20):
-        attempts = (database.run(idempotency.begin, account, "/p", f"{round_}", "f", 60) for _ in range(20))
+        attempts = (database.run(idempotency.begin, account, "/p", f"{round_}", "f", 60, OWNER) for _ in range(20))
         begun = await asyncio.gather(*attempts)
         assert sorted(type(one).__name__ for one in begun) == ["Fresh", *["Running"] * 19]

@@ -139,7 +139,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(key=st.sampled_from("xyz"), ending=st.sampled_from(get_args(Ending)))
     def ask_with_a_key(self, key: str, ending: Ending) -> None:
-        claim = self.database.run_blocking(idempotency.begin, self.account, "/convert", key, "f", LEASE)
+        claim = self.database.run_blocking(idempotency.begin, self.account, "/convert", key, "f", LEASE, self.owner)
         assert isinstance(claim, Replay) == (key in self.answered)
         assert isinstance(claim, Running) == (self.leases.get(key, 0) > int(self.clock.now))
         if not isinstance(claim, Fresh):

@@ -33,7 +33,7 @@ def paying(
         if request.param == "postgresql":
             binaries = find_binaries()
             assert binaries is not None, "PostgreSQL is not installed here"
-            settings["database_url"] = f"{stack.enter_context(running_server(binaries))}/postgres"
+            settings["database_url"] = stack.enter_context(running_server(binaries))
         yield stack.enter_context(servers.running(tmp_path_factory.mktemp("paying"), **settings))
 
 

@@ -35,7 +35,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         else:
             binaries = find_binaries()
             assert binaries is not None, "PostgreSQL is not installed here"
-            yield f"{stack.enter_context(running_server(binaries))}/postgres"
+            yield stack.enter_context(running_server(binaries))
 
 
 @contextmanager

@@ -1,0 +1,74 @@
+"""Every code of the table, produced over HTTP with its status, envelope and headers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from engine.executor import Done, Job, Limits
+from tests.web.checks import problem
+from tests.web.samples import picture
+from tests.web.servers import Running, Servers
+from web.errors import STATUS
+
+
+class Broken:
+    """An executor with a bug."""
+
+    async def run(self, job: Job, limits: Limits = Limits()) -> Done:
+        raise RuntimeError("nobody foresaw this")
+
+
+def _key(server: Running, credits: int = 1, *, verified: bool = True) -> dict[str, str]:
+    return {"Authorization": f"Bearer {server.account(credits, verified=verified)}"}
+
+
+def _reused(server: Running) -> httpx.Response:
+    headers = {**_key(server, 5), "Idempotency-Key": "k"}
+    server.convert(picture(), headers=headers)
+    return server.convert(picture(), "webp", headers=headers)
+
+
+WAYS: dict[str, Callable[[Running], httpx.Response]] = {
+    "invalid_api_key": lambda server: server.convert(picture(), headers={"Authorization": "Bearer none"}),
+    "key_not_verified": lambda server: server.convert(picture(), headers=_key(server, verified=False)),
+    "no_credits": lambda server: server.convert(picture(), headers=_key(server, 0)),
+    "invalid_file_type": lambda server: server.convert(b"words"),
+    "file_too_large": lambda server: server.convert(bytes(10_485_761), headers=_key(server)),
+    "unsupported_conversion": lambda server: server.convert(picture(), "svg"),
+    "processing_failed": lambda server: server.convert(picture("PNG")[:60]),
+    "invalid_parameter": lambda server: server.convert(picture(), quality="many"),
+    "not_found": lambda server: httpx.get(f"{server.api}/files/file_0/download", headers=server.auth),
+    "method_not_allowed": lambda server: httpx.put(f"{server.api}/convert"),
+    "idempotency_key_reused": _reused,
+}
+
+
+@pytest.mark.parametrize("code", WAYS)
+def test_code(server: Running, code: str) -> None:
+    problem(WAYS[code](server), STATUS[code], code)
+
+
+def test_a_bug_is_a_server_error(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir, executor=Broken()) as server:
+        answer = server.convert(picture())
+        problem(answer, 500, "server_error")
+        assert "foresaw this" not in answer.text
+        account = httpx.get(f"{server.api}/account", headers=server.auth).json()["data"]
+        assert account["credits_used_total"] == 0
+
+
+def test_too_many_requests(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir, rate_limit_paid=1) as server:
+        assert server.convert(picture()).status_code == 200
+        answer = server.convert(picture())
+        problem(answer, 429, "rate_limit_exceeded", retryable=True)
+        assert int(answer.headers["Retry-After"]) >= 1
+
+
+def test_no_code_is_left_out() -> None:
+    elsewhere = {"rate_limit_exceeded", "server_error", "not_ready", "idempotency_conflict"}
+    assert set(WAYS) | elsewhere == set(STATUS)
