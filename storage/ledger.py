@@ -61,10 +61,10 @@ def credit(transaction: Transaction, account: str, kind: Income, amount: int, re
 
 def balance(transaction: Transaction, account: str) -> int:
     """What the account may spend. Raises Missing."""
-    found = transaction.first(models.Account.select().where(models.Account.id == account))
-    if found is None:
+    found = transaction.tuples(models.Account.select(models.Account.balance).where(models.Account.id == account))
+    if not found:
         raise Missing("account")
-    return found.balance
+    return int(found[0][0])
 
 
 def reserve(

@@ -1,4 +1,4 @@
-"""Processes that share a database: `python -m tests.storage.processes open|race|work URL …`."""
+"""Processes that share a database: `python -m tests.storage.processes race|work URL …`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,12 @@ def start(*arguments: str) -> subprocess.Popen[str]:
     """Starts one of the processes below. It is told things by its standard input, and answers by its output."""
     command = [sys.executable, "-m", "tests.storage.processes", *arguments]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+
+
+def answer(process: subprocess.Popen[str]) -> str:
+    """The next line of its output."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
 
 
 def end(process: subprocess.Popen[str]) -> int:

@@ -16,7 +16,6 @@ from storage.database import Database, UnsupportedUrl
 from storage.errors import OutcomeUnknown
 from storage.schema import NewerSchema
 from storage.transaction import Transaction
-from tests.storage import processes
 from tests.storage.samples import Clock, open_account
 
 TABLES = (
@@ -68,11 +67,6 @@ def test_opening_again_keeps_everything(url: str) -> None:
     second = Database(url)
     assert balance_of(second, account.id) == 7
     second.close()
-
-
-def test_eight_processes_may_open_an_empty_database_at_once(url: str) -> None:
-    opening = [processes.start("open", url) for _ in range(8)]
-    assert [processes.end(process) for process in opening] == [0] * 8
 
 
 def test_a_database_of_a_newer_release_is_refused(url: str) -> None:
