@@ -124,9 +124,9 @@ async def test_of_many_at_once_one_runs(database: Database, account: str) -> Non
 
 async def test_of_many_at_once_one_takes_over(database: Database, account: str, clock: Clock) -> None:
     for _ in range(20):
-        await database.run(idempotency.begin, account, "/p", "k", "f", 60)
+        await database.run(idempotency.begin, account, "/p", "k", "f", 60, OWNER)
         clock.now += 60
-        attempts = (database.run(idempotency.begin, account, "/p", "k", "f", 60) for _ in range(20))
+        attempts = (database.run(idempotency.begin, account, "/p", "k", "f", 60, OWNER) for _ in range(20))
         begun = await asyncio.gather(*attempts)
         assert sorted(type(one).__name__ for one in begun) == ["Fresh", *["Running"] * 19]
         clock.now += 60

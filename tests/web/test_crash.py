@@ -22,7 +22,7 @@ from storage.transaction import Transaction
 from tests.samples import sample
 from tests.storage.postgres import find_binaries, running_server
 
-_CREDITS, _CLIENTS, _ORDERS, _KILLS = 500, 4, 40, 3
+_CREDITS, _CLIENTS, _ORDERS, _KILLS = 500, 4, 30, 2
 _COMMAND = (str(Path(sys.executable).with_name("convertd")), "serve", "--port", "0")
 
 
