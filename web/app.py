@@ -16,8 +16,9 @@ from config.logs import configure
 from config.settings import Settings
 from engine.executor import Executor, LocalExecutor
 from engine.registry import Registry, load_registry
+from storage.failover import FailoverLimiter
 from storage.limits import Limiter, MemoryLimiter
-from storage.redis_limits import FailoverLimiter, RedisLimiter
+from storage.redis_limits import RedisLimiter
 from web.handlers.catalogue import Formats, Tools
 from web.handlers.convert import Convert
 from web.handlers.files import Download

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 from redis.asyncio import Redis
 
+from storage.failover import FailoverLimiter
 from storage.limits import Limiter, MemoryLimiter
-from storage.redis_limits import FailoverLimiter, RedisLimiter
+from storage.redis_limits import RedisLimiter
 from tests.redis_server import RedisServer
 
 PATIENT = 30.0  # seconds; for tests that are not about speed
