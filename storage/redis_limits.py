@@ -1,26 +1,26 @@
-"""Request limits that several processes share in Redis, and those of one process while Redis is away."""
+"""Request limits that several processes share, counted by one script in Redis."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
-import time
-from collections.abc import Awaitable, Callable
-from typing import cast
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TypeVar
 
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError
 
-from storage.limits import Limiter, Verdict
+from storage.limits import Verdict
 
-log = logging.getLogger("convertd.limits")
+T = TypeVar("T")
+Answer = list[int] | Exception
 
 _PREFIX = "convertd:limit:"
 _PATIENCE = 0.1  # seconds
-_PAUSE = 5.0  # seconds
-_CONNECTIONS = 16
+_WAITS = 10  # that share the patience
 
 # KEYS[1]  a window: a hash of its `count` and its `end`
 # ARGV[1]  the requests that are allowed
@@ -48,25 +48,33 @@ return {allowed, count, ends, now}
 """
 
 
-class RedisLimiter:
-    """The limits of all processes that use this Redis, in one round trip a request.
+@dataclass(frozen=True)
+class _Question:
+    key: str
+    arguments: tuple[int, int, int]
+    answer: asyncio.Future[list[int]]
 
-    Raises RedisError or OSError where Redis does not answer within `patience` seconds.
+
+class RedisLimiter:
+    """The limits of all processes that use this Redis.
+
+    Requests that come while Redis is being asked are asked about together, in the next round trip. Raises
+    RedisError or OSError where Redis does not answer one within `patience` seconds.
     """
 
     def __init__(self, url: str, *, patience: float = _PATIENCE) -> None:
         self._patience = patience
-        pool = BlockingConnectionPool.from_url(
+        # Without time limits of its own, which a busy event loop would exceed although Redis is well.
+        self._redis = Redis.from_url(
             url,
-            max_connections=_CONNECTIONS,
-            timeout=patience,
-            socket_timeout=patience,
-            socket_connect_timeout=patience,
+            socket_timeout=None,
+            socket_connect_timeout=None,
             retry=Retry(NoBackoff(), 0),
             protocol=2,  # connects in fewer round trips
         )
-        self._redis = Redis.from_pool(pool)
         self._script = self._redis.register_script(_SCRIPT)
+        self._waiting: list[_Question] = []
+        self._rounds: asyncio.Task[None] | None = None
 
     async def hit(self, key: str, limit: int, window: int) -> Verdict:
         return await self._ask(key, limit, window, hits=1)
@@ -75,69 +83,65 @@ class RedisLimiter:
         return await self._ask(key, limit, window, hits=0)
 
     async def close(self) -> None:
+        if self._rounds is not None:
+            await self._rounds
         await self._redis.aclose()
 
     async def _ask(self, key: str, limit: int, window: int, *, hits: int) -> Verdict:
-        # To connect takes several answers, each of which may take its time: this bounds them all.
-        async with asyncio.timeout(self._patience):
-            answer = await self._script(keys=[f"{_PREFIX}{window}:{key}"], args=[limit, window * 1000, hits])
-        allowed, count, end, now = cast(list[int], answer)
+        answer = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Question(f"{_PREFIX}{window}:{key}", (limit, window * 1000, hits), answer))
+        if self._rounds is None or self._rounds.done():
+            self._rounds = asyncio.create_task(self._ask_in_rounds())
+        allowed, count, end, now = await answer
         left = max(1, math.ceil((end - now) / 1000))
         return Verdict(bool(allowed), limit, max(0, limit - count), math.ceil(end / 1000), left)
 
+    async def _ask_in_rounds(self) -> None:
+        while self._waiting:
+            questions, self._waiting = self._waiting, []
+            try:
+                answers = await _patiently(self._answers(questions), self._patience)
+            except Exception as error:
+                # Nobody waits twice: those who came meanwhile are told the same.
+                questions, self._waiting = questions + self._waiting, []
+                answers = [error] * len(questions)
+            for question, answer in zip(questions, answers, strict=True):
+                _tell(question, answer)
 
-class FailoverLimiter:
-    """Asks `shared`, and `local` while `shared` fails: limits then hold for each process by itself.
+    async def _answers(self, questions: list[_Question]) -> list[Answer]:
+        answers = await self._round_trip(questions)
+        if isinstance(answers[0], NoScriptError):
+            await self._redis.script_load(_SCRIPT)
+            answers = await self._round_trip(questions)
+        return answers
 
-    After a failure nobody asks `shared` for `pause` seconds. Then one request does, and the others wait for
-    what it finds without being delayed.
+    async def _round_trip(self, questions: list[_Question]) -> list[Answer]:
+        pipeline = self._redis.pipeline(transaction=False)
+        for question in questions:
+            pipeline.evalsha(self._script.sha, 1, question.key, *question.arguments)
+        return await pipeline.execute(raise_on_error=False)
+
+
+def _tell(question: _Question, answer: Answer) -> None:
+    if question.answer.done():
+        return  # whoever asked has gone
+    if isinstance(answer, Exception):
+        question.answer.set_exception(answer)
+    else:
+        question.answer.set_result(answer)
+
+
+async def _patiently(work: Awaitable[T], seconds: float) -> T:
+    """The result of the work. Raises TimeoutError if it takes longer, but not because the event loop does.
+
+    A loop that is late spends only one of the waits, and looks during the others at what has arrived.
     """
-
-    def __init__(self, shared: Limiter, local: Limiter, *, pause: float = _PAUSE) -> None:
-        self._shared = shared
-        self._local = local
-        self._pause = pause
-        self._retry_at: float | None = None  # on the monotonic clock; None while `shared` answers
-
-    async def hit(self, key: str, limit: int, window: int) -> Verdict:
-        return await self._first_to_answer(lambda limiter: limiter.hit(key, limit, window))
-
-    async def peek(self, key: str, limit: int, window: int) -> Verdict:
-        return await self._first_to_answer(lambda limiter: limiter.peek(key, limit, window))
-
-    async def close(self) -> None:
-        await self._shared.close()
-        await self._local.close()
-
-    async def _first_to_answer(self, ask: Callable[[Limiter], Awaitable[Verdict]]) -> Verdict:
-        again = self._retry_at is not None
-        if not self._may_ask():
-            return await ask(self._local)
-        try:
-            verdict = await ask(self._shared)
-        except Exception as error:  # whatever it is, no request fails because it could not be counted
-            self._failed(error)
-            return await ask(self._local)
-        if again:
-            self._recovered()
-        return verdict
-
-    def _may_ask(self) -> bool:
-        if self._retry_at is None:
-            return True
-        now = time.monotonic()
-        if now < self._retry_at:
-            return False
-        self._retry_at = now + self._pause
-        return True
-
-    def _failed(self, error: Exception) -> None:
-        if self._retry_at is None:
-            reason = f"{type(error).__name__} {error}".strip()
-            log.warning("limits hold for each process by itself, until Redis answers: %s", reason)
-        self._retry_at = time.monotonic() + self._pause
-
-    def _recovered(self) -> None:
-        if self._retry_at is not None:
-            log.warning("limits hold for all processes again: Redis answers")
-        self._retry_at = None
+    task = asyncio.ensure_future(work)
+    try:
+        for _ in range(_WAITS):
+            await asyncio.wait({task}, timeout=seconds / _WAITS)
+            if task.done():
+                return task.result()
+        raise TimeoutError
+    finally:
+        task.cancel()

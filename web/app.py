@@ -18,8 +18,9 @@ from engine.executor import Executor, LocalExecutor
 from engine.registry import Registry, load_registry
 from storage import accounts
 from storage.database import Database
+from storage.failover import FailoverLimiter
 from storage.limits import Limiter, MemoryLimiter
-from storage.redis_limits import FailoverLimiter, RedisLimiter
+from storage.redis_limits import RedisLimiter
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Usage
 from web.handlers.catalogue import Formats, Tools
 from web.handlers.convert import Convert

@@ -92,7 +92,7 @@ def test_the_exif_of_raw_travels(raw: str, target: str) -> None:
     assert tags.get_ifd(0x8769)[0x9003] == "2024:05:01 12:00:00"
 
 
-def _profile(name: str = "wide") -> bytes:
+def _profile() -> bytes:
     """A profile with red and green swapped: whoever ignores it is seen at once."""
     profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
     red, green = profile.find(b"rXYZ"), profile.find(b"gXYZ")
@@ -102,9 +102,10 @@ def _profile(name: str = "wide") -> bytes:
 
 @pytest.mark.parametrize("target", ["jpeg", "png", "webp", "avif", "heic", "tiff", "psd"])
 def test_profiles_are_kept_where_they_can_be(target: str) -> None:
-    data = encoded(quadrants(), "PNG", icc_profile=_profile())
+    profile = _profile()
+    data = encoded(quadrants(), "PNG", icc_profile=profile)
 
-    assert opened(convert(data, target).data).info["icc_profile"] == _profile()
+    assert opened(convert(data, target).data).info["icc_profile"] == profile
 
 
 @pytest.mark.parametrize("target", ["bmp", "gif"])

@@ -11,8 +11,9 @@ import pytest
 from redis.asyncio import Redis
 
 from storage.database import Database
+from storage.failover import FailoverLimiter
 from storage.limits import Limiter, MemoryLimiter
-from storage.redis_limits import FailoverLimiter, RedisLimiter
+from storage.redis_limits import RedisLimiter
 from tests.redis_server import RedisServer
 from tests.storage.postgres import find_binaries, running_server
 from tests.storage.samples import Clock

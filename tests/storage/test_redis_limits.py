@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from storage.failover import FailoverLimiter
 from storage.limits import MemoryLimiter, Verdict
-from storage.redis_limits import FailoverLimiter, RedisLimiter
+from storage.redis_limits import RedisLimiter
 from tests.redis_server import RedisServer, free_port
 from tests.storage.conftest import PATIENT
 
@@ -54,6 +55,36 @@ async def test_a_clock_that_is_set_back_locks_nobody_out(redis: Redis, redis_lim
     await redis_limiter.hit("a", 1, 60)
     await redis.hincrby(KEY, "end", 86_400_000)
     assert (await redis_limiter.hit("a", 1, 60)).retry_after == 60
+
+
+async def test_a_late_event_loop_is_not_held_against_redis(redis_server: RedisServer, redis: Redis) -> None:
+    limiter = RedisLimiter(redis_server.url)
+    asyncio.get_running_loop().call_later(0.001, time.sleep, 0.3)
+    verdicts = await asyncio.gather(*(limiter.hit("a", 1000, 60) for _ in range(300)))
+    await limiter.close()
+    assert [verdict.remaining for verdict in verdicts] == list(range(999, 699, -1))
+
+
+async def test_answers_that_come_too_late_are_nobodys(tmp_path: Path) -> None:
+    with RedisServer(tmp_path) as server:
+        limiter = RedisLimiter(server.url)
+        await limiter.hit("a", 10, 60)
+        server.stall()
+        failures = await asyncio.gather(*(limiter.hit("a", 10, 60) for _ in range(3)), return_exceptions=True)
+        assert [type(failure) for failure in failures] == [TimeoutError] * 3
+        server.resume()
+        verdicts = await asyncio.gather(limiter.hit("b", 20, 60), limiter.peek("c", 30, 60), limiter.hit("b", 20, 60))
+        await limiter.close()
+    assert [(verdict.limit, verdict.remaining) for verdict in verdicts] == [(20, 19), (30, 30), (20, 18)]
+
+
+async def test_one_who_goes_away_takes_nobody_along(redis_limiter: RedisLimiter) -> None:
+    hits = [asyncio.ensure_future(redis_limiter.hit("a", 10, 60)) for _ in range(3)]
+    await asyncio.sleep(0)
+    hits[0].cancel()
+    await asyncio.wait(hits)
+    assert [hit.cancelled() for hit in hits] == [True, False, False]
+    assert (await redis_limiter.hit("a", 10, 60)).remaining == 6
 
 
 async def test_without_redis_the_process_counts(caplog: pytest.LogCaptureFixture) -> None:

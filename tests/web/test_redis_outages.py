@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.redis_server import RedisServer
-from tests.web.servers import Running, Servers, eventually
+from tests.web.servers import Running, Servers, eventually, parsed, read_answer
 
 ADDED = 0.15  # seconds that an answer may take longer
 BACK = 5.5  # seconds until limits are shared again: a pause, and a request that comes then
@@ -80,6 +80,18 @@ def test_servers_share_their_limits(servers: Servers, redis: RedisServer, tmp_pa
         answers = [httpx.get(f"{server.api}/formats") for server in (one, other, one, other, one)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
     assert len({answer.headers["X-RateLimit-Reset"] for answer in answers}) == 1
+
+
+def test_a_burst_gets_what_is_allowed(servers: Servers, redis: RedisServer, data_dir: Path) -> None:
+    with servers.running(data_dir, redis_url=redis.url, rate_limit_anonymous=20) as server:
+        request = b"GET /api/v1/formats HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        connections = [server.connect() for _ in range(100)]
+        for connection in connections:
+            connection.sendall(request)
+        answers = [parsed(read_answer(connection)) for connection in connections]
+        for connection in connections:
+            connection.close()
+    assert sorted(answer.status_code for answer in answers) == [200] * 20 + [429] * 80
 
 
 @pytest.mark.parametrize(
