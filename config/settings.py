@@ -105,6 +105,12 @@ class Settings(BaseSettings):
         """Requests a minute for an account of that tier."""
         return {"free": self.rate_limit_free, "paid": self.rate_limit_paid}[tier]
 
+    def at_port(self, port: int) -> Settings:
+        """The same for a server on that port of this machine: links lead there, unless the base URL was set."""
+        if "base_url" in self.model_fields_set or port == 0:
+            return self
+        return self.model_copy(update={"base_url": f"http://localhost:{port}/api/v1"})
+
     @classmethod
     def settings_customise_sources(
         cls,

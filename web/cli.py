@@ -46,7 +46,7 @@ def serve(
 ) -> None:
     """Serve the API until stopped."""
     try:
-        asyncio.run(service.serve(_settings(), host, port))
+        asyncio.run(service.serve(_settings().at_port(port), host, port))
     except OSError as error:
         _tell(f"cannot serve on {host}:{port}: {error.strerror or error}")
         raise typer.Exit(FAILED) from None

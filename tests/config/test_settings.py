@@ -128,3 +128,9 @@ def test_wrong_senders(monkeypatch: pytest.MonkeyPatch, sender: str) -> None:
     monkeypatch.setenv("CONVERTD_MAIL_FROM", sender)
     with pytest.raises(SettingsError, match="CONVERTD_MAIL_FROM: must be an e-mail address"):
         load_settings()
+
+
+def test_links_lead_to_the_port_unless_the_base_url_is_set() -> None:
+    assert Settings().at_port(8099).base_url == "http://localhost:8099/api/v1"
+    assert Settings().at_port(0).base_url == Settings().base_url
+    assert Settings(base_url="https://here.example/api/v1").at_port(8099).base_url == "https://here.example/api/v1"
