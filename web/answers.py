@@ -17,7 +17,7 @@ from tornado.web import Finish, HTTPError, RequestHandler
 
 from config.tariff import RATE_WINDOW
 from storage.limits import Verdict, fresh
-from web.errors import STATUS, ApiError, InvalidParameter, Shown, envelope, headers, public
+from web.errors import STATUS, Shown, envelope, headers, public
 from web.headers import common, limits
 from web.services import Services
 from web.services.accounts import Account
@@ -133,17 +133,6 @@ class Answers(RequestHandler):
     def on_finish(self) -> None:
         self.services.traffic.leave(self.request_id)
 
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        error = kwargs["exc_info"][1] if "exc_info" in kwargs else None
-        if isinstance(error, HTTPError):
-            error = self.misrouted() if status_code == 405 else _malformed()
-        self.write_problem(error)
-        self.finish()
-
-    def misrouted(self) -> ApiError:
-        """What to say to a verb that is no verb here."""
-        raise NotImplementedError
-
     def write_problem(self, error: BaseException | None) -> None:
         """Makes the error's envelope the answer."""
         shown = public(error)
@@ -175,7 +164,3 @@ class Answers(RequestHandler):
             "code": self._error_code,
         }
         access_log.info("%s %s", self.request.method, self.request.path, extra={"fields": fields})
-
-
-def _malformed() -> ApiError:
-    return InvalidParameter("The request is malformed.", reason="malformed")

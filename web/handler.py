@@ -8,12 +8,12 @@ from typing import Any, ClassVar, cast
 
 from tornado.http1connection import HTTP1Connection
 from tornado.iostream import StreamClosedError
-from tornado.web import RequestHandler, stream_request_body
+from tornado.web import HTTPError, RequestHandler, stream_request_body
 
 from config.tariff import FAILED_LOGINS, RATE_WINDOW
 from storage.errors import InvalidKey
 from web.answers import Answers
-from web.errors import ApiError, FileTooLarge, KeyNotVerified, MethodNotAllowed, RateLimited
+from web.errors import ApiError, FileTooLarge, InvalidParameter, KeyNotVerified, MethodNotAllowed, RateLimited
 from web.fields import declared_length
 from web.headers import PREFLIGHT
 from web.services import Services
@@ -58,6 +58,14 @@ class Handler(Answers):
 
     def misrouted(self) -> ApiError:
         return MethodNotAllowed(self.verbs())
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        error = kwargs["exc_info"][1] if "exc_info" in kwargs else None
+        if isinstance(error, HTTPError):  # Tornado's own, about requests that never came to a verb
+            malformed = InvalidParameter("The request is malformed.", reason="malformed")
+            error = self.misrouted() if status_code == 405 else malformed
+        self.write_problem(error)
+        self.finish()
 
     async def admit(self) -> None:
         """Finds out whose request this is, and counts it."""

@@ -52,8 +52,7 @@ def limiter(request: pytest.FixtureRequest, redis_limiter: RedisLimiter) -> Limi
 def postgres() -> Iterator[str]:
     """The URL of a database on a PostgreSQL server."""
     binaries = find_binaries()
-    if binaries is None:
-        pytest.skip("PostgreSQL is not installed here")
+    assert binaries is not None, "PostgreSQL is not installed here"
     with running_server(binaries) as url:
         yield url
 
