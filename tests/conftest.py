@@ -18,6 +18,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="convert every file of the corpus to one of its outputs (once), or to all",
     )
 
+    parser.addoption("--rounds", type=int, default=3, help="how often clients race for a last credit over HTTP")
+
 
 def pytest_report_header() -> str:
     return (

@@ -61,7 +61,7 @@ class Running:
         headers, name = {**self.auth, **form.pop("headers", {})}, form.pop("name", "photo.jpg")
         data = {"output_format": target, **form}
         return httpx.post(
-            f"{self.api}/convert", files={"file": (name, content)}, data=data, headers=headers, timeout=60
+            f"{self.api}/convert", files={"file": (name, content)}, data=data, headers=headers, timeout=60, verify=False
         )
 
     def connect(self) -> socket.socket:
