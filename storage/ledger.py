@@ -114,6 +114,12 @@ def settle(transaction: Transaction, hold: Hold, use: Use, also: Callable[[Trans
     return left
 
 
+def is_settled(transaction: Transaction, hold: Hold) -> bool:
+    """Whether the hold has been charged: the question to ask after an OutcomeUnknown."""
+    settled = (models.Hold.id == hold.id) & (models.Hold.state == "settled")
+    return transaction.first(models.Hold.select().where(settled)) is not None
+
+
 def release(transaction: Transaction, account: str, hold_id: str, failed: Use | None = None) -> int:
     """Gives back what is held, if it still is; gives the balance. `failed` is for operations that ran and failed."""
     amount = _resolve(transaction, account, hold_id, "released")

@@ -34,8 +34,10 @@ def test_an_operation_that_succeeds_is_charged(database: Database) -> None:
     account = open_account(database, 10)
     hold = reserve(database, account, 3)
     assert hold.balance == 7
+    assert not database.run_blocking(ledger.is_settled, hold)
     assert now(database, account) == (7, 3, 0)
     assert database.run_blocking(ledger.settle, hold, USE) == 7
+    assert database.run_blocking(ledger.is_settled, hold)
     assert now(database, account) == (7, 0, 3)
     report = database.run_blocking(usage.report, account.id, 0, 10**11)
     assert (report.successful_conversions, report.credits_used, report.bytes_total) == (1, 3, 140)
@@ -70,6 +72,7 @@ def test_a_hold_ends_once(database: Database) -> None:
     settled, released = reserve(database, account), reserve(database, account)
     database.run_blocking(ledger.settle, settled, USE)
     database.run_blocking(ledger.release, account.id, released.id)
+    assert not database.run_blocking(ledger.is_settled, released)
     for hold in (settled, released):
         with pytest.raises(HoldLost):
             database.run_blocking(ledger.settle, hold, USE)
