@@ -104,10 +104,8 @@ class Database:
         try:
             yield
         finally:
-            if isinstance(self._peewee, PooledPostgresqlDatabase):
-                if not self._peewee.is_connection_usable():
-                    self._peewee.close_idle()  # which were most likely lost together with this one
-                self._peewee.close()
+            if self._pooled:
+                self._peewee.close()  # goes back to the pool, which asks it whether it lives before it is used again
 
     def _prepare(self) -> None:
         with self._connected():
@@ -124,7 +122,7 @@ def _opened(url: str) -> peewee.Database:
     path = Path(url.removeprefix(_SQLITE))
     if not url.startswith(_SQLITE) or not path.name:
         raise UnsupportedUrl("A database URL is sqlite:///path/to/file or postgresql://user@host/name.")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # The journal is of money: it has to survive a power cut, so synchronous is not NORMAL.
     pragmas = {"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1}
     return peewee.SqliteDatabase(str(path), pragmas=pragmas, timeout=_PATIENCE, lock_type="IMMEDIATE")

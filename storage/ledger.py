@@ -102,16 +102,23 @@ def settle(transaction: Transaction, hold: Hold, use: Use, also: Callable[[Trans
     `also` writes what has to be kept together with the charge. Raises HoldLost where the hold is no longer held;
     then nothing is charged and nothing kept, and the result must not be given out.
     """
-    if not _resolve(transaction, hold.account, hold.id, "settled"):
+    amount = _resolve(transaction, hold.account, hold.id, "settled")
+    if not amount:
         raise HoldLost
     table = models.Account
-    changes = {table.held: table.held - hold.amount, table.used: table.used + hold.amount}
+    changes = {table.held: table.held - amount, table.used: table.used + amount}
     left = _change(transaction, hold.account, changes)
-    transaction.add(_entry(transaction, hold.account, "charge", -hold.amount, hold.id))
-    usage.record(transaction, hold.account, use, success=True, credits=hold.amount)
+    transaction.add(_entry(transaction, hold.account, "charge", -amount, hold.id))
+    usage.record(transaction, hold.account, use, success=True, credits=amount)
     if also:
         also(transaction)
     return left
+
+
+def is_settled(transaction: Transaction, hold: Hold) -> bool:
+    """Whether the hold has been charged: the question to ask after an OutcomeUnknown."""
+    settled = (models.Hold.id == hold.id) & (models.Hold.state == "settled")
+    return transaction.first(models.Hold.select().where(settled)) is not None
 
 
 def release(transaction: Transaction, account: str, hold_id: str, failed: Use | None = None) -> int:

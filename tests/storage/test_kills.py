@@ -12,7 +12,7 @@ from storage.ledger import Owner
 from tests.storage import processes
 from tests.storage.samples import open_account
 
-SECONDS = 4
+SECONDS = 3
 WORKERS = 3
 
 

@@ -1,0 +1,44 @@
+"""The audit, and what the database itself refuses."""
+
+from __future__ import annotations
+
+import peewee
+import pytest
+
+from storage import audit, ledger, models
+from storage.database import Database
+from tests.storage.samples import OWNER, USE, open_account
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"balance": models.Account.balance + 1},
+        {"held": models.Account.held + 1},
+        {"balance": models.Account.balance - 1, "held": models.Account.held + 1},
+        {"used": models.Account.used + 1},
+        {"purchased": models.Account.purchased + 1},
+    ],
+)
+def test_the_audit_sees_accounts_that_do_not_add_up(database: Database, change: dict[str, object]) -> None:
+    account = open_account(database, 10)
+    assert database.run_blocking(audit.check) == ()
+    database.run_blocking(lambda transaction: transaction.change(models.Account.update(change)))
+    problems = database.run_blocking(audit.check)
+    assert problems
+    assert all(account.id in problem for problem in problems)
+
+
+def test_the_audit_sees_a_settled_hold_without_a_charge(database: Database) -> None:
+    hold = database.run_blocking(ledger.reserve, open_account(database, 10).id, 1, OWNER, 60)
+    database.run_blocking(ledger.settle, hold, USE)
+    renamed = models.Entry.update(ref="another").where(models.Entry.ref == hold.id)
+    database.run_blocking(lambda transaction: transaction.change(renamed))
+    assert len(database.run_blocking(audit.check)) == 1
+
+
+@pytest.mark.parametrize("change", [{"balance": -1}, {"held": -1}])
+def test_the_database_itself_refuses_negative_amounts(database: Database, change: dict[str, int]) -> None:
+    open_account(database)
+    with pytest.raises(peewee.IntegrityError):
+        database.run_blocking(lambda transaction: transaction.change(models.Account.update(change)))

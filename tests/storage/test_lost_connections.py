@@ -1,0 +1,82 @@
+"""Connections to PostgreSQL that are lost, and deadlocks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import psycopg
+import pytest
+
+from storage import accounts, ledger
+from storage.database import Database
+from storage.errors import OutcomeUnknown
+from storage.transaction import Transaction
+from tests.storage.samples import open_account
+
+pytestmark = pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+
+
+def balance_of(database: Database, account: str) -> int:
+    return database.run_blocking(ledger.balance, account)
+
+
+def terminate_others(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+async def test_lost_connections_are_made_again(database: Database, url: str) -> None:
+    account = open_account(database, 3)
+    await asyncio.gather(*(database.run(lambda _transaction: time.sleep(0.2)) for _ in range(8)))
+    terminate_others(url)
+    for _ in range(20):
+        assert await database.run(ledger.balance, account.id) == 3
+
+
+def test_a_transaction_whose_connection_is_lost_runs_again(database: Database, url: str) -> None:
+    account = open_account(database, 0)
+    runs = []
+
+    def interrupted(transaction: Transaction) -> None:
+        ledger.credit(transaction, account.id, "grant", 1, "once")
+        runs.append(1)
+        if len(runs) == 1:
+            terminate_others(url)
+        ledger.balance(transaction, account.id)
+
+    database.run_blocking(interrupted)
+    assert (len(runs), balance_of(database, account.id)) == (2, 1)
+
+
+def test_a_transaction_that_may_have_happened_is_not_run_again(database: Database, url: str) -> None:
+    account = open_account(database, 0)
+    runs = []
+
+    def lost_at_the_end(transaction: Transaction) -> None:
+        ledger.credit(transaction, account.id, "grant", 1, "once")
+        runs.append(1)
+        terminate_others(url)
+
+    with pytest.raises(OutcomeUnknown):
+        database.run_blocking(lost_at_the_end)
+    assert (len(runs), balance_of(database, account.id)) == (1, 0)
+
+
+async def test_a_deadlock_is_broken_and_both_get_through(database: Database) -> None:
+    first, second = open_account(database, 0).id, open_account(database, 0).id
+    runs = []
+
+    def grant_both(transaction: Transaction, *order: str) -> None:
+        runs.append(order)
+        for account in order:
+            ledger.credit(transaction, account, "grant", 1, f"{order} {account}")
+            time.sleep(0.2)
+
+    await asyncio.gather(database.run(grant_both, first, second), database.run(grant_both, second, first))
+    assert len(runs) == 3
+    balances = [await database.run(accounts.get, account) for account in (first, second)]
+    assert [account.balance for account in balances] == [2, 2]

@@ -1,0 +1,76 @@
+"""Migrations: from nothing, again, half-way, and from a newer release."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import peewee
+import pytest
+
+from storage import ledger, models, schema
+from storage.database import Database
+from storage.schema import NewerSchema
+from storage.transaction import Transaction
+from tests.storage.samples import open_account
+
+TABLES = (
+    models.Account,
+    models.Key,
+    models.Verification,
+    models.Entry,
+    models.Hold,
+    models.Usage,
+    models.Idempotency,
+)
+
+
+def balance_of(database: Database, account: str) -> int:
+    return database.run_blocking(ledger.balance, account)
+
+
+def test_the_tables_are_what_the_models_say(database: Database) -> None:
+    def columns(transaction: Transaction, table: type[peewee.Model]) -> dict[str, bool]:
+        found = transaction.connection.get_columns(table._meta.table_name)
+        keys = transaction.connection.get_primary_keys(table._meta.table_name)
+        return {column.name: column.null and column.name not in keys for column in found}
+
+    for table in TABLES:
+        fields = {field.column_name: field.null for field in table._meta.sorted_fields}
+        assert database.run_blocking(columns, table) == fields
+
+
+def test_opening_again_keeps_everything(url: str) -> None:
+    first = Database(url)
+    account = open_account(first, 7)
+    first.close()
+    second = Database(url)
+    assert balance_of(second, account.id) == 7
+    second.close()
+
+
+def test_a_database_of_a_newer_release_is_refused(url: str) -> None:
+    def upgrade(transaction: Transaction) -> None:
+        insert = "INSERT INTO schema_migration (name, applied) VALUES ('9999_later', '2030-01-01 00:00:00')"
+        transaction.connection.execute_sql(insert)
+
+    opened = Database(url)
+    opened.run_blocking(upgrade)
+    opened.close()
+    with pytest.raises(NewerSchema):
+        Database(url)
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = "def up(migrator, database):\n    database.execute_sql('CREATE TABLE thing (id BIGINT)')\n"
+    (tmp_path / "0001_good.py").write_text(good)
+    (tmp_path / "0002_bad.py").write_text(good)
+    real = schema.MIGRATIONS
+    monkeypatch.setattr(schema, "MIGRATIONS", tmp_path)
+    with pytest.raises(peewee.DatabaseError):
+        Database(url)
+    monkeypatch.setattr(schema, "MIGRATIONS", real)
+    opened = Database(url)
+    assert "thing" not in opened.run_blocking(lambda transaction: transaction.connection.get_tables())
+    opened.close()
