@@ -12,7 +12,7 @@ from typing import Any
 from engine.errors import ConversionError
 from storage import idempotency, ledger
 from storage.database import Database
-from storage.errors import ClaimLost
+from storage.errors import ClaimLost, OutcomeUnknown
 from storage.idempotency import Fresh, Stored
 from storage.ids import new_id
 from storage.ledger import Hold, Owner
@@ -40,7 +40,13 @@ class Charge:
             if claim is not None:
                 idempotency.finish(transaction, claim, stored)
 
-        return await self._database.run(ledger.settle, self._hold, replace(self.use, bytes_out=size), keep)
+        try:
+            return await self._database.run(ledger.settle, self._hold, replace(self.use, bytes_out=size), keep)
+        except OutcomeUnknown:
+            # The connection was lost while it was saving: what stands there now decides.
+            if not await self._database.run(ledger.is_settled, self._hold):
+                raise
+            return await self._database.run(ledger.balance, self._hold.account)
 
 
 class Charges:
