@@ -44,9 +44,13 @@ class Charge:
             return await self._database.run(ledger.settle, self._hold, replace(self.use, bytes_out=size), keep)
         except OutcomeUnknown:
             # The connection was lost while it was saving: what stands there now decides.
-            if not await self._database.run(ledger.is_settled, self._hold):
+            if not await self.is_settled():
                 raise
             return await self._database.run(ledger.balance, self._hold.account)
+
+    async def is_settled(self) -> bool:
+        """Whether the charge is final, as it may be although `settle` was cancelled."""
+        return await self._database.run(ledger.is_settled, self._hold)
 
 
 class Charges:

@@ -145,5 +145,7 @@ class Conversions:
         try:
             return replace(converted, balance=await charge.settle(converted.size, converted.as_json(), kept.file_id))
         except BaseException:
-            await self._results.discard(kept)
+            # A client that goes away while the charge is saved has paid for the result, and may come back for it.
+            if not await charge.is_settled():
+                await self._results.discard(kept)
             raise
