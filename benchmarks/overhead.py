@@ -14,7 +14,7 @@ import httpx
 from benchmarks.report import Report
 from config.settings import Settings
 from engine import Options, pipeline
-from engine.executor import Job, LocalExecutor
+from engine.executor import Input, Job, LocalExecutor
 from engine.registry import load_registry
 from storage import accounts, keyring
 from storage.transaction import Transaction
@@ -55,16 +55,16 @@ async def _ways(
     folder: Path, services: Services, executor: LocalExecutor, client: httpx.AsyncClient, url: str
 ) -> dict[str, Way]:
     registry = load_registry()
-    plan = registry.plan(registry.formats["png"], "jpeg")
+    plan = registry.plan([registry.formats["png"]], "jpeg")
     data = sample("png")
     source = folder / "in.png"
     source.write_bytes(data)
-    job = Job(source, "png", folder / "out.jpg", "jpeg")
+    job = Job((Input(source, "png"),), folder / "out.jpg", "jpeg")
     key = await services.database.run(_account)
     headers = {"Authorization": f"Bearer {key}"}
 
     async def in_process() -> object:
-        return pipeline.run(plan, data, Options())
+        return pipeline.run(plan, [data], Options())
 
     async def in_a_job() -> object:
         return await executor.run(job)

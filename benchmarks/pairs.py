@@ -23,7 +23,7 @@ def measure(rounds: int) -> Report:
     for plan in registry.catalogue():
         data = inputs[plan.source.name]
         seconds = [_timed(plan, data) for _ in range(rounds)]
-        size = len(pipeline.run(plan, data, Options()).data)
+        size = len(pipeline.run(plan, [data], Options()).data)
         rows.append((plan.source.name, plan.target.name, median(seconds) * 1000, size / 1024))
     return Report(f"pairs, median of {rounds}", ("input", "output", "ms", "KiB"), tuple(rows))
 
@@ -34,10 +34,10 @@ def _input(registry: Registry, name: str) -> bytes:
         return sample(name)
     picture = BytesIO()
     quadrants(_SIZE).effect_spread(6).save(picture, "PNG")  # noise, so that codecs have something to do
-    return pipeline.run(registry.plan(png, name), picture.getvalue(), Options()).data
+    return pipeline.run(registry.plan([png], name), [picture.getvalue()], Options()).data
 
 
 def _timed(plan: Plan, data: bytes) -> float:
     started = perf_counter()
-    pipeline.run(plan, data, Options())
+    pipeline.run(plan, [data], Options())
     return perf_counter() - started

@@ -1,6 +1,6 @@
 """Formats in, paths out. These names are the plugin author's vocabulary."""
 
-from engine.conversions import Conversion, FidelityWarning, Loss, Options, Requirement, conversion
+from engine.conversions import Conversion, FidelityWarning, Loss, Options, Requirement, Tool, conversion, tool
 from engine.errors import (
     ConversionError,
     CorruptInput,
@@ -13,6 +13,7 @@ from engine.errors import (
 from engine.formats import Brands, Content, FileFormat, Format, Signature, any_of
 from engine.hookspecs import hookimpl
 from engine.media import DOCUMENT, RASTER, Frame, Holds, Raster, Samples
+from engine.pages import Pages
 
 __all__ = [
     "DOCUMENT",
@@ -30,15 +31,18 @@ __all__ = [
     "InvalidOption",
     "Loss",
     "Options",
+    "Pages",
     "Raster",
     "Requirement",
     "Samples",
     "Signature",
     "StepFailed",
     "TooLarge",
+    "Tool",
     "UnknownFormat",
     "UnsupportedConversion",
     "any_of",
     "conversion",
     "hookimpl",
+    "tool",
 ]

@@ -1,14 +1,15 @@
-"""What plugins declare: conversions between formats, what they cost and lose, and what clients may choose."""
+"""What plugins declare: conversions between formats, tools that work on one, and what clients may choose."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from engine.errors import InvalidOption
-from engine.formats import Format
+from engine.errors import InvalidOption, UnknownFormat
+from engine.formats import FileFormat, Format
+from engine.pages import Pages
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -19,6 +20,8 @@ class Options:
     """What the client may choose. A value that exists is valid: anything else raises InvalidOption."""
 
     quality: int | None = None  # 1-100, for lossy targets
+    pages: Pages | None = None
+    password: str | None = field(default=None, repr=False)  # opens encrypted inputs; never shown
 
     def __post_init__(self) -> None:
         if self.quality is not None and not (type(self.quality) is int and 1 <= self.quality <= 100):
@@ -84,6 +87,73 @@ def conversion(
 
     def declare(run: Callable[[S, Options], T]) -> Conversion[S, T]:
         return Conversion(source, target, run, loss, cost, final)
+
+    return declare
+
+
+@dataclass(frozen=True)
+class Tool(Generic[T]):
+    """An operation on payloads of one format, which are opened from files of `sources` and no others.
+
+    `inputs` tells how many it takes, `count` how many pages a payload has, `options` the fields of Options that
+    it reads. `run` may change the payloads, and returns one of them or a new one.
+    """
+
+    name: str
+    format: Format[T]
+    run: Callable[[list[T], Options], T]
+    sources: tuple[FileFormat, ...]
+    inputs: range
+    count: Callable[[T], int]
+    options: tuple[str, ...]
+    summary: str
+
+    def __call__(self, payloads: list[T], options: Options) -> T:
+        return self.run(payloads, options)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def check(self, sources: Sequence[FileFormat | None]) -> None:
+        """Raises InvalidOption where there are too few or too many inputs, UnknownFormat for one that it does not take.
+
+        None stands for a file of no known format. The error's `details.index` counts from 0.
+        """
+        if len(sources) not in self.inputs:
+            least, most = self.inputs[0], self.inputs[-1]
+            raise InvalidOption(
+                f"{self} takes {least} to {most} files." if least < most else f"{self} takes {least} file.",
+                reason="out_of_range",
+                param="files[]" if most > 1 else "file",
+                details={"min": least, "max": most, "count": len(sources)},
+            )
+        for index, source in enumerate(sources):
+            if source not in self.sources:
+                names = [str(fmt) for fmt in self.sources]
+                raise UnknownFormat(
+                    f"File {index + 1} is no {' or '.join(names).upper()}.",
+                    reason=f"not_a_{'_or_'.join(names)}",
+                    details={"index": index, "input_format": source and source.name},
+                )
+
+
+AnyTool: TypeAlias = Tool[Any]
+
+
+def tool(
+    name: str,
+    format: Format[T],
+    *,
+    sources: tuple[FileFormat, ...],
+    count: Callable[[T], int],
+    inputs: range = range(1, 2),
+    options: tuple[str, ...] = (),
+) -> Callable[[Callable[[list[T], Options], T]], Tool[T]]:
+    """Declares the decorated function as a tool; the first line of its docstring is what clients read of it."""
+
+    def declare(run: Callable[[list[T], Options], T]) -> Tool[T]:
+        summary = (run.__doc__ or name).strip().splitlines()[0]
+        return Tool(name, format, run, sources, inputs, count, options, summary)
 
     return declare
 

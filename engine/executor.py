@@ -21,9 +21,9 @@ from typing import Any, Protocol
 from engine import worker
 from engine.errors import ConversionError, OutOfMemory, TimedOut, WorkerCrashed
 from engine.pipeline import Timing, Warned
-from engine.worker import Done, Job, Limits
+from engine.worker import Done, Input, Job, Limits
 
-__all__ = ["Done", "Executor", "Job", "Limits", "LocalExecutor"]
+__all__ = ["Done", "Executor", "Input", "Job", "Limits", "LocalExecutor"]
 
 _PATIENCE = 5.0  # seconds that a process may take to end after its answer
 _MAX_ANSWER = 1 << 20  # bytes; more is no answer of ours
@@ -162,7 +162,9 @@ def _outcome(answer: bytes) -> Done:
             done = values["done"]
             trace = tuple(Timing(str(t["step"]), float(t["seconds"])) for t in done["trace"])
             warned = tuple(Warned(str(w["code"]), str(w["message"])) for w in done["warnings"])
-            return Done(int(done["size"]), trace, warned)
+            counted = tuple(int(pages) for pages in done["input_pages"])
+            pages = None if done["pages"] is None else int(done["pages"])
+            return Done(int(done["size"]), trace, warned, counted, pages)
     except (ValueError, KeyError, TypeError, AttributeError):
         error = WorkerCrashed("The conversion's process gave no readable answer.")
     raise error

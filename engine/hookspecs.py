@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pluggy
 
-from engine.conversions import AnyConversion, Requirement
+from engine.conversions import AnyConversion, AnyTool, Requirement
 
 hookspec = pluggy.HookspecMarker("convertd")
 hookimpl = pluggy.HookimplMarker("convertd")
@@ -13,6 +13,11 @@ hookimpl = pluggy.HookimplMarker("convertd")
 @hookspec
 def conversions() -> list[AnyConversion]:  # type: ignore[empty-body]
     """The steps this plugin adds. Called once in every process, at load; declare only what works here."""
+
+
+@hookspec
+def tools() -> list[AnyTool]:  # type: ignore[empty-body]
+    """The operations this plugin adds. Called once in every process, at load; declare only what works here."""
 
 
 @hookspec

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from engine.conversions import AnyConversion, FidelityWarning, Options
+from engine.conversions import AnyConversion, AnyTool, Conversion, FidelityWarning, Options
 from engine.errors import ConversionError, CorruptInput, OutOfMemory, StepFailed
 from engine.formats import FileFormat
 from engine.planner import Plan
@@ -31,49 +32,79 @@ class Warned:
 
 @dataclass(frozen=True)
 class Result:
-    """The target's bytes, and how they came about."""
+    """The target's bytes, and how they came about; with a tool, the pages of what went in and of what came out."""
 
     data: bytes
     trace: tuple[Timing, ...]
     warnings: tuple[Warned, ...]
+    input_pages: tuple[int, ...] = ()
+    pages: int | None = None
 
 
-def run(plan: Plan, data: bytes, options: Options) -> Result:
-    """Takes `data` along the plan. Raises ConversionError, and nothing else."""
+def run(plan: Plan, inputs: Iterable[bytes], options: Options) -> Result:
+    """Takes the inputs along the plan, each read when its turn comes. Raises ConversionError, and nothing else."""
     trace: list[Timing] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if options.quality is not None and not plan.target.lossy:
             message = f"{plan.target} is lossless: quality has no effect."
             warnings.warn(FidelityWarning("quality_ignored", message), stacklevel=2)
-        payload: Any = data
+        payloads = _opened(plan, inputs, options, trace)
+        input_pages: tuple[int, ...] = ()
+        pages = None
+        if plan.tool is None:
+            (payload,) = payloads
+        else:
+            input_pages = tuple(plan.tool.count(opened) for opened in payloads)
+            payload = _take(plan.tool, payloads, options, trace)
+            pages = plan.tool.count(payload)
         for step in plan.steps:
-            started = perf_counter()
-            payload = _take(step, payload, options)
-            trace.append(Timing(str(step), perf_counter() - started))
+            payload = _take(step, payload, options, trace)
     if not payload:
         raise StepFailed(f"The step {plan.steps[-1]} gave no output.")
     messages = [caution.message for caution in caught]
     said = {w.code: Warned(w.code, w.message) for w in messages if isinstance(w, FidelityWarning)}
-    return Result(payload, tuple(trace), tuple(said.values()))
+    return Result(payload, tuple(trace), tuple(said.values()), input_pages, pages)
 
 
-def _take(step: AnyConversion, payload: Any, options: Options) -> Any:
+def _opened(plan: Plan, inputs: Iterable[bytes], options: Options, trace: list[Timing]) -> list[Any]:
+    """The inputs as far as the tool wants them. Of several, an error tells which by `details.index`, from 0."""
+    payloads: list[Any] = []
+    for path, data in zip(plan.openings, inputs, strict=True):
+        payload: Any = data
+        try:
+            for step in path:
+                payload = _take(step, payload, options, trace)
+        except ConversionError as error:
+            if len(plan.openings) > 1:
+                error.details["index"] = len(payloads)
+            raise
+        payloads.append(payload)
+    return payloads
+
+
+def _take(step: AnyConversion | AnyTool, payload: Any, options: Options, trace: list[Timing]) -> Any:
+    started = perf_counter()
+    result = _tried(step, payload, options)
+    trace.append(Timing(str(step), perf_counter() - started))
+    target = step.target if isinstance(step, Conversion) else step.format
+    if not isinstance(result, target.payload):
+        raise StepFailed(f"The step {step} returned {type(result).__name__}, not {target.payload.__name__}.")
+    return result
+
+
+def _tried(step: AnyConversion | AnyTool, payload: Any, options: Options) -> Any:
     try:
-        result = step(payload, options)
+        return step(payload, options)
     except ConversionError:
         raise
     except MemoryError as error:
         raise OutOfMemory("The conversion needs more memory than it may have.") from error
     except Exception as error:
         # Whoever reads a file finds the file at fault; later steps work on what a decoder vouched for.
-        if isinstance(step.source, FileFormat):
+        if isinstance(step, Conversion) and isinstance(step.source, FileFormat):
             raise CorruptInput(
                 f"The file was recognised as {step.source} but cannot be decoded.",
                 details={"step": str(step)},
             ) from error
         raise StepFailed(f"The step {step} failed.", details={"step": str(step)}) from error
-    if not isinstance(result, step.target.payload):
-        kind = type(result).__name__
-        raise StepFailed(f"The step {step} returned {kind}, not {step.target.payload.__name__}.")
-    return result

@@ -6,44 +6,63 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
+from typing import TypeAlias
 
-from engine.conversions import AnyConversion
+from engine.conversions import AnyConversion, AnyTool
 from engine.formats import AnyFormat, FileFormat
+
+Steps: TypeAlias = tuple[AnyConversion, ...]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps that lead from one file format to another; at least one."""
+    """The steps that lead from file formats to a file format: `openings`, one path an input, to the tool; `steps` on.
 
-    source: FileFormat
+    Without a tool there is one input, which has nothing to be opened for; there is one step at least.
+    """
+
+    sources: tuple[FileFormat, ...]
     target: FileFormat
-    steps: tuple[AnyConversion, ...]
+    steps: Steps
+    tool: AnyTool | None = None
+    openings: tuple[Steps, ...] = ((),)
+
+    @property
+    def source(self) -> FileFormat:
+        """The format of the first input."""
+        return self.sources[0]
 
     @property
     def loss(self) -> int:
-        return sum(step.loss for step in self.steps)
+        return sum(step.loss for path in (*self.openings, self.steps) for step in path)
 
     @property
     def cost(self) -> float:
-        return sum(step.cost for step in self.steps)
+        return sum(step.cost for path in (*self.openings, self.steps) for step in path)
 
     def __str__(self) -> str:
-        return " -> ".join([str(self.source), *(str(step.target) for step in self.steps)])
+        opened = " + ".join(_told(source, path) for source, path in zip(self.sources, self.openings, strict=True))
+        used = [str(self.tool)] if self.tool else []
+        return " -> ".join([opened, *used, *(str(step.target) for step in self.steps)])
+
+
+def _told(source: FileFormat, path: Steps) -> str:
+    return " -> ".join([str(source), *(str(step.target) for step in path)])
 
 
 Graph = Mapping[AnyFormat, Iterable[AnyConversion]]
 """The steps that leave each format."""
 
 
-def cheapest_paths(graph: Graph, source: AnyFormat) -> dict[AnyFormat, tuple[AnyConversion, ...]]:
+def cheapest_paths(graph: Graph, source: AnyFormat) -> dict[AnyFormat, Steps]:
     """The best path from `source` to every format that can be reached, `source` itself included.
 
     Dijkstra's algorithm over (loss, cost). A path has one step at least, so recompressing a format is no
     special case; a final step is taken but never left.
     """
-    best: dict[AnyFormat, tuple[AnyConversion, ...]] = {}
+    best: dict[AnyFormat, Steps] = {}
     order = count()  # keeps the heap from comparing paths, and equal paths in the order declared
-    heap: list[tuple[int, float, int, tuple[AnyConversion, ...]]] = [
+    heap: list[tuple[int, float, int, Steps]] = [
         (int(step.loss), step.cost, next(order), (step,)) for step in graph.get(source, ())
     ]
     heap.sort()

@@ -1,52 +1,21 @@
-"""The registry: loads plugins and knows what they declared."""
+"""The registry: knows what plugins declared, and plans."""
 
 from __future__ import annotations
 
-import importlib
 import logging
 import mmap
-import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from itertools import chain
 from pathlib import Path
-from types import ModuleType
 
-import pluggy
-
-from engine import hookspecs
-from engine.conversions import AnyConversion, Requirement
+from engine.conversions import AnyConversion, AnyTool, Requirement
 from engine.errors import UnknownFormat, UnsupportedConversion
 from engine.formats import AnyFormat, Content, FileFormat
-from engine.planner import Plan, cheapest_paths
+from engine.loading import Plugin, load_plugins
+from engine.planner import Plan, Steps, cheapest_paths
 
 log = logging.getLogger("convertd.registry")
-
-ENTRY_POINT_GROUP = "convertd.plugins"
-
-
-@dataclass(frozen=True)
-class Plugin:
-    """A loaded plugin and what it declared, or the error that kept it out."""
-
-    name: str
-    summary: str
-    conversions: tuple[AnyConversion, ...] = ()
-    requirements: tuple[Requirement, ...] = ()
-    error: str | None = None
-
-    @property
-    def reads(self) -> tuple[FileFormat, ...]:
-        """The file formats it takes, each once, in the order declared."""
-        return tuple(dict.fromkeys(s.source for s in self.conversions if isinstance(s.source, FileFormat)))
-
-    @property
-    def writes(self) -> tuple[FileFormat, ...]:
-        """The file formats it makes, each once, in the order declared."""
-        return tuple(dict.fromkeys(s.target for s in self.conversions if isinstance(s.target, FileFormat)))
 
 
 class Registry:
@@ -55,16 +24,19 @@ class Registry:
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         formats: dict[str, FileFormat] = {}
         self._graph: dict[AnyFormat, list[AnyConversion]] = {}
-        self._paths: dict[FileFormat, dict[AnyFormat, tuple[AnyConversion, ...]]] = {}
+        self._paths: dict[AnyFormat, dict[AnyFormat, Steps]] = {}
+        self.tools: dict[str, AnyTool] = {}
         accepted = []
         for plugin in plugins:
-            known = [fmt for fmt in (*plugin.reads, *plugin.writes) if formats.get(fmt.name, fmt) != fmt]
+            known = [f"format {fmt}" for fmt in (*plugin.reads, *plugin.writes) if formats.get(fmt.name, fmt) != fmt]
+            known += [f"tool {tool}" for tool in plugin.tools if tool.name in self.tools]
             if known:
-                error = f"another plugin describes the format {known[0]} differently"
+                error = f"another plugin describes the {known[0]} differently"
                 log.error("the plugin %s is left out: %s", plugin.name, error)
                 plugin = Plugin(plugin.name, plugin.summary, error=error)
             accepted.append(plugin)
             formats |= {fmt.name: fmt for fmt in (*plugin.reads, *plugin.writes)}
+            self.tools |= {tool.name: tool for tool in plugin.tools}
             for step in plugin.conversions:
                 self._graph.setdefault(step.source, []).append(step)
         self.plugins = tuple(accepted)
@@ -92,6 +64,17 @@ class Registry:
         with _mapped(path) as content:
             return self.identify_content(content, path.name)
 
+    def identify_for(self, tool: str, paths: Iterable[Path]) -> list[FileFormat]:
+        """The formats of the tool's inputs. Raises what the tool's `check` does; reads from disk."""
+        found: list[FileFormat | None] = []
+        for path in paths:
+            try:
+                found.append(self.identify(path))
+            except UnknownFormat:
+                found.append(None)
+        self.tools[tool].check(found)
+        return [fmt for fmt in found if fmt is not None]
+
     def identify_content(self, content: Content, filename: str = "") -> FileFormat:
         """As `identify`, for bytes at hand; `filename` only breaks ties."""
         extension = Path(filename).suffix[1:].lower()
@@ -101,8 +84,22 @@ class Registry:
             raise UnknownFormat("The file's content is of no supported type.")
         return best
 
-    def plan(self, source: FileFormat, target: str | FileFormat) -> Plan:
-        """The best plan from `source` to `target`. Raises UnsupportedConversion with what is available."""
+    def plan(self, sources: Sequence[FileFormat], target: str | FileFormat, tool: str | None = None) -> Plan:
+        """The best plan from `sources` to `target`; without a tool there is one source.
+
+        Raises UnsupportedConversion with what is available, and with a tool what its `check` does.
+        """
+        if tool is None:
+            (source,) = sources
+            fmt, steps = self._steps(source, target)
+            return Plan((source,), fmt, steps)
+        used = self.tools[tool]
+        used.check(sources)
+        fmt, steps = self._steps(used.format, target)
+        openings = tuple(self._paths_from(source)[used.format] for source in sources)
+        return Plan(tuple(sources), fmt, steps, used, openings)
+
+    def _steps(self, source: AnyFormat, target: str | FileFormat) -> tuple[FileFormat, Steps]:
         fmt = target if isinstance(target, FileFormat) else self.format(target)
         steps = self._paths_from(source).get(fmt) if fmt else None
         if fmt is None or steps is None:
@@ -115,18 +112,18 @@ class Registry:
                     "available": [found.name for found in self.targets(source)],
                 },
             )
-        return Plan(source, fmt, steps)
+        return fmt, steps
 
-    def targets(self, source: FileFormat) -> list[FileFormat]:
+    def targets(self, source: AnyFormat) -> list[FileFormat]:
         """The file formats that `source` can be converted to, by name."""
         reached = self._paths_from(source)
         return [fmt for fmt in self.formats.values() if fmt in reached]
 
     def catalogue(self) -> list[Plan]:
         """A plan for every supported pair, by input and then by output."""
-        return [self.plan(source, target) for source in self.formats.values() for target in self.targets(source)]
+        return [self.plan([source], target) for source in self.formats.values() for target in self.targets(source)]
 
-    def _paths_from(self, source: FileFormat) -> dict[AnyFormat, tuple[AnyConversion, ...]]:
+    def _paths_from(self, source: AnyFormat) -> dict[AnyFormat, Steps]:
         if source not in self._paths:
             self._paths[source] = cheapest_paths(self._graph, source)
         return self._paths[source]
@@ -140,40 +137,5 @@ def _mapped(path: Path) -> Iterator[Content]:
 
 @cache
 def load_registry(builtins: str = "plugins") -> Registry:
-    """Loads the built-ins by listing their package, and others by entry point; once in a process and its forks.
-
-    A foreign plugin that fails to load is kept out and listed with its error; a built-in that fails raises.
-    """
-    manager = pluggy.PluginManager("convertd")
-    manager.add_hookspecs(hookspecs)
-    loaded = [_builtin(manager, name) for name in _module_names(builtins)]
-    found = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name)
-    return Registry([*loaded, *(_foreign(manager, entry) for entry in found)])
-
-
-def _module_names(package: str) -> list[str]:
-    paths = importlib.import_module(package).__path__
-    names = sorted(module.name for module in pkgutil.iter_modules(paths))
-    return [f"{package}.{name}" for name in names if not name.startswith("_")]
-
-
-def _builtin(manager: pluggy.PluginManager, module_name: str) -> Plugin:
-    return _declared(manager, importlib.import_module(module_name), module_name.rpartition(".")[2])
-
-
-def _foreign(manager: pluggy.PluginManager, entry: EntryPoint) -> Plugin:
-    try:
-        return _declared(manager, entry.load(), entry.name)
-    except Exception as error:
-        log.exception("the plugin %s cannot be loaded", entry.name)
-        return Plugin(entry.name, "", error=f"{type(error).__name__}: {error}")
-
-
-def _declared(manager: pluggy.PluginManager, module: ModuleType, name: str) -> Plugin:
-    manager.register(module, name)
-    manager.check_pending()
-    others = [plugin for plugin in manager.get_plugins() if plugin is not module]
-    steps = manager.subset_hook_caller("conversions", others)()
-    needs = manager.subset_hook_caller("requirements", others)()
-    summary = (module.__doc__ or name).strip().splitlines()[0]
-    return Plugin(name, summary, tuple(chain.from_iterable(steps)), tuple(chain.from_iterable(needs)))
+    """The registry of all plugins that are installed, loaded once in a process and its forks."""
+    return Registry(load_plugins(builtins))

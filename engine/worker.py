@@ -9,7 +9,7 @@ import signal
 import socket
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine import pipeline, sandbox
 from engine.conversions import Options
@@ -26,27 +26,40 @@ class Limits:
     output: int = 512 << 20
 
 
+class Input(NamedTuple):
+    """A file to read, and the name of its format."""
+
+    path: Path
+    format: str
+
+
 @dataclass(frozen=True)
 class Job:
     """A conversion in names and paths, because functions and megabytes should not travel.
 
-    `source` and `target` name formats. The folder of `output` is the job's own; nothing else is written to.
+    `target` names a format, `tool` the tool that makes one of many or something else of one. The folder of
+    `output` is the job's own; nothing else is written to.
     """
 
-    input: Path
-    source: str
+    inputs: tuple[Input, ...]
     output: Path
     target: str
     options: Options = Options()
+    tool: str | None = None
 
 
 @dataclass(frozen=True)
 class Done:
-    """A job's result lies at its output: `size` bytes, made in the steps of `trace`."""
+    """A job's result lies at its output: `size` bytes, made in the steps of `trace`.
+
+    With a tool, `input_pages` are the pages of each input, and `pages` those of the result.
+    """
 
     size: int
     trace: tuple[pipeline.Timing, ...]
     warnings: tuple[pipeline.Warned, ...]
+    input_pages: tuple[int, ...] = ()
+    pages: int | None = None
 
 
 def serve(connection: socket.socket) -> None:
@@ -90,9 +103,9 @@ def _answer(registry: Registry, job: Job) -> dict[str, Any]:
 
 def convert(registry: Registry, job: Job) -> Done:
     """Runs the job in this process. Raises ConversionError where it cannot be done."""
-    plan = registry.plan(registry.formats[job.source], job.target)
-    result = pipeline.run(plan, job.input.read_bytes(), job.options)
+    plan = registry.plan([registry.formats[name] for _, name in job.inputs], job.target, job.tool)
+    result = pipeline.run(plan, (path.read_bytes() for path, _ in job.inputs), job.options)
     if registry.identify_content(result.data, job.output.name) != plan.target:
         raise StepFailed(f"The result is no {plan.target}.")
     job.output.write_bytes(result.data)
-    return Done(len(result.data), result.trace, result.warnings)
+    return Done(len(result.data), result.trace, result.warnings, result.input_pages, result.pages)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine import ConversionError, FileFormat, Options
-from engine.executor import Done, Executor, Job, LocalExecutor
+from engine.executor import Done, Executor, Input, Job, LocalExecutor
 from engine.planner import Plan
 from engine.registry import Registry
 
@@ -84,10 +84,11 @@ async def convert(registry: Registry, wanted: Sequence[Task], options: Options, 
 
 async def _convert(registry: Registry, executor: Executor, task: Task, options: Options) -> Outcome:
     try:
-        plan = registry.plan(registry.identify(task.input), task.target)
+        plan = registry.plan([registry.identify(task.input)], task.target)
         with tempfile.TemporaryDirectory() as folder:
             result = Path(folder, f"result.{task.target.extensions[0]}")
-            done = await executor.run(Job(task.input.absolute(), plan.source.name, result, plan.target.name, options))
+            source = Input(task.input.absolute(), plan.source.name)
+            done = await executor.run(Job((source,), result, plan.target.name, options))
             shutil.move(result, task.output)
     except ConversionError as error:
         return Outcome(task, error=error)

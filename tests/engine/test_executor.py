@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from engine import ConversionError
-from engine.executor import Job, Limits, LocalExecutor
+from engine.executor import Input, Job, Limits, LocalExecutor
 from tests.samples import sample
 
 _MISBEHAVING = Path(__file__).parents[1] / "misbehaving"
@@ -39,7 +39,7 @@ async def executor() -> AsyncIterator[LocalExecutor]:
 def _job(folder: Path, deed: str, target: str = "png") -> Job:
     source = folder / f"{deed}.trouble"
     source.write_bytes(b"TROUBLE " + deed.encode())
-    return Job(source, "trouble", folder / f"{deed}.out", target)
+    return Job((Input(source, "trouble"),), folder / f"{deed}.out", target)
 
 
 async def _failure(executor: LocalExecutor, job: Job, limits: Limits = Limits()) -> ConversionError:
@@ -115,7 +115,7 @@ async def test_others_go_on(executor: LocalExecutor, tmp_path: Path) -> None:
     source.write_bytes(sample("png"))
     deeds = ["crash", "hang", "eat", "exit"] * 3
     bad = [asyncio.create_task(_failure(executor, _job(tmp_path, deed), Limits(seconds=2))) for deed in deeds]
-    good = [executor.run(Job(source, "png", tmp_path / f"{number}.jpg", "jpeg")) for number in range(12)]
+    good = [executor.run(Job((Input(source, "png"),), tmp_path / f"{number}.jpg", "jpeg")) for number in range(12)]
 
     assert len(await asyncio.gather(*good)) == 12
     assert len(await asyncio.gather(*bad)) == 12

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from engine import RASTER, FileFormat, Options, Raster, Signature, UnknownFormat, UnsupportedConversion, conversion
-from engine.registry import Plugin, Registry, load_registry
+from engine.loading import Plugin
+from engine.registry import Registry, load_registry
 from tests.corpus import Entry, load_corpus
 from tests.samples import sample
 
@@ -67,7 +68,7 @@ def test_an_empty_file_is_told_as_such(tmp_path: Path) -> None:
 
 def test_a_pair_without_a_path_tells_what_there_is() -> None:
     with pytest.raises(UnsupportedConversion) as raised:
-        _REGISTRY.plan(_REGISTRY.formats["jpeg"], "svg")
+        _REGISTRY.plan([_REGISTRY.formats["jpeg"]], "svg")
 
     details = raised.value.details
     assert (details["input_format"], details["output_format"]) == ("jpeg", "svg")
@@ -87,7 +88,7 @@ def test_a_pair_without_a_path_tells_what_there_is() -> None:
     ],
 )
 def test_paths(source: str, target: str, path: str) -> None:
-    assert str(_REGISTRY.plan(_REGISTRY.formats[source], target)) == path
+    assert str(_REGISTRY.plan([_REGISTRY.formats[source]], target)) == path
 
 
 def _plugin(name: str, magic: bytes) -> Plugin:

@@ -15,7 +15,7 @@ import pytest_asyncio
 from PIL import Image
 
 from engine import ConversionError
-from engine.executor import Job, LocalExecutor
+from engine.executor import Input, Job, LocalExecutor
 from engine.mupdf import pymupdf
 from engine.registry import load_registry
 from tests.corpus import Entry, load_corpus
@@ -57,7 +57,8 @@ async def _convert(executor: LocalExecutor, data: bytes, name: str, target: str)
         started = monotonic()
         try:
             found = _REGISTRY.identify(source)
-            done = await executor.run(Job(source, found.name, result, _REGISTRY.plan(found, target).target.name))
+            plan = _REGISTRY.plan([found], target)
+            done = await executor.run(Job((Input(source, found.name),), result, plan.target.name))
         finally:
             assert monotonic() - started < _PROMPT
             assert set(result.parent.iterdir()) <= {result}
@@ -170,7 +171,7 @@ async def test_an_svg_reads_no_other_file(executor: LocalExecutor, tmp_path: Pat
     source, result = tmp_path / "in.svg", tmp_path / "out.png"
     source.write_text(svg)
 
-    await executor.run(Job(source, "svg", result, "png"))
+    await executor.run(Job((Input(source, "svg"),), result, "png"))
 
     with Image.open(result) as image:
         assert image.convert("RGBA").getchannel("A").getextrema() == (0, 0)  # nothing is drawn

@@ -53,7 +53,7 @@ def test_file(entry: Entry, target: str) -> None:
     source = _REGISTRY.identify(entry.path)
     assert source.name == entry.format.lower().replace("apng", "png")
 
-    result = pipeline.run(_REGISTRY.plan(source, target), entry.path.read_bytes(), Options())
+    result = pipeline.run(_REGISTRY.plan([source], target), [entry.path.read_bytes()], Options())
 
     reading = readers.read(target, result.data)
     assert reading.size == pytest.approx(_expected_size(entry, source.name, target), abs=_TOLERANCE)
@@ -66,7 +66,7 @@ def test_encrypted(name: str) -> None:
     for entry in (entry for entry in load_corpus() if entry.name == name):
         for target in _REGISTRY.targets(_REGISTRY.formats["pdf"]):
             with pytest.raises(ConversionError) as raised:
-                pipeline.run(_REGISTRY.plan(_REGISTRY.formats["pdf"], target), entry.path.read_bytes(), Options())
+                pipeline.run(_REGISTRY.plan([_REGISTRY.formats["pdf"]], target), [entry.path.read_bytes()], Options())
             assert (raised.value.code, raised.value.reason) == ("invalid_file_type", "pdf_encrypted")
 
 
@@ -88,7 +88,7 @@ def _expected_size(entry: Entry, source: str, target: str) -> tuple[float, float
 
 def _dpi(entry: Entry) -> tuple[float, float]:
     """What the reader of the source format notes; 96 where it tells nothing believable."""
-    steps = _REGISTRY.plan(_REGISTRY.identify(entry.path), "png").steps
+    steps = _REGISTRY.plan([_REGISTRY.identify(entry.path)], "png").steps
     raster = steps[0](entry.path.read_bytes(), Options())
     return raster.dpi or (96, 96)
 

@@ -19,7 +19,7 @@ _PAGES, _VECTORS = {"pdf", "eps"}, {"pdf", "eps", "svg"}
 
 @pytest.mark.parametrize("plan", _PAIRS, ids=[f"{plan.source}-{plan.target}" for plan in _PAIRS])
 def test_pair(plan: Plan) -> None:
-    result = pipeline.run(plan, sample(plan.source.name), Options())
+    result = pipeline.run(plan, [sample(plan.source.name)], Options())
 
     reading = readers.read(plan.target.name, result.data)
 

@@ -26,7 +26,7 @@ _HOLD_EXIF = ("jpeg", "png", "webp", "avif", "heic", "tiff")
 
 def convert(data: bytes, target: str, quality: int | None = None) -> Result:
     source = _REGISTRY.identify_content(data)
-    return pipeline.run(_REGISTRY.plan(source, target), data, Options(quality=quality))
+    return pipeline.run(_REGISTRY.plan([source], target), [data], Options(quality=quality))
 
 
 def encoded(image: Image.Image, encoder: str, **parameters: object) -> bytes:

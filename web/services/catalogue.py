@@ -10,7 +10,8 @@ from typing import Any
 
 from config.tariff import CREDITS_PER_CONVERSION
 from engine.formats import FileFormat
-from engine.registry import Plugin, Registry
+from engine.loading import Plugin
+from engine.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ def formats_catalogue(registry: Registry) -> dict[str, Any]:
 
 
 def tools_catalogue(registry: Registry, endpoint: str) -> dict[str, Any]:
-    """Every plugin that reads a format, as a tool of the conversion `endpoint`."""
-    tools = [_tool(registry, plugin, endpoint) for plugin in registry.plugins if plugin.reads]
+    """Every plugin that converts a format, as a tool of the conversion `endpoint`."""
+    tools = [_tool(registry, plugin, endpoint) for plugin in registry.plugins if plugin.reads and not plugin.tools]
     return {"tools": tools, "total": len(tools)}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from config.tariff import CREDITS_PER_CONVERSION
 from engine.conversions import Options
-from engine.executor import Executor, Job, Limits
+from engine.executor import Executor, Input, Job, Limits
 from engine.formats import FileFormat
 from engine.pipeline import Warned
 from engine.planner import Plan
@@ -101,7 +101,7 @@ class Conversions:
         Cancelling kills the job. Whatever happens before the charge is settled, nothing is charged.
         """
         source = await asyncio.to_thread(self._registry.identify, order.upload.path)
-        plan = self._registry.plan(source, order.target)
+        plan = self._registry.plan([source], order.target)
         claim = None
         if order.repeatable is not None:
             parameters = {"target": plan.target.name, **asdict(order.options)}
@@ -120,7 +120,7 @@ class Conversions:
         output = order.upload.path.parent / "out" / f"result.{extension}"
         await asyncio.to_thread(output.parent.mkdir, mode=0o700, exist_ok=True)
         started = perf_counter()
-        job = Job(order.upload.path, plan.source.name, output, plan.target.name, order.options)
+        job = Job((Input(order.upload.path, plan.source.name),), output, plan.target.name, order.options)
         done = await self._executor.run(job, self._limits)
         return Converted(
             path=output,

@@ -1,0 +1,84 @@
+"""Loads plugins: the built-ins by listing their package, others by entry point."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import pkgutil
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from itertools import chain
+from types import ModuleType
+
+import pluggy
+
+from engine import hookspecs
+from engine.conversions import AnyConversion, AnyTool, Requirement
+from engine.formats import FileFormat
+
+log = logging.getLogger("convertd.registry")
+
+ENTRY_POINT_GROUP = "convertd.plugins"
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A loaded plugin and what it declared, or the error that kept it out."""
+
+    name: str
+    summary: str
+    conversions: tuple[AnyConversion, ...] = ()
+    tools: tuple[AnyTool, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
+    error: str | None = None
+
+    @property
+    def reads(self) -> tuple[FileFormat, ...]:
+        """The file formats it takes, each once, in the order declared."""
+        return tuple(dict.fromkeys(s.source for s in self.conversions if isinstance(s.source, FileFormat)))
+
+    @property
+    def writes(self) -> tuple[FileFormat, ...]:
+        """The file formats it makes, each once, in the order declared."""
+        return tuple(dict.fromkeys(s.target for s in self.conversions if isinstance(s.target, FileFormat)))
+
+
+def load_plugins(builtins: str) -> list[Plugin]:
+    """The modules of that package, then the foreign ones.
+
+    A foreign plugin that fails to load is kept out and listed with its error; a built-in that fails raises.
+    """
+    manager = pluggy.PluginManager("convertd")
+    manager.add_hookspecs(hookspecs)
+    loaded = [_builtin(manager, name) for name in _module_names(builtins)]
+    found = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name)
+    return [*loaded, *(_foreign(manager, entry) for entry in found)]
+
+
+def _module_names(package: str) -> list[str]:
+    paths = importlib.import_module(package).__path__
+    names = sorted(module.name for module in pkgutil.iter_modules(paths))
+    return [f"{package}.{name}" for name in names if not name.startswith("_")]
+
+
+def _builtin(manager: pluggy.PluginManager, module_name: str) -> Plugin:
+    return _declared(manager, importlib.import_module(module_name), module_name.rpartition(".")[2])
+
+
+def _foreign(manager: pluggy.PluginManager, entry: EntryPoint) -> Plugin:
+    try:
+        return _declared(manager, entry.load(), entry.name)
+    except Exception as error:
+        log.exception("the plugin %s cannot be loaded", entry.name)
+        return Plugin(entry.name, "", error=f"{type(error).__name__}: {error}")
+
+
+def _declared(manager: pluggy.PluginManager, module: ModuleType, name: str) -> Plugin:
+    manager.register(module, name)
+    manager.check_pending()
+    others = [plugin for plugin in manager.get_plugins() if plugin is not module]
+    steps, tools, needs = (
+        tuple(chain.from_iterable(manager.subset_hook_caller(hook, others)()))
+        for hook in ("conversions", "tools", "requirements")
+    )
+    return Plugin(name, (module.__doc__ or name).strip().splitlines()[0], steps, tools, needs)

@@ -1,0 +1,57 @@
+"""Pages as text."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine import InvalidOption, Options, Pages
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("2,5,8", ((2, 2), (5, 5), (8, 8))),
+        ("3-5", ((3, 5),)),
+        (" 8 , 2,2 ,5-5,1 - 3 ", ((1, 3), (5, 5), (8, 8))),
+        ("1-999999999", ((1, 999999999),)),
+        ("1-9,2-3", ((1, 9),)),
+    ],
+)
+def test_text(text: str, spans: tuple[tuple[int, int], ...]) -> None:
+    assert Pages.parse(text).spans == spans
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", ",", "1,", "0", "-1", "two", "5-3", "1--2", "1-", "1.5", "+1", "1 2", "٣", "9" * 5000, "0-2"]
+)
+def test_nonsense(text: str) -> None:
+    with pytest.raises(InvalidOption) as raised:
+        Pages.parse(text)
+
+    assert raised.value.param == "pages"
+
+
+@pytest.mark.parametrize("spans", [(), ((0, 1),), ((3, 2),), ((1, 2), (2, 3)), ((5, 5), (1, 1))])
+def test_only_valid_values_exist(spans: tuple[tuple[int, int], ...]) -> None:
+    with pytest.raises(InvalidOption):
+        Pages(spans)
+
+
+@given(st.lists(st.integers(1, 30), min_size=1))
+def test_any_order(numbers: list[int]) -> None:
+    pages = Pages.parse(",".join(map(str, numbers)))
+
+    assert pages.among(30) == sorted({number - 1 for number in numbers})
+
+
+def test_beyond_the_last_page() -> None:
+    with pytest.raises(InvalidOption) as raised:
+        Pages.parse("2,1-999999999").among(4)
+
+    assert (raised.value.param, raised.value.details["page_count"]) == ("pages", 4)
+
+
+def test_a_password_is_never_shown() -> None:
+    assert "secret" not in repr(Options(password="secret"))
