@@ -48,21 +48,29 @@ _PICTURE_QUALITY = 92  # of pictures that come from a lossy codec
 
 
 @conversion(PDF, DOCUMENT)
-def read(data: bytes, _options: Options) -> Document:
+def read(data: bytes, options: Options) -> Document:
     document = pymupdf.open(stream=data, filetype="pdf")
-    if document.needs_pass:
-        raise UnknownFormat("The PDF is encrypted; its password is needed.", reason="pdf_encrypted")
+    if document.needs_pass and not document.authenticate(options.password or ""):
+        raise locked(options)
     if document.page_count == 0:
         raise CorruptInput("The PDF has no readable page.")
     if document.is_repaired:
-        # MuPDF makes blank pages of what a cut file lacks; one that only lost its index still tells where that was.
-        if b"startxref" not in data[-_TAIL:]:
-            raise CorruptInput("The PDF is cut off.")
-        warn(
-            FidelityWarning("repaired", "The PDF is damaged; what could be recovered was converted."),
-            stacklevel=2,
-        )
+        told_repaired(data)
     return document
+
+
+def told_repaired(data: bytes) -> None:
+    """Warns of a PDF that had to be repaired. Raises CorruptInput for one that is cut off."""
+    # Blank pages are made of what a cut file lacks; one that only lost its index still tells where that was.
+    if b"startxref" not in data[-_TAIL:]:
+        raise CorruptInput("The PDF is cut off.")
+    warn(FidelityWarning("repaired", "The PDF is damaged; what could be recovered was converted."), stacklevel=2)
+
+
+def locked(options: Options) -> UnknownFormat:
+    """The error for a PDF that does not open."""
+    said = "its password is needed" if options.password is None else "the password is not its own"
+    return UnknownFormat(f"The PDF is encrypted; {said}.", reason="pdf_encrypted")
 
 
 @conversion(DOCUMENT, PDF)

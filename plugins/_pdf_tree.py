@@ -1,0 +1,63 @@
+"""PDF's name trees and number trees, as lists; and names kept apart."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from pikepdf import Array, Dictionary, Object, String
+
+Names = list[tuple[bytes, Any]]
+Numbers = list[tuple[int, Any]]
+
+_UTF16 = b"\xfe\xff"
+
+
+def names(root: Object | None) -> Names:
+    """The entries of a name tree, none without one."""
+    return [(bytes(key), value) for key, value in _pairs(root, "/Names") if isinstance(key, String)]
+
+
+def numbers(root: Object | None) -> Numbers:
+    """The entries of a number tree, none without one."""
+    return [(key, value) for key, value in _pairs(root, "/Nums") if isinstance(key, int)]
+
+
+def name_tree(entries: Iterable[tuple[bytes, Any]]) -> Dictionary:
+    """The entries as a name tree of one node."""
+    flat = [part for key, value in sorted(entries, key=_key) for part in (String(key), value)]
+    return Dictionary(Names=Array(flat))
+
+
+def number_tree(entries: Iterable[tuple[int, Any]]) -> Dictionary:
+    """The entries as a number tree of one node."""
+    return Dictionary(Nums=Array([part for pair in sorted(entries, key=_key) for part in pair]))
+
+
+def apart(name: bytes, taken: Collection[bytes]) -> bytes:
+    """The name, or one like it that is not taken yet. It is text, in UTF-16 or in one byte a character."""
+    number, found = 1, name
+    while found in taken:
+        number += 1
+        suffix = f" ({number})"
+        found = name + (suffix.encode("utf-16-be") if name.startswith(_UTF16) else suffix.encode())
+    return found
+
+
+def _pairs(root: Object | None, leaf: str) -> list[tuple[Any, Any]]:
+    found: list[tuple[Any, Any]] = []
+    seen: set[tuple[int, int]] = set()
+    nodes: list[Any] = [root]
+    while nodes:
+        node = nodes.pop()
+        if not isinstance(node, Dictionary) or (node.is_indirect and node.objgen in seen):
+            continue
+        seen.add(node.objgen)
+        flat: list[Any] = list(node.get(leaf) or ())
+        found += zip(flat[::2], flat[1::2], strict=False)
+        nodes += reversed(list(node.get("/Kids") or ()))
+    return found
+
+
+def _key(entry: tuple[Any, Any]) -> Any:
+    return entry[0]

@@ -1,0 +1,86 @@
+"""PDF tools: merging, and deleting pages, on the file's own objects, so that nothing is drawn anew."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from warnings import warn
+
+import pikepdf
+
+from engine import CorruptInput, FidelityWarning, Format, InvalidOption, Options, conversion, hookimpl, tool
+from engine.conversions import AnyConversion, AnyTool
+from engine.pages import wrong_pages
+from plugins._pdf_forms import unsign
+from plugins._pdf_join import append
+from plugins._pdf_prune import remove_pages
+from plugins.pdf import PDF, locked, told_repaired
+
+OBJECTS: Format[pikepdf.Pdf] = Format("pdf objects", pikepdf.Pdf)
+
+_COST = 2  # above that of MuPDF, which mends more when nothing is to be kept apart
+
+
+def _count(document: pikepdf.Pdf) -> int:
+    return len(document.pages)
+
+
+@conversion(PDF, OBJECTS, cost=_COST)
+def read(data: bytes, options: Options) -> pikepdf.Pdf:
+    try:
+        document = pikepdf.open(BytesIO(data), password=options.password or "")
+    except pikepdf.PasswordError:
+        raise locked(options) from None
+    if _count(document) == 0:
+        raise CorruptInput("The PDF has no readable page.")
+    if document.get_warnings():
+        told_repaired(data)
+    return document
+
+
+@conversion(OBJECTS, PDF, cost=_COST)
+def write(document: pikepdf.Pdf, _options: Options) -> bytes:
+    file = BytesIO()
+    # What is encrypted stays so, with its passwords and permissions.
+    document.save(file, object_stream_mode=pikepdf.ObjectStreamMode.generate, encryption=document.is_encrypted)
+    return file.getvalue()
+
+
+@tool("pdf-merge", OBJECTS, sources=(PDF,), count=_count, inputs=range(2, 21), options=("password",))
+def merge(documents: list[pikepdf.Pdf], _options: Options) -> pikepdf.Pdf:
+    """Joins PDFs into one, in the order given, with their outlines, links, forms, labels and attachments."""
+    if any(document.is_encrypted for document in documents):
+        warn(FidelityWarning("encryption_dropped", "The merged PDF is not encrypted."), stacklevel=2)
+    merged = pikepdf.Pdf.new()
+    facts = documents[0].trailer.get("/Info")
+    if isinstance(facts, pikepdf.Dictionary):
+        merged.trailer.Info = merged.copy_foreign(documents[0].make_indirect(facts))
+    for document in documents:
+        unsign(document)
+        append(merged, document)
+    merged.Root.Version = pikepdf.Name("/" + max(document.pdf_version for document in documents))
+    return merged
+
+
+@tool("pdf-delete-pages", OBJECTS, sources=(PDF,), count=_count, options=("pages", "password"))
+def delete_pages(documents: list[pikepdf.Pdf], options: Options) -> pikepdf.Pdf:
+    """Deletes pages from a PDF, with all that is only on them or leads to them."""
+    (document,) = documents
+    if options.pages is None:
+        raise InvalidOption("pages is missing.", reason="missing", param="pages")
+    count = _count(document)
+    chosen = options.pages.among(count)
+    if len(chosen) == count:
+        raise wrong_pages("At least one page has to remain.", {"page_count": count})
+    unsign(document)
+    remove_pages(document, chosen)
+    return document
+
+
+@hookimpl
+def conversions() -> list[AnyConversion]:
+    return [read, write]
+
+
+@hookimpl
+def tools() -> list[AnyTool]:
+    return [merge, delete_pages]
