@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import count
+from itertools import chain, count
 from typing import Any
 from warnings import warn
 
@@ -86,7 +86,8 @@ def _join_resources(ours: Object, theirs: Object) -> dict[bytes, bytes]:
 
 
 def _free(name: str, taken: Object) -> str:
-    return next(found for found in (name, *(f"{name}_{number}" for number in count(2))) if found not in taken)
+    numbered = (f"{name}_{number}" for number in count(2))
+    return next(found for found in chain([name], numbered) if found not in taken)
 
 
 def _with_fonts(appearance: bytes, renamed: dict[bytes, bytes]) -> String:

@@ -52,7 +52,7 @@ def merge(documents: list[pikepdf.Pdf], _options: Options) -> pikepdf.Pdf:
         warn(FidelityWarning("encryption_dropped", "The merged PDF is not encrypted."), stacklevel=2)
     merged = pikepdf.Pdf.new()
     facts = documents[0].trailer.get("/Info")
-    if isinstance(facts, pikepdf.Dictionary):
+    if isinstance(facts, pikepdf.Dictionary) and "/Type" not in facts:  # some writers point at anything
         merged.trailer.Info = merged.copy_foreign(documents[0].make_indirect(facts))
     for document in documents:
         unsign(document)

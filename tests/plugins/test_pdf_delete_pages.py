@@ -1,0 +1,163 @@
+"""Deleted pages are gone with all that tells of them; what stays leads where it did."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+import pikepdf
+import pypdfium2
+import pytest
+from pikepdf import Array, Dictionary, Name, Pdf, String
+
+from engine import ConversionError
+from engine.mupdf import pymupdf
+from tests.plugins.pdf_documents import at, delete, document, field, link, named, opened, outline, saved
+from tests.plugins.test_pdf_merge import tagged
+
+
+def _texts(data: bytes) -> list[str]:
+    return [page.get_textpage().get_text_bounded().strip() for page in pypdfium2.PdfDocument(data)]
+
+
+def _plain(data: bytes) -> bytes:
+    """All bytes of the file, nothing compressed."""
+    found = opened(data)
+    return saved(
+        found,
+        compress_streams=False,
+        stream_decode_level=pikepdf.StreamDecodeLevel.generalized,
+        object_stream_mode=pikepdf.ObjectStreamMode.disable,
+    )
+
+
+@pytest.mark.parametrize(("pages", "left"), [("2", [1, 3, 4]), ("1,3-4", [2]), ("4, 4 ,1", [2, 3])])
+def test_the_other_pages_stay(pages: str, left: list[int]) -> None:
+    result = delete(document("A", 4), pages)
+
+    assert _texts(result.data) == [f"A page {number}" for number in left]
+    assert (result.input_pages, result.pages, result.warnings) == ((4,), len(left), ())
+
+
+def _secrets(made: Pdf) -> None:
+    """Everything that tells of the second page, and a dictionary of forms that all pages share."""
+    tagged(made)
+    form = made.make_stream(b"BT /F1 9 Tf (secret form) Tj ET", Type=Name.XObject, Subtype=Name.Form, BBox=[0, 0, 9, 9])
+    resources = made.make_indirect(made.pages[0].obj.Resources)
+    resources.XObject = Dictionary(Secret=form)
+    for page in made.pages:
+        page.obj.Resources = resources
+    made.pages[1].contents_add(b"/Secret Do")
+    field(1, "f", String("secret value"), Contents=String("secret tip"))(made)
+    made.Root.Names = Dictionary(Templates=Dictionary(Names=Array([String("secret"), made.pages[1].obj])))
+    made.Root.OpenAction = Dictionary(S=Name.GoTo, D=at(made, 1))
+    made.Root.Threads = Array([made.make_indirect(Dictionary(Type=Name.Thread))])
+    beads = [made.make_indirect(Dictionary(P=made.pages[number].obj)) for number in (0, 1, 2)]
+    for before, bead in zip([beads[-1], *beads], beads, strict=False):
+        before.N, bead.V = bead, before
+    made.Root.Threads[0].F = beads[1]
+
+
+def test_nothing_of_a_deleted_page_is_left_in_the_file() -> None:
+    whole = document("A", 3, _secrets)
+    for text in (b"A page 2", b"secret", b"spoken 2"):
+        assert text in _plain(whole)
+
+    data = delete(whole, "2").data
+
+    found = _plain(data)
+    for text in (b"A page 2", b"secret", b"spoken 2"):
+        assert text not in found
+    assert all(text in found for text in (b"A page 1", b"spoken 3"))
+    read = opened(data)
+    assert "/OpenAction" not in read.Root
+    assert "/AcroForm" not in read.Root
+    bead = read.Root.Threads[0].F
+    assert [bead.N.P.objgen, bead.P.objgen] == [read.pages[0].obj.objgen, read.pages[1].obj.objgen]
+    assert bead.N.N.objgen == bead.objgen
+    assert [element.Pg.objgen for element in read.Root.StructTreeRoot.K] == [page.obj.objgen for page in read.pages]
+
+
+def test_outlines() -> None:
+    gone = ("gone", 1, True, [("below", 1, True, [])])
+    parent = ("parent", 1, False, [("living", 2, True, []), ("dead", "spot", True, [])])
+    data = delete(document("A", 3, named("spot", 1), outline(("first", 0, True, []), gone, parent)), "2").data
+
+    found = [(level, title, page) for level, title, page, *_ in pymupdf.open("pdf", data).get_toc()]
+    assert found == [(1, "first", 1), (1, "parent", -1), (2, "living", 2)]
+    read = opened(data)
+    last = read.Root.Outlines.Last
+    assert ("/Dest" in last, "/A" in last, last.Count, read.Root.Outlines.Count) == (False, False, -1, 2)
+
+
+def test_links_and_names() -> None:
+    extras = (named("dead", 1), named("alive", 2), link(0, to=1), link(0, to=2), link(0, Dest=String("dead")))
+    action = Dictionary(S=Name.GoTo, D=String("alive"))
+    web = Dictionary(S=Name.URI, URI=String("https://example.com/"))
+
+    data = delete(document("A", 3, *extras, link(0, A=action), link(0, A=web), link(0, Dest=Name.dead)), "2").data
+
+    assert [one.get("page", one.get("uri")) for one in pymupdf.open("pdf", data)[0].get_links()] == [
+        1, 1, "https://example.com/",
+    ]  # fmt: skip
+    read = opened(data)
+    assert [str(name) for name in read.Root.Names.Dests.Names[::2]] == ["alive"]
+    assert list(read.Root.Dests) == ["/alive"]
+
+
+def test_fields() -> None:
+    data = delete(document("A", 2, field(0, "gone", String("x")), field(1, "kept", String("value"))), "1").data
+
+    (page,) = pymupdf.open("pdf", data)
+    assert [(widget.field_name, widget.field_value) for widget in page.widgets()] == [("kept", "value")]
+    read = opened(data)
+    assert [str(one.T) for one in read.Root.AcroForm.CO] == ["kept"]
+
+
+def test_labels_stay_with_their_pages() -> None:
+    def roman(made: Pdf) -> None:
+        made.Root.PageLabels = Dictionary(Nums=Array([0, Dictionary(S=Name.r), 3, Dictionary(S=Name.D, P=String("x"))]))
+
+    read = pymupdf.open("pdf", delete(document("A", 5, roman), "2,4").data)
+
+    assert [page.get_label() for page in read] == ["i", "iii", "x2"]
+
+
+@pytest.mark.parametrize("password", [None, "user"])
+@pytest.mark.parametrize("strength", [4, 6])
+def test_encryption_is_kept(password: str | None, strength: int) -> None:
+    allowed = pikepdf.Permissions(extract=False)
+    lock = pikepdf.Encryption(user=password or "", owner="owner", R=strength, allow=allowed)  # type: ignore[arg-type]
+    whole = pikepdf.open(BytesIO(document("A", 2)))
+
+    data = delete(saved(whole, encryption=lock), "1", password).data
+
+    read = opened(data, password or "")
+    assert (read.is_encrypted, read.allow.extract, read.encryption.R) == (True, False, strength)
+    assert opened(data, "owner").owner_password_matched
+    if password:
+        with pytest.raises(pikepdf.PasswordError):
+            pikepdf.open(BytesIO(data))
+
+
+def test_signatures_are_taken_out() -> None:
+    def signed(made: Pdf) -> None:
+        field(0, "sign", Dictionary(Type=Name.Sig, Contents=String("signed")), FT=Name.Sig)(made)
+        made.Root.AcroForm.SigFlags = 3
+        made.Root.Perms = Dictionary(DocMDP=made.Root.AcroForm.Fields[0].V)
+
+    result = delete(document("A", 2, signed), "2")
+
+    assert [warned.code for warned in result.warnings] == ["signature_invalidated"]
+    read = opened(result.data)
+    assert "/Perms" not in read.Root
+    assert "/SigFlags" not in read.Root.AcroForm
+    assert "/V" not in read.Root.AcroForm.Fields[0]
+
+
+@pytest.mark.parametrize("pages", ["4", "1-999999999", "1-3", "3,1,2"])
+def test_pages_that_cannot_go(pages: str) -> None:
+    with pytest.raises(ConversionError) as raised:
+        delete(document("A", 3), pages)
+
+    assert (raised.value.code, raised.value.param) == ("invalid_parameter", "pages")
+    assert raised.value.details["page_count"] == 3

@@ -1,0 +1,285 @@
+"""Merged PDFs, as other readers see them."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+import pikepdf
+import pypdfium2
+import pytest
+from pikepdf import Array, Dictionary, Name, Pdf, String
+
+from engine import ConversionError
+from engine.mupdf import pymupdf
+from tests.plugins.pdf_documents import (
+    REGISTRY,
+    annotate,
+    at,
+    document,
+    field,
+    link,
+    merge,
+    named,
+    opened,
+    outline,
+    saved,
+)
+
+
+def _texts(data: bytes) -> list[str]:
+    return [page.get_textpage().get_text_bounded().strip() for page in pypdfium2.PdfDocument(data)]
+
+
+def test_pages_in_the_order_given() -> None:
+    result = merge(document("A", 2), document("B", 1), document("C", 3))
+
+    expected = ["A page 1", "A page 2", "B page 1", "C page 1", "C page 2", "C page 3"]
+    assert _texts(result.data) == expected
+    assert (result.input_pages, result.pages) == ((2, 1, 3), 6)
+    assert result.warnings == ()
+    opened(result.data)
+
+
+def test_twenty_and_the_same_one_twice() -> None:
+    same = document("A", 1, outline(("One", 0, True, [])))
+
+    result = merge(*[same] * 20)
+
+    assert result.pages == 20
+    assert [page for _, _, page in pymupdf.open("pdf", result.data).get_toc()] == list(range(1, 21))
+
+
+def test_outlines() -> None:
+    away = Dictionary(S=Name.URI, URI=String("https://example.com/"))
+    remote = Dictionary(S=Name.GoToR, F=String("other.pdf"), D=Array([3, Name.Fit]))
+    first = document("A", 2, outline(("A1", 0, False, [("A2", 1, True, [])]), ("Web", away, True, [])))
+    second = document(
+        "B", 3, named("spot", 2), outline(("B", "spot", True, [("B2", 1, True, [])]), ("R", remote, True, []))
+    )
+
+    data = merge(first, second).data
+
+    found = [(level, title, page) for level, title, page, *_ in pymupdf.open("pdf", data).get_toc()]
+    assert found == [(1, "A1", 1), (2, "A2", 2), (1, "Web", -1), (1, "B", 5), (2, "B2", 4), (1, "R", -1)]
+    read = opened(data)
+    root = read.Root.Outlines
+    items = [root.First, root.First.Next, root.First.Next.Next, root.Last]
+    assert [int(item.get("/Count", 0)) for item in items] == [-1, 0, 1, 0]
+    assert root.Count == 5
+    assert all(item.C == [1, 0, 0] and item.F == 2 and item.Parent == root for item in items)
+    assert (items[1].A.URI, items[3].A.F, items[3].A.D[0]) == ("https://example.com/", "other.pdf", 3)
+
+
+def test_links_and_names_of_two_documents_lead_to_their_own_pages() -> None:
+    inputs = [
+        document(name, 2, named("spot", 1), link(0, to=1), link(0, Dest=String("spot")), link(0, Dest=Name.spot))
+        for name in "AB"
+    ]
+
+    data = merge(*inputs).data
+
+    read = pymupdf.open("pdf", data)
+    assert [[one["page"] for one in read[index].get_links()] for index in (0, 2)] == [[1, 1, 1], [3, 3, 3]]
+    found = opened(data)
+    tree = dict(zip(*[iter(found.Root.Names.Dests.Names)] * 2, strict=True))
+    assert [str(name) for name in tree] == ["spot", "spot (2)"]
+
+
+def test_a_target_told_by_number() -> None:
+    by_number = document("B", 2, link(0, Dest=Array([1, Name.Fit])))
+
+    read = pymupdf.open("pdf", merge(document("A", 3), by_number).data)
+
+    assert [one["page"] for one in read[3].get_links()] == [4]
+
+
+def test_actions_on_the_web_stay() -> None:
+    web = document("B", 1, link(0, A=Dictionary(S=Name.URI, URI=String("https://example.com/"))))
+
+    read = pymupdf.open("pdf", merge(document("A", 1), web).data)
+
+    assert [one["uri"] for one in read[1].get_links()] == ["https://example.com/"]
+
+
+def test_fields_of_one_name_keep_their_values() -> None:
+    other_font = document("B", 1, field(0, "name", String("Bob"), DA=String("/Helv 12 Tf")), field(0, "b", String("b")))
+    third = pikepdf.open(BytesIO(other_font))
+    third.Root.AcroForm.DR.Font.Helv.BaseFont = Name("/Times-Roman")
+    third.Root.AcroForm.NeedAppearances = True
+
+    data = merge(document("A", 1, field(0, "name", String("Ann"))), other_font, saved(third)).data
+
+    widgets = [widget for page in pymupdf.open("pdf", data) for widget in page.widgets()]
+    assert [(w.field_name, w.field_value) for w in widgets] == [
+        ("name", "Ann"), ("name (2)", "Bob"), ("b", "b"), ("name (3)", "Bob"), ("b (2)", "b"),
+    ]  # fmt: skip
+    found = opened(data)
+    form = found.Root.AcroForm
+    assert [one.objgen for one in form.CO] == [one.objgen for one in form.Fields]
+    fonts = {name: str(form.DR.Font[name].BaseFont) for name in form.DR.Font}
+    assert fonts == {"/Helv": "/Courier", "/Helv_2": "/Times-Roman"}
+    assert [str(one.get("/DA")) for one in form.Fields][3:] == ["/Helv_2 12 Tf", "/Helv_2 9 Tf 0 g"]
+    assert form.NeedAppearances is True
+
+
+def _choices(made: Pdf) -> None:
+    """A group of two radio buttons, the second chosen, and a ticked box."""
+    field(0, "box", Name.Yes, FT=Name.Btn, AS=Name.Yes)(made)
+    group = made.make_indirect(Dictionary(FT=Name.Btn, Ff=1 << 15, T=String("group"), V=Name.two, Kids=Array()))
+    for state in ("/one", "/two"):
+        look = made.make_stream(b"0 0 10 10 re f", Type=Name.XObject, Subtype=Name.Form, BBox=[0, 0, 10, 10])
+        looks = Dictionary(N=Dictionary({state: look, "/Off": look}))
+        chosen = Name(state if state == "/two" else "/Off")
+        widget = Dictionary(Type=Name.Annot, Subtype=Name.Widget, Rect=[0, 0, 9, 9], AS=chosen, AP=looks, Parent=group)
+        group.Kids.append(annotate(made, 0, widget))
+    made.Root.AcroForm.Fields.append(group)
+
+
+def test_boxes_and_groups() -> None:
+    data = merge(document("A", 1, _choices), document("B", 1, _choices)).data
+
+    found = opened(data)
+    fields = found.Root.AcroForm.Fields
+    assert [(str(one.T), str(one.V)) for one in fields] == [
+        ("box", "/Yes"), ("group", "/two"), ("box (2)", "/Yes"), ("group (2)", "/two"),
+    ]  # fmt: skip
+    assert [[str(kid.AS) for kid in fields[index].Kids] for index in (1, 3)] == [["/Off", "/two"]] * 2
+    assert {kid.P.objgen for kid in fields[3].Kids} == {found.pages[1].obj.objgen}
+
+
+def _roman(made: Pdf) -> None:
+    made.Root.PageLabels = Dictionary(
+        Nums=Array([0, Dictionary(S=Name.r), 2, Dictionary(S=Name.D, P=String("x"), St=7)])
+    )
+
+
+def test_labels_go_on() -> None:
+    data = merge(document("A", 2), document("B", 4, _roman), document("C", 2)).data
+
+    read = pymupdf.open("pdf", data)
+    assert [page.get_label() for page in read] == ["1", "2", "i", "ii", "x7", "x8", "1", "2"]
+
+
+def _attached(content: bytes) -> pikepdf.Pdf:
+    made = pikepdf.open(BytesIO(document("A", 1)))
+    made.attachments["note.txt"] = pikepdf.AttachedFileSpec(made, content)
+    return made
+
+
+def test_attachments_of_one_name_are_kept_apart() -> None:
+    read = pymupdf.open("pdf", merge(saved(_attached(b"first")), saved(_attached(b"second"))).data)
+
+    assert [read.embfile_get(name) for name in read.embfile_names()] == [b"first", b"second"]
+
+
+def _layers(made: Pdf) -> None:
+    shown, hidden = (made.make_indirect(Dictionary(Type=Name.OCG, Name=String(name))) for name in ("shown", "hidden"))
+    usual = Dictionary(OFF=Array([hidden]), Order=Array([shown, hidden]))
+    made.Root.OCProperties = Dictionary(OCGs=Array([shown, hidden]), D=usual)
+
+
+def _usually_hidden(made: Pdf) -> None:
+    _layers(made)
+    made.Root.OCProperties.D = Dictionary(BaseState=Name.OFF, ON=Array([made.Root.OCProperties.OCGs[0]]))
+
+
+@pytest.mark.parametrize("kinds", [(_layers, _usually_hidden), (_usually_hidden, _layers)])
+def test_hidden_layers_stay_hidden(kinds: tuple[object, object]) -> None:
+    data = merge(*(document("A", 1, kind) for kind in kinds)).data  # type: ignore[arg-type]
+
+    found = opened(data)
+    layers, usual = list(found.Root.OCProperties.OCGs), found.Root.OCProperties.D
+    on, off = ({layer.objgen for layer in usual.get(key) or ()} for key in ("/ON", "/OFF"))
+    all_off = usual.get("/BaseState") == Name.OFF
+    hidden = [layer.objgen in off or (all_off and layer.objgen not in on) for layer in layers]
+    assert [(str(layer.Name), out) for layer, out in zip(layers, hidden, strict=True)] == [
+        ("shown", False), ("hidden", True), ("shown", False), ("hidden", True),
+    ]  # fmt: skip
+
+
+def tagged(made: Pdf) -> None:
+    """A paragraph for every page."""
+    root = made.Root.StructTreeRoot = made.make_indirect(Dictionary(Type=Name.StructTreeRoot, K=Array()))
+    parents = Array()
+    for number, page in enumerate(made.pages):
+        text = String(f"spoken {number + 1}")
+        element = made.make_indirect(Dictionary(S=Name.P, P=root, Pg=page.obj, K=0, ActualText=text))
+        root.K.append(element)
+        page.obj.StructParents = number
+        parents.extend([number, Array([element])])
+    root.ParentTree = Dictionary(Nums=parents)
+    made.Root.MarkInfo = Dictionary(Marked=True)
+
+
+def test_structure() -> None:
+    found = opened(merge(document("A", 2, tagged), document("B", 2, tagged)).data)
+
+    root = found.Root.StructTreeRoot
+    parents = dict(zip(*[iter(root.ParentTree.Nums)] * 2, strict=True))
+    assert len(root.K) == 4
+    for page, element in zip(found.pages, root.K, strict=True):
+        assert element.Pg.objgen == page.obj.objgen
+        assert parents[int(page.obj.StructParents)][0].objgen == element.objgen
+        assert element.P.objgen == root.objgen
+
+
+def _described(made: Pdf) -> None:
+    made.docinfo.Title = String("First")
+    made.Root.Lang = String("de")
+    made.Root.PageMode = Name.UseOutlines
+    made.Root.ViewerPreferences = Dictionary(DisplayDocTitle=True)
+    made.Root.OpenAction = at(made, 1)
+    made.Root.Metadata = made.make_stream(
+        b"<x:xmpmeta xmlns:x='adobe:ns:meta/'/>", Type=Name.Metadata, Subtype=Name.XML
+    )
+    made.pages[0].obj.Rotate, made.pages[0].obj.CropBox = 90, Array([10, 10, 100, 100])
+
+
+def test_what_a_document_has_once_is_the_first_ones() -> None:
+    found = opened(merge(document("A", 2, _described), document("B", 1)).data)
+
+    root = found.Root
+    assert (str(found.docinfo.Title), str(root.Lang), root.PageMode) == ("First", "de", Name.UseOutlines)
+    assert root.ViewerPreferences.DisplayDocTitle is True
+    assert root.OpenAction[0].objgen == found.pages[1].obj.objgen
+    assert b"xmpmeta" in root.Metadata.read_bytes()
+    assert (found.pages[0].obj.Rotate, [int(edge) for edge in found.pages[0].obj.CropBox]) == (90, [10, 10, 100, 100])
+
+
+@pytest.mark.parametrize("password", ["user", "owner"])
+def test_encryption_is_dropped_and_told(password: str) -> None:
+    plain = pikepdf.open(BytesIO(document("B", 1)))
+    locked = saved(plain, encryption=pikepdf.Encryption(user="user", owner="owner"))
+
+    result = merge(document("A", 1), locked, password=password)
+
+    assert [warned.code for warned in result.warnings] == ["encryption_dropped"]
+    assert _texts(result.data) == ["A page 1", "B page 1"]
+
+
+@pytest.mark.parametrize("password", [None, "wrong"])
+def test_the_locked_one_is_named(password: str | None) -> None:
+    plain = pikepdf.open(BytesIO(document("B", 1)))
+    locked = saved(plain, encryption=pikepdf.Encryption(user="user", owner="owner"))
+
+    with pytest.raises(ConversionError) as raised:
+        merge(document("A", 1), locked, password=password)
+
+    assert (raised.value.reason, raised.value.details) == ("pdf_encrypted", {"index": 1})
+    assert "wrong" not in str(raised.value)
+
+
+@pytest.mark.parametrize("bad", [document("B", 3)[:700], b"%PDF-1.7\n", saved(Pdf.new())])
+def test_the_broken_one_is_named(bad: bytes) -> None:
+    with pytest.raises(ConversionError) as raised:
+        merge(document("A", 1), bad)
+
+    assert (raised.value.reason, raised.value.details["index"]) == ("corrupt_input", 1)
+
+
+def test_a_picture_is_no_pdf() -> None:
+    with pytest.raises(ConversionError) as raised:
+        REGISTRY.plan([REGISTRY.formats[name] for name in ("pdf", "jpeg")], "pdf", "pdf-merge")
+
+    assert (raised.value.code, raised.value.reason) == ("invalid_file_type", "not_a_pdf")
+    assert raised.value.details["index"] == 1
