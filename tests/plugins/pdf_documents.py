@@ -15,6 +15,7 @@ from engine.registry import load_registry
 
 REGISTRY = load_registry()
 Extra = Callable[[Pdf], None]
+Item = tuple[str, Any, bool, list[Any]]
 
 
 def saved(document: Pdf, **parameters: Any) -> bytes:
@@ -58,7 +59,7 @@ def at(made: Pdf, index: int, top: int = 300) -> Array:
     return Array([made.pages[index].obj, Name.XYZ, 0, top, 0])
 
 
-def outline(*items: tuple[str, Any, bool, list[Any]]) -> Extra:
+def outline(*items: Item) -> Extra:
     """Items as title, target (a page, a name or an action), open, and items below."""
 
     def add(made: Pdf) -> None:

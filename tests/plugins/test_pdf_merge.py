@@ -67,7 +67,7 @@ def test_outlines() -> None:
     assert [int(item.get("/Count", 0)) for item in items] == [-1, 0, 1, 0]
     assert root.Count == 5
     assert all(item.C == [1, 0, 0] and item.F == 2 and item.Parent == root for item in items)
-    assert (items[1].A.URI, items[3].A.F, items[3].A.D[0]) == ("https://example.com/", "other.pdf", 3)
+    assert [str(items[1].A.URI), str(items[3].A.F), int(items[3].A.D[0])] == ["https://example.com/", "other.pdf", 3]
 
 
 def test_links_and_names_of_two_documents_lead_to_their_own_pages() -> None:
@@ -116,10 +116,10 @@ def test_fields_of_one_name_keep_their_values() -> None:
     found = opened(data)
     form = found.Root.AcroForm
     assert [one.objgen for one in form.CO] == [one.objgen for one in form.Fields]
-    fonts = {name: str(form.DR.Font[name].BaseFont) for name in form.DR.Font}
+    fonts = {name: str(font.BaseFont) for name, font in form.DR.Font.items()}
     assert fonts == {"/Helv": "/Courier", "/Helv_2": "/Times-Roman"}
     assert [str(one.get("/DA")) for one in form.Fields][3:] == ["/Helv_2 12 Tf", "/Helv_2 9 Tf 0 g"]
-    assert form.NeedAppearances is True
+    assert bool(form.NeedAppearances)
 
 
 def _choices(made: Pdf) -> None:
@@ -160,9 +160,12 @@ def test_labels_go_on() -> None:
     assert [page.get_label() for page in read] == ["1", "2", "i", "ii", "x7", "x8", "1", "2"]
 
 
+_FACTS = {"filename": "note.txt", "description": "", "mime_type": "", "creation_date": "", "mod_date": ""}
+
+
 def _attached(content: bytes) -> pikepdf.Pdf:
     made = pikepdf.open(BytesIO(document("A", 1)))
-    made.attachments["note.txt"] = pikepdf.AttachedFileSpec(made, content)
+    made.attachments["note.txt"] = pikepdf.AttachedFileSpec(made, content, **_FACTS)
     return made
 
 
@@ -206,7 +209,8 @@ def tagged(made: Pdf) -> None:
         element = made.make_indirect(Dictionary(S=Name.P, P=root, Pg=page.obj, K=0, ActualText=text))
         root.K.append(element)
         page.obj.StructParents = number
-        parents.extend([number, Array([element])])
+        parents.append(number)
+        parents.append(Array([element]))
     root.ParentTree = Dictionary(Nums=parents)
     made.Root.MarkInfo = Dictionary(Marked=True)
 
@@ -215,7 +219,8 @@ def test_structure() -> None:
     found = opened(merge(document("A", 2, tagged), document("B", 2, tagged)).data)
 
     root = found.Root.StructTreeRoot
-    parents = dict(zip(*[iter(root.ParentTree.Nums)] * 2, strict=True))
+    numbers = list(root.ParentTree.Nums)
+    parents = {int(key): value for key, value in zip(numbers[::2], numbers[1::2], strict=True)}
     assert len(root.K) == 4
     for page, element in zip(found.pages, root.K, strict=True):
         assert element.Pg.objgen == page.obj.objgen
@@ -240,10 +245,13 @@ def test_what_a_document_has_once_is_the_first_ones() -> None:
 
     root = found.Root
     assert (str(found.docinfo.Title), str(root.Lang), root.PageMode) == ("First", "de", Name.UseOutlines)
-    assert root.ViewerPreferences.DisplayDocTitle is True
+    assert bool(root.ViewerPreferences.DisplayDocTitle)
     assert root.OpenAction[0].objgen == found.pages[1].obj.objgen
     assert b"xmpmeta" in root.Metadata.read_bytes()
-    assert (found.pages[0].obj.Rotate, [int(edge) for edge in found.pages[0].obj.CropBox]) == (90, [10, 10, 100, 100])
+    assert (int(found.pages[0].obj.Rotate), [int(edge) for edge in found.pages[0].obj.CropBox]) == (
+        90,
+        [10, 10, 100, 100],
+    )
 
 
 @pytest.mark.parametrize("password", ["user", "owner"])

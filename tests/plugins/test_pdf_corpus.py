@@ -1,0 +1,86 @@
+"""Real PDFs: any two merge, any page can go, and what is left looks as before."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+
+import pypdfium2
+import pytest
+
+from engine.mupdf import pymupdf
+from tests.corpus import Entry, load_corpus
+from tests.plugins.pdf_documents import delete, merge, opened
+
+_PASSWORDS = {
+    "pdf/aes256_user_password.pdf": "asdfzxcv",
+    "pdf/password_openpassword.pdf": "openpassword",
+    "pdf/rc4_128_user_password.pdf": "asdfzxcv",
+}
+_PDFS = [entry for entry in load_corpus() if entry.name.startswith("pdf/")]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    everything = metafunc.config.getoption("corpus") == "all"
+    if "pair" in metafunc.fixturenames:
+        every = [(first, second) for first in _PDFS for second in _PDFS]
+        chosen = every if everything else [(one, _PDFS[(at + 1) % len(_PDFS)]) for at, one in enumerate(_PDFS)]
+        metafunc.parametrize("pair", chosen, ids=[f"{a.name}+{b.name}" for a, b in chosen])
+    if "number" in metafunc.fixturenames:
+        pages = [(entry, number) for entry in _PDFS for number in range(1, _count(entry) + 1) if _count(entry) > 1]
+        some = [(entry, number) for entry, number in pages if number == _count(entry) // 2 + 1]
+        chosen_pages = pages if everything else some
+        metafunc.parametrize(
+            ("entry", "number"), chosen_pages, ids=[f"{entry.name}-{number}" for entry, number in chosen_pages]
+        )
+
+
+def _count(entry: Entry) -> int:
+    return len(pypdfium2.PdfDocument(entry.path.read_bytes(), password=_PASSWORDS.get(entry.name)))
+
+
+def _looks(data: bytes, password: str | None = None) -> list[str]:
+    """A digest of every page as it is drawn, with its form."""
+    document = pypdfium2.PdfDocument(data, password=password)
+    return [hashlib.sha256(page.render(scale=0.3).to_numpy().tobytes()).hexdigest() for page in document]
+
+
+@cache
+def _looks_of(entry: Entry) -> list[str]:
+    return _looks(entry.path.read_bytes(), _PASSWORDS.get(entry.name))
+
+
+def _toc(data: bytes, password: str | None) -> list[tuple[int, str, int]]:
+    document = pymupdf.open("pdf", data)
+    if password:
+        document.authenticate(password)
+    return [(level, title, page) for level, title, page, *_ in document.get_toc()]
+
+
+def test_merge(pair: tuple[Entry, Entry]) -> None:
+    inputs = [entry.path.read_bytes() for entry in pair]
+    passwords = [_PASSWORDS.get(entry.name) for entry in pair]
+    if None not in passwords and len(set(passwords)) > 1:
+        pytest.skip("one password opens them all")
+
+    data = merge(*inputs, password=passwords[0] or passwords[1]).data
+
+    opened(data)
+    looks = [_looks_of(entry) for entry in pair]
+    assert _looks(data) == looks[0] + looks[1]
+    first, second = (_toc(file, password) for file, password in zip(inputs, passwords, strict=True))
+    start = len(looks[0])
+    assert _toc(data, None) == first + [(level, title, page + start) for level, title, page in second]
+
+
+def test_delete(entry: Entry, number: int) -> None:
+    whole, password = entry.path.read_bytes(), _PASSWORDS.get(entry.name)
+
+    data = delete(whole, str(number), password).data
+
+    opened(data, password or "")
+    looks = _looks_of(entry)
+    assert _looks(data, password) == looks[: number - 1] + looks[number:]
+    left = [(title, page) for _, title, page in _toc(whole, password) if page != number]
+    found = [(title, page) for _, title, page in _toc(data, password) if page != -1]
+    assert found == [(title, page - (page > number)) for title, page in left]
