@@ -54,10 +54,12 @@ def merge(documents: list[pikepdf.Pdf], _options: Options) -> pikepdf.Pdf:
     facts = documents[0].trailer.get("/Info")
     if isinstance(facts, pikepdf.Dictionary) and "/Type" not in facts:  # some writers point at anything
         merged.trailer.Info = merged.copy_foreign(documents[0].make_indirect(facts))
-    for document in documents:
+    merged.Root.Version = pikepdf.Name("/" + max(document.pdf_version for document in documents))
+    # Appending copies: each input goes once it is appended, so that none is held twice.
+    while documents:
+        document = documents.pop(0)
         unsign(document)
         append(merged, document)
-    merged.Root.Version = pikepdf.Name("/" + max(document.pdf_version for document in documents))
     return merged
 
 
