@@ -38,7 +38,7 @@ class Blobs(Protocol):
         """Makes a file of the blob; what is done to that file does nothing to the blob."""
 
     def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
-        """The bytes from `start` to before `end`, or as far as there are any, in blocks of BLOCK at most."""
+        """The bytes from `start` to before `end`, which lie within the blob, in blocks of about BLOCK."""
 
     async def delete(self, keys: Iterable[str]) -> None:
         """Erases these blobs, as far as they are there."""
@@ -67,6 +67,13 @@ def checked(key: str) -> str:
     if not _KEY.fullmatch(key):
         raise ValueError("A key has 1 to 200 letters, digits and _ . -, and begins with a letter or digit.")
     return key
+
+
+def regular(path: Path) -> Path:
+    """The path. Raises OSError where a link lies there, which a job may have made to a file that is not its own."""
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise OSError(f"{path.name} is no regular file.")
+    return path
 
 
 class FolderBlobs:
@@ -128,16 +135,11 @@ class FolderBlobs:
 
 
 def _settle(path: Path, now: float) -> None:
-    """Sees to it that the bytes survive a power cut, and that nobody writes to them. Raises OSError for a link."""
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError(f"{path.name} is no regular file.")
-        os.fchmod(file, 0o400)
-        os.utime(file, (now, now))
-        os.fsync(file)
-    finally:
-        os.close(file)
+    """Sees to it that the bytes survive a power cut, and that nobody writes to them."""
+    with regular(path).open("rb") as file:
+        os.fchmod(file.fileno(), 0o400)
+        os.utime(file.fileno(), (now, now))
+        os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:

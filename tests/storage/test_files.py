@@ -13,6 +13,7 @@ from storage.database import Database
 from storage.errors import Missing
 from storage.files import File
 from storage.ids import new_id
+from tests.storage import processes
 from tests.storage.samples import Clock, open_account
 
 DAY = 86_400
@@ -160,3 +161,23 @@ async def test_of_many_conversions_one_wins_the_id(database: Database, account: 
         assert {one.source_file for one in made if one.id != file.id} == {file.id}
         assert len({one.id for one in made}) == 6
         assert (await database.run(files.get, account, file.id)) == winners[0]
+
+
+def test_of_four_processes_one_wins_the_id(url: str) -> None:
+    database = Database(url)
+    account = open_account(database).id
+    racers = [processes.start("convert", url) for _ in range(4)]
+    try:
+        assert [processes.answer(racer) for racer in racers] == ["ready"] * 4
+        for _ in range(10):
+            file = add(database, account)
+            for racer in racers:
+                print(account, file.id, file=racer.stdin, flush=True)
+            ids = [processes.answer(racer) for racer in racers]
+            assert (ids.count(file.id), len(set(ids))) == (1, 4)
+            made = [database.run_blocking(files.get, account, file_id) for file_id in ids]
+            assert len({one.outcome.blob for one in made if one.outcome}) == 4
+    finally:
+        codes = [processes.end(racer) for racer in racers]
+        database.close()
+    assert codes == [0] * 4
