@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
 from storage.blobs import BLOCK, Blobs, FolderBlobs, open_blobs
@@ -51,8 +50,21 @@ async def read(blobs: Blobs, key: str, start: int, end: int) -> bytes:
     return b"".join([block async for block in blobs.read(key, start, end)])
 
 
+def resident() -> int:
+    """The bytes of memory that this process has now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 async def listed(blobs: Blobs, older_than: int = 0) -> set[str]:
     return {key async for key in blobs.list(older_than)}
+
+
+def kill_at_the_first_file(command: list[str], folder: Path) -> None:
+    """Kills the process as soon as it has made a file in the folder."""
+    with subprocess.Popen(command) as process:
+        while not any(folder.iterdir()):
+            assert process.poll() is None
+        process.kill()
 
 
 async def test_what_is_put_can_be_read_and_fetched(blobs: Blobs, tmp_path: Path) -> None:
@@ -137,11 +149,11 @@ async def test_a_large_blob_takes_little_memory(blobs: Blobs, tmp_path: Path) ->
     with path.open("wb") as file:
         file.truncate(size)
     await blobs.put("blob_1", path)
-    before = largest = psutil.Process().memory_info().rss
+    before = largest = resident()
     total = 0
     async for block in blobs.read("blob_1", 0, size):
         total += len(block)
-        largest = max(largest, psutil.Process().memory_info().rss)
+        largest = max(largest, resident())
     assert total == size
     assert largest - before < 50 * MIB
 
@@ -163,10 +175,7 @@ async def test_a_put_that_is_killed_while_it_copies_shows_nothing(tmp_path: Path
         upload = Path(elsewhere) / "upload"
         with upload.open("wb") as file:
             file.truncate(400 * MIB)
-        with subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "blobs"), str(upload)]) as process:
-            while not any((tmp_path / "blobs").iterdir()):
-                assert process.poll() is None
-            process.kill()
+        kill_at_the_first_file([sys.executable, "-c", script, str(tmp_path / "blobs"), str(upload)], tmp_path / "blobs")
         assert upload.exists()
     with pytest.raises(Missing):
         await read(blobs, "blob_1", 0, 1)
