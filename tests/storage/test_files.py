@@ -88,7 +88,9 @@ def test_ids_may_be_chosen_beforehand(database: Database, account: str) -> None:
     assert database.run_blocking(files.process, account, one, OUTCOME, DAY, other).id == other
 
 
-@pytest.mark.parametrize("file_id", ["", "file_1", "batch_0123456789012345678901", "file_\x00", new_id("file")])
+@pytest.mark.parametrize(
+    "file_id", ["", "file_1", "batch_0123456789012345678901", "file_\x00", "file_0123456789012345678901"]
+)
 def test_unknown_and_strange_ids_are_missing(database: Database, account: str, file_id: str) -> None:
     for attempt in (files.get, files.delete):
         with pytest.raises(Missing):
