@@ -100,6 +100,8 @@ class Settings(BaseSettings):
     trusted_proxies: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_networks)] = ()
     log_format: Literal["text", "json"] = "text"
     file_retention_seconds: int = Field(86_400, ge=1)
+    blob_url: Annotated[SecretStr, _secret_url("s3")] | None = None  # None keeps files in data_dir
+    max_batch_files: int = Field(50, ge=1, le=1000)
 
     def rate_limit(self, tier: str) -> int:
         """Requests a minute for an account of that tier."""

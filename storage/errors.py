@@ -6,9 +6,11 @@ StorageError     server_error
 ├─ Missing       not_found
 ├─ LastKey       invalid_parameter / last_key
 ├─ EmailTaken    invalid_parameter / email_taken
+├─ BatchFull     invalid_parameter
 ├─ HoldLost      server_error                     retryable
 ├─ ClaimLost     server_error                     retryable
-└─ OutcomeUnknown  server_error                   retryable
+├─ OutcomeUnknown    server_error                 retryable
+└─ StoreUnavailable  server_error                 retryable
 """
 
 from __future__ import annotations
@@ -84,6 +86,16 @@ class EmailTaken(StorageError):
         super().__init__("This e-mail address already has an account.")
 
 
+class BatchFull(StorageError):
+    """A batch has as many files as it may have."""
+
+    code = "invalid_parameter"
+    param = "file"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"A batch holds {limit} files at most.", {"max_files": limit})
+
+
 class HoldLost(StorageError):
     """The hold was settled or released before, by its expiry at the latest. Nothing has been charged by this."""
 
@@ -109,3 +121,12 @@ class OutcomeUnknown(StorageError):
 
     def __init__(self) -> None:
         super().__init__("The database was lost while it was saving.")
+
+
+class StoreUnavailable(StorageError):
+    """The store of the blobs does not answer, or does not do what it is asked to."""
+
+    retryable = True
+
+    def __init__(self) -> None:
+        super().__init__("The store of the files cannot be reached.")

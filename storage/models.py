@@ -112,3 +112,50 @@ class Idempotency(Model):
 
     class Meta:
         primary_key = CompositeKey("account", "path", "key")
+
+
+class Batch(Model):
+    """Files that are converted together."""
+
+    id = TextField(primary_key=True)
+    account = TextField()
+    output_format = TextField()
+    added = BigIntegerField(default=0)  # how many files have ever been added
+    ran_at = BigIntegerField(null=True)
+    created_at = BigIntegerField()
+    updated_at = BigIntegerField()
+    expires_at = BigIntegerField()
+
+
+class Run(Model):
+    """A conversion of a batch that runs, or that ended with its server."""
+
+    id = TextField(primary_key=True)
+    batch = TextField()
+    server = TextField()
+    boot = TextField()
+    lease_until = BigIntegerField()
+
+    class Meta:
+        table_name = "batch_run"
+
+
+class File(Model):
+    """A file that was sent, and what was made of it. Several may have been made of one upload."""
+
+    id = TextField(primary_key=True)
+    account = TextField()
+    original_name = TextField()
+    extension = TextField()
+    input_format = TextField()
+    original_size = BigIntegerField()
+    source = TextField(null=True)  # the blob of the upload
+    source_file = TextField(null=True)
+    batch = TextField(null=True)
+    place = BigIntegerField(null=True)  # in the order of the batch
+    result = TextField(null=True)  # the blob of the result
+    outcome = TextField(null=True)  # a JSON object
+    fault = TextField(null=True)  # a JSON object
+    created_at = BigIntegerField()
+    processed_at = BigIntegerField(null=True)
+    expires_at = BigIntegerField()

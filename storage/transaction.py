@@ -24,8 +24,10 @@ class Transaction:
         """Updates or deletes; says how many rows that concerned."""
         return int(query.execute(self.connection))
 
-    def change_returning(self, query: peewee.Update, *columns: peewee.Field[Any]) -> list[tuple[Any, ...]]:
-        """Updates; gives these columns of the rows that it concerned, as they are afterwards."""
+    def change_returning(
+        self, query: peewee.Update | peewee.Delete, *columns: peewee.Field[Any]
+    ) -> list[tuple[Any, ...]]:
+        """Updates or deletes; gives these columns of the rows that it concerned, as they are afterwards or were."""
         return list(query.returning(*columns).tuples().execute(self.connection))
 
     def add(self, query: peewee.Insert) -> None:
@@ -38,7 +40,8 @@ class Transaction:
 
     def first(self, query: peewee.ModelSelect[Row]) -> Row | None:
         """The first row, if there is one."""
-        return query.get_or_none(self.connection)
+        # Not get_or_none: where it finds nothing it writes the query down for no database, which fails for a lock.
+        return next(iter(self.all(query.limit(1))), None)
 
     def locked(self, query: peewee.ModelSelect[Row]) -> Row | None:
         """The first row, which nobody else can change before this transaction ends."""

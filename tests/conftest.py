@@ -8,6 +8,7 @@ import pytest
 
 from tests.corpus import CORPUS, load_corpus
 from tests.redis_server import RedisServer
+from tests.s3_server import S3Server
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,4 +32,11 @@ def pytest_report_header() -> str:
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """A Redis that stays up."""
     with RedisServer(tmp_path_factory.mktemp("redis")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """A store that speaks S3 and stays up."""
+    with S3Server() as running:
         yield running

@@ -59,6 +59,8 @@ def test_all_wrong_values_are_reported_together(monkeypatch: pytest.MonkeyPatch)
         "BASE_URL": "localhost:8000",
         "TRUSTED_PROXIES": "10.0.0.0/8,nowhere",
         "LOG_FORMAT": "xml",
+        "BLOB_URL": "https://bucket",
+        "MAX_BATCH_FILES": "1001",
     }
     for name, value in wrong.items():
         monkeypatch.setenv(f"CONVERTD_{name}", value)
@@ -96,6 +98,7 @@ def test_settings_do_not_change() -> None:
         ("redis_url", "unix:///run/pass.sock"),
         ("smtp_url", "smtp://post%40example.org:pass@mail.example.org:587"),
         ("smtp_url", "smtps://post:pass@mail.example.org"),
+        ("blob_url", "s3://bucket/pass"),
     ],
 )
 def test_urls_keep_their_secrets(monkeypatch: pytest.MonkeyPatch, setting: str, url: str) -> None:

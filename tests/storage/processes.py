@@ -1,4 +1,4 @@
-"""Processes that share a database: `python -m tests.storage.processes race|work URL …`."""
+"""Processes that share a database: `python -m tests.storage.processes race|work|convert URL …`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from storage import idempotency, ledger
+from storage import files, idempotency, ledger
+from storage.conversions import Outcome
 from storage.database import Database
 from storage.errors import NoCredits
 from storage.idempotency import Fresh, Stored
+from storage.ids import new_id
 from storage.ledger import Owner
 from tests.storage.samples import OWNER, USE
 
@@ -48,6 +50,15 @@ def race(database: Database) -> None:
             print("won", flush=True)
 
 
+def convert(database: Database) -> None:
+    """Says which file became processed by it, for each file of an account that it is told."""
+    print("ready", flush=True)
+    for line in sys.stdin:
+        account, file_id = line.split()
+        outcome = Outcome("webp", 40, "photo.webp", "image/webp", new_id("blob"), seconds=0.25)
+        print(database.run_blocking(files.process, account, file_id, outcome, 600).id, flush=True)
+
+
 def work(database: Database, account: str, answers: Path) -> None:
     """Pays for one operation after the other until it is killed, and writes down which have been answered.
 
@@ -80,6 +91,8 @@ def main(what: str, url: str, *arguments: str) -> None:
     database = Database(url)
     if what == "race":
         race(database)
+    elif what == "convert":
+        convert(database)
     elif what == "work":
         account, answers = arguments
         work(database, account, Path(answers))

@@ -1,0 +1,196 @@
+"""Files: what was sent, what was made of it, and which blobs hold the bytes.
+
+Several files may have been made of one upload and share its blob, so blobs are given up with the last of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from storage import models
+from storage.conversions import Fault, Original, Outcome
+from storage.errors import Missing
+from storage.ids import is_id, new_id
+from storage.transaction import Transaction
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of an account. It has a fault when its last conversion failed, and can then be converted again."""
+
+    id: str
+    account: str
+    original_name: str
+    extension: str
+    input_format: str
+    original_size: int
+    source: str | None
+    outcome: Outcome | None
+    fault: Fault | None
+    batch: str | None
+    source_file: str | None  # the file that it was converted anew from
+    created_at: int
+    processed_at: int | None
+    expires_at: int
+
+    @property
+    def status(self) -> Literal["pending", "processed"]:
+        return "processed" if self.outcome else "pending"
+
+
+def add(transaction: Transaction, account: str, original: Original, retention: int) -> File:
+    """Keeps an upload that is yet to be converted, for `retention` seconds."""
+    return insert(transaction, account, original, retention)
+
+
+def record(
+    transaction: Transaction,
+    account: str,
+    original: Original,
+    outcome: Outcome,
+    retention: int,
+    file_id: str | None = None,
+) -> File:
+    """Keeps what was sent and converted in one request.
+
+    A caller that chooses the id beforehand can look the file up after an OutcomeUnknown.
+    """
+    return insert(transaction, account, original, retention, id=file_id, **_processed(transaction, outcome))
+
+
+def get(transaction: Transaction, account: str, file_id: str) -> File:
+    """The account's file of that id. Raises Missing."""
+    found = transaction.first(models.File.select().where(_live(transaction, account, file_id)))
+    if found is None:
+        raise Missing("file")
+    return value(found)
+
+
+def process(
+    transaction: Transaction,
+    account: str,
+    file_id: str,
+    outcome: Outcome,
+    retention: int,
+    anew_id: str | None = None,
+) -> File:
+    """A conversion succeeded: the file is processed, and expires `retention` seconds from now.
+
+    What a file has become never changes. Where it was processed before, this gives a new file, of the id
+    `anew_id` if there is one, that is in no batch. Raises Missing where the file was deleted or has expired.
+    """
+    row = transaction.locked(models.File.select().where(_live(transaction, account, file_id)))
+    if row is None:
+        raise Missing("file")
+    if row.processed_at is not None:
+        original = Original(row.original_name, row.extension, row.input_format, row.original_size, row.source)
+        new = {"id": anew_id, "source_file": row.id, **_processed(transaction, outcome)}
+        return insert(transaction, account, original, retention, **new)
+    changes = {**_processed(transaction, outcome), "fault": None, "expires_at": transaction.now + retention}
+    _change(transaction, row, changes)
+    return get(transaction, account, file_id)
+
+
+def fail(transaction: Transaction, account: str, file_id: str, fault: Fault) -> None:
+    """A conversion failed: the file stays pending. Does nothing where it is processed or gone."""
+    pending = _live(transaction, account, file_id) & models.File.processed_at.is_null()
+    row = transaction.locked(models.File.select().where(pending))
+    if row is not None:
+        _change(transaction, row, {"fault": fault.as_json()})
+
+
+def delete(transaction: Transaction, account: str, file_id: str) -> tuple[str, ...]:
+    """Forgets a file; gives the blobs that nobody needs any more. Raises Missing."""
+    gone = _erase(transaction, _live(transaction, account, file_id))
+    if not gone:
+        raise Missing("file")
+    return _unneeded(transaction, gone)
+
+
+def expired(transaction: Transaction, limit: int) -> tuple[str, ...]:
+    """Forgets files that have expired, so many at most; gives the blobs that nobody needs any more."""
+    table = models.File
+    over = table.expires_at <= transaction.now
+    some = table.select(table.id).where(over).order_by(table.expires_at).limit(limit)
+    # Asked again, because one of them may have been converted since and live on.
+    return _unneeded(transaction, _erase(transaction, table.id.in_(some) & over))
+
+
+def known(transaction: Transaction, keys: Collection[str]) -> frozenset[str]:
+    """Which of these blobs, a thousand at most, belong to a file."""
+    table = models.File
+    query = table.select(table.source, table.result).where(table.source.in_(keys) | table.result.in_(keys))
+    return frozenset(keys) & {key for row in transaction.tuples(query) for key in row}
+
+
+def insert(transaction: Transaction, account: str, original: Original, retention: int, **more: Any) -> File:
+    """Adds a row, with the columns of `more`; for other modules of this folder."""
+    row = {
+        **asdict(original),
+        **more,
+        "id": more.get("id") or new_id("file"),
+        "account": account,
+        "created_at": transaction.now,
+        "expires_at": transaction.now + retention,
+    }
+    transaction.add(models.File.insert(row))
+    return value(models.File(**row))
+
+
+def keep_batch(transaction: Transaction, batch_id: str, until: int) -> None:
+    """Notes that a batch has changed, and lets it live as long as its files; for other modules of this folder."""
+    table = models.Batch
+    transaction.change(table.update({table.updated_at: transaction.now}).where(table.id == batch_id))
+    younger = (table.id == batch_id) & (table.expires_at < until)
+    transaction.change(table.update({table.expires_at: until}).where(younger))
+
+
+def value(row: models.File) -> File:
+    """The row as a value, for other modules of this folder."""
+    return File(
+        id=row.id,
+        account=row.account,
+        original_name=row.original_name,
+        extension=row.extension,
+        input_format=row.input_format,
+        original_size=row.original_size,
+        source=row.source,
+        outcome=Outcome.from_json(row.outcome) if row.outcome else None,
+        fault=Fault.from_json(row.fault) if row.fault else None,
+        batch=row.batch,
+        source_file=row.source_file,
+        created_at=row.created_at,
+        processed_at=row.processed_at,
+        expires_at=row.expires_at,
+    )
+
+
+def _processed(transaction: Transaction, outcome: Outcome) -> dict[str, Any]:
+    """The columns of a file that has been converted."""
+    return {"result": outcome.blob, "outcome": outcome.as_json(), "processed_at": transaction.now}
+
+
+def _live(transaction: Transaction, account: str, file_id: str) -> Any:
+    table = models.File
+    if not is_id("file", file_id):
+        raise Missing("file")
+    return (table.id == file_id) & (table.account == account) & (table.expires_at > transaction.now)
+
+
+def _change(transaction: Transaction, row: models.File, changes: dict[str, Any]) -> None:
+    transaction.change(models.File.update(changes).where(models.File.id == row.id))
+    if row.batch is not None:
+        keep_batch(transaction, row.batch, changes.get("expires_at", 0))
+
+
+def _erase(transaction: Transaction, which: Any) -> list[tuple[Any, ...]]:
+    """Deletes rows; gives the blobs that they refer to."""
+    table = models.File
+    return transaction.change_returning(table.delete().where(which), table.source, table.result)
+
+
+def _unneeded(transaction: Transaction, blobs: list[tuple[Any, ...]]) -> tuple[str, ...]:
+    keys = {key for pair in blobs for key in pair if key is not None}
+    return tuple(sorted(keys - known(transaction, keys)))

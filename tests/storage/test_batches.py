@@ -1,0 +1,182 @@
+"""Batches: their files, how they stand, and how long they live."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from storage import batches, files
+from storage.batches import Batch, Counts, Status
+from storage.database import Database
+from storage.errors import BatchFull, Missing
+from storage.files import File
+from storage.ids import new_id
+from storage.ledger import Owner
+from tests.storage.samples import OWNER, Clock, open_account
+from tests.storage.test_files import DAY, FAULT, ORIGINAL, OUTCOME
+
+LEASE = 600
+
+
+@pytest.fixture
+def batch(database: Database) -> Batch:
+    return database.run_blocking(batches.create, open_account(database).id, "webp", DAY)
+
+
+def get(database: Database, batch: Batch) -> Batch:
+    return database.run_blocking(batches.get, batch.account, batch.id)
+
+
+def add(database: Database, batch: Batch, limit: int = 50) -> File:
+    return database.run_blocking(batches.add_file, batch.account, batch.id, ORIGINAL, limit, DAY)[0]
+
+
+def inside(database: Database, batch: Batch) -> tuple[File, ...]:
+    return database.run_blocking(batches.list_files, batch)
+
+
+def status(database: Database, batch: Batch) -> Status:
+    return batches.status(get(database, batch), batches.count(inside(database, batch)))
+
+
+def process(database: Database, file: File) -> File:
+    return database.run_blocking(files.process, file.account, file.id, OUTCOME, DAY)
+
+
+def begin(database: Database, batch: Batch, owner: Owner = OWNER) -> str:
+    return database.run_blocking(batches.begin, batch.account, batch.id, owner, LEASE)
+
+
+def end(database: Database, batch: Batch, attempt: str) -> None:
+    database.run_blocking(batches.end, batch.id, attempt)
+
+
+def test_a_new_batch_is_empty(database: Database, batch: Batch, clock: Clock) -> None:
+    now = int(clock.now)
+    assert get(database, batch) == batch
+    assert (batch.output_format, batch.created_at, batch.updated_at, batch.expires_at) == ("webp", now, now, now + DAY)
+    assert (inside(database, batch), status(database, batch)) == ((), "created")
+
+
+def test_files_come_in_the_order_in_which_they_were_added(database: Database, batch: Batch) -> None:
+    added = [add(database, batch) for _ in range(5)]
+    database.run_blocking(files.delete, batch.account, added.pop(1).id)
+    added.append(add(database, batch))
+    assert inside(database, batch) == tuple(added)
+    assert {file.batch for file in added} == {batch.id}
+
+
+@pytest.mark.parametrize(
+    ("processed", "failed", "pending", "expected"),
+    [(2, 0, 0, "completed"), (1, 1, 0, "partial"), (1, 0, 1, "partial"), (0, 2, 0, "failed"), (0, 0, 1, "failed")],
+)
+def test_how_it_stands(
+    database: Database, batch: Batch, processed: int, failed: int, pending: int, expected: Status
+) -> None:
+    for _ in range(pending):
+        add(database, batch)
+    attempt = begin(database, batch)
+    for _ in range(processed):
+        process(database, add(database, batch))
+    for _ in range(failed):
+        database.run_blocking(files.fail, batch.account, add(database, batch).id, FAULT)
+    assert status(database, batch) == "processing"
+    end(database, batch, attempt)
+    assert status(database, batch) == expected
+    total = processed + failed + pending
+    assert batches.count(inside(database, batch)) == Counts(total, pending, processed, failed)
+
+
+def test_it_is_processing_until_its_last_run_has_ended(database: Database, batch: Batch) -> None:
+    process(database, add(database, batch))
+    first, second = begin(database, batch), begin(database, batch)
+    end(database, batch, second)
+    assert status(database, batch) == "processing"
+    end(database, batch, first)
+    assert status(database, batch) == "completed"
+
+
+def test_a_run_is_over_when_its_lease_is_out(database: Database, batch: Batch, clock: Clock) -> None:
+    add(database, batch)
+    attempt = begin(database, batch)
+    clock.now += LEASE - 1
+    assert status(database, batch) == "processing"
+    clock.now += 1
+    assert status(database, batch) == "failed"
+    end(database, batch, attempt)
+
+
+def test_a_restart_ends_the_runs_of_its_own_server(database: Database, batch: Batch) -> None:
+    begin(database, batch)
+    elsewhere = begin(database, batch, Owner("other", "boot-1"))
+    assert database.run_blocking(batches.recover, OWNER) == 0
+    assert database.run_blocking(batches.recover, Owner(OWNER.server, "boot-2")) == 1
+    assert get(database, batch).running
+    end(database, batch, elsewhere)
+    assert not get(database, batch).running
+
+
+def test_a_full_batch_takes_no_more(database: Database, batch: Batch) -> None:
+    for number in range(1, 4):
+        _, total = database.run_blocking(batches.add_file, batch.account, batch.id, ORIGINAL, 3, DAY)
+        assert total == number
+    with pytest.raises(BatchFull) as refused:
+        add(database, batch, limit=3)
+    assert (refused.value.code, refused.value.param) == ("invalid_parameter", "file")
+    database.run_blocking(files.delete, batch.account, inside(database, batch)[0].id)
+    add(database, batch, limit=3)
+
+
+async def test_of_60_files_added_at_once_50_get_in(database: Database, batch: Batch) -> None:
+    adds = (database.run(batches.add_file, batch.account, batch.id, ORIGINAL, 50, DAY) for _ in range(60))
+    results = await asyncio.gather(*adds, return_exceptions=True)
+    totals = [one[1] for one in results if isinstance(one, tuple)]
+    assert sum(isinstance(one, BatchFull) for one in results) == 10
+    assert sorted(totals) == list(range(1, 51))
+    assert len(await database.run(batches.list_files, batch)) == 50
+
+
+def test_batches_of_others_unknown_and_strange_ones_are_missing(database: Database, batch: Batch) -> None:
+    stranger = open_account(database).id
+    for account, batch_id in [(stranger, batch.id), (batch.account, new_id("batch")), (batch.account, "batch_'")]:
+        with pytest.raises(Missing):
+            database.run_blocking(batches.get, account, batch_id)
+        with pytest.raises(Missing):
+            database.run_blocking(batches.add_file, account, batch_id, ORIGINAL, 50, DAY)
+        with pytest.raises(Missing):
+            database.run_blocking(batches.begin, account, batch_id, OWNER, LEASE)
+    assert get(database, batch) == batch
+
+
+def test_adding_and_converting_prolong_its_life(database: Database, batch: Batch, clock: Clock) -> None:
+    clock.now += 1000
+    file = add(database, batch)
+    assert get(database, batch).expires_at == file.expires_at == int(clock.now) + DAY
+    clock.now += 1000
+    file = process(database, file)
+    changed = get(database, batch)
+    assert changed.expires_at == file.expires_at == int(clock.now) + DAY
+    assert changed.updated_at == int(clock.now)
+    database.run_blocking(batches.add_file, batch.account, batch.id, ORIGINAL, 50, 1)
+    assert get(database, batch).expires_at == file.expires_at
+
+
+def test_converted_again_a_file_is_in_no_batch(database: Database, batch: Batch) -> None:
+    file = process(database, add(database, batch))
+    assert process(database, file).batch is None
+    assert inside(database, batch) == (file,)
+
+
+def test_an_expired_batch_is_missing_and_goes_after_its_files(database: Database, batch: Batch, clock: Clock) -> None:
+    begin(database, batch)
+    add(database, batch)
+    clock.now += DAY - 1
+    assert database.run_blocking(batches.expired, 10) == 0
+    clock.now += 1
+    with pytest.raises(Missing):
+        get(database, batch)
+    assert database.run_blocking(batches.expired, 10) == 0
+    database.run_blocking(files.expired, 10)
+    assert database.run_blocking(batches.expired, 10) == 1
+    assert database.run_blocking(batches.expired, 10) == 0
