@@ -148,8 +148,7 @@ def test_rounds_count_the_turns_of_others_before_ones_own() -> None:
     for _ in range(40):
         entered(line, "a")
     entered(line, "b")
-    assert line.rounds("b") == 1  # one of a, and itself, in two slots
-    assert line.rounds("a") == 20.5
-    entered(line, "c", limit=1)
-    entered(line, "c", limit=1)
-    assert line.rounds("c") == 2.5
+    assert line.rounds("c", 2) == 1.5  # one of a, the one of b, and itself, in two slots
+    assert line.rounds("b", 2) == 2  # two of a, the one that waits, and itself
+    assert line.rounds("a", 2) == 21
+    assert line.rounds("a", 1) == 41

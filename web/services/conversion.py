@@ -101,6 +101,7 @@ class Conversions:
 
         Cancelling kills the job. Whatever happens before the charge is settled, nothing is charged.
         """
+        self._turns.check(order.account.id, order.account.tier.max_concurrent)
         source = await asyncio.to_thread(self._registry.identify, order.upload.path)
         plan = self._registry.plan(source, order.target)
         claim = None

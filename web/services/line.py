@@ -72,13 +72,14 @@ class Line:
             called.append(place)
         return called
 
-    def rounds(self, account_id: str) -> float:
-        """How many jobs one after the other precede the turn of who came last in this account."""
-        account = self._accounts[account_id]
-        own = len(account.waiting)
+    def rounds(self, account_id: str, limit: int) -> float:
+        """How many jobs one after the other it takes until a newcomer of this account has its turn."""
+        account = self._accounts.get(account_id)
+        own = 1 + (len(account.waiting) if account else 0)
         # While the account takes that many turns, each of the others takes no more.
-        all_told = sum(min(len(other.waiting), own) for other in self._accounts.values())
-        return max(all_told / self._slots, own / account.limit)
+        others = (other for other in self._accounts.values() if other is not account)
+        all_told = own + sum(min(len(other.waiting), own) for other in others)
+        return max(all_told / self._slots, own / limit)
 
     def oldest(self) -> float | None:
         """Since when the one has waited that has waited longest."""

@@ -49,6 +49,15 @@ class Turns:
         oldest = self._line.oldest()
         return 0.0 if oldest is None else monotonic() - oldest
 
+    def check(self, account_id: str, limit: int, patience: float = PATIENCE) -> None:
+        """Raises what `taken` would raise at once, before more is done for the request than need be."""
+        if self._closed:
+            raise self._stopping()
+        rounds = self._line.rounds(account_id, limit)
+        seconds = self._lasting(rounds)
+        if self.waiting and (rounds > self._rounds or seconds > patience * _HOPE):
+            raise self._full("full", seconds, "Too many conversions are waiting.")
+
     @asynccontextmanager
     async def taken(
         self, account_id: str, limit: int, *, memory: int = 0, patience: float | None = PATIENCE
@@ -60,13 +69,15 @@ class Turns:
         """
         if self._closed:
             raise self._stopping()
+        if patience is not None:
+            self.check(account_id, limit, patience)
         place = Place(account_id, memory, monotonic())
         called = self._called[place] = asyncio.get_running_loop().create_future()
         self._line.enter(place, limit)
         try:
             self._call()
             if place.begun is None:
-                await self._wait(place, called, patience)
+                await self._wait(place, limit, called, patience)
             yield
         finally:
             del self._called[place]
@@ -81,10 +92,7 @@ class Turns:
         for called in self._called.values():
             _wake(called)
 
-    async def _wait(self, place: Place, called: asyncio.Future[None], patience: float | None) -> None:
-        rounds = self._line.rounds(place.account_id)
-        if patience is not None and (rounds > self._rounds or self._lasting(rounds) > patience * _HOPE):
-            raise self._full("full", place, "Too many conversions are waiting.")
+    async def _wait(self, place: Place, limit: int, called: asyncio.Future[None], patience: float | None) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 await called
@@ -92,7 +100,8 @@ class Turns:
             return
         if self._closed:
             raise self._stopping()
-        raise self._full("late", place, f"The conversion could not start within {patience:g} s.")
+        seconds = self._lasting(self._line.rounds(place.account_id, limit))
+        raise self._full("late", seconds, f"The conversion could not start within {patience:g} s.")
 
     def _call(self) -> None:
         if not self._closed:
@@ -106,10 +115,10 @@ class Turns:
     def _lasting(self, rounds: float) -> float:
         return rounds * (self._mean_seconds or 0.0)
 
-    def _full(self, why: str, place: Place, message: str) -> RateLimited:
+    def _full(self, why: str, seconds: float, message: str) -> RateLimited:
         self.refused[why] += 1
-        seconds = ceil(self._lasting(self._line.rounds(place.account_id)))
-        return RateLimited(message, retry_after=min(max(seconds, 1), _MAX_RETRY_AFTER), reason="queue_full")
+        retry_after = min(max(ceil(seconds), 1), _MAX_RETRY_AFTER)
+        return RateLimited(message, retry_after=retry_after, reason="queue_full")
 
     def _stopping(self) -> NotReady:
         self.refused["stopping"] += 1
