@@ -1,1 +1,1 @@
-"""What is measured: `python -m benchmarks pairs | overhead`."""
+"""What is measured: `python -m benchmarks pairs | overhead | overload | stop`."""

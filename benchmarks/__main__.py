@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import overhead, pairs
+from benchmarks import faults, overhead, pairs
 from benchmarks.report import Report
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, help="What convertd costs, and what its codecs do.")
@@ -28,6 +28,22 @@ def run_pairs(rounds: Rounds = 3, as_json: Json = False) -> None:
 def run_overhead(rounds: Rounds = 200, as_json: Json = False) -> None:
     """What the service adds to a codec: one tiny picture in process, through the executor, and over HTTP."""
     _show(lambda: overhead.measure(rounds), as_json=as_json)
+
+
+@cli.command("overload")
+def run_overload(
+    seconds: Annotated[int, typer.Option(help="How long the load lasts.")] = 60, as_json: Json = False
+) -> None:
+    """Ten times the load that a server can take: who is refused, how fast, and what is still done."""
+    _show(lambda: faults.overload(seconds), as_json=as_json)
+
+
+@cli.command("stop")
+def run_stop(
+    waiting: Annotated[int, typer.Option(help="Conversions that wait for a turn.")] = 8, as_json: Json = False
+) -> None:
+    """SIGTERM under load: what runs is answered, what waits is refused, and nothing is left."""
+    _show(lambda: faults.stop(waiting), as_json=as_json)
 
 
 def _show(measure: Callable[[], Report], *, as_json: bool) -> None:

@@ -29,7 +29,7 @@ from web.handlers.pages import VerifyPage
 from web.handlers.registration import Register, Verify
 from web.handlers.status import Health, Nothing, Ready, Version
 from web.server import Server
-from web.services import Services
+from web.services import Services, memory
 from web.services.accounts import Accounts
 from web.services.catalogue import formats_catalogue, listing, tools_catalogue
 from web.services.charges import Charges
@@ -87,7 +87,8 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
     database = open_database(settings)
     limiter, postbox = _limiter(settings), Postbox(_mailer(settings))
     run = owner(settings.data_dir)
-    charges, repeats, turns = Charges(database, run), Repeats(database, run), Turns(settings.workers)
+    charges, repeats = Charges(database, run), Repeats(database, run)
+    turns = Turns(settings.workers, memory=memory.budget())
     return Services(
         settings=settings,
         database=database,
@@ -96,6 +97,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         limiter=limiter,
         postbox=postbox,
         charges=charges,
+        turns=turns,
         conversions=Conversions(registry, executor, turns, charges, repeats, results),
         results=results,
         jobs=jobs,
@@ -147,6 +149,7 @@ async def listening(services: Services, host: str, port: int) -> AsyncIterator[s
         upkeep.cancel()
         services.readiness.end()
         server.stop()
+        services.turns.close()
         await services.traffic.drain(_DRAIN_SECONDS)
         await server.close_all_connections()
         await services.traffic.drain(_FAREWELL_SECONDS)  # what has lost its client is given up

@@ -1,66 +1,151 @@
-"""Turns: how many at a time, and how long to wait."""
+"""Turns: how many at a time, how long to wait, and who is refused."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from web.errors import RateLimited
+from web.errors import NotReady, RateLimited
 from web.services.turns import Turns
 
 
 @asynccontextmanager
-async def held(turns: Turns, *accounts: str, limit: int = 2) -> AsyncIterator[None]:
+async def held(turns: Turns, *accounts: str, limit: int = 2, patience: float | None = 30) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         for account in accounts:
-            await stack.enter_async_context(turns.taken(account, limit))
+            await stack.enter_async_context(turns.taken(account, limit, patience=patience))
         yield
 
 
+async def waiting(turns: Turns, account: str, patience: float | None = 30) -> asyncio.Task[None]:
+    """One that waits for a turn and gives it back at once."""
+
+    async def work() -> None:
+        async with held(turns, account, patience=patience):
+            pass
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    assert turns.waiting
+    return task
+
+
+def nothing_is_left(turns: Turns) -> bool:
+    return (turns.running, turns.waiting, turns.oldest_wait) == (0, 0, 0) and not turns._line._accounts
+
+
 async def test_an_account_waits_for_itself_and_not_for_others() -> None:
-    turns = Turns(10, patience=0.05)
+    turns = Turns(10)
     async with held(turns, "a", "a"):
         with pytest.raises(RateLimited) as refused:
-            await held(turns, "a").__aenter__()
-        assert (refused.value.reason, refused.value.headers["Retry-After"]) == ("queue_full", "5")
+            await held(turns, "a", patience=0.05).__aenter__()
+        assert (refused.value.reason, refused.value.headers["Retry-After"]) == ("queue_full", "1")
         async with held(turns, "b"):
-            pass
-    async with held(turns, "a", "a"):
-        pass
+            assert turns.running == 3
+    assert nothing_is_left(turns)
+    assert turns.refused == {"late": 1}
 
 
-async def test_all_wait_for_a_slot() -> None:
-    turns = Turns(1, patience=5)
-    order: list[str] = []
-
-    async def work(account: str) -> None:
-        async with held(turns, account):
-            order.append(account)
-            await asyncio.sleep(0)
-
-    await asyncio.gather(*map(work, "abc"))
-    assert order == ["a", "b", "c"]
-
-
-async def test_a_full_line_takes_nobody() -> None:
-    turns = Turns(1, patience=5, capacity=1)
+async def test_a_full_line_takes_nobody_but_those_with_no_bound() -> None:
+    turns = Turns(1, rounds=1)
     async with held(turns, "a"):
-        waiting = asyncio.create_task(held(turns, "b").__aenter__())
-        await asyncio.sleep(0)
+        first = await waiting(turns, "b")
         with pytest.raises(RateLimited):
             await held(turns, "c").__aenter__()
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-    async with held(turns, "c"):
-        pass
+        patient = await waiting(turns, "c", patience=None)
+        assert turns.waiting == 2
+        assert turns.oldest_wait > 0
+    await asyncio.gather(first, patient)
+    assert nothing_is_left(turns)
+    assert turns.refused == {"full": 1}
 
 
-async def test_nothing_is_remembered_of_accounts_that_are_done() -> None:
+async def test_one_that_waits_for_all_its_files_keeps_nobody_else_out() -> None:
+    turns = Turns(1, rounds=2)
+    async with held(turns, "a"):
+        batch = [await waiting(turns, "a", patience=None) for _ in range(50)]
+        single = await waiting(turns, "b")
+    await single
+    assert sum(task.done() for task in batch) <= 2
+    await asyncio.gather(*batch)
+
+
+async def test_who_would_wait_in_vain_is_refused_at_once_and_told_when_to_come_back() -> None:
     turns = Turns(1)
-    for number in range(100):
-        async with held(turns, f"account-{number}"):
-            pass
-    assert len(turns._accounts) <= 1
+    turns._learn(10)
+    async with held(turns, "a"):
+        first = await waiting(turns, "b")
+        with pytest.raises(RateLimited) as refused:
+            await held(turns, "b").__aenter__()
+    assert refused.value.headers["Retry-After"] == "20"
+    await first
+
+
+async def test_a_client_that_goes_leaves_the_line_at_once() -> None:
+    turns = Turns(1, rounds=1)
+    async with held(turns, "a"):
+        gone = await waiting(turns, "b")
+        gone.cancel()
+        await asyncio.wait([gone])
+        assert turns.waiting == 0
+        stays = await waiting(turns, "b")
+    await stays
+
+
+async def test_one_that_is_called_and_cancelled_at_once_passes_its_turn_on() -> None:
+    turns = Turns(1)
+    async with held(turns, "a"):
+        gone, next_one = await waiting(turns, "b"), await waiting(turns, "c")
+        gone.cancel()  # its task learns of it only after the turn has come
+    await asyncio.wait([gone, next_one], timeout=5)
+    assert next_one.done()
+    assert nothing_is_left(turns)
+
+
+async def test_closing_refuses_those_who_wait_and_lets_the_others_end() -> None:
+    turns = Turns(1)
+    async with held(turns, "a"):
+        refused = [await waiting(turns, "b"), await waiting(turns, "c", patience=None)]
+        turns.close()
+        for error in await asyncio.gather(*refused, return_exceptions=True):
+            assert isinstance(error, NotReady)
+        with pytest.raises(NotReady):
+            await held(turns, "a").__aenter__()
+        assert turns.running == 1
+    assert nothing_is_left(turns)
+    assert turns.refused == {"stopping": 3}
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_no_call_is_lost_when_clients_come_and_go(seed: int) -> None:
+    chance = random.Random(seed)
+    turns = Turns(2, memory=10, rounds=10**6)
+    memory = 0
+
+    async def work(account: str, needs: int, steps: int) -> None:
+        nonlocal memory
+        async with turns.taken(account, 2, memory=needs):
+            memory += needs
+            assert turns.running <= 2
+            assert memory <= 10 or turns.running == 1
+            try:
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+            finally:
+                memory -= needs
+
+    tasks = []
+    for _ in range(300):
+        tasks.append(asyncio.create_task(work(chance.choice("abc"), chance.choice([1, 4, 8, 20]), chance.randrange(4))))
+        if chance.random() < 0.4:
+            chance.choice(tasks).cancel()
+        if chance.random() < 0.5:
+            await asyncio.sleep(0)
+    async with asyncio.timeout(20):
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            assert outcome is None or isinstance(outcome, asyncio.CancelledError)
+    assert nothing_is_left(turns)

@@ -17,6 +17,7 @@ from web.services.readiness import Readiness
 from web.services.registrations import Registrations
 from web.services.results import Results
 from web.services.traffic import Traffic
+from web.services.turns import Turns
 from web.services.upkeep import Upkeep
 
 
@@ -31,6 +32,7 @@ class Services:
     limiter: Limiter
     postbox: Postbox
     charges: Charges
+    turns: Turns
     conversions: Conversions
     results: Results
     jobs: JobFolders

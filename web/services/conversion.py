@@ -20,6 +20,7 @@ from storage.usage import Use
 from web.services.accounts import Account
 from web.services.charges import Charge, Charges
 from web.services.filenames import renamed
+from web.services.memory import needed
 from web.services.repeats import Repeatable, Repeats, Replayed
 from web.services.results import Kept, Results
 from web.services.turns import Turns
@@ -100,6 +101,7 @@ class Conversions:
 
         Cancelling kills the job. Whatever happens before the charge is settled, nothing is charged.
         """
+        self._turns.check(order.account.id, order.account.tier.max_concurrent)
         source = await asyncio.to_thread(self._registry.identify, order.upload.path)
         plan = self._registry.plan([source], order.target)
         claim = None
@@ -111,7 +113,8 @@ class Conversions:
             claim = begun
         use = Use("convert", source.name, plan.target.name, order.upload.size)
         async with self._charges.charged(order.account.id, CREDITS_PER_CONVERSION, use, claim) as charge:
-            async with self._turns.taken(order.account.id, order.account.tier.max_concurrent):
+            account, memory = order.account, needed(source.name, plan.target.name, order.upload.size)
+            async with self._turns.taken(account.id, account.tier.max_concurrent, memory=memory):
                 converted = await self._run(order, plan)
             return await self._settled(order, converted, charge)
 

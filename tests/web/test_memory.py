@@ -1,0 +1,69 @@
+"""What a conversion is likely to need, and what all of them may have."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from engine.media import MAX_PIXELS
+from engine.worker import Limits
+from tests.samples import quadrants
+from web.services.memory import budget, needed
+
+MIB = 1 << 20
+MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_more_is_needed_for_larger_files_and_hungrier_formats() -> None:
+    assert needed("jpeg", "png", 1) == needed("jpeg", "avif", 1000) == 256 * MIB
+    assert needed("jpeg", "png", 20 * MIB) > needed("jpeg", "png", 5 * MIB) > 256 * MIB
+    assert needed("jpeg", "heic", 5 * MIB) > needed("jpeg", "avif", 5 * MIB) > needed("jpeg", "webp", 5 * MIB)
+    assert needed("webp", "jpeg", 5 * MIB) > needed("heic", "jpeg", 5 * MIB)
+    assert needed("a plugin's", "own", 5 * MIB) == needed("jpeg", "png", 5 * MIB)
+
+
+def test_no_job_counts_for_more_than_it_can_take() -> None:
+    assert needed("jpeg", "heic", 10**9) == MAX_PIXELS * 30 <= Limits().memory
+
+
+def test_a_file_of_the_usual_density_is_not_underestimated(tmp_path: Path) -> None:
+    path, size = tmp_path / "picture.webp", (4000, 3000)
+    quadrants(size).effect_spread(6).save(path, "WEBP", quality=80)
+    assert needed("webp", "jpeg", path.stat().st_size) >= size[0] * size[1] * 16
+
+
+def group(root: Path, membership: str, **limits: str) -> Path:
+    """A root folder with control groups; `limits` name folders with `__` for `/`."""
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/cgroup").write_text(membership)
+    for name, limit in limits.items():
+        version_1 = name.startswith("memory")
+        folder = root / "sys/fs/cgroup" / name.replace("__", "/").removeprefix("top")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ("memory.limit_in_bytes" if version_1 else "memory.max")).write_text(f"{limit}\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("membership", "limits", "expected"),
+    [
+        ("", {}, MACHINE),
+        ("0::/service/convertd\n", {"service__convertd": "max", "service": "max"}, MACHINE),
+        ("0::/service/convertd\n", {"service__convertd": str(64 * MIB), "service": "max"}, 64 * MIB),
+        ("0::/service/convertd\n", {"service__convertd": "max", "service": str(32 * MIB)}, 32 * MIB),
+        ("0::/\n", {"top": str(16 * MIB)}, 16 * MIB),
+        ("5:memory:/box\n0::/\n", {"memory__box": str(8 * MIB), "memory": str(2**63 - 4096)}, 8 * MIB),
+        ("5:memory:/elsewhere\n", {"memory": str(4 * MIB)}, 4 * MIB),
+        ("5:cpu,cpuacct:/box\n", {"box": str(MIB)}, MACHINE),
+    ],
+)
+def test_the_smallest_limit_around_the_process_counts(
+    tmp_path: Path, membership: str, limits: dict[str, str], expected: int
+) -> None:
+    assert budget(group(tmp_path, membership, **limits)) == round(0.7 * expected)
+
+
+def test_this_machine_has_a_budget() -> None:
+    assert 0 < budget() <= MACHINE
