@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,12 +28,13 @@ def reader(folder: Path, **options: int) -> FormReader:
 
 def read(folder: Path, body: bytes, step: int = 1 << 16) -> Form:
     found = reader(folder)
-    try:
+
+    async def feed() -> None:
         for at in range(0, len(body), step):
-            found.feed(body[at : at + step])
-        return found.finished()
-    finally:
-        found.close()
+            await found.feed(body[at : at + step])
+
+    asyncio.run(feed())
+    return found.finished()
 
 
 @pytest.mark.parametrize(
@@ -117,17 +119,16 @@ def test_job_folders_are_private(server: Running) -> None:
     assert eventually(lambda: not server.jobs())
 
 
-def test_a_file_of_exactly_the_limit_is_accepted(tmp_path: Path) -> None:
+async def test_a_file_of_exactly_the_limit_is_accepted(tmp_path: Path) -> None:
     found = reader(tmp_path, max_file_size=1000)
-    found.feed(form(part(bytes(1000), 'name="file"; filename="a.bin"')))
+    await found.feed(form(part(bytes(1000), 'name="file"; filename="a.bin"')))
     assert found.finished().file("file").size == 1000
 
 
-def test_one_byte_more_is_not(tmp_path: Path) -> None:
+async def test_one_byte_more_is_not(tmp_path: Path) -> None:
     found = reader(tmp_path, max_file_size=1000)
     with pytest.raises(FileTooLarge):
-        found.feed(form(part(bytes(1001), 'name="file"; filename="a.bin"')))
-    found.close()
+        await found.feed(form(part(bytes(1001), 'name="file"; filename="a.bin"')))
 
 
 @pytest.mark.parametrize(
