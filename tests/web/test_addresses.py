@@ -32,4 +32,4 @@ def test_client_address(peer: str, forwarded: str | None, client: str) -> None:
 def test_one_network_is_one_subscriber() -> None:
     assert subscriber("2001:db8::1") == subscriber("2001:db8::ffff:1") == "2001:db8::/64"
     assert subscriber("1.2.3.4") == "1.2.3.4"
-    assert subscriber("::ffff:1.2.3.4") == "::ffff:1.2.3.4"
+    assert subscriber("::ffff:1.2.3.4") == "1.2.3.4"
