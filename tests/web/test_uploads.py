@@ -145,7 +145,7 @@ async def test_a_full_disk_is_for_the_client_to_wait_for(tmp_path: Path) -> None
 def test_parts_are_written_piece_by_piece(tmp_path: Path) -> None:
     found, content = reader(tmp_path, max_file_size=4 << 20), bytes(range(256)) * 12_000
     body = form(part(content, 'name="file"; filename="a.bin"'), TARGET)
-    written = []
+    written: list[int] = []
     for at in range(0, len(body), 1 << 16):
         asyncio.run(found.feed(body[at : at + (1 << 16)]))
         written += [path.stat().st_size for path in tmp_path.iterdir()]
