@@ -28,6 +28,7 @@ from web.handlers.files import Download
 from web.handlers.pages import VerifyPage
 from web.handlers.registration import Register, Verify
 from web.handlers.status import Health, Nothing, Ready, Version
+from web.patience import Patience
 from web.server import Server
 from web.services import Services, memory
 from web.services.accounts import Accounts
@@ -131,12 +132,13 @@ def _mailer(settings: Settings) -> Mailer:
 
 
 @asynccontextmanager
-async def listening(services: Services, host: str, port: int) -> AsyncIterator[str]:
+async def listening(services: Services, host: str, port: int, patience: Patience = Patience()) -> AsyncIterator[str]:
     """Listens and answers; port 0 takes a free one. At the end it drains.
 
     Gives the URL it listens at. The executor is the caller's to start and to close.
     """
-    server = Server(build(services), services.settings.rate_limit_anonymous)
+    settings = services.settings
+    server = Server(build(services), settings.rate_limit_anonymous, settings.trusted_proxies, patience)
     sockets = bind_sockets(port, host)
     server.add_sockets(sockets)
     services.readiness.begin()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from email.message import Message
 from typing import Any, NoReturn
@@ -12,6 +13,7 @@ from web.handler import Handler, PublicHandler
 from web.services import Services
 
 _CHARSETS = ("utf-8", "utf8", "us-ascii")
+_MAX_DEPTH = 32
 
 
 class JsonHandler(Handler):
@@ -21,8 +23,8 @@ class JsonHandler(Handler):
         super().initialize(services)
         self._body = bytearray()
 
-    def take(self, chunk: bytes) -> None:
-        super().take(chunk)
+    async def take(self, chunk: bytes) -> None:
+        await super().take(chunk)
         self._body += chunk
 
     def body(self) -> Mapping[str, Any]:
@@ -32,9 +34,15 @@ class JsonHandler(Handler):
         if not self._body.strip():
             return {}
         try:
-            value = json.loads(self._body.decode(), object_pairs_hook=_object, parse_constant=_refuse)
+            value = json.loads(
+                self._body.decode(), object_pairs_hook=_object, parse_constant=_refuse, parse_float=_finite
+            )
+            json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair can be escaped, but not answered
+            depth = _depth(value)
         except (ValueError, RecursionError):
             raise _malformed("The body is no valid JSON.") from None
+        if depth > _MAX_DEPTH:
+            raise _malformed(f"The body is nested more than {_MAX_DEPTH} deep.")
         if not isinstance(value, dict):
             raise _malformed("The body must be a JSON object.")
         return value
@@ -60,6 +68,18 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON")
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if math.isinf(value):
+        raise ValueError("a number is out of range")
+    return value
+
+
+def _depth(value: object) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(_depth, inner), default=0)
 
 
 def _malformed(message: str) -> InvalidParameter:

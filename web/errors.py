@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
@@ -26,8 +27,12 @@ STATUS: Mapping[str, int] = MappingProxyType(
         "idempotency_conflict": 409,
         "idempotency_key_reused": 422,
         "not_ready": 503,
+        "request_timeout": 408,
     }
 )
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class ApiError(Exception):
@@ -117,11 +122,26 @@ class FileTooLarge(ApiError):
         super().__init__(message, reason="bytes", param="file", details={"max_file_size": max_file_size})
 
 
+class RequestTimeout(ApiError):
+    """A request that comes too slowly."""
+
+    code = "request_timeout"
+    retryable = True
+
+
 class NotReady(ApiError):
     """The service cannot work at the moment."""
 
     code = "not_ready"
     retryable = True
+
+
+class NoSpace(NotReady):
+    """There is no room on the disk."""
+
+    def __init__(self) -> None:
+        headers = {"Retry-After": "30"}
+        super().__init__("There is no room for files at the moment.", reason="disk_full", headers=headers)
 
 
 class ServerError(ApiError):
@@ -137,6 +157,8 @@ Shown: TypeAlias = ApiError | ConversionError | StorageError
 
 def public(error: BaseException | None) -> Shown:
     """The error that the client may see: this one, or a ServerError for what was not foreseen."""
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return NoSpace()
     return error if isinstance(error, Shown) else ServerError()
 
 

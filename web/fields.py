@@ -110,5 +110,5 @@ def _weight(parameters: list[str]) -> float:
 
 def declared_length(content_length: str | None) -> int | None:
     """The bytes that a request announces; None where it does not say, or says nonsense."""
-    plain = content_length is not None and re.fullmatch(r"[0-9]{1,18}", content_length)
+    plain = content_length is not None and re.fullmatch(r"[0-9]{1,4000}", content_length)
     return int(plain[0]) if plain else None

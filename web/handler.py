@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, ClassVar, cast
 
-from tornado.http1connection import HTTP1Connection
 from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, RequestHandler, stream_request_body
 
@@ -45,6 +45,7 @@ class Handler(Answers):
                 await self.look()
                 return
             await self.admit()
+            self._understand()
             await self.expect_body(declared_length(self.request.headers.get("Content-Length")))
         except Exception as error:
             await self._refuse(error)
@@ -109,13 +110,19 @@ class Handler(Answers):
         limit = self.services.settings.rate_limit_anonymous
         self.show(await self.services.limiter.peek(f"address:{self._address}", limit, RATE_WINDOW))
 
+    def _understand(self) -> None:
+        coding = self.request.headers.get("Content-Encoding", "identity")
+        if coding.lower() != "identity":
+            message = "The body must come without a Content-Encoding."
+            raise InvalidParameter(message, reason="content_encoding", param="Content-Encoding")
+
     async def expect_body(self, length: int | None) -> None:
         """Gets ready for a body of `length` bytes, which is None where the client does not say."""
         if (length or 0) > self.max_body:
             raise FileTooLarge(self.max_body)
 
-    def take(self, chunk: bytes) -> None:
-        """Takes a piece of the body, of which `received` bytes have come. Most resources need none."""
+    async def take(self, chunk: bytes) -> None:
+        """Takes a piece of the body, of which `received` bytes have come. The next waits until this one is taken."""
         if self.received > self.max_body:
             raise FileTooLarge(self.max_body)
 
@@ -123,11 +130,11 @@ class Handler(Answers):
         self.received += len(chunk)
         if self._refused:
             self._surplus -= len(chunk)
-            if self._surplus < 0 and not self._finished:
-                self.finish()
+            if self._surplus < 0:
+                self._cut_off()
             return
         try:
-            self.take(chunk)
+            await self.take(chunk)
         except Exception as error:
             await self._refuse(error)
 
@@ -140,13 +147,17 @@ class Handler(Answers):
         self.log_exception(type(error), error, error.__traceback__)
         self._refused = True
         self._surplus = _SURPLUS
-        cast(HTTP1Connection, self.request.connection).set_body_timeout(_SURPLUS_SECONDS)
+        asyncio.get_running_loop().call_later(_SURPLUS_SECONDS, self._cut_off)
         setattr(self, str(self.request.method).lower(), self._nothing_more)
         self.clear()
         self.write_problem(error)
         with suppress(StreamClosedError):
             await self.flush()
         if "Expect" in self.request.headers:
+            self.finish()
+
+    def _cut_off(self) -> None:
+        if not self._finished:
             self.finish()
 
     async def _nothing_more(self, *_args: str) -> None:

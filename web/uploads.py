@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 from urllib.parse import unquote
 
 from python_multipart.exceptions import FormParserError
@@ -18,6 +18,7 @@ from web.services.filenames import extension_of
 
 _MAX_PARTS = 100
 _MAX_FIELD = 64 << 10  # bytes of a text field
+_BLOCK = 1 << 20  # bytes written at a time
 _MAX_NAME = 4096  # characters of a file name worth looking at
 
 
@@ -38,22 +39,31 @@ class Form:
 
 
 class _File:
-    """A part that goes to disk."""
+    """A part that goes to disk. Between writes it is closed, so whoever gives up has nothing to give back."""
 
     def __init__(self, path: Path, filename: str, max_size: int) -> None:
-        self._file: BinaryIO = path.open("xb", buffering=0)
         self._max_size = max_size
+        self._pending = bytearray()
         self.upload = Upload(path, filename, 0)
 
-    def write(self, data: bytes) -> None:
+    def take(self, data: bytes) -> None:
         size = self.upload.size + len(data)
         if size > self._max_size:
             raise FileTooLarge(self._max_size)
-        self._file.write(data)
+        self._pending += data
         self.upload = Upload(self.upload.path, self.upload.filename, size)
 
-    def close(self) -> None:
-        self._file.close()
+    def pending(self) -> int:
+        """Bytes that are not on disk yet."""
+        return len(self._pending)
+
+    def save(self) -> None:
+        """Brings what is pending to the disk."""
+        with self.upload.path.open("ab", buffering=0) as file:
+            unwritten = memoryview(self._pending)
+            while unwritten:
+                unwritten = unwritten[file.write(unwritten) :]
+        self._pending = bytearray()
 
 
 class FormReader:
@@ -79,16 +89,18 @@ class FormReader:
         self._take: Callable[[bytes], None] = _nothing
         self._ended = False
 
-    def feed(self, chunk: bytes) -> None:
-        """Takes the next piece."""
+    async def feed(self, chunk: bytes) -> None:
+        """Takes the next piece. What goes to disk goes in a thread, many pieces at a time."""
+        over = self._ended
         try:
             self._parser.write(chunk)
         except FormParserError as error:
             raise _malformed("The body is no well-formed multipart/form-data.") from error
+        if self._ended > over or sum(file.pending() for _, file in self._files) >= _BLOCK:
+            await asyncio.to_thread(self._save)
 
     def finished(self) -> Form:
         """The form, once the body has ended."""
-        self.close()
         if not self._ended:
             raise _malformed("The body ends before its last boundary.", reason="truncated")
         files: dict[str, tuple[Upload, ...]] = {}
@@ -96,10 +108,10 @@ class FormReader:
             files[field] = (*files.get(field, ()), file.upload)
         return Form(files, {name: _decoded(name, value) for name, value in self._texts.items()})
 
-    def close(self) -> None:
-        """Closes the files; they stay where they are."""
+    def _save(self) -> None:
         for _, file in self._files:
-            file.close()
+            if file.pending() or not file.upload.size:
+                file.save()
 
     def _parser_for(self, content_type: str) -> MultipartParser:
         media_type, parameters = parse_options_header(content_type)
@@ -147,7 +159,7 @@ class FormReader:
             path = self._folder / ".".join(filter(None, [f"input-{self._parts}", extension_of(filename)]))
             file = _File(path, filename, self._max_file_size)
             self._files.append((field, file))
-            self._take = file.write
+            self._take = file.take
         elif field in self._text_fields:
             if field in self._texts:
                 raise InvalidParameter(f"{field} was sent twice.", reason="duplicate", param=field)

@@ -23,6 +23,7 @@ from storage import accounts, keyring, ledger
 from storage.database import Database
 from storage.transaction import Transaction
 from web.app import assemble, listening
+from web.patience import Patience
 
 
 @dataclass(frozen=True)
@@ -94,11 +95,13 @@ class Servers:
         self._loop.close()
 
     @contextmanager
-    def running(self, data_dir: Path, executor: Executor | None = None, **settings: Any) -> Iterator[Running]:
+    def running(
+        self, data_dir: Path, executor: Executor | None = None, patience: Patience = Patience(), **settings: Any
+    ) -> Iterator[Running]:
         """A server with these settings, on a free port."""
         chosen = Settings(data_dir=data_dir, **{"workers": 2, "rate_limit_anonymous": 10_000, **settings})
         services = assemble(chosen, self.registry, executor or self.executor)
-        server = listening(services, "127.0.0.1", 0)
+        server = listening(services, "127.0.0.1", 0, patience)
         url = self._run(server.__aenter__())
         try:
             running = Running(url, data_dir, services.database)

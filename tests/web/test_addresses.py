@@ -23,6 +23,12 @@ TRUSTED = (ip_network("10.0.0.0/8"), ip_network("::1"))
         ("10.0.0.1", "nonsense", "10.0.0.1"),
         ("10.0.0.1", None, "10.0.0.1"),
         ("::1", "2001:db8::1", "2001:db8::1"),
+        ("::ffff:10.0.0.1", "9.9.9.9", "9.9.9.9"),
+        ("10.0.0.1", "9.9.9.9:4711", "9.9.9.9"),
+        ("10.0.0.1", "[2001:db8::1]:443", "2001:db8::1"),
+        ("10.0.0.1", "fe80::1%\nchosen", "fe80::1"),
+        ("10.0.0.1", "8.8.8.8,,", "10.0.0.1"),
+        ("10.0.0.1", "6.6.6.6," * 2000 + "9.9.9.9", "9.9.9.9"),
     ],
 )
 def test_client_address(peer: str, forwarded: str | None, client: str) -> None:
@@ -32,4 +38,4 @@ def test_client_address(peer: str, forwarded: str | None, client: str) -> None:
 def test_one_network_is_one_subscriber() -> None:
     assert subscriber("2001:db8::1") == subscriber("2001:db8::ffff:1") == "2001:db8::/64"
     assert subscriber("1.2.3.4") == "1.2.3.4"
-    assert subscriber("::ffff:1.2.3.4") == "::ffff:1.2.3.4"
+    assert subscriber("::ffff:1.2.3.4") == "1.2.3.4"

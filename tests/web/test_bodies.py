@@ -21,6 +21,13 @@ from tests.web.servers import Running
         b'{"name": "\xff"}',
         b'{"name": ' + b"[" * 30_000,
         b'{"name": ' + b"9" * 5000 + b"}",
+        b'{"name": 1e999}',
+        b'{"name": ' + b"[" * 32 + b"]" * 32 + b"}",
+        b'{"name": ' + b'{"a": ' * 5000 + b"1" + b"}" * 5001,
+        b'{"\\ud800": 1}',
+        b'{"name": "\\udfff"}',
+        b'\xef\xbb\xbf{"name": "x"}',
+        '{"name": "x"}'.encode("utf-16"),
     ],
 )
 def test_bodies_that_are_no_object(server: Running, body: bytes) -> None:
@@ -32,6 +39,13 @@ def test_other_charsets_and_empty_bodies(server: Running) -> None:
     answer = httpx.post(f"{server.api}/register", content=b"{}", headers=headers)
     problem(answer, 400, "invalid_parameter", reason="malformed")
     problem(httpx.post(f"{server.api}/register"), 400, "invalid_parameter", param="email", reason="missing")
+
+
+@pytest.mark.parametrize("content_type", [None, "application/json", "application/x-www-form-urlencoded", "text/plain"])
+def test_what_the_body_is_called_does_not_matter(server: Running, content_type: str | None) -> None:
+    body = b'{"else": ' + b"[" * 31 + b"]" * 31 + b', "name": "An app"}'
+    headers = {**server.auth, **({"Content-Type": content_type} if content_type else {})}
+    assert httpx.post(f"{server.api}/account/keys", content=body, headers=headers).status_code == 200
 
 
 def test_large_bodies(server: Running) -> None:

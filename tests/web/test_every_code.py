@@ -70,5 +70,5 @@ def test_too_many_requests(servers: Servers, data_dir: Path) -> None:
 
 
 def test_no_code_is_left_out() -> None:
-    elsewhere = {"rate_limit_exceeded", "server_error", "not_ready", "idempotency_conflict"}
+    elsewhere = {"rate_limit_exceeded", "server_error", "not_ready", "idempotency_conflict", "request_timeout"}
     assert set(WAYS) | elsewhere == set(STATUS)

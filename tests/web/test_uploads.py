@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.web.samples import BOUNDARY, FILE, FORM, TARGET, form, part, picture
 from tests.web.servers import Running, eventually
-from web.errors import FileTooLarge, InvalidParameter
+from web.errors import FileTooLarge, InvalidParameter, headers, public
 from web.uploads import Form, FormReader
 
 
@@ -27,12 +28,13 @@ def reader(folder: Path, **options: int) -> FormReader:
 
 def read(folder: Path, body: bytes, step: int = 1 << 16) -> Form:
     found = reader(folder)
-    try:
+
+    async def feed() -> None:
         for at in range(0, len(body), step):
-            found.feed(body[at : at + step])
-        return found.finished()
-    finally:
-        found.close()
+            await found.feed(body[at : at + step])
+
+    asyncio.run(feed())
+    return found.finished()
 
 
 @pytest.mark.parametrize(
@@ -97,15 +99,17 @@ def test_other_content_types(server: Running, content_type: str | None) -> None:
     assert eventually(lambda: not server.jobs())
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
 def test_a_client_that_goes_away_leaves_nothing(server: Running, share: float) -> None:
-    body = form(part(picture("BMP", (600, 400)), 'name="file"; filename="a.bmp"'), TARGET)
+    descriptors = Path("/proc/self/fd")
+    before = len(list(descriptors.iterdir()))
+    body = form(part(picture("BMP", (1200, 900)), 'name="file"; filename="a.bmp"'), TARGET)
     head = f"{server.posting}Content-Type: {FORM['Content-Type']}\r\n"
     with server.connect() as connection:
         connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode())
         connection.sendall(body[: int(len(body) * share)])
         assert eventually(lambda: bool(server.jobs()))
-    assert eventually(lambda: not server.jobs())
+    assert eventually(lambda: not server.jobs() and len(list(descriptors.iterdir())) <= before)
 
 
 def test_job_folders_are_private(server: Running) -> None:
@@ -117,17 +121,36 @@ def test_job_folders_are_private(server: Running) -> None:
     assert eventually(lambda: not server.jobs())
 
 
-def test_a_file_of_exactly_the_limit_is_accepted(tmp_path: Path) -> None:
+async def test_a_file_of_exactly_the_limit_is_accepted(tmp_path: Path) -> None:
     found = reader(tmp_path, max_file_size=1000)
-    found.feed(form(part(bytes(1000), 'name="file"; filename="a.bin"')))
+    await found.feed(form(part(bytes(1000), 'name="file"; filename="a.bin"')))
     assert found.finished().file("file").size == 1000
 
 
-def test_one_byte_more_is_not(tmp_path: Path) -> None:
+async def test_one_byte_more_is_not(tmp_path: Path) -> None:
     found = reader(tmp_path, max_file_size=1000)
     with pytest.raises(FileTooLarge):
-        found.feed(form(part(bytes(1001), 'name="file"; filename="a.bin"')))
-    found.close()
+        await found.feed(form(part(bytes(1001), 'name="file"; filename="a.bin"')))
+
+
+async def test_a_full_disk_is_for_the_client_to_wait_for(tmp_path: Path) -> None:
+    (tmp_path / "input-1.bin").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space") as failed:
+        await reader(tmp_path).feed(form(part(b"x", 'name="file"; filename="a.bin"')))
+    shown = public(failed.value)
+    assert (shown.code, shown.reason, shown.retryable) == ("not_ready", "disk_full", True)
+    assert int(headers(shown)["Retry-After"]) > 0
+
+
+def test_parts_are_written_piece_by_piece(tmp_path: Path) -> None:
+    found, content = reader(tmp_path, max_file_size=4 << 20), bytes(range(256)) * 12_000
+    body = form(part(content, 'name="file"; filename="a.bin"'), TARGET)
+    written: list[int] = []
+    for at in range(0, len(body), 1 << 16):
+        asyncio.run(found.feed(body[at : at + (1 << 16)]))
+        written += [path.stat().st_size for path in tmp_path.iterdir()]
+    assert 0 < written[0] < len(content)
+    assert found.finished().file("file").path.read_bytes() == content
 
 
 @pytest.mark.parametrize(

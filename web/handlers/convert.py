@@ -25,7 +25,7 @@ class Convert(Handler):
         limit = self.client().tier.max_file_size
         if (length or 0) > limit + _FRAMING:
             raise FileTooLarge(limit)
-        self._folder = await self.services.jobs.open()
+        self._folder = await self.services.jobs.open(limit if length is None else length)
         self._form = FormReader(
             self.request.headers.get("Content-Type", ""),
             self._folder,
@@ -34,11 +34,11 @@ class Convert(Handler):
             max_file_size=limit,
         )
 
-    def take(self, chunk: bytes) -> None:
+    async def take(self, chunk: bytes) -> None:
         limit = self.client().tier.max_file_size
         if self.received > limit + _FRAMING:
             raise FileTooLarge(limit)
-        self.form().feed(chunk)
+        await self.form().feed(chunk)
 
     def form(self) -> FormReader:
         """The reader of the form that was expected."""
@@ -92,8 +92,6 @@ class Convert(Handler):
 
     def on_finish(self) -> None:
         super().on_finish()
-        if self._form is not None:
-            self._form.close()
         if self._folder is not None:
             self.services.jobs.discard(self._folder)
             self._folder = None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 _SUBSCRIBER = 64  # bits of an IPv6 address that one client has to itself
+_WITH_PORT = re.compile(r"\[([^]]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+", re.ASCII)
 
 
 def client_address(peer: str, forwarded_for: str | None, trusted: Collection[IPv4Network | IPv6Network]) -> str:
@@ -16,22 +18,33 @@ def client_address(peer: str, forwarded_for: str | None, trusted: Collection[IPv
         address = _address(hop)
         if address is None:
             break
-        nearest = hop
-        if not any(address in network for network in trusted):
+        nearest = str(address)
+        if not is_trusted(nearest, trusted):
             break
     return nearest
+
+
+def is_trusted(address: str, trusted: Collection[IPv4Network | IPv6Network]) -> bool:
+    """Whether the address is that of a trusted proxy."""
+    parsed = _address(address)
+    return parsed is not None and any(parsed in network for network in trusted)
 
 
 def subscriber(address: str) -> str:
     """What to count a client's requests by: the address, or the IPv6 network it may choose addresses from."""
     parsed = _address(address)
-    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None:
+    if isinstance(parsed, IPv6Address):
         return str(IPv6Network((parsed, _SUBSCRIBER), strict=False))
-    return address
+    return address if parsed is None else str(parsed)
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
+    """The address, without a port that some proxies add, and without a zone, which means nothing elsewhere."""
+    found = _WITH_PORT.fullmatch(text)
     try:
-        return ip_address(text)
+        address = ip_address((found[1] or found[2]) if found else text)
     except ValueError:
         return None
+    if isinstance(address, IPv4Address):
+        return address
+    return address.ipv4_mapped or IPv6Address(int(address))

@@ -1,0 +1,129 @@
+"""Clients that are slow, and clients that are many."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.web.checks import problem
+from tests.web.samples import FORM
+from tests.web.servers import Running, Servers, eventually, parsed, read_answer
+from web.patience import Overdue, Pace, Patience
+
+HASTY = Patience(idle=0.4, head=0.4, window=0.4, rate=1000, stall=0.4)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def pace(clock: Clock) -> Pace:
+    return Pace(Patience(idle=60, head=20, window=20, rate=100, stall=30), clock)
+
+
+@pytest.fixture(scope="module")
+def hasty(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with servers.running(tmp_path_factory.mktemp("hasty"), patience=HASTY) as running:
+        yield running
+
+
+def test_a_request_has_to_come_and_then_its_headers(pace: Pace, clock: Clock) -> None:
+    clock.now += 59
+    assert pace.overdue(writing=False) is None
+    pace.arrived()
+    clock.now += 19
+    pace.arrived()
+    assert pace.overdue(writing=False) is None
+    clock.now += 1
+    assert pace.overdue(writing=False) is Overdue.HEAD
+    pace.await_request()
+    clock.now += 60
+    assert pace.overdue(writing=False) is Overdue.REQUEST
+
+
+def test_a_body_keeps_its_rate_in_every_window(pace: Pace, clock: Clock) -> None:
+    pace.await_body()
+    clock.now += 20
+    with pace.handling(2000):
+        clock.now += 100  # of the server's own
+        assert pace.overdue(writing=False) is None
+    assert pace.overdue(writing=False) is None
+    clock.now += 20
+    with pace.handling(1999):
+        pass
+    assert pace.overdue(writing=False) is Overdue.BODY
+
+
+def test_an_answer_has_to_be_taken(pace: Pace, clock: Clock) -> None:
+    pace.answer()
+    clock.now += 1000
+    assert pace.overdue(writing=False) is None
+    clock.now += 29
+    pace.taken()
+    clock.now += 29
+    assert pace.overdue(writing=True) is None
+    clock.now += 1
+    assert pace.overdue(writing=True) is Overdue.READING
+
+
+def test_who_says_nothing_is_left(hasty: Running) -> None:
+    with hasty.connect() as connection:
+        assert connection.recv(100) == b""
+
+
+def test_slow_headers(hasty: Running) -> None:
+    answer = parsed(hasty.raw(b"GET /healthz HTTP/1.1\r\nHost: he"))
+    problem(answer, 408, "request_timeout", retryable=True)
+
+
+def test_a_slow_body(hasty: Running) -> None:
+    head = f"{hasty.posting}Content-Type: {FORM['Content-Type']}\r\nContent-Length: 5000\r\n\r\n"
+    answer = parsed(hasty.raw(head.encode() + b"x"))
+    problem(answer, 400, "invalid_parameter")
+    answer = parsed(hasty.raw(head.encode()))
+    problem(answer, 408, "request_timeout", retryable=True)
+    assert eventually(lambda: not hasty.jobs())
+
+
+def test_an_answer_that_nobody_reads(hasty: Running) -> None:
+    with hasty.connect() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        with pytest.raises(ConnectionError):
+            connection.sendall(b"GET /api/v1/formats HTTP/1.1\r\nHost: here\r\n\r\n" * 1_000_000)
+
+
+def test_connections_of_a_client_are_bounded(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir) as server:
+        crowd = [server.connect() for _ in range(64)]
+        try:
+            for connection in crowd:
+                connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n")
+                assert parsed(read_answer(connection)).status_code == 200
+            answer = parsed(server.raw(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"))
+            problem(answer, 429, "rate_limit_exceeded", reason="too_many_connections")
+        finally:
+            for connection in crowd:
+                connection.close()
+        again = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
+        assert eventually(lambda: parsed(server.raw(again)).status_code == 200)
+
+
+def test_connections_of_a_proxy_are_those_of_many(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir, trusted_proxies="127.0.0.1") as server:
+        crowd = [server.connect() for _ in range(65)]
+        crowd[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n")
+        assert parsed(read_answer(crowd[-1])).status_code == 200
+        for connection in crowd:
+            connection.close()

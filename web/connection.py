@@ -1,0 +1,122 @@
+"""A client's connection: whoever is sent away is told why, and in the envelope."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+import time
+from collections.abc import Callable
+from http.client import responses
+from typing import Any
+
+from tornado.iostream import IOStream, UnsatisfiableReadError
+
+from config.tariff import RATE_WINDOW
+from storage.limits import fresh
+from web.errors import STATUS, ApiError, InvalidParameter, envelope
+from web.headers import common, limits
+from web.patience import Pace
+from web.services.ids import new_id
+
+log = logging.getLogger("convertd.access")
+
+_BARE = b"HTTP/1.1 400 Bad Request\r\n\r\n"  # Tornado's word on what it cannot parse
+_CONTINUE = b"HTTP/1.1 100 "
+_LINGER_SECONDS = 2
+_BLOCK = 64 << 10  # bytes
+
+
+class Connection(IOStream):
+    """A stream that keeps `pace`, and puts Tornado's bare refusals into words.
+
+    `rate_limit` is what clients are told who cannot be understood; `linger` gets the socket of a client
+    that may still be sending.
+    """
+
+    def __init__(
+        self, socket: socket.socket, client: str, pace: Pace, rate_limit: int, linger: Callable[[socket.socket], None]
+    ) -> None:
+        super().__init__(socket)
+        self.client = client
+        self.pace = pace
+        self._rate_limit = rate_limit
+        self._linger = linger
+        self._answered = False
+
+    def await_request(self) -> None:
+        """Another request may come."""
+        self._answered = False
+        self.pace.await_request()
+
+    def explain(self, error: ApiError) -> None:
+        """Answers with the error, if the request has no answer yet and the client is there."""
+        if self.closed() or self._answered:
+            return
+        self._answered = True
+        super().write(refusal(error, self._rate_limit))
+        if not self.writing():
+            # To close on a client that is sending could cost it the answer.
+            self._linger(self.socket.dup())
+
+    def write(self, data: bytes | memoryview) -> asyncio.Future[None]:
+        if data == _BARE:
+            self.explain(malformed("The request is malformed."))
+            return super().write(b"")
+        self._answered |= bytes(data[: len(_CONTINUE)]) != _CONTINUE
+        return super().write(data)
+
+    def close(self, exc_info: Any = False) -> None:
+        if isinstance(exc_info, UnsatisfiableReadError):
+            self.explain(malformed("The headers, or the line that begins a chunk, are too long."))
+        super().close(exc_info)
+
+    def read_from_fd(self, buf: bytearray | memoryview) -> int | None:
+        count = super().read_from_fd(buf)
+        if count:
+            self.pace.arrived()
+        return count
+
+    def write_to_fd(self, data: memoryview) -> int:
+        count = super().write_to_fd(data)
+        self.pace.taken()
+        return count
+
+
+def malformed(message: str) -> InvalidParameter:
+    """The error of a request that is no proper HTTP."""
+    return InvalidParameter(message, reason="malformed")
+
+
+def refusal(error: ApiError, rate_limit: int) -> bytes:
+    """A whole answer to a request that never reached a handler."""
+    request_id, status = new_id("req"), STATUS[error.code]
+    body = json.dumps(envelope(error, request_id)).encode()
+    headers = {
+        **common(request_id),
+        **limits(fresh(rate_limit, RATE_WINDOW, time.time())),
+        **error.headers,
+        "Content-Type": "application/json",
+        "Content-Length": str(len(body)),
+        "Connection": "close",
+    }
+    fields = {"status": status, "request_id": request_id, "code": error.code, "reason": error.reason}
+    log.info("refused", extra={"fields": fields})
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {status} {responses[status]}\r\n{lines}\r\n".encode() + body
+
+
+async def drained(rest: socket.socket) -> None:
+    """Ends an answer, reads what still comes for a moment, then closes."""
+    loop = asyncio.get_running_loop()
+    rest.setblocking(False)
+    try:
+        rest.shutdown(socket.SHUT_WR)
+        async with asyncio.timeout(_LINGER_SECONDS):
+            while await loop.sock_recv(rest, _BLOCK):
+                pass
+    except (OSError, TimeoutError):
+        pass
+    finally:
+        rest.close()
