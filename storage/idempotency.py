@@ -28,7 +28,10 @@ class Stored:
 
 @dataclass(frozen=True)
 class Fresh:
-    """Nobody works on it: the caller may, until its lease runs out. It ends with `finish` or `abandon`."""
+    """An attempt at a request. Once begun it has the key to itself until its lease runs out, or it ends.
+
+    It ends with `finish` or `abandon`.
+    """
 
     account: str
     path: str
@@ -58,11 +61,13 @@ class Reused:
 Begun: TypeAlias = Fresh | Running | Replay | Reused
 
 
-def begin(
-    transaction: Transaction, account: str, path: str, key: str, fingerprint: str, lease: int, owner: Owner
-) -> Begun:
+def attempt(account: str, path: str, key: str, owner: Owner) -> Fresh:
+    """An attempt that is yet to begin, so that it can be abandoned even if nobody hears how its beginning ended."""
+    return Fresh(account, path, key, f"{_attempts(owner)}{new_id('try')}")
+
+
+def begin(transaction: Transaction, claim: Fresh, fingerprint: str, lease: int) -> Begun:
     """Claims the key for `lease` seconds, unless its request runs, has been answered, or was another one."""
-    claim = Fresh(account, path, key, f"{_attempts(owner)}{new_id('try')}")
     state = {
         "fingerprint": fingerprint,
         "state": "running",
@@ -70,17 +75,23 @@ def begin(
         "lease_until": transaction.now + lease,
         "created_at": transaction.now,
     }
-    names = {"account": account, "path": path, "key": key}
+    names = {"account": claim.account, "path": claim.path, "key": claim.key}
     if transaction.add_if_new(models.Idempotency.insert(names | state)):
         return claim
     row = transaction.locked(models.Idempotency.select().where(_named(claim)))
     if row is None:  # abandoned at this very moment
-        return begin(transaction, account, path, key, fingerprint, lease, owner)
+        return begin(transaction, claim, fingerprint, lease)
     found = _found(row, fingerprint, transaction.now)
     if found is None:
         again = state | {"status": None, "headers": None, "body": None, "file_id": None}
         transaction.change(models.Idempotency.update(again).where(_named(claim)))
     return found or claim
+
+
+def renew(transaction: Transaction, claim: Fresh, lease: int) -> None:
+    """Has the key for `lease` more seconds. Raises ClaimLost where another attempt has taken over."""
+    if not transaction.change(models.Idempotency.update(lease_until=transaction.now + lease).where(_running(claim))):
+        raise ClaimLost
 
 
 def finish(transaction: Transaction, claim: Fresh, stored: Stored) -> None:

@@ -68,7 +68,9 @@ def work(database: Database, account: str, answers: Path) -> None:
     with answers.open("ab", buffering=0) as journal:
         while True:
             key = f"{answers.name}-{number}"
-            begun = database.run_blocking(idempotency.begin, account, "/convert", key, "f", 0, OWNER)
+            begun = database.run_blocking(
+                idempotency.begin, idempotency.attempt(account, "/convert", key, OWNER), "f", 0
+            )
             if isinstance(begun, Fresh) and not _pay(database, begun, fails=number % 5 == 4 and os.getpid() % 2 == 0):
                 continue
             journal.write(f"{key}\n".encode())

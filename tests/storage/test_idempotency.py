@@ -22,7 +22,7 @@ def account(database: Database) -> str:
 
 
 def begin(database: Database, account: str, fingerprint: str = "f", path: str = "/convert", key: str = "k") -> Begun:
-    return database.run_blocking(idempotency.begin, account, path, key, fingerprint, 60, OWNER)
+    return database.run_blocking(idempotency.begin, idempotency.attempt(account, path, key, OWNER), fingerprint, 60)
 
 
 def fresh(database: Database, account: str, fingerprint: str = "f") -> Fresh:
@@ -104,10 +104,10 @@ def test_answers_are_kept_for_24_hours(database: Database, account: str, clock: 
 
 def test_the_sweep_takes_what_is_old_and_does_not_run(database: Database, account: str, clock: Clock) -> None:
     database.run_blocking(idempotency.finish, fresh(database, account), ANSWER)
-    database.run_blocking(idempotency.begin, account, "/convert", "long", "f", 200_000, OWNER)
-    database.run_blocking(idempotency.begin, account, "/convert", "crashed", "f", 60, OWNER)
+    database.run_blocking(idempotency.begin, idempotency.attempt(account, "/convert", "long", OWNER), "f", 200_000)
+    database.run_blocking(idempotency.begin, idempotency.attempt(account, "/convert", "crashed", OWNER), "f", 60)
     clock.now += 86_399
-    database.run_blocking(idempotency.begin, account, "/convert", "young", "f", 1, OWNER)
+    database.run_blocking(idempotency.begin, idempotency.attempt(account, "/convert", "young", OWNER), "f", 1)
     assert database.run_blocking(idempotency.sweep) == 0
     clock.now += 1
     assert database.run_blocking(idempotency.sweep) == 2
@@ -117,16 +117,33 @@ def test_the_sweep_takes_what_is_old_and_does_not_run(database: Database, accoun
 
 async def test_of_many_at_once_one_runs(database: Database, account: str) -> None:
     for round_ in range(20):
-        attempts = (database.run(idempotency.begin, account, "/p", f"{round_}", "f", 60, OWNER) for _ in range(20))
+        attempts = (
+            database.run(idempotency.begin, idempotency.attempt(account, "/p", f"{round_}", OWNER), "f", 60)
+            for _ in range(20)
+        )
         begun = await asyncio.gather(*attempts)
         assert sorted(type(one).__name__ for one in begun) == ["Fresh", *["Running"] * 19]
 
 
 async def test_of_many_at_once_one_takes_over(database: Database, account: str, clock: Clock) -> None:
     for _ in range(20):
-        await database.run(idempotency.begin, account, "/p", "k", "f", 60, OWNER)
+        await database.run(idempotency.begin, idempotency.attempt(account, "/p", "k", OWNER), "f", 60)
         clock.now += 60
-        attempts = (database.run(idempotency.begin, account, "/p", "k", "f", 60, OWNER) for _ in range(20))
+        attempts = (
+            database.run(idempotency.begin, idempotency.attempt(account, "/p", "k", OWNER), "f", 60) for _ in range(20)
+        )
         begun = await asyncio.gather(*attempts)
         assert sorted(type(one).__name__ for one in begun) == ["Fresh", *["Running"] * 19]
         clock.now += 60
+
+
+def test_a_long_attempt_renews_its_lease(database: Database, account: str, clock: Clock) -> None:
+    claim = fresh(database, account)
+    clock.now += 50
+    database.run_blocking(idempotency.renew, claim, 60)
+    clock.now += 50
+    assert begin(database, account) == Running(10)
+    clock.now += 10
+    fresh(database, account)
+    with pytest.raises(ClaimLost):
+        database.run_blocking(idempotency.renew, claim, 60)

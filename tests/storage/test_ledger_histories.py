@@ -141,7 +141,8 @@ class Histories(RuleBasedStateMachine):
 
     @rule(key=st.sampled_from("xyz"), ending=st.sampled_from(get_args(Ending)))
     def ask_with_a_key(self, key: str, ending: Ending) -> None:
-        claim = self.database.run_blocking(idempotency.begin, self.account, "/convert", key, "f", LEASE, self.owner)
+        attempt = idempotency.attempt(self.account, "/convert", key, self.owner)
+        claim = self.database.run_blocking(idempotency.begin, attempt, "f", LEASE)
         assert isinstance(claim, Replay) == (key in self.answered)
         assert isinstance(claim, Running) == (self.leases.get(key, 0) > int(self.clock.now))
         if not isinstance(claim, Fresh):
