@@ -10,9 +10,8 @@ from typing import Any, Literal
 from peewee import fn
 
 from storage import files, models
-from storage.conversions import Original
+from storage.conversions import File, Original
 from storage.errors import BatchFull, Missing
-from storage.files import File
 from storage.ids import is_id, new_id
 from storage.ledger import Owner
 from storage.transaction import Transaction
@@ -70,7 +69,7 @@ def get(transaction: Transaction, account: str, batch_id: str) -> Batch:
 def list_files(transaction: Transaction, batch: Batch) -> tuple[File, ...]:
     """Its files in the order in which they were added."""
     query = models.File.select().where(_inside(transaction, batch.account, batch.id)).order_by(models.File.place)
-    return tuple(files.value(row) for row in transaction.all(query))
+    return tuple(File.of(row) for row in transaction.all(query))
 
 
 def count(found: Iterable[File]) -> Counts:
@@ -118,6 +117,12 @@ def begin(transaction: Transaction, account: str, batch_id: str, owner: Owner, l
     until = transaction.now + lease
     transaction.add(models.Run.insert(id=attempt, batch=batch_id, lease_until=until, **asdict(owner)))
     return attempt
+
+
+def renew(transaction: Transaction, batch_id: str, attempt: str, lease: int) -> None:
+    """The attempt goes on for `lease` more seconds at most."""
+    mine = (models.Run.batch == batch_id) & (models.Run.id == attempt)
+    transaction.change(models.Run.update(lease_until=transaction.now + lease).where(mine))
 
 
 def end(transaction: Transaction, batch_id: str, attempt: str) -> None:

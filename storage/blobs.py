@@ -69,6 +69,17 @@ def checked(key: str) -> str:
     return key
 
 
+async def read_blocks(path: Path, start: int, end: int) -> AsyncIterator[bytes]:
+    """The bytes of a file from `start` to before `end`, read in threads, in blocks of BLOCK at most."""
+    file = await asyncio.to_thread(os.open, path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        while start < end and (block := await asyncio.to_thread(os.pread, file, min(BLOCK, end - start), start)):
+            yield block
+            start += len(block)
+    finally:
+        os.close(file)
+
+
 def regular(path: Path) -> Path:
     """The path. Raises OSError where a link lies there, which a job may have made to a file that is not its own."""
     if not stat.S_ISREG(path.lstat().st_mode):
@@ -93,15 +104,10 @@ class FolderBlobs:
 
     async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
         try:
-            file = await asyncio.to_thread(os.open, self._path(key), os.O_RDONLY)
+            async for block in read_blocks(self._path(key), start, end):
+                yield block
         except FileNotFoundError:
             raise Missing("file") from None
-        try:
-            while start < end and (block := await asyncio.to_thread(os.pread, file, min(BLOCK, end - start), start)):
-                yield block
-                start += len(block)
-        finally:
-            os.close(file)
 
     async def delete(self, keys: Iterable[str]) -> None:
         await asyncio.to_thread(_unlink, [self._path(key) for key in keys])

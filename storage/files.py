@@ -6,38 +6,14 @@ Several files may have been made of one upload and share its blob, so blobs are 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict
+from typing import Any
 
 from storage import models
-from storage.conversions import Fault, Original, Outcome
+from storage.conversions import Fault, File, Original, Outcome
 from storage.errors import Missing
 from storage.ids import is_id, new_id
 from storage.transaction import Transaction
-
-
-@dataclass(frozen=True)
-class File:
-    """A file of an account. It has a fault when its last conversion failed, and can then be converted again."""
-
-    id: str
-    account: str
-    original_name: str
-    extension: str
-    input_format: str
-    original_size: int
-    source: str | None
-    outcome: Outcome | None
-    fault: Fault | None
-    batch: str | None
-    source_file: str | None  # the file that it was converted anew from
-    created_at: int
-    processed_at: int | None
-    expires_at: int
-
-    @property
-    def status(self) -> Literal["pending", "processed"]:
-        return "processed" if self.outcome else "pending"
 
 
 def add(transaction: Transaction, account: str, original: Original, retention: int) -> File:
@@ -65,7 +41,14 @@ def get(transaction: Transaction, account: str, file_id: str) -> File:
     found = transaction.first(models.File.select().where(_live(transaction, account, file_id)))
     if found is None:
         raise Missing("file")
-    return value(found)
+    return File.of(found)
+
+
+def find_by_result(transaction: Transaction, account: str, blob: str) -> File | None:
+    """The account's file whose result is that blob: what to look for after an OutcomeUnknown."""
+    mine = (models.File.result == blob) & (models.File.account == account)
+    found = transaction.first(models.File.select().where(mine))
+    return File.of(found) if found else None
 
 
 def process(
@@ -85,7 +68,7 @@ def process(
     if row is None:
         raise Missing("file")
     if row.processed_at is not None:
-        original = Original(row.original_name, row.extension, row.input_format, row.original_size, row.source)
+        original = File.of(row).material
         new = {"id": anew_id, "source_file": row.id, **_processed(transaction, outcome)}
         return insert(transaction, account, original, retention, **new)
     changes = {**_processed(transaction, outcome), "fault": None, "expires_at": transaction.now + retention}
@@ -136,7 +119,7 @@ def insert(transaction: Transaction, account: str, original: Original, retention
         "expires_at": transaction.now + retention,
     }
     transaction.add(models.File.insert(row))
-    return value(models.File(**row))
+    return File.of(models.File(**row))
 
 
 def keep_batch(transaction: Transaction, batch_id: str, until: int) -> None:
@@ -145,26 +128,6 @@ def keep_batch(transaction: Transaction, batch_id: str, until: int) -> None:
     transaction.change(table.update({table.updated_at: transaction.now}).where(table.id == batch_id))
     younger = (table.id == batch_id) & (table.expires_at < until)
     transaction.change(table.update({table.expires_at: until}).where(younger))
-
-
-def value(row: models.File) -> File:
-    """The row as a value, for other modules of this folder."""
-    return File(
-        id=row.id,
-        account=row.account,
-        original_name=row.original_name,
-        extension=row.extension,
-        input_format=row.input_format,
-        original_size=row.original_size,
-        source=row.source,
-        outcome=Outcome.from_json(row.outcome) if row.outcome else None,
-        fault=Fault.from_json(row.fault) if row.fault else None,
-        batch=row.batch,
-        source_file=row.source_file,
-        created_at=row.created_at,
-        processed_at=row.processed_at,
-        expires_at=row.expires_at,
-    )
 
 
 def _processed(transaction: Transaction, outcome: Outcome) -> dict[str, Any]:

@@ -8,9 +8,9 @@ import pytest
 
 from storage import batches, files
 from storage.batches import Batch, Counts, Status
+from storage.conversions import File
 from storage.database import Database
 from storage.errors import BatchFull, Missing
-from storage.files import File
 from storage.ids import new_id
 from storage.ledger import Owner
 from tests.storage.samples import OWNER, Clock, open_account

@@ -8,10 +8,9 @@ from dataclasses import replace
 import pytest
 
 from storage import files
-from storage.conversions import Fault, Original, Outcome
+from storage.conversions import Fault, File, Original, Outcome
 from storage.database import Database
 from storage.errors import Missing
-from storage.files import File
 from storage.ids import new_id
 from tests.storage import processes
 from tests.storage.samples import Clock, open_account
