@@ -62,7 +62,7 @@ def shell(folder: Path) -> Iterator[Callable[[str], bytes]]:
 
         def run(command: str) -> bytes:
             here = command.replace("localhost:8000", told[1])
-            here += " --fail --no-progress-meter" if command.startswith("curl") else ""
+            here = re.sub(r"^curl ", "curl --fail --no-progress-meter ", here)
             if (exported := re.fullmatch(r"export (\w+)=\$\((.*)\)", here)) is not None:
                 environment[exported[1]] = run(exported[2]).decode().strip()
                 return b"exported"
@@ -76,10 +76,11 @@ def shell(folder: Path) -> Iterator[Callable[[str], bytes]]:
 
 
 def test_the_commands_work_as_printed(folder: Path, shell: Callable[[str], bytes]) -> None:
+    registry = load_registry()
     for command in _COMMANDS[2:]:
         printed = shell(command)
-        if "-o photo.jpg" in command:
-            assert (folder / "photo.jpg").read_bytes().startswith(b"\xff\xd8\xff")
+        if (saved := re.search(r" -o (\S+)$", command)) is not None:
+            assert registry.identify(folder / saved[1]) == registry.format(saved[1].rpartition(".")[2])
         elif command.startswith("curl"):
             assert "data" in json.loads(printed)
 

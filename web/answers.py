@@ -6,19 +6,17 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Coroutine, Mapping
-from pathlib import Path
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
-from tornado.http1connection import HTTP1Connection
 from tornado.iostream import StreamClosedError
 from tornado.web import Finish, HTTPError, RequestHandler
 
 from config.tariff import RATE_WINDOW
 from storage.limits import Verdict, fresh
 from web.errors import STATUS, Shown, envelope, headers, public
-from web.headers import common, limits
+from web.headers import DOWNLOAD, common, limits
 from web.services import Services
 from web.services.accounts import Account
 from web.services.filenames import content_disposition
@@ -28,8 +26,6 @@ log = logging.getLogger("convertd.web")
 access_log = logging.getLogger("convertd.access")
 
 _CLIENT_GONE = 499  # for the log; there is nobody to send it to
-_BLOCK = 256 << 10  # bytes sent at a time
-_PATIENCE = 60  # seconds that a client may take for a block
 
 
 class Answers(RequestHandler):
@@ -83,27 +79,20 @@ class Answers(RequestHandler):
         self.set_header("Content-Length", str(len(body)))
         self.write(body)
 
-    async def send_file(self, path: Path, *, size: int, media_type: str, filename: str) -> None:
-        """Answers with a file for the client to save, read block by block in a thread."""
+    async def send_file(self, blocks: AsyncIterator[bytes], *, size: int, media_type: str, filename: str) -> None:
+        """Answers with `size` bytes for the client to save, block by block."""
         self.set_header("Content-Type", media_type)
         self.set_header("Content-Length", str(size))
         self.set_header("Content-Disposition", content_disposition(filename))
+        for name, value in DOWNLOAD.items():
+            self.set_header(name, value)
         if self.account:
             self.set_header("X-Credits-Remaining", str(self.account.credits_remaining))
         if self.request.method == "HEAD":
             return
-        with await asyncio.to_thread(path.open, "rb", buffering=0) as file:
-            while block := await asyncio.to_thread(file.read, _BLOCK):
-                self.write(block)
-                await self._flush_patiently()
-
-    async def _flush_patiently(self) -> None:
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                await self.flush()
-        except TimeoutError:
-            cast(HTTP1Connection, self.request.connection).close()
-            raise StreamClosedError from None
+        async for block in blocks:
+            self.write(block)
+            await self.flush()
 
     async def unless_gone(self, work: Coroutine[Any, Any, None]) -> None:
         """Does the work of a verb, and gives it up when the client goes away."""

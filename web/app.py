@@ -1,4 +1,4 @@
-"""The composition root: everything is joined here, and the routing table stands on one screen."""
+"""The composition root: everything is joined here."""
 
 from __future__ import annotations
 
@@ -9,89 +9,62 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tornado.netutil import bind_sockets
-from tornado.routing import URLSpec
-from tornado.web import Application
 
 from config.logs import configure
 from config.settings import Settings
 from engine.executor import Executor, LocalExecutor
 from engine.registry import Registry, load_registry
 from storage import accounts
+from storage.blobs import open_blobs
 from storage.database import Database
 from storage.failover import FailoverLimiter
 from storage.limits import Limiter, MemoryLimiter
 from storage.redis_limits import RedisLimiter
-from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Usage
-from web.handlers.catalogue import Formats, Tools
-from web.handlers.convert import Convert
-from web.handlers.files import Download
-from web.handlers.pages import VerifyPage
-from web.handlers.registration import Register, Verify
-from web.handlers.status import Health, Nothing, Ready, Version
 from web.patience import Patience
+from web.routes import build
 from web.server import Server
 from web.services import Services, memory
 from web.services.accounts import Accounts
+from web.services.batch_conversions import BatchConversions
+from web.services.batches import Batches
 from web.services.catalogue import formats_catalogue, listing, tools_catalogue
 from web.services.charges import Charges
 from web.services.conversion import Conversions
+from web.services.files import Files
 from web.services.jobs import JobFolders
 from web.services.mail import Mailer, OutboxMailer, SmtpMailer
 from web.services.post import Postbox
 from web.services.readiness import Readiness
 from web.services.registrations import Registrations
 from web.services.repeats import Repeats
-from web.services.results import Results
 from web.services.traffic import Traffic
 from web.services.turns import Turns
 from web.services.upkeep import Upkeep, owner
 
 log = logging.getLogger("convertd.server")
 
-PREFIX = "/api/v1"
 _DRAIN_SECONDS = 30
 _FAREWELL_SECONDS = 5
-
-
-def build(services: Services) -> Application:
-    """The application: what is found where."""
-    with_services = {"services": services}
-    return Application(
-        [
-            URLSpec(f"{PREFIX}/convert", Convert, with_services),
-            URLSpec(f"{PREFIX}/files/([^/]+)/download", Download, with_services, name="download"),
-            URLSpec(f"{PREFIX}/account", AccountResource, with_services),
-            URLSpec(f"{PREFIX}/account/usage", Usage, with_services),
-            URLSpec(f"{PREFIX}/account/keys", Keys, with_services),
-            URLSpec(f"{PREFIX}/account/keys/([^/]+)", KeyResource, with_services),
-            URLSpec(f"{PREFIX}/account/keys/([^/]+)/rotate", KeyRotation, with_services),
-            URLSpec(f"{PREFIX}/register", Register, with_services),
-            URLSpec(f"{PREFIX}/verify", Verify, with_services),
-            URLSpec(f"{PREFIX}/formats", Formats, with_services),
-            URLSpec(f"{PREFIX}/tools", Tools, with_services),
-            URLSpec("/developers/verify", VerifyPage, with_services),
-            URLSpec("/healthz", Health, with_services),
-            URLSpec("/readyz", Ready, with_services),
-            URLSpec("/version", Version, with_services),
-        ],
-        default_handler_class=Nothing,
-        default_handler_args=with_services,
-    )
 
 
 def assemble(settings: Settings, registry: Registry, executor: Executor) -> Services:
     """The parts that handlers work with, below the data folder, which is made. Works on disk and database."""
     jobs = JobFolders(settings.data_dir.absolute() / "jobs")
-    results = Results(settings.data_dir.absolute() / "files", settings.file_retention_seconds)
     jobs.prepare()
-    results.prepare()
     database = open_database(settings)
     limiter, postbox = _limiter(settings), Postbox(_mailer(settings))
     run = owner(settings.data_dir)
     charges, repeats = Charges(database, run), Repeats(database, run)
     turns = Turns(settings.workers, memory=memory.budget())
+    blob_url = settings.blob_url.get_secret_value() if settings.blob_url else None
+    blobs = open_blobs(blob_url, settings.data_dir.absolute() / "blobs")
+    files = Files(database, blobs, registry, settings.file_retention_seconds)
+    conversions = Conversions(registry, executor, turns, charges, repeats, files)
+    batches = Batches(database, registry, files, settings.max_batch_files)
+    batch_conversions = BatchConversions(database, files, jobs, batches, conversions, repeats, run)
     return Services(
         settings=settings,
+        registry=registry,
         database=database,
         accounts=Accounts(database),
         registrations=Registrations(database, postbox, limiter, settings.base_url),
@@ -99,13 +72,15 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         postbox=postbox,
         charges=charges,
         turns=turns,
-        conversions=Conversions(registry, executor, turns, charges, repeats, results),
-        results=results,
+        conversions=conversions,
+        files=files,
+        batches=batches,
+        batch_conversions=batch_conversions,
         jobs=jobs,
         formats=listing(formats_catalogue(registry)),
-        tools=listing(tools_catalogue(registry, f"{PREFIX}/convert")),
-        readiness=Readiness(registry, settings.data_dir, database),
-        upkeep=Upkeep(database, charges, repeats, results),
+        tools=listing(tools_catalogue(registry)),
+        readiness=Readiness(registry, settings.data_dir, database, blobs),
+        upkeep=Upkeep(database, run, charges, repeats, files),
         traffic=Traffic(),
     )
 

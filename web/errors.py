@@ -26,6 +26,7 @@ STATUS: Mapping[str, int] = MappingProxyType(
         "method_not_allowed": 405,
         "idempotency_conflict": 409,
         "idempotency_key_reused": 422,
+        "range_not_satisfiable": 416,
         "not_ready": 503,
         "request_timeout": 408,
     }
@@ -108,6 +109,7 @@ class RateLimited(ApiError):
     retryable = True
 
     def __init__(self, message: str, *, retry_after: int, reason: str | None = None) -> None:
+        self.retry_after = retry_after
         details = {"retry_after": retry_after}
         super().__init__(message, reason=reason, details=details, headers={"Retry-After": str(retry_after)})
 
@@ -120,6 +122,16 @@ class FileTooLarge(ApiError):
     def __init__(self, max_file_size: int) -> None:
         message = f"The file is larger than {max_file_size} bytes."
         super().__init__(message, reason="bytes", param="file", details={"max_file_size": max_file_size})
+
+
+class RangeNotSatisfiable(ApiError):
+    """The part of a file that is asked for lies beyond its end."""
+
+    code = "range_not_satisfiable"
+
+    def __init__(self, size: int) -> None:
+        message = f"The file has {size} bytes."
+        super().__init__(message, details={"size": size}, headers={"Content-Range": f"bytes */{size}"})
 
 
 class RequestTimeout(ApiError):
@@ -169,15 +181,13 @@ def headers(error: Shown) -> Mapping[str, str]:
     return error.headers if isinstance(error, ApiError) else {}
 
 
+def told(error: Shown) -> dict[str, Any]:
+    """What a client is told about the error."""
+    optional = {"param": error.param, "reason": error.reason, "details": error.details}
+    known = {"code": error.code, "message": str(error), "retryable": error.retryable}
+    return known | {name: value for name, value in optional.items() if value}
+
+
 def envelope(error: Shown, request_id: str) -> dict[str, Any]:
     """The body of an error's answer."""
-    optional = {"param": error.param, "reason": error.reason, "details": error.details}
-    return {
-        "error": {
-            "code": error.code,
-            "message": str(error),
-            "request_id": request_id,
-            "retryable": error.retryable,
-            **{name: value for name, value in optional.items() if value},
-        }
-    }
+    return {"error": {**told(error), "request_id": request_id}}

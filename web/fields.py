@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from email_validator import EmailNotValidError, validate_email
 
 from engine.conversions import Options
+from engine.pages import Pages
 from web.errors import InvalidParameter
 
 _JSON = "application/json"
@@ -17,27 +18,58 @@ _NAME_LENGTH = range(2, 101)
 _CONTROL = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories: surrogates cannot be stored, separators break lines
 
 
-def output_format(fields: Mapping[str, str]) -> str:
+def output_format(fields: Mapping[str, object]) -> str:
     """The name of the target; whether it exists is for the registry to say."""
-    name = fields.get("output_format")
-    if name is None:
-        raise InvalidParameter("output_format is missing.", reason="missing", param="output_format")
+    name = _text(fields.get("output_format"), "output_format")
     if not re.fullmatch(r"[A-Za-z0-9]{1,20}", name):
         message = "output_format must be the name of a format, such as jpeg."
         raise InvalidParameter(message, reason="malformed", param="output_format")
     return name
 
 
-def options(fields: Mapping[str, str]) -> Options:
-    """What the client chose for the conversion."""
+def form_options(fields: Mapping[str, str]) -> Options:
+    """What the client chose for the conversion, in the fields of a form."""
     text = fields.get("quality")
-    if text is None:
-        return Options()
-    if not re.fullmatch(r"-?[0-9]{1,9}", text):
-        message = "quality must be an integer from 1 to 100."
-        details = {"min": 1, "max": 100}
-        raise InvalidParameter(message, reason="not_an_integer", param="quality", details=details)
-    return Options(quality=int(text))
+    number = text if text is None else _integer(text)
+    pages = fields.get("pages")
+    return Options(
+        quality=_quality(number),
+        pages=None if pages is None else Pages.parse(pages),
+        password=fields.get("password"),
+    )
+
+
+def json_options(body: Mapping[str, object]) -> Options:
+    """What the client chose for the conversion, in a JSON object."""
+    password = body.get("password")
+    return Options(
+        quality=_quality(body.get("quality")),
+        password=None if password is None else _text(password, "password"),
+    )
+
+
+def _quality(value: object) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    message = "quality must be an integer from 1 to 100."
+    raise InvalidParameter(message, reason="not_an_integer", param="quality", details={"min": 1, "max": 100})
+
+
+def _integer(text: str) -> int | str:
+    return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else text
+
+
+def file_ids(body: Mapping[str, object], most: int) -> tuple[str, ...]:
+    """The ids of the files to convert, each once, in the order given; whether they exist is not asked."""
+    ids = body.get("file_ids")
+    if ids is None:
+        raise InvalidParameter("file_ids is missing.", reason="missing", param="file_ids")
+    if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
+        raise InvalidParameter("file_ids must be a list of strings.", reason="malformed", param="file_ids")
+    if not 1 <= len(ids) <= most:
+        message = f"file_ids must name 1 to {most} files."
+        raise InvalidParameter(message, reason="out_of_range", param="file_ids", details={"min": 1, "max": most})
+    return tuple(dict.fromkeys(ids))
 
 
 def idempotency_key(value: str | None) -> str | None:

@@ -18,13 +18,34 @@ _EXPOSED = (
     "RateLimit",
     "RateLimit-Policy",
     "Content-Disposition",
+    "Content-Range",
+    "Accept-Ranges",
     "ETag",
+)
+
+_ACCEPTED = (
+    "Authorization",
+    "Content-Type",
+    "Accept",
+    "Idempotency-Key",
+    "If-None-Match",
+    "If-Range",
+    "Range",
 )
 
 PREFLIGHT: Mapping[str, str] = MappingProxyType(
     {
-        "Access-Control-Allow-Headers": "Authorization, Content-Type, Accept, Idempotency-Key, If-None-Match",
+        "Access-Control-Allow-Headers": ", ".join(_ACCEPTED),
         "Access-Control-Max-Age": "86400",
+    }
+)
+
+DOWNLOAD: Mapping[str, str] = MappingProxyType(
+    {
+        # What is in the file runs nowhere, should a browser show it after all.
+        "Content-Security-Policy": "default-src 'none'; sandbox",
+        "Cache-Control": "private, no-store",
+        "Referrer-Policy": "no-referrer",
     }
 )
 

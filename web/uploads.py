@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -12,9 +12,10 @@ from urllib.parse import unquote
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from web.errors import FileTooLarge, InvalidParameter
-from web.services.conversion import Upload
+from web.errors import InvalidParameter
+from web.incoming import IncomingFile
 from web.services.filenames import extension_of
+from web.services.orders import Upload
 
 _MAX_PARTS = 100
 _MAX_FIELD = 64 << 10  # bytes of a text field
@@ -24,46 +25,23 @@ _MAX_NAME = 4096  # characters of a file name worth looking at
 
 @dataclass(frozen=True)
 class Form:
-    """A form that has arrived: its files by field, in the order sent, and its text fields."""
+    """A form that has arrived: its files with their fields, in the order sent, and its text fields."""
 
-    files: Mapping[str, tuple[Upload, ...]]
+    files: Sequence[tuple[str, Upload]]
     fields: Mapping[str, str]
+
+    @property
+    def uploads(self) -> tuple[Upload, ...]:
+        """All files, of whichever field."""
+        return tuple(upload for _, upload in self.files)
 
     def file(self, field: str) -> Upload:
         """The one file of that field."""
-        found = self.files.get(field, ())
+        found = [upload for name, upload in self.files if name == field]
         if len(found) != 1:
             reason, message = ("duplicate", "was sent twice") if found else ("missing", "is missing")
             raise InvalidParameter(f"The file field {field} {message}.", reason=reason, param=field)
         return found[0]
-
-
-class _File:
-    """A part that goes to disk. Between writes it is closed, so whoever gives up has nothing to give back."""
-
-    def __init__(self, path: Path, filename: str, max_size: int) -> None:
-        self._max_size = max_size
-        self._pending = bytearray()
-        self.upload = Upload(path, filename, 0)
-
-    def take(self, data: bytes) -> None:
-        size = self.upload.size + len(data)
-        if size > self._max_size:
-            raise FileTooLarge(self._max_size)
-        self._pending += data
-        self.upload = Upload(self.upload.path, self.upload.filename, size)
-
-    def pending(self) -> int:
-        """Bytes that are not on disk yet."""
-        return len(self._pending)
-
-    def save(self) -> None:
-        """Brings what is pending to the disk."""
-        with self.upload.path.open("ab", buffering=0) as file:
-            unwritten = memoryview(self._pending)
-            while unwritten:
-                unwritten = unwritten[file.write(unwritten) :]
-        self._pending = bytearray()
 
 
 class FormReader:
@@ -81,7 +59,7 @@ class FormReader:
         self._text_fields = texts
         self._max_file_size = max_file_size
         self._parser = self._parser_for(content_type)
-        self._files: list[tuple[str, _File]] = []
+        self._files: list[tuple[str, IncomingFile]] = []
         self._texts: dict[str, bytearray] = {}
         self._parts = 0
         self._header = (bytearray(), bytearray())
@@ -103,9 +81,7 @@ class FormReader:
         """The form, once the body has ended."""
         if not self._ended:
             raise _malformed("The body ends before its last boundary.", reason="truncated")
-        files: dict[str, tuple[Upload, ...]] = {}
-        for field, file in self._files:
-            files[field] = (*files.get(field, ()), file.upload)
+        files = [(field, file.upload) for field, file in self._files]
         return Form(files, {name: _decoded(name, value) for name, value in self._texts.items()})
 
     def _save(self) -> None:
@@ -157,7 +133,7 @@ class FormReader:
         if field in self._file_fields:
             filename = _filename(self._disposition, parameters) or field
             path = self._folder / ".".join(filter(None, [f"input-{self._parts}", extension_of(filename)]))
-            file = _File(path, filename, self._max_file_size)
+            file = IncomingFile(path, filename, self._max_file_size)
             self._files.append((field, file))
             self._take = file.take
         elif field in self._text_fields:

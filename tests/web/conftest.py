@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine.registry import load_registry
+from tests.storage.postgres import find_binaries, running_server
 from tests.web.servers import Running, Servers
+from tests.web.stores import shared_stores
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +26,30 @@ def server(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """One server for all tests that need nothing special."""
     with servers.running(tmp_path_factory.mktemp("data"), rate_limit_paid=10_000) as running:
         yield running
+
+
+@pytest.fixture(scope="session", params=["alone", "shared"])
+def either(
+    request: pytest.FixtureRequest, servers: Servers, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    """A server that keeps everything in its folder, and one on PostgreSQL, an S3 store and Redis."""
+    settings: dict[str, Any] = {"rate_limit_paid": 100_000, "rate_limit_free": 100_000}
+    with ExitStack() as stack:
+        if request.param == "shared":
+            settings |= stack.enter_context(shared_stores(tmp_path_factory.mktemp("stores")))
+        yield stack.enter_context(servers.running(tmp_path_factory.mktemp("either"), **settings))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of an empty database, of each kind."""
+    with ExitStack() as stack:
+        if request.param == "sqlite":
+            yield f"sqlite:///{tmp_path / 'convertd.db'}"
+        else:
+            binaries = find_binaries()
+            assert binaries is not None, "PostgreSQL is not installed here"
+            yield stack.enter_context(running_server(binaries))
 
 
 @pytest.fixture

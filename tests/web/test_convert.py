@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import os
 from pathlib import Path
 
@@ -108,20 +107,6 @@ def test_json_tells_the_result_and_where_to_get_it(server: Running) -> None:
 def test_quality_of_a_lossless_target_is_a_warning(server: Running) -> None:
     answer = server.convert(picture(), "png", quality="50", headers=JSON)
     assert [entry["code"] for entry in answer.json()["data"]["warnings"]] == ["quality_ignored"]
-
-
-def test_results_expire(servers: Servers, data_dir: Path) -> None:
-    with servers.running(data_dir, file_retention_seconds=1) as server:
-        url = server.url + server.convert(picture(), headers=JSON).json()["data"]["download_url"]
-        assert httpx.get(url, headers=server.auth).status_code == 200
-        assert eventually(lambda: httpx.get(url, headers=server.auth).status_code == 404, seconds=3)
-
-
-def test_results_of_others_are_not_found(server: Running) -> None:
-    data = server.convert(picture(), headers=JSON).json()["data"]
-    about = server.data_dir / "files" / f"{data['file_id']}.json"
-    about.write_text(json.dumps({**json.loads(about.read_text()), "account_id": "somebody"}))
-    assert httpx.get(server.url + data["download_url"], headers=server.auth).status_code == 404
 
 
 @pytest.mark.parametrize("file_id", ["file_0", "..%2f..%2fsecret", "file_%00", "%ff"])

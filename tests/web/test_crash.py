@@ -3,56 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
-import pytest
 
 from storage import accounts, audit, keyring
 from storage.database import Database
 from storage.transaction import Transaction
 from tests.samples import sample
-from tests.storage.postgres import find_binaries, running_server
+from tests.web.processes import serving
 
 _CREDITS, _CLIENTS, _ORDERS, _KILLS = 500, 4, 30, 2
-_COMMAND = (str(Path(sys.executable).with_name("convertd")), "serve", "--port", "0")
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of an empty database, of each kind."""
-    with ExitStack() as stack:
-        if request.param == "sqlite":
-            yield f"sqlite:///{tmp_path / 'convertd.db'}"
-        else:
-            binaries = find_binaries()
-            assert binaries is not None, "PostgreSQL is not installed here"
-            yield stack.enter_context(running_server(binaries))
-
-
-@contextmanager
-def serving(folder: Path, url: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server as a process of its own, and where it listens."""
-    settings = {"CONVERTD_DATA_DIR": str(folder), "CONVERTD_DATABASE_URL": url, "CONVERTD_RATE_LIMIT_FREE": "100000"}
-    environment = {**os.environ, **settings}
-    with subprocess.Popen(_COMMAND, stderr=subprocess.PIPE, text=True, env=environment) as server:
-        assert server.stderr is not None
-        told = next(found for line in server.stderr if (found := re.search(r"listening on (http://\S+?);", line)))
-        drain = threading.Thread(target=server.stderr.read, daemon=True)
-        drain.start()
-        try:
-            yield server, told[1]
-        finally:
-            server.kill()
-            drain.join()
 
 
 def _account(transaction: Transaction) -> str:

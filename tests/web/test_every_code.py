@@ -32,6 +32,11 @@ def _reused(server: Running) -> httpx.Response:
     return server.convert(picture(), "webp", headers=headers)
 
 
+def _beyond(server: Running) -> httpx.Response:
+    made = server.convert(picture(), headers={"Accept": "application/json"}).json()["data"]
+    return httpx.get(server.url + made["download_url"], headers={**server.auth, "Range": "bytes=999999-"})
+
+
 WAYS: dict[str, Callable[[Running], httpx.Response]] = {
     "invalid_api_key": lambda server: server.convert(picture(), headers={"Authorization": "Bearer none"}),
     "key_not_verified": lambda server: server.convert(picture(), headers=_key(server, verified=False)),
@@ -44,6 +49,7 @@ WAYS: dict[str, Callable[[Running], httpx.Response]] = {
     "not_found": lambda server: httpx.get(f"{server.api}/files/file_0/download", headers=server.auth),
     "method_not_allowed": lambda server: httpx.put(f"{server.api}/convert"),
     "idempotency_key_reused": _reused,
+    "range_not_satisfiable": _beyond,
 }
 
 

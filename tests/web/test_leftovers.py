@@ -9,37 +9,6 @@ import pytest
 
 from web.errors import NoSpace, RateLimited
 from web.services.jobs import JobFolders
-from web.services.results import Results
-
-
-class Clock:
-    now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-async def test_expired_results_are_erased(tmp_path: Path) -> None:
-    clock = Clock()
-    folder = tmp_path / "files"
-    results = Results(folder, 60, clock=clock)
-    results.prepare()
-    path = tmp_path / "result.png"
-    path.write_bytes(b"result")
-    kept = await results.keep("acct_1", path, "a.png", "image/png", 6)
-    assert not path.exists()
-    await results.sweep()
-    assert await results.find("acct_2", kept.file_id) is None
-    assert await results.find("acct_1", kept.file_id) == kept
-    assert results.path(kept).read_bytes() == b"result"
-    clock.now += 60
-    assert await results.find("acct_1", kept.file_id) is None
-    await results.sweep()
-    stranger = folder / "file_of_nobody"
-    stranger.write_bytes(b"")
-    os.utime(stranger, (0, 0))
-    await results.sweep()
-    assert list(folder.iterdir()) == []
 
 
 async def test_folders_of_a_server_that_died_are_removed(tmp_path: Path) -> None:

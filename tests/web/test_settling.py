@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,8 +15,9 @@ from storage.transaction import Transaction
 from storage.usage import Use
 from tests.samples import sample
 from web.app import assemble
-from web.services.charges import Charge
-from web.services.conversion import Converted, Order, Upload
+from web.services.charges import Charge, Keeping
+from web.services.orders import Order, Result, Upload
+from web.services.repeats import Answer
 
 
 class CutOff(Charge):
@@ -26,9 +25,9 @@ class CutOff(Charge):
 
     saves = True
 
-    async def settle(self, size: int, answer: Mapping[str, Any] | None = None, file_id: str | None = None) -> int:
+    async def settle(self, size: int, keep: Keeping | None = None) -> tuple[int, Answer | None]:
         if self.saves:
-            await super().settle(size, answer, file_id)
+            await super().settle(size, keep)
         raise asyncio.CancelledError
 
 
@@ -43,20 +42,19 @@ async def test_a_result_that_is_paid_for_stays(tmp_path: Path, saves: bool) -> N
     account = await services.accounts.authenticate(f"Bearer {await services.database.run(_key)}")
     path = tmp_path / "result.png"
     path.write_bytes(sample("png"))
-    png = load_registry().formats["png"]
-    converted = Converted(path, "a.png", png, png, original_size=9, size=9, seconds=0.1, warnings=())
-    order = Order(account, Upload(path, "a.png", 9), "png", keep=True)
+    plan = load_registry().plan([load_registry().formats["png"]], "png")
+    result = Result(path, "a.png", "image/png", size=9, seconds=0.1, warnings=(), counts={})
+    order = Order(account, "convert", (Upload(path, "a.png", 9),), "png", keep=True)
 
     async def settle() -> None:
         async with services.charges.charged(account.id, 1, Use("convert", "png", "png", 9), None) as charge:
             charge.__class__, CutOff.saves = CutOff, saves
-            await services.conversions._settled(order, converted, charge)
+            await services.conversions._settled(order, plan, result, charge)
 
     with pytest.raises(asyncio.CancelledError):
         await settle()
 
-    kept = [file for file in (tmp_path / "data" / "files").iterdir() if file.suffix != ".json"]
-    assert len(kept) == (1 if saves else 0)
+    assert len(list((tmp_path / "data" / "blobs").iterdir())) == (1 if saves else 0)
     after = await services.database.run(accounts.get, account.id)
     assert (after.balance, after.held) == ((1, 0) if saves else (2, 0))
     await asyncio.to_thread(services.database.close)

@@ -18,7 +18,6 @@ from web.fields import name, wants_json
 from web.services.periods import period, timestamp
 
 _DEFAULT_GRACE = 86_400  # seconds
-_MAX_BATCH_FILES, _MAX_MERGE_FILES = 50, 20
 
 
 class _Private(JsonHandler):
@@ -59,13 +58,13 @@ class AccountResource(_Private):
         }
 
     def _limits(self) -> dict[str, int]:
-        tier = self.client().tier
+        tier, settings = self.client().tier, self.services.settings
         return {
             "max_file_size": tier.max_file_size,
-            "max_batch_files": _MAX_BATCH_FILES,
-            "max_merge_files": _MAX_MERGE_FILES,
+            "max_batch_files": settings.max_batch_files,
+            "max_merge_files": self.services.registry.tools["pdf-merge"].inputs[-1],
             "max_concurrent": tier.max_concurrent,
-            "file_retention_seconds": self.services.settings.file_retention_seconds,
+            "file_retention_seconds": settings.file_retention_seconds,
         }
 
 

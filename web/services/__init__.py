@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from config.settings import Settings
+from engine.registry import Registry
 from storage.database import Database
 from storage.limits import Limiter
 from web.services.accounts import Accounts
+from web.services.batch_conversions import BatchConversions
+from web.services.batches import Batches
 from web.services.catalogue import Listing
 from web.services.charges import Charges
 from web.services.conversion import Conversions
+from web.services.files import Files
 from web.services.jobs import JobFolders
 from web.services.post import Postbox
 from web.services.readiness import Readiness
 from web.services.registrations import Registrations
-from web.services.results import Results
 from web.services.traffic import Traffic
 from web.services.turns import Turns
 from web.services.upkeep import Upkeep
@@ -34,8 +37,11 @@ class Services:
     charges: Charges
     turns: Turns
     conversions: Conversions
-    results: Results
+    files: Files
+    batches: Batches
+    batch_conversions: BatchConversions
     jobs: JobFolders
+    registry: Registry
     formats: Listing
     tools: Listing
     readiness: Readiness

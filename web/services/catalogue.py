@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from config.tariff import CREDITS_PER_CONVERSION
-from engine.formats import FileFormat
+from engine.conversions import AnyTool
 from engine.loading import Plugin
 from engine.registry import Registry
+from web.services.paths import API
+
+_OPTIONS: Mapping[str, dict[str, Any]] = {
+    "quality": {"name": "quality", "type": "integer", "required": False, "minimum": 1, "maximum": 100},
+    "pages": {"name": "pages", "type": "string", "required": True, "example": "2,5,8-10"},
+    "password": {"name": "password", "type": "string", "required": False},
+}
 
 
 @dataclass(frozen=True)
@@ -39,29 +46,43 @@ def formats_catalogue(registry: Registry) -> dict[str, Any]:
     return {"conversions": conversions, "by_input_format": by_input, "total": len(pairs)}
 
 
-def tools_catalogue(registry: Registry, endpoint: str) -> dict[str, Any]:
-    """Every plugin that converts a format, as a tool of the conversion `endpoint`."""
-    tools = [_tool(registry, plugin, endpoint) for plugin in registry.plugins if plugin.reads and not plugin.tools]
+def tools_catalogue(registry: Registry) -> dict[str, Any]:
+    """What each plugin converts, as a tool, and the tools."""
+    used = {step for plan in registry.catalogue() for step in plan.steps}
+    tools = [_family(registry, plugin) for plugin in registry.plugins if plugin.reads and used & {*plugin.conversions}]
+    tools += [_tool(plugin, tool) for plugin in registry.plugins for tool in plugin.tools]
     return {"tools": tools, "total": len(tools)}
 
 
-def _tool(registry: Registry, plugin: Plugin, endpoint: str) -> dict[str, Any]:
+def _family(registry: Registry, plugin: Plugin) -> dict[str, Any]:
+    """The conversions of what a plugin reads."""
     targets = sorted({target for source in plugin.reads for target in registry.targets(source)}, key=str)
+    lossy = [fmt.name for fmt in targets if fmt.lossy]
     return {
         "id": f"convert-{plugin.name}",
         "name": f"Convert {plugin.name.replace('_', ' ').upper()}",
         "category": "image" if all(fmt.media_type.startswith("image/") for fmt in plugin.reads) else "document",
         "description": plugin.summary,
-        "endpoint": endpoint,
+        "endpoint": f"{API}/convert",
         "credits": CREDITS_PER_CONVERSION,
         "input_formats": [fmt.name for fmt in plugin.reads],
         "output_formats": [fmt.name for fmt in targets],
-        "options": _options(targets),
+        "options": [_OPTIONS["quality"] | {"output_formats": lossy}] if lossy else [],
         "plugin": plugin.name,
     }
 
 
-def _options(targets: Iterable[FileFormat]) -> list[dict[str, Any]]:
-    lossy = [fmt.name for fmt in targets if fmt.lossy]
-    quality = {"name": "quality", "type": "integer", "minimum": 1, "maximum": 100, "output_formats": lossy}
-    return [quality] if lossy else []
+def _tool(plugin: Plugin, tool: AnyTool) -> dict[str, Any]:
+    return {
+        "id": tool.name,
+        "name": tool.name.replace("-", " ").replace("pdf", "PDF"),
+        "category": "document",
+        "description": tool.summary,
+        "endpoint": f"{API}/pdf/{tool.name.removeprefix('pdf-')}",
+        "credits": CREDITS_PER_CONVERSION,
+        "input_formats": [fmt.name for fmt in tool.sources],
+        "output_formats": [fmt.name for fmt in tool.sources],
+        "files": {"minimum": tool.inputs[0], "maximum": tool.inputs[-1]},
+        "options": [_OPTIONS[name] for name in tool.options],
+        "plugin": plugin.name,
+    }

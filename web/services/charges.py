@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Any
 
 from engine.errors import ConversionError
 from storage import idempotency, ledger
@@ -18,8 +17,10 @@ from storage.ids import new_id
 from storage.ledger import Hold, Owner
 from storage.transaction import Transaction
 from storage.usage import Use
+from web.services.repeats import LEASE, Answer, stored
 
-LIFETIME = 180  # seconds: a job's deadline, the wait for its turn, and time to settle
+Keeping = Callable[[Transaction], Answer]
+"""Writes what is to be kept of a result, and gives the answer; the same one when it is called again."""
 
 
 class Charge:
@@ -31,22 +32,19 @@ class Charge:
         self._database = database
         self._hold = hold
 
-    async def settle(self, size: int, answer: Mapping[str, Any] | None = None, file_id: str | None = None) -> int:
-        """Makes the charge final, for a result of `size` bytes, and keeps the answer; gives the balance."""
-        stored = Stored(200, body=json.dumps(answer or {}), file_id=file_id)
-        claim = self.claim
+    async def settle(self, size: int, keep: Keeping | None = None) -> tuple[int, Answer | None]:
+        """Makes the charge final, for a result of `size` bytes, together with what is kept of it.
 
-        def keep(transaction: Transaction) -> None:
-            if claim is not None:
-                idempotency.finish(transaction, claim, stored)
-
+        Gives the balance and the answer, which repeats of the request will get.
+        """
+        use = replace(self.use, bytes_out=size)
         try:
-            return await self._database.run(ledger.settle, self._hold, replace(self.use, bytes_out=size), keep)
+            return await self._database.run(_settle, self._hold, use, keep, self.claim)
         except OutcomeUnknown:
             # The connection was lost while it was saving: what stands there now decides.
             if not await self.is_settled():
                 raise
-            return await self._database.run(ledger.balance, self._hold.account)
+            return await self._database.run(_settled, self._hold, keep)
 
     async def is_settled(self) -> bool:
         """Whether the charge is final, as it may be although `settle` was cancelled."""
@@ -75,7 +73,7 @@ class Charges:
         """Holds credits for the block, which settles the charge; one that raises is not charged. Raises NoCredits."""
         hold_id = new_id("hold")  # known beforehand, so that a hold can be released even if nobody hears of it
         try:
-            hold = await self._database.run(ledger.reserve, account, amount, self._owner, LIFETIME, hold_id)
+            hold = await self._database.run(ledger.reserve, account, amount, self._owner, LEASE, hold_id)
             yield Charge(self._database, hold, use, claim)
         except BaseException as error:
             # In a task of its own: the one that runs may be cancelled again before the credits are back.
@@ -85,6 +83,20 @@ class Charges:
             with suppress(asyncio.CancelledError):
                 await asyncio.shield(release)
             raise
+
+
+def _settle(
+    transaction: Transaction, hold: Hold, use: Use, keep: Keeping | None, claim: Fresh | None
+) -> tuple[int, Answer | None]:
+    balance = ledger.settle(transaction, hold, use)
+    answer = keep(transaction) if keep else None
+    if claim is not None and answer is not None:
+        idempotency.finish(transaction, claim, stored(answer))
+    return balance, answer
+
+
+def _settled(transaction: Transaction, hold: Hold, keep: Keeping | None) -> tuple[int, Answer | None]:
+    return ledger.balance(transaction, hold.account), keep(transaction) if keep else None
 
 
 def _give_back(

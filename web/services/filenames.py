@@ -7,13 +7,20 @@ import unicodedata
 from urllib.parse import quote
 
 _FORBIDDEN = re.compile(r'[<>:"|?*]')  # on some system
+_MAX_NAME = 255  # bytes of UTF-8
 _MAX_STEM = 150  # bytes of UTF-8; systems stop at 255 for the whole name
 _ATTR_CHAR = "!#$&+-.^_`|~"  # what RFC 8187 leaves as it is, beside letters and digits
 
 
+def plain(client_name: str) -> str:
+    """The client's name for a file, without a path and what cannot be seen."""
+    name = _visible(re.split(r"[/\\]", client_name)[-1]).strip()
+    return name.encode("utf-8", "replace")[:_MAX_NAME].decode("utf-8", "ignore") or "file"
+
+
 def renamed(client_name: str, extension: str) -> str:
     """The name of a result: the client's, without its path and extension, with the new extension."""
-    name = _FORBIDDEN.sub("_", _visible(re.split(r"[/\\]", client_name)[-1])).strip(" .")
+    name = _FORBIDDEN.sub("_", plain(client_name)).strip(" .")
     stem, dot, _ = name.rpartition(".")
     stem = (stem if dot else name).rstrip(" .")
     short = stem.encode("utf-8", "replace")[:_MAX_STEM].decode("utf-8", "ignore")

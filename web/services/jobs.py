@@ -6,6 +6,8 @@ import asyncio
 import shutil
 import tempfile
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from web.errors import NoSpace, RateLimited
@@ -50,6 +52,15 @@ class JobFolders:
             self._opening -= size
         self._given[folder] = size
         return folder
+
+    @asynccontextmanager
+    async def folder(self, size: int) -> AsyncIterator[Path]:
+        """A new folder as `open` makes it, which is gone after the block."""
+        folder = await self.open(size)
+        try:
+            yield folder
+        finally:
+            self.discard(folder)
 
     def discard(self, folder: Path) -> None:
         """Removes the folder with all that is in it, soon and in a thread."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from engine.registry import Registry
 from storage import accounts
+from storage.blobs import Blobs
 from storage.database import Database
 
 log = logging.getLogger("convertd.readiness")
@@ -19,10 +20,11 @@ _PATIENCE = 5.0  # seconds
 class Readiness:
     """Ready from `begin` to `end`, as long as there is something to convert and a disk to do it on."""
 
-    def __init__(self, registry: Registry, data_dir: Path, database: Database) -> None:
+    def __init__(self, registry: Registry, data_dir: Path, database: Database, blobs: Blobs) -> None:
         self._registry = registry
         self._data_dir = data_dir
         self._database = database
+        self._blobs = blobs
         self._serving = False
 
     def begin(self) -> None:
@@ -40,6 +42,8 @@ class Readiness:
             reasons.append("no plugin declares a format")
         if not await asyncio.to_thread(_writable, self._data_dir):
             reasons.append("the data folder cannot be written to")
+        if not await self._blobs.ready():
+            reasons.append("files cannot be stored")
         if not await self._answers():
             reasons.append("the database does not answer")
         return reasons

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from storage.database import Database
 from storage.idempotency import Fresh, Replay, Reused, Running, Stored
 from storage.ledger import Owner
 from web.errors import IdempotencyConflict, IdempotencyKeyReused
-from web.services.charges import LIFETIME
+
+LEASE = 180  # seconds: a job's deadline, the wait for its turn, and time to settle
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,24 @@ class Repeatable:
     path: str
     key: str
 
+    def part(self, name: str) -> Repeatable:
+        """A part of the request that is charged on its own."""
+        return Repeatable(self.account, f"{self.path}#{name}", self.key)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a client is told, and the stored file that it can fetch, if there is one."""
+
+    data: Mapping[str, Any]
+    file_id: str | None = None
+
 
 @dataclass(frozen=True)
 class Replayed:
-    """The answer that a request had: its data, and the file that it made."""
+    """The answer that the request had when it came first."""
 
-    data: Mapping[str, Any]
-    file_id: str | None
+    answer: Answer
 
 
 class Repeats:
@@ -47,14 +59,20 @@ class Repeats:
         """Gives up what earlier runs of this server had claimed, so that their requests can come again."""
         await self._database.run(idempotency.recover, self._owner)
 
-    async def claim(self, request: Repeatable, upload: Path, parameters: Mapping[str, Any]) -> Fresh | Replayed:
+    async def claim(
+        self, request: Repeatable, parameters: Mapping[str, Any], uploads: Sequence[Path] = ()
+    ) -> Fresh | Replayed:
         """A claim on the request's key, or the answer that it had.
 
         Raises the error that it had, IdempotencyConflict while it runs, and IdempotencyKeyReused for another request.
         """
-        digest = await asyncio.to_thread(_fingerprint, upload, parameters)
-        names = (request.account, request.path, request.key)
-        begun = await self._database.run(idempotency.begin, *names, digest, LIFETIME, self._owner)
+        digest = await asyncio.to_thread(_fingerprint, uploads, parameters)
+        attempt = idempotency.attempt(request.account, request.path, request.key, self._owner)
+        try:
+            begun = await self._database.run(idempotency.begin, attempt, digest, LEASE)
+        except asyncio.CancelledError:
+            await self.abandon(attempt)
+            raise
         if isinstance(begun, Running):
             retry = {"Retry-After": str(max(1, begun.seconds))}
             raise IdempotencyConflict("The same request is still running.", param="Idempotency-Key", headers=retry)
@@ -62,18 +80,35 @@ class Repeats:
             raise IdempotencyKeyReused("This key belongs to another request.", param="Idempotency-Key")
         return _replayed(begun.stored) if isinstance(begun, Replay) else begun
 
+    async def renew(self, claim: Fresh) -> None:
+        """Has the key for another lease, for requests that take longer than one."""
+        await self._database.run(idempotency.renew, claim, LEASE)
+
+    async def keep(self, claim: Fresh, answer: Answer) -> None:
+        """Keeps the answer of a request that charges for its parts only."""
+        await self._database.run(idempotency.finish, claim, stored(answer))
+
+    async def abandon(self, claim: Fresh) -> None:
+        """Keeps nothing, so that the request can come again."""
+        await asyncio.shield(self._database.run(idempotency.abandon, claim))
+
+
+def stored(answer: Answer) -> Stored:
+    """The answer of a request that succeeded, as it is kept."""
+    return Stored(200, body=json.dumps(dict(answer.data)), file_id=answer.file_id)
+
 
 def _replayed(stored: Stored) -> Replayed:
     body = json.loads(stored.body or "{}")
     if stored.status != 200:
         raise ConversionError.from_json(body)
-    return Replayed(body, stored.file_id)
+    return Replayed(Answer(body, stored.file_id))
 
 
-def _fingerprint(upload: Path, parameters: Mapping[str, Any]) -> str:
-    """What makes the request what it is: the file's bytes and the parameters, however they were sent."""
-    told = json.dumps(parameters, sort_keys=True)
-    return hashlib.sha256(f"{_digest(upload)} {told}".encode()).hexdigest()
+def _fingerprint(uploads: Sequence[Path], parameters: Mapping[str, Any]) -> str:
+    """What makes the request what it is: the files' bytes and the parameters, however they were sent."""
+    told = json.dumps([*(_digest(path) for path in uploads), parameters], sort_keys=True)
+    return hashlib.sha256(told.encode()).hexdigest()
 
 
 def _digest(path: Path) -> str:

@@ -1,0 +1,31 @@
+"""Servers in processes of their own, to be killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_COMMAND = (str(Path(sys.executable).with_name("convertd")), "serve", "--port", "0")
+
+
+@contextmanager
+def serving(folder: Path, url: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server as a process of its own, and where it listens."""
+    settings = {"CONVERTD_DATA_DIR": str(folder), "CONVERTD_DATABASE_URL": url, "CONVERTD_RATE_LIMIT_FREE": "100000"}
+    environment = {**os.environ, **settings}
+    with subprocess.Popen(_COMMAND, stderr=subprocess.PIPE, text=True, env=environment) as server:
+        assert server.stderr is not None
+        told = next(found for line in server.stderr if (found := re.search(r"listening on (http://\S+?);", line)))
+        drain = threading.Thread(target=server.stderr.read, daemon=True)
+        drain.start()
+        try:
+            yield server, told[1]
+        finally:
+            server.kill()
+            drain.join()

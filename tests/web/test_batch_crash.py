@@ -1,0 +1,77 @@
+"""A server that is killed in the middle of a batch: who asks again under the same key pays once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+
+from storage import accounts, audit, keyring
+from storage.database import Database
+from storage.transaction import Transaction
+from tests.web.processes import serving
+from tests.web.samples import picture
+
+_FILES, _CREDITS = 12, 50
+
+
+def _account(transaction: Transaction) -> str:
+    account = accounts.create(transaction, "batch@example.com", "Batch", free_credits=_CREDITS)
+    return keyring.issue(transaction, account.id, "Batch").text
+
+
+def _used(transaction: Transaction) -> tuple[int, int]:
+    account = accounts.find(transaction, "batch@example.com")
+    assert account is not None
+    return account.used, account.held
+
+
+def _ask(api: httpx.Client, batch: str, body: Mapping[str, object]) -> httpx.Response:
+    return api.post(f"/batch/{batch}/convert", json=body, headers={"Idempotency-Key": "once"}, timeout=60)
+
+
+def _ask_in_vain(api: httpx.Client, batch: str, body: Mapping[str, object]) -> None:
+    with suppress(httpx.TransportError):
+        _ask(api, batch, body)
+
+
+def test_a_batch_that_is_cut_off_is_charged_once(tmp_path: Path, url: str) -> None:
+    database = Database(url)
+    headers = {"Authorization": f"Bearer {database.run_blocking(_account)}"}
+    with (
+        serving(tmp_path, url) as (server, address),
+        httpx.Client(base_url=f"{address}/api/v1", headers=headers) as api,
+    ):
+        batch = api.post("/batch", json={"output_format": "png"}).json()["data"]["batch_id"]
+        large = picture("JPEG", (700, 500))
+        files = [api.post(f"/batch/{batch}/files", files={"file": large}).json()["data"] for _ in range(_FILES)]
+        body = {"output_format": "png", "file_ids": [file["file_id"] for file in files]}
+        asking = threading.Thread(target=_ask_in_vain, args=(api, batch, body))
+        asking.start()
+        while database.run_blocking(_used)[0] < 3:
+            time.sleep(0.01)
+        assert api.get(f"/batch/{batch}").json()["data"]["status"] == "processing"
+        os.kill(server.pid, signal.SIGKILL)
+        asking.join()
+        before = database.run_blocking(_used)[0]
+    assert 3 <= before < _FILES
+    with serving(tmp_path, url) as (_, address), httpx.Client(base_url=f"{address}/api/v1", headers=headers) as api:
+        assert api.get(f"/batch/{batch}").json()["data"]["status"] == "partial"
+        data = _ask(api, batch, body).json()["data"]
+        again = _ask(api, batch, body)
+        assert again.headers["Idempotency-Replayed"] == "true"
+        assert again.json()["data"] == data
+        assert (data["successful"], data["failed"]) == (_FILES, 0)
+        assert api.get(f"/batch/{batch}").json()["data"]["status"] == "completed"
+        for entry in data["results"]:
+            path = entry["download_url"].removeprefix("/api/v1")
+            assert len(api.get(path).content) == entry["processed_size"]
+    assert database.run_blocking(_used) == (_FILES, 0)
+    assert database.run_blocking(audit.check) == ()
+    database.close()

@@ -1,0 +1,193 @@
+"""Stored files: every row of the table of states, and every status of each endpoint."""
+
+from __future__ import annotations
+
+import io
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from storage import audit
+from tests.web.checks import problem
+from tests.web.samples import picture
+from tests.web.servers import Running
+
+KNOWN_AT_ONCE = {
+    "status": "pending",
+    "original_name": "photo.JPG",
+    "extension": "jpg",
+    "input_format": "jpeg",
+    "output_format": None,
+    "processed_size": None,
+    "reduction_percent": None,
+    "download_url": None,
+    "batch_id": None,
+    "source_file_id": None,
+    "error": None,
+    "processed_at": None,
+}
+
+
+def status(server: Running, file_id: str, key: str = "") -> Any:
+    answer = server.ask("GET", f"/files/{file_id}", key)
+    assert answer.status_code == 200
+    return answer.json()["data"]
+
+
+def convert(server: Running, file_id: str, target: str = "png", key: str = "", **body: Any) -> Any:
+    answer = server.ask("POST", f"/files/{file_id}/convert", key, json={"output_format": target, **body})
+    assert answer.status_code == 200, answer.text
+    return answer.json()["data"]
+
+
+def credits(server: Running, key: str) -> int:
+    return int(server.ask("GET", "/account", key).json()["meta"]["credits_remaining"])
+
+
+def test_an_upload_is_pending(either: Running) -> None:
+    key = either.account()
+    content = picture()
+    answer = either.ask("POST", "/files/upload", key, files={"file": ("photo.JPG", content)})
+    data, meta = answer.json()["data"], answer.json()["meta"]
+    assert answer.status_code == 200
+    assert (data["extension"], data["size"], data["original_name"]) == ("jpg", len(content), "photo.JPG")
+    assert meta == {"request_id": answer.headers["X-Request-Id"], "credits_remaining": 50}
+    known = status(either, data["file_id"], key)
+    assert KNOWN_AT_ONCE.items() <= known.items()
+    assert known["original_size"] == known["size"] == len(content)
+    problem(either.ask("GET", f"/files/{data['file_id']}/download", key), 404, "not_found", reason="not_processed")
+    assert status(either, data["file_id"], key)["status"] == "pending"
+
+
+def test_a_conversion_makes_it_processed(either: Running) -> None:
+    key = either.account()
+    file_id = either.upload(picture(), key=key)["file_id"]
+    answer = either.ask("POST", f"/files/{file_id}/convert", key, json={"output_format": "PNG"})
+    data = answer.json()["data"]
+    assert answer.json()["meta"]["credits_remaining"] == 49
+    assert data["file_id"] == file_id
+    assert (data["input_format"], data["output_format"]) == ("jpeg", "png")
+    assert data["reduction_percent"] == round((1 - data["processed_size"] / data["original_size"]) * 100, 1)
+    assert data["warnings"] == []
+    known = status(either, file_id, key)
+    assert (known["status"], known["download_url"]) == ("processed", f"/api/v1/files/{file_id}/download")
+    download = either.ask("GET", f"/files/{file_id}/download", key)
+    assert download.status_code == 200
+    assert len(download.content) == data["processed_size"]
+    assert Image.open(io.BytesIO(download.content)).format == "PNG"
+    assert download.headers["Content-Type"] == "image/png"
+    assert "photo.png" in download.headers["Content-Disposition"]
+    assert download.headers["X-Content-Type-Options"] == "nosniff"
+    assert status(either, file_id, key)["status"] == "processed"
+
+
+def test_converted_again_it_is_another_file(either: Running) -> None:
+    key = either.account()
+    first = either.upload(picture(), key=key)["file_id"]
+    convert(either, first, key=key)
+    before = either.ask("GET", f"/files/{first}/download", key).content
+    second = convert(either, first, "webp", key, quality=50)["file_id"]
+    assert second != first
+    assert credits(either, key) == 48
+    known = status(either, second, key)
+    assert (known["source_file_id"], known["status"], known["output_format"]) == (first, "processed", "webp")
+    assert either.ask("GET", f"/files/{first}/download", key).content == before
+    assert Image.open(io.BytesIO(either.ask("GET", f"/files/{second}/download", key).content)).format == "WEBP"
+    assert either.ask("DELETE", f"/files/{first}", key).status_code == 200
+    assert either.ask("GET", f"/files/{second}/download", key).status_code == 200
+    assert convert(either, second, "bmp", key)["input_format"] == "jpeg"
+
+
+def test_a_failure_leaves_it_pending(either: Running) -> None:
+    key = either.account()
+    file_id = either.upload(picture("PNG")[:60], "cut.png", key=key)["file_id"]
+    answer = either.ask("POST", f"/files/{file_id}/convert", key, json={"output_format": "jpeg"})
+    problem(answer, 500, "processing_failed", reason="corrupt_input")
+    known = status(either, file_id, key)
+    assert known["status"] == "pending"
+    assert known["error"].items() >= {"code": "processing_failed", "reason": "corrupt_input"}.items()
+    assert credits(either, key) == 50
+
+
+def test_two_conversions_at_once_are_two_files(either: Running) -> None:
+    key = either.account()
+    file_id = either.upload(picture(), key=key)["file_id"]
+    with ThreadPoolExecutor(2) as pool:
+        made = list(pool.map(lambda target: convert(either, file_id, target, key), ["png", "webp"]))
+    assert len({one["file_id"] for one in made}) == 2
+    assert file_id in {one["file_id"] for one in made}
+    assert credits(either, key) == 48
+    assert either.database.run_blocking(audit.check) == ()
+
+
+def test_deleted_it_is_gone(either: Running) -> None:
+    key = either.account()
+    file_id = either.upload(picture(), key=key)["file_id"]
+    convert(either, file_id, key=key)
+    assert either.ask("DELETE", f"/files/{file_id}", key).json()["data"] == {"file_id": file_id, "deleted": True}
+    for method, path in (("GET", ""), ("GET", "/download"), ("DELETE", ""), ("POST", "/convert")):
+        body = {"json": {"output_format": "png"}} if method == "POST" else {}
+        problem(either.ask(method, f"/files/{file_id}{path}", key, **body), 404, "not_found")
+
+
+def test_results_of_one_request_are_stored(either: Running) -> None:
+    made = either.convert(picture(), headers={"Accept": "application/json"}).json()["data"]
+    known = status(either, made["file_id"])
+    assert known["status"] == "processed"
+    assert made.items() <= known.items()
+    assert convert(either, made["file_id"], "gif")["input_format"] == "png"
+
+
+def test_a_repeat_is_charged_once(either: Running) -> None:
+    key = either.account()
+    file_id = either.upload(picture(), key=key)["file_id"]
+    request = {"json": {"output_format": "png"}, "headers": {"Idempotency-Key": "once"}}
+    first, again = (either.ask("POST", f"/files/{file_id}/convert", key, **request) for _ in range(2))
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert again.json()["data"] == first.json()["data"]
+    assert credits(either, key) == 49
+    other = {**request, "json": {"output_format": "webp"}}
+    problem(either.ask("POST", f"/files/{file_id}/convert", key, **other), 422, "idempotency_key_reused")
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({}, "output_format"),
+        ({"output_format": 5}, "output_format"),
+        ({"output_format": "../png"}, "output_format"),
+        ({"output_format": "png", "quality": "80"}, "quality"),
+        ({"output_format": "png", "quality": True}, "quality"),
+        ({"output_format": "png", "quality": 80.5}, "quality"),
+        ({"output_format": "png", "quality": 0}, "quality"),
+        ({"output_format": "png", "quality": 101}, "quality"),
+        ({"output_format": "png", "password": 7}, "password"),
+    ],
+)
+def test_parameters(server: Running, body: dict[str, object], param: str) -> None:
+    file_id = server.upload(picture())["file_id"]
+    problem(server.ask("POST", f"/files/{file_id}/convert", json=body), 400, "invalid_parameter", param=param)
+
+
+def test_refusals(either: Running) -> None:
+    key = either.account(credits=0)
+    file_id = either.upload(picture(), key=key)["file_id"]
+    body = {"json": {"output_format": "png"}}
+    problem(either.ask("POST", f"/files/{file_id}/convert", key, **body), 402, "no_credits")
+    unknown = either.ask("POST", f"/files/{file_id}/convert", key, json={"output_format": "xyz"})
+    problem(unknown, 400, "unsupported_conversion")
+    problem(either.ask("POST", "/files/file_x/convert", key, **body), 404, "not_found")
+    problem(either.ask("POST", "/files/upload", key, files={"file": b"words"}), 400, "invalid_file_type")
+    empty = either.ask("POST", "/files/upload", key, files={"file": b""})
+    problem(empty, 400, "invalid_file_type", reason="empty_file")
+    problem(either.ask("POST", "/files/upload", key, files={"other": b"x"}), 400, "invalid_parameter", param="file")
+    large = either.ask("POST", "/files/upload", key, files={"file": bytes(10_485_761)})
+    problem(large, 413, "file_too_large", reason="bytes")
+
+
+def test_extensions_tell_the_content(server: Running) -> None:
+    assert server.upload(picture("PNG"), "photo.jpg")["extension"] == "png"
+    assert server.upload(picture("TIFF"), "scan.TIF")["extension"] == "tif"
+    assert server.upload(picture(), "../../etc/passwd")["original_name"] == "passwd"

@@ -1,0 +1,61 @@
+"""Forms: requests with files, which go to a folder of the request's own as they arrive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from web.errors import FileTooLarge
+from web.handler import Handler
+from web.uploads import Form, FormReader
+
+_FRAMING = 256 << 10  # bytes of a form beside its files
+_MAX_TOTAL = 512 << 20  # bytes of all files together
+
+
+class FormHandler(Handler):
+    """A resource that takes a form. Its folder goes when the request is over."""
+
+    file_fields: ClassVar[tuple[str, ...]] = ("file",)
+    text_fields: ClassVar[tuple[str, ...]] = ()
+    max_files: ClassVar[int] = 1
+
+    _folder: Path | None = None
+    _form: FormReader | None = None
+
+    async def expect_body(self, length: int | None) -> None:
+        self._check(length or 0)
+        self._folder = await self.services.jobs.open(self._most() if length is None else length)
+        self._form = FormReader(
+            self.request.headers.get("Content-Type", ""),
+            self._folder,
+            files=self.file_fields,
+            texts=self.text_fields,
+            max_file_size=self.client().tier.max_file_size,
+        )
+
+    async def take(self, chunk: bytes) -> None:
+        self._check(self.received)
+        assert self._form is not None
+        await self._form.feed(chunk)
+
+    def form(self) -> Form:
+        """The form that has arrived. Raises InvalidParameter."""
+        assert self._form is not None
+        return self._form.finished()
+
+    def on_finish(self) -> None:
+        super().on_finish()
+        if self._folder is not None:
+            self.services.jobs.discard(self._folder)
+            self._folder = None
+
+    def _check(self, length: int) -> None:
+        """Raises FileTooLarge for a body that cannot be one of files within the limits."""
+        if length > self._most():
+            raise FileTooLarge(self.client().tier.max_file_size)
+
+    def _most(self) -> int:
+        """Bytes that a form may have at most."""
+        each = self.client().tier.max_file_size
+        return min(each * self.max_files, max(each, _MAX_TOTAL)) + _FRAMING

@@ -1,0 +1,51 @@
+"""Requests that are carried out as one order, and answered in the form that the client asks for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from storage.blobs import read_blocks
+from web.downloads import DownloadHandler
+from web.fields import idempotency_key, wants_json
+from web.services.orders import Done, Order, Result
+from web.services.repeats import Repeatable, Replayed
+
+
+class OrderHandler(DownloadHandler):
+    """A resource that converts, charges for it, and answers with the file or with a description of it."""
+
+    async def expect_body(self, length: int | None) -> None:
+        # An overloaded server says so before it takes a body.
+        account = self.client()
+        self.services.turns.check(account.id, account.tier.max_concurrent)
+        await super().expect_body(length)
+
+    async def carry_out(self, order: Order, *, described: bool) -> None:
+        """Converts and answers."""
+        done = await self.services.conversions.convert(order)
+        if isinstance(done, Replayed):
+            self.set_header("Idempotency-Replayed", "true")
+        else:
+            self.account = replace(self.client(), credits_remaining=done.balance)
+        if isinstance(done, Done) and done.answer is None:
+            await self._send_made(done.result)
+            return
+        answer = done.answer
+        assert answer is not None  # what is repeated is kept
+        if described:
+            self.reply(answer.data)
+        else:
+            await self.send_stored(answer.file_id or "")
+
+    async def _send_made(self, result: Result) -> None:
+        blocks = read_blocks(result.path, 0, result.size)
+        await self.send_file(blocks, size=result.size, media_type=result.media_type, filename=result.filename)
+
+    def wants_json(self) -> bool:
+        """Whether the client asks for a description rather than for the file."""
+        return wants_json(self.request.headers.get("Accept", ""))
+
+    def repeatable(self) -> Repeatable | None:
+        """What the request is known by should it come again."""
+        key = idempotency_key(self.request.headers.get("Idempotency-Key"))
+        return Repeatable(self.client().id, self.request.path, key) if key else None

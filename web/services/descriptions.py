@@ -1,0 +1,114 @@
+"""How files, batches and what was made of them stand in answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from engine.executor import Done as JobDone
+from storage import batches
+from storage.batches import Batch
+from storage.conversions import Fault, File
+from web.services.orders import Order
+from web.services.paths import download_url
+from web.services.periods import timestamp
+
+
+def uploaded(file: File) -> Mapping[str, Any]:
+    """A file that has just been stored."""
+    return {
+        "file_id": file.id,
+        "extension": file.extension,
+        "size": file.original_size,
+        "original_name": file.original_name,
+        "status": file.status,
+        "input_format": file.input_format,
+        "expires_at": timestamp(file.expires_at),
+    }
+
+
+def conversion_result(file: File) -> Mapping[str, Any]:
+    """What was made of a processed file."""
+    return {"file_id": file.id, "input_format": file.input_format, **_outcome(file)}
+
+
+def status(file: File) -> Mapping[str, Any]:
+    """All that is known about a file; what is not known yet is None."""
+    return {
+        **uploaded(file),
+        **_outcome(file),
+        "batch_id": file.batch,
+        "source_file_id": file.source_file,
+        "error": _fault(file.fault),
+        "created_at": timestamp(file.created_at),
+        "processed_at": timestamp(file.processed_at),
+    }
+
+
+def created(batch: Batch, max_files: int) -> Mapping[str, Any]:
+    """A batch that has just been made."""
+    return {
+        "batch_id": batch.id,
+        "output_format": batch.output_format,
+        "status": "created",
+        "max_files": max_files,
+        "created_at": timestamp(batch.created_at),
+        "expires_at": timestamp(batch.expires_at),
+    }
+
+
+def batch_status(batch: Batch, files: Sequence[File]) -> Mapping[str, Any]:
+    """A batch and its files."""
+    counts = batches.count(files)
+    return {
+        "batch_id": batch.id,
+        "output_format": batch.output_format,
+        "status": batches.status(batch, counts),
+        **asdict(counts),
+        "created_at": timestamp(batch.created_at),
+        "updated_at": timestamp(batch.updated_at),
+        "expires_at": timestamp(batch.expires_at),
+        "files": [
+            {
+                **uploaded(file),
+                "status": "failed" if file.fault else file.status,
+                "download_url": download_url(file.id) if file.outcome else None,
+                "error": _fault(file.fault),
+            }
+            for file in files
+        ],
+    }
+
+
+def counted(order: Order, done: JobDone) -> Mapping[str, Any]:
+    """What a tool counted; nothing for a plain conversion."""
+    if order.tool is None:
+        return {}
+    pages, before = order.options.pages, sum(done.input_pages)
+    return {
+        "original_name": order.original_name,
+        "file_count": len(order.uploads),
+        "page_count": done.pages,
+        "original_page_count": before,
+        **({"deleted_pages": [page + 1 for page in pages.among(before)]} if pages else {}),
+    }
+
+
+def _outcome(file: File) -> Mapping[str, Any]:
+    made = file.outcome
+    return {
+        "output_format": made.output_format if made else None,
+        "original_size": file.original_size,
+        "processed_size": made.size if made else None,
+        "reduction_percent": round((1 - made.size / file.original_size) * 100, 1) if made else None,
+        "download_url": download_url(file.id) if made else None,
+        "processing_time_ms": round(made.seconds * 1000) if made else None,
+        "warnings": [{"code": code, "message": message} for code, message in made.warnings] if made else [],
+    }
+
+
+def _fault(fault: Fault | None) -> Mapping[str, Any] | None:
+    if fault is None:
+        return None
+    return {"code": fault.code, "message": fault.message, "reason": fault.reason, "retryable": fault.retryable}

@@ -1,0 +1,147 @@
+"""Files that clients store here: what they upload to convert later, and results that they fetch later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from pathlib import Path
+
+from engine.errors import ConversionError
+from engine.formats import FileFormat
+from engine.planner import Plan
+from engine.registry import Registry
+from storage import files
+from storage.blobs import Blobs
+from storage.conversions import Fault, File, Original, Outcome
+from storage.database import Database
+from storage.errors import OutcomeUnknown
+from storage.ids import new_id
+from storage.transaction import Transaction
+from web.errors import NotFound
+from web.services.charges import Keeping
+from web.services.descriptions import conversion_result
+from web.services.filenames import extension_of, plain
+from web.services.orders import Order, Result, Upload
+from web.services.repeats import Answer
+
+_AT_ONCE = 500  # rows or blobs
+_ORPHANED = 3600  # seconds after which a blob without a row is certainly not one that is just being stored
+
+Adding = Callable[[Transaction, Original], File]
+"""Makes the row of an upload."""
+
+
+class Files:
+    """Keeps what is known about files in the database, and their bytes as blobs, for `retention` seconds."""
+
+    def __init__(self, database: Database, blobs: Blobs, registry: Registry, retention: int) -> None:
+        self._database = database
+        self._blobs = blobs
+        self._registry = registry
+        self.retention = retention
+
+    async def upload(self, account_id: str, upload: Upload) -> File:
+        """Stores a file to be converted later. Raises UnknownFormat."""
+        return await self.store(upload, lambda row, original: files.add(row, account_id, original, self.retention))
+
+    async def store(self, upload: Upload, add: Adding) -> File:
+        """Stores the bytes of an upload, then its row. Raises UnknownFormat, and whatever `add` raises."""
+        fmt = await asyncio.to_thread(self._registry.identify, upload.path)
+        blob = await self.put(upload.path)
+        original = Original(plain(upload.filename), extension(fmt, upload.filename), fmt.name, upload.size, blob)
+        try:
+            return await self._database.run(add, original)
+        except OutcomeUnknown:
+            raise  # the row may be there; if it is not, the sweep of orphans finds the blob
+        except Exception:
+            await self.discard([blob])
+            raise
+
+    async def find(self, account_id: str, file_id: str) -> File:
+        """The account's file of that id. Raises Missing."""
+        return await self._database.run(files.get, account_id, file_id)
+
+    async def delete(self, account_id: str, file_id: str) -> None:
+        """Erases a file. Raises Missing."""
+        await self.discard(await self._database.run(files.delete, account_id, file_id))
+
+    async def processed(self, account_id: str, file_id: str) -> Outcome:
+        """What was made of the account's file of that id. Raises Missing, and NotFound where it is still pending."""
+        file = await self.find(account_id, file_id)
+        if file.outcome is None:
+            raise NotFound("The file has not been converted yet.", reason="not_processed")
+        return file.outcome
+
+    def read(self, made: Outcome, start: int, end: int) -> AsyncIterator[bytes]:
+        """The bytes of a result from `start` until before `end`."""
+        return self._blobs.read(made.blob, start, end)
+
+    async def working_copy(self, file: File, folder: Path) -> Upload:
+        """The bytes to convert, in the folder."""
+        material = file.material
+        assert material.source is not None  # what is stored is there
+        path = folder / f"input.{material.extension}"
+        await self._blobs.fetch(material.source, path)
+        return Upload(path, material.original_name, material.original_size)
+
+    async def put(self, path: Path) -> str:
+        """Takes the file over; gives its key."""
+        blob = new_id("blob")
+        await self._blobs.put(blob, path)
+        return blob
+
+    async def discard(self, blobs: Iterable[str]) -> None:
+        """Erases bytes that nothing refers to."""
+        await self._blobs.delete(blobs)
+
+    async def sweep(self) -> None:
+        """Erases files that have expired."""
+        while blobs := await self._database.run(files.expired, _AT_ONCE):
+            await self.discard(blobs)
+
+    async def sweep_orphans(self) -> None:
+        """Erases blobs that no file refers to, as servers leave behind that are killed between the two."""
+        found: list[str] = []
+        async for blob in self._blobs.list(_ORPHANED):
+            found.append(blob)
+            if len(found) == _AT_ONCE:
+                await self._discard_unknown(found)
+                found.clear()
+        await self._discard_unknown(found)
+
+    async def _discard_unknown(self, blobs: Sequence[str]) -> None:
+        known = await self._database.run(files.known, blobs)
+        await self.discard([blob for blob in blobs if blob not in known])
+
+    def keeping(self, order: Order, plan: Plan, result: Result, blob: str) -> Keeping:
+        """What to write when the order is charged: its file becomes processed, or a new one does."""
+        warnings = tuple((warned.code, warned.message) for warned in result.warnings)
+        outcome = Outcome(
+            plan.target.name, result.size, result.filename, result.media_type, blob, result.seconds, warnings
+        )
+
+        def keep(transaction: Transaction) -> Answer:
+            account, file = order.account.id, order.file
+            kept = files.find_by_result(transaction, account, blob)
+            if kept is None and file is not None:
+                kept = files.process(transaction, account, file.id, outcome, self.retention)
+            elif kept is None:
+                name, fmt = order.original_name, plan.source
+                original = Original(plain(name), extension(fmt, name), fmt.name, order.size)
+                kept = files.record(transaction, account, original, outcome, self.retention)
+            return Answer({**conversion_result(kept), **result.counts}, kept.id)
+
+        return keep
+
+    async def note_failure(self, order: Order, error: ConversionError) -> None:
+        """Notes at the order's stored file, if it has one, why it could not be converted."""
+        if order.file is None:
+            return
+        fault = Fault(error.code, str(error), error.reason, error.retryable)
+        await self._database.run(files.fail, order.account.id, order.file.id, fault)
+
+
+def extension(fmt: FileFormat, filename: str) -> str:
+    """The client's extension where it fits the content, else the format's usual one."""
+    own = extension_of(filename)
+    return own if own in fmt.extensions else fmt.extensions[0]

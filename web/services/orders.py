@@ -1,0 +1,87 @@
+"""Orders: what clients want done, and what they are answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.conversions import Options
+from engine.pipeline import Warned
+from storage.conversions import File
+from storage.usage import Operation
+from web.services.accounts import Account
+from web.services.repeats import Answer, Repeatable
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file that a client sent, lying in the folder of its request. Its name is the client's: not to be trusted."""
+
+    path: Path
+    filename: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Order:
+    """Files to convert, or to put through a tool: what is charged as one.
+
+    `keep`: the result is to be fetched later. `file` is the stored file of which the one upload is a copy; it becomes
+    processed. `name` is what the result is named after, the first upload by default.
+    """
+
+    account: Account
+    operation: Operation
+    uploads: tuple[Upload, ...]
+    target: str
+    options: Options = Options()
+    tool: str | None = None
+    name: str = ""
+    keep: bool = False
+    file: File | None = None
+    repeatable: Repeatable | None = None
+
+    @property
+    def original_name(self) -> str:
+        return self.name or self.uploads[0].filename
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return tuple(upload.path for upload in self.uploads)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all uploads."""
+        return sum(upload.size for upload in self.uploads)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the request."""
+        return self.paths[0].parent
+
+
+@dataclass(frozen=True)
+class Result:
+    """A file that was made, at `path` in the folder of its request. `counts` is what a tool counted."""
+
+    path: Path
+    filename: str
+    media_type: str
+    size: int
+    seconds: float
+    warnings: tuple[Warned, ...]
+    counts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Done:
+    """An order that was carried out and charged. `balance` is what the account has left.
+
+    There is an `answer` where the result is kept, else only the result.
+    """
+
+    result: Result
+    answer: Answer | None
+    balance: int
