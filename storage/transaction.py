@@ -38,7 +38,8 @@ class Transaction:
 
     def first(self, query: peewee.ModelSelect[Row]) -> Row | None:
         """The first row, if there is one."""
-        return query.get_or_none(self.connection)
+        # Peewee's own way cannot say that a locked row is missing.
+        return next(iter(self.all(query.limit(1))), None)
 
     def locked(self, query: peewee.ModelSelect[Row]) -> Row | None:
         """The first row, which nobody else can change before this transaction ends."""

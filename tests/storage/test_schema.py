@@ -21,6 +21,9 @@ TABLES = (
     models.Hold,
     models.Usage,
     models.Idempotency,
+    models.Purchase,
+    models.Payment,
+    models.Reversal,
 )
 
 
