@@ -23,7 +23,9 @@ from storage.limits import Limiter, MemoryLimiter
 from storage.redis_limits import RedisLimiter
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Usage
 from web.handlers.catalogue import Formats, Tools
+from web.handlers.checkout import CheckoutChoice, CheckoutPage
 from web.handlers.convert import Convert
+from web.handlers.credits import Purchase, StripeWebhook
 from web.handlers.files import Download
 from web.handlers.pages import VerifyPage
 from web.handlers.registration import Register, Verify
@@ -41,6 +43,7 @@ from web.services.readiness import Readiness
 from web.services.registrations import Registrations
 from web.services.repeats import Repeats
 from web.services.results import Results
+from web.services.sales import open_sales
 from web.services.traffic import Traffic
 from web.services.turns import Turns
 from web.services.upkeep import Upkeep, owner
@@ -68,6 +71,10 @@ def build(services: Services) -> Application:
             URLSpec(f"{PREFIX}/verify", Verify, with_services),
             URLSpec(f"{PREFIX}/formats", Formats, with_services),
             URLSpec(f"{PREFIX}/tools", Tools, with_services),
+            URLSpec(f"{PREFIX}/credits/purchase", Purchase, with_services),
+            URLSpec(f"{PREFIX}/webhooks/stripe", StripeWebhook, with_services),
+            URLSpec("/checkout/([^/]+)", CheckoutPage, with_services),
+            URLSpec("/checkout/([^/]+)/(pay|decline|cancel)", CheckoutChoice, with_services),
             URLSpec("/developers/verify", VerifyPage, with_services),
             URLSpec("/healthz", Health, with_services),
             URLSpec("/readyz", Ready, with_services),
@@ -101,6 +108,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         jobs=jobs,
         formats=listing(formats_catalogue(registry)),
         tools=listing(tools_catalogue(registry, f"{PREFIX}/convert")),
+        sales=open_sales(settings, database),
         readiness=Readiness(registry, settings.data_dir, database),
         upkeep=Upkeep(database, charges, repeats, results),
         traffic=Traffic(),
@@ -153,6 +161,7 @@ async def listening(services: Services, host: str, port: int) -> AsyncIterator[s
         await services.jobs.close()
         await services.postbox.close()
         await services.charges.close()
+        await services.sales.checkout.close()
         await services.limiter.close()
         await asyncio.to_thread(services.database.close)
 

@@ -16,6 +16,7 @@ from web.services.post import Postbox
 from web.services.readiness import Readiness
 from web.services.registrations import Registrations
 from web.services.results import Results
+from web.services.sales import Sales
 from web.services.traffic import Traffic
 from web.services.upkeep import Upkeep
 
@@ -37,5 +38,6 @@ class Services:
     formats: Listing
     tools: Listing
     readiness: Readiness
+    sales: Sales
     upkeep: Upkeep
     traffic: Traffic

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from pathlib import Path
 
-from storage import idempotency, ledger, registration
+from storage import idempotency, ledger, purchases, registration
 from storage.database import Database
 from storage.ids import new_id
 from storage.ledger import Owner
@@ -56,4 +56,5 @@ class Upkeep:
             log.warning("%d holds ran out and were given back", holds)
         await self._database.run(idempotency.sweep)
         await self._database.run(registration.sweep)
+        await self._database.run(purchases.sweep)
         await self._results.sweep()
