@@ -10,32 +10,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-import pytest
 
 from storage import accounts, audit, keyring
 from storage.database import Database
 from storage.transaction import Transaction
 from tests.samples import sample
-from tests.storage.postgres import find_binaries, running_server
 
 _CREDITS, _CLIENTS, _ORDERS, _KILLS = 500, 4, 30, 2
 _COMMAND = (str(Path(sys.executable).with_name("convertd")), "serve", "--port", "0")
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of an empty database, of each kind."""
-    with ExitStack() as stack:
-        if request.param == "sqlite":
-            yield f"sqlite:///{tmp_path / 'convertd.db'}"
-        else:
-            binaries = find_binaries()
-            assert binaries is not None, "PostgreSQL is not installed here"
-            yield stack.enter_context(running_server(binaries))
 
 
 @contextmanager

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -15,24 +13,11 @@ import pytest
 from storage import accounts, audit, keyring, ledger, models
 from storage.database import Database
 from storage.transaction import Transaction
-from tests.storage.postgres import find_binaries, running_server
 from tests.stripe_server import StripeServer, event, send
 from tests.web.servers import eventually
 from tests.web.test_crash import serving
 
 _DELIVERIES = 20
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of an empty database, of each kind."""
-    with ExitStack() as stack:
-        if request.param == "sqlite":
-            yield f"sqlite:///{tmp_path / 'convertd.db'}"
-        else:
-            binaries = find_binaries()
-            assert binaries is not None, "PostgreSQL is not installed here"
-            yield stack.enter_context(running_server(binaries))
 
 
 def _account(transaction: Transaction) -> tuple[str, str]:
