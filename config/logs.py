@@ -9,8 +9,10 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-_SECRETS = re.compile(r"cvd_live_\w+|(?<=token=)[\w-]+|(?<=Bearer )\S+", re.IGNORECASE)
-_CHATTY = ("tornado", "python_multipart", "asyncio")
+_SECRETS = re.compile(
+    r"cvd_live_\w+|[sr]k_(?:live|test)_\w+|whsec_\w+|(?<=token=)[\w-]+|(?<=Bearer )\S+", re.IGNORECASE
+)
+_CHATTY = ("tornado", "python_multipart", "asyncio", "httpx", "stripe")
 
 
 def configure(log_format: Literal["text", "json"]) -> None:

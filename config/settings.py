@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -65,6 +73,18 @@ def _secret_url(*schemes: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _http_url(value: str) -> str:
+    if not re.fullmatch(r"https?://[^/\s?#]+(/[^\s?#]*)?", value):
+        raise ValueError("must be an http or https URL")
+    return value.rstrip("/")
+
+
+def _stripe_key(value: SecretStr) -> SecretStr:
+    if not re.fullmatch(r"[sr]k_\w+", value.get_secret_value(), re.ASCII):
+        raise ValueError("must be a secret or restricted key of Stripe, which begins with sk_ or rk_")
+    return value
+
+
 def _sender(value: str) -> str:
     try:
         ((name, address),) = getaddresses([value])
@@ -102,6 +122,19 @@ class Settings(BaseSettings):
     file_retention_seconds: int = Field(86_400, ge=1)
     blob_url: Annotated[SecretStr, _secret_url("s3")] | None = None  # None keeps files in data_dir
     max_batch_files: int = Field(50, ge=1, le=1000)
+    stripe_secret_key: Annotated[SecretStr, AfterValidator(_stripe_key)] | None = None
+    stripe_webhook_secret: SecretStr | None = Field(None, validate_default=True)  # several while one is replaced
+    stripe_api_base: Annotated[str, AfterValidator(_http_url)] = "https://api.stripe.com"
+
+    @field_validator("stripe_webhook_secret")
+    @classmethod
+    def _goes_with_the_key(cls, value: SecretStr | None, others: ValidationInfo) -> SecretStr | None:
+        # Packs that are paid for would never be credited.
+        key = others.data.get("stripe_secret_key", value)
+        has_secret = value is not None and bool(value.get_secret_value().strip(", "))
+        if (value is not None and not has_secret) or (key is None) != (value is None):
+            raise ValueError(f"must be set where {ENV_PREFIX}STRIPE_SECRET_KEY is set, and only there")
+        return value
 
     def rate_limit(self, tier: str) -> int:
         """Requests a minute for an account of that tier."""

@@ -1,4 +1,4 @@
-"""What accounts may do, by tier, and what a conversion costs. Requests a minute are settings."""
+"""What accounts may do, by tier, and what credits cost. Requests a minute are settings."""
 
 from __future__ import annotations
 
@@ -29,5 +29,25 @@ TIERS: Mapping[str, Tier] = MappingProxyType(
     {
         "free": Tier("free", max_file_size=10 * MIB, max_concurrent=2),
         "paid": Tier("paid", max_file_size=100 * MIB, max_concurrent=8),
+    }
+)
+
+CURRENCY = "eur"
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Credits that are sold together; the price is in minor units of CURRENCY."""
+
+    name: str
+    credits: int
+    price: int
+
+
+PACKS: Mapping[str, Pack] = MappingProxyType(
+    {
+        "starter": Pack("starter", credits=500, price=5_00),
+        "pro": Pack("pro", credits=2_000, price=15_00),
+        "business": Pack("business", credits=10_000, price=50_00),
     }
 )

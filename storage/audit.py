@@ -31,6 +31,9 @@ def _wrong_with(transaction: Transaction, account: models.Account) -> list[str]:
         "each settled hold has its one charge": charges == settled,
         "used is the sum of the charges": account.used == sum(charges.values()),
         "purchased is the sum of the purchases": account.purchased == journal.get("purchase", 0),
+        "each paid purchase has its one entry": _paid(transaction, account.id),
+        "what reversals took is what the payments lost": journal.get("reversal", 0)
+        == -_reversed(transaction, account.id),
     }
     return [f"{account.id}: not so: {rule}." for rule, holds_true in rules.items() if not holds_true]
 
@@ -51,3 +54,20 @@ def _charges(transaction: Transaction, account: str) -> dict[str, int]:
     table = models.Entry
     query = table.select().where((table.account == account) & (table.kind == "charge"))
     return {entry.ref: -entry.amount for entry in transaction.all(query)}
+
+
+def _paid(transaction: Transaction, account: str) -> bool:
+    """Whether each purchase that is paid, and none that is not, has brought its credits."""
+    table = models.Purchase
+    purchases = transaction.all(table.select().where((table.account == account) & table.session.is_null(False)))
+    wanted = {purchase.session: purchase.credits for purchase in purchases if purchase.state == "paid"}
+    sessions = [purchase.session for purchase in purchases]
+    entries = transaction.all(models.Entry.select().where(models.Entry.ref.in_(sessions)))
+    return wanted == {entry.ref: entry.amount for entry in entries}
+
+
+def _reversed(transaction: Transaction, account: str) -> int:
+    """The credits that went because money went back."""
+    mine = models.Purchase.select(models.Purchase.id).where(models.Purchase.account == account)
+    payments = transaction.all(models.Payment.select().where(models.Payment.purchase.in_(mine)))
+    return sum(payment.reversed - payment.shortfall for payment in payments)

@@ -17,7 +17,7 @@ from storage.ids import new_id
 from storage.transaction import Transaction
 from storage.usage import Use
 
-Income = Literal["grant", "purchase"]
+Income = Literal["grant", "purchase", "reversal"]
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,18 @@ def credit(transaction: Transaction, account: str, kind: Income, amount: int, re
     if kind == "purchase":
         changes[models.Account.purchased] = models.Account.purchased + amount
     return Credited(_change(transaction, account, changes), fresh=True)
+
+
+def take_back(transaction: Transaction, account: str, most: int, ref: str) -> int:
+    """Credits go out for which the money went back, but never more than there are; says how many. Raises Missing."""
+    row = transaction.locked(models.Account.select().where(models.Account.id == account))
+    if row is None:
+        raise Missing("account")
+    amount = min(most, row.balance)
+    if amount > 0:
+        transaction.add(_entry(transaction, account, "reversal", -amount, ref))
+        _change(transaction, account, {models.Account.balance: models.Account.balance - amount})
+    return amount
 
 
 def balance(transaction: Transaction, account: str) -> int:

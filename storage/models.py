@@ -159,3 +159,40 @@ class File(Model):
     created_at = BigIntegerField()
     processed_at = BigIntegerField(null=True)
     expires_at = BigIntegerField()
+
+
+class Purchase(Model):
+    """A pack that is being bought, as the checkout was opened for it. `amount` is in minor units of its currency."""
+
+    id = TextField(primary_key=True)
+    account = TextField()
+    pack = TextField()
+    credits = BigIntegerField()
+    amount = BigIntegerField()
+    currency = TextField()
+    state = TextField()
+    session = TextField(unique=True, null=True)  # the provider's name for it
+    event = TextField(null=True)  # what told that it is paid
+    created_at = BigIntegerField()
+    expires_at = BigIntegerField(null=True)
+    paid_at = BigIntegerField(null=True)
+
+
+class Payment(Model):
+    """Money that moved, by the provider's name for it. What it paid for may become known after it went back."""
+
+    id = TextField(primary_key=True)
+    purchase = TextField(unique=True, null=True)
+    reversed = BigIntegerField(default=0)  # credits that were to go because money went back
+    shortfall = BigIntegerField(default=0)  # how many of these had been spent before
+
+
+class Reversal(Model):
+    """A refund, a dispute, or the sum of a charge's refunds, as it stood at last. Amounts are minor units."""
+
+    id = TextField(primary_key=True)
+    payment = TextField()
+    kind = TextField()  # refund, dispute or charge
+    amount = BigIntegerField()  # 0 where the money stayed or came back
+    at = BigIntegerField()
+    final = BooleanField()

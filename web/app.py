@@ -37,6 +37,7 @@ from web.services.post import Postbox
 from web.services.readiness import Readiness
 from web.services.registrations import Registrations
 from web.services.repeats import Repeats
+from web.services.sales import open_sales
 from web.services.traffic import Traffic
 from web.services.turns import Turns
 from web.services.upkeep import Upkeep, owner
@@ -79,6 +80,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         jobs=jobs,
         formats=listing(formats_catalogue(registry)),
         tools=listing(tools_catalogue(registry)),
+        sales=open_sales(settings, database),
         readiness=Readiness(registry, settings.data_dir, database, blobs),
         upkeep=Upkeep(database, run, charges, repeats, files),
         traffic=Traffic(),
@@ -133,6 +135,7 @@ async def listening(services: Services, host: str, port: int, patience: Patience
         await services.jobs.close()
         await services.postbox.close()
         await services.charges.close()
+        await services.sales.checkout.close()
         await services.limiter.close()
         await asyncio.to_thread(services.database.close)
 

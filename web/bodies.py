@@ -27,6 +27,10 @@ class JsonHandler(Handler):
         await super().take(chunk)
         self._body += chunk
 
+    def raw(self) -> bytes:
+        """The body as it came, byte for byte."""
+        return bytes(self._body)
+
     def body(self) -> Mapping[str, Any]:
         """The object that came; an empty body is an empty one. Raises InvalidParameter."""
         if _charset(self.request.headers.get("Content-Type", "")) not in _CHARSETS:

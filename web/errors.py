@@ -141,6 +141,22 @@ class RequestTimeout(ApiError):
     retryable = True
 
 
+class CheckoutUnavailable(ApiError):
+    """The payment provider could not be asked, or would not. Nothing has been bought."""
+
+    retryable = True
+
+    def __init__(self) -> None:
+        super().__init__("The payment provider does not answer; try again later.", reason="checkout_unavailable")
+
+
+class CheckoutNotConfigured(ApiError):
+    """Nobody has set up where payments go."""
+
+    def __init__(self) -> None:
+        super().__init__("Credits cannot be bought here at the moment.", reason="checkout_not_configured")
+
+
 class NotReady(ApiError):
     """The service cannot work at the moment."""
 

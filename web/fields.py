@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from email_validator import EmailNotValidError, validate_email
 
+from config.tariff import PACKS, Pack
 from engine.conversions import Options
 from engine.pages import Pages
 from web.errors import InvalidParameter
@@ -108,6 +109,24 @@ def name(value: object) -> str:
         message = f"name must have {least} to {most} characters."
         raise InvalidParameter(message, reason="out_of_range", param="name", details={"min": least, "max": most})
     return found
+
+
+def pack(value: object) -> Pack:
+    """The pack of credits of that name."""
+    found = PACKS.get(_text(value, "pack"))
+    if found is None:
+        message = f"pack must be one of {', '.join(PACKS)}."
+        raise InvalidParameter(message, reason="unknown", param="pack", details={"available": list(PACKS)})
+    return found
+
+
+def language(value: object) -> str:
+    """A language tag such as de or pt-BR, English where there is none; whether anybody speaks it is not asked."""
+    tag = _text("en" if value is None else value, "language")
+    if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}", tag):
+        message = "language must be a language tag, such as en or pt-BR."
+        raise InvalidParameter(message, reason="malformed", param="language")
+    return tag
 
 
 def _text(value: object, param: str) -> str:

@@ -8,7 +8,9 @@ from tornado.web import Application
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Usage
 from web.handlers.batches import BatchConversion, BatchFiles, BatchResource, NewBatch
 from web.handlers.catalogue import Formats, Tools
+from web.handlers.checkout import CheckoutChoice, CheckoutPage
 from web.handlers.convert import Convert
+from web.handlers.credits import Purchase, StripeWebhook
 from web.handlers.files import Conversion, Download, FileResource, Upload
 from web.handlers.pages import VerifyPage
 from web.handlers.pdf import DeletePages, Merge
@@ -43,6 +45,10 @@ def build(services: Services) -> Application:
             URLSpec(f"{API}/verify", Verify, with_services),
             URLSpec(f"{API}/formats", Formats, with_services),
             URLSpec(f"{API}/tools", Tools, with_services),
+            URLSpec(f"{API}/credits/purchase", Purchase, with_services),
+            URLSpec(f"{API}/webhooks/stripe", StripeWebhook, with_services),
+            URLSpec("/checkout/([^/]+)", CheckoutPage, with_services),
+            URLSpec("/checkout/([^/]+)/(pay|decline|cancel)", CheckoutChoice, with_services),
             URLSpec("/developers/verify", VerifyPage, with_services),
             URLSpec("/healthz", Health, with_services),
             URLSpec("/readyz", Ready, with_services),

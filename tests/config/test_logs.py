@@ -43,6 +43,11 @@ def test_secrets_are_scrubbed(formatter: logging.Formatter) -> None:
     assert "abc123" not in line
 
 
+@pytest.mark.parametrize("secret", ["sk_live_51Abc", "rk_test_51Abc", "whsec_Abc"])
+def test_secrets_of_stripe_are_scrubbed(secret: str) -> None:
+    assert TextFormatter().format(record(f"no such key: {secret}")).endswith("no such key: ***")
+
+
 @pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
 def test_a_developer_may_read_a_link(formatter: logging.Formatter) -> None:
     link = record("/verify?token=abc123")

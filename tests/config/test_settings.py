@@ -137,3 +137,39 @@ def test_links_lead_to_the_port_unless_the_base_url_is_set() -> None:
     assert Settings().at_port(8099).base_url == "http://localhost:8099/api/v1"
     assert Settings().at_port(0).base_url == Settings().base_url
     assert Settings(base_url="https://here.example/api/v1").at_port(8099).base_url == "https://here.example/api/v1"
+
+
+def test_stripe_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (load_settings().stripe_secret_key, load_settings().stripe_webhook_secret) == (None, None)
+    monkeypatch.setenv("CONVERTD_STRIPE_SECRET_KEY", "rk_live_quiet")
+    monkeypatch.setenv("CONVERTD_STRIPE_WEBHOOK_SECRET", "whsec_quiet")
+    settings = load_settings()
+    assert settings.stripe_api_base == "https://api.stripe.com"
+    assert "quiet" not in repr(settings) + settings.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("key", "secret", "wrong"),
+    [
+        ("sk_test_quiet", None, "STRIPE_WEBHOOK_SECRET: must be set where CONVERTD_STRIPE_SECRET_KEY is set"),
+        ("sk_test_quiet", " , ", "STRIPE_WEBHOOK_SECRET: must be set where CONVERTD_STRIPE_SECRET_KEY is set"),
+        (None, "whsec_quiet", "STRIPE_WEBHOOK_SECRET: must be set where CONVERTD_STRIPE_SECRET_KEY is set"),
+        ("pk_live_quiet", "whsec_quiet", "STRIPE_SECRET_KEY: must be a secret or restricted key"),
+        ("", "whsec_quiet", "STRIPE_SECRET_KEY: must be a secret or restricted key"),
+    ],
+)
+def test_wrong_stripe_keys(monkeypatch: pytest.MonkeyPatch, key: str | None, secret: str | None, wrong: str) -> None:
+    for name, value in {"SECRET_KEY": key, "WEBHOOK_SECRET": secret}.items():
+        if value is not None:
+            monkeypatch.setenv(f"CONVERTD_STRIPE_{name}", value)
+    with pytest.raises(SettingsError, match=wrong) as refused:
+        load_settings()
+    assert len(str(refused.value).splitlines()) == 2
+    assert "quiet" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["api.stripe.com", "ftp://api.stripe.com", "https://", "https://host/?query"])
+def test_wrong_addresses_of_stripe(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("CONVERTD_STRIPE_API_BASE", url)
+    with pytest.raises(SettingsError, match="CONVERTD_STRIPE_API_BASE: must be an http or https URL"):
+        load_settings()

@@ -169,3 +169,14 @@ def test_the_sweep_gives_back_what_is_held_for_too_long(database: Database, cloc
         database.run_blocking(ledger.settle, expires, USE)
     database.run_blocking(ledger.settle, lasts, USE)
     assert now(database, account) == (7, 0, 3)
+
+
+def test_what_is_taken_back_is_never_more_than_there_is(database: Database) -> None:
+    account = open_account(database, 10)
+    reserve(database, account, 4)
+    assert database.run_blocking(ledger.take_back, account.id, 5, "first") == 5
+    assert database.run_blocking(ledger.take_back, account.id, 5, "second") == 1
+    assert database.run_blocking(ledger.take_back, account.id, 5, "third") == 0
+    assert database.run_blocking(ledger.balance, account.id) == 0
+    with pytest.raises(Missing):
+        database.run_blocking(ledger.take_back, "acct_of_nobody", 1, "fourth")

@@ -24,6 +24,9 @@ TABLES = (
     models.Batch,
     models.Run,
     models.File,
+    models.Purchase,
+    models.Payment,
+    models.Reversal,
 )
 
 

@@ -19,6 +19,7 @@ from web.services.jobs import JobFolders
 from web.services.post import Postbox
 from web.services.readiness import Readiness
 from web.services.registrations import Registrations
+from web.services.sales import Sales
 from web.services.traffic import Traffic
 from web.services.turns import Turns
 from web.services.upkeep import Upkeep
@@ -45,5 +46,6 @@ class Services:
     formats: Listing
     tools: Listing
     readiness: Readiness
+    sales: Sales
     upkeep: Upkeep
     traffic: Traffic

@@ -7,7 +7,7 @@ import logging
 from itertools import count
 from pathlib import Path
 
-from storage import batches, idempotency, ledger, registration
+from storage import batches, idempotency, ledger, purchases, registration
 from storage.database import Database
 from storage.ids import new_id
 from storage.ledger import Owner
@@ -63,6 +63,7 @@ class Upkeep:
             log.warning("%d holds ran out and were given back", holds)
         await self._database.run(idempotency.sweep)
         await self._database.run(registration.sweep)
+        await self._database.run(purchases.sweep)
         await self._files.sweep()
         while await self._database.run(batches.expired, _AT_ONCE):
             pass

@@ -1,0 +1,239 @@
+"""Purchases and what goes back of them, whatever is told how often and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import permutations
+
+import pytest
+
+from storage import accounts, audit, ledger, purchases, reversals
+from storage.accounts import Account
+from storage.database import Database
+from storage.purchases import Outcome, Purchase, Report
+from storage.reversals import Change, Kind, Reversal
+from storage.transaction import Transaction
+from tests.storage.samples import OWNER, USE, Clock, open_account
+
+PRICE, CREDITS = 1500, 2000
+
+
+def buy(database: Database, credits: int = 0) -> tuple[Account, str]:
+    """A new account, and a purchase of its own that is not paid."""
+    account = open_account(database, credits)
+    return account, database.run_blocking(purchases.begin, account.id, "pro", CREDITS, PRICE, "eur")
+
+
+def report(purchase: str, event: str = "evt_paid", amount: int = PRICE, currency: str = "eur") -> Report:
+    return Report(f"cs_{purchase}", purchase, f"{event}_{purchase}", f"pi_{purchase}", amount, currency)
+
+
+def pay(database: Database, purchase: str, **told: object) -> Outcome:
+    return database.run_blocking(purchases.pay, report(purchase, **told))  # type: ignore[arg-type]
+
+
+def goes_back(
+    database: Database,
+    purchase: str,
+    amount: int,
+    at: int,
+    *,
+    id: str = "re",
+    kind: Kind = "refund",
+    final: bool = False,
+) -> Change | None:
+    reversal = Reversal(f"{id}_{purchase}", f"pi_{purchase}", kind, amount, at, final)
+    return database.run_blocking(reversals.note, reversal, f"evt_{id}_{at}_{amount}_{purchase}")
+
+
+def now(database: Database, account: Account) -> tuple[int, int]:
+    """Balance and what was bought. The ledger has to add up."""
+    assert database.run_blocking(audit.check) == ()
+    found = database.run_blocking(accounts.get, account.id)
+    return (found.balance, found.purchased)
+
+
+def spend(database: Database, account: Account, amount: int) -> None:
+    database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account.id, amount, OWNER, 60), USE)
+
+
+def found(database: Database, purchase: str) -> Purchase:
+    known = database.run_blocking(purchases.find, f"cs_{purchase}")
+    assert known is not None
+    return known
+
+
+def test_a_purchase_is_credited_once(database: Database) -> None:
+    account, purchase = buy(database, 50)
+    database.run_blocking(purchases.opened, purchase, f"cs_{purchase}", 2_000_000_000)
+    assert (found(database, purchase).state, found(database, purchase).expires_at) == ("open", 2_000_000_000)
+    assert now(database, account) == (50, 0)
+    assert [pay(database, purchase, event=event) for event in ("a", "a", "b")] == ["credited", "known", "known"]
+    assert found(database, purchase).state == "paid"
+    assert now(database, account) == (2050, 2000)
+
+
+def test_a_payment_may_be_told_before_its_session_is_noted(database: Database) -> None:
+    account, purchase = buy(database)
+    assert pay(database, purchase) == "credited"
+    database.run_blocking(purchases.opened, purchase, f"cs_{purchase}", 2_000_000_000)
+    database.run_blocking(purchases.abandon, purchase)
+    assert found(database, purchase).state == "paid"
+    assert now(database, account) == (2000, 2000)
+
+
+@pytest.mark.parametrize(("amount", "currency"), [(1, "eur"), (PRICE, "usd"), (PRICE + 1, "eur")])
+def test_another_price_gives_nothing(database: Database, amount: int, currency: str) -> None:
+    account, purchase = buy(database)
+    assert pay(database, purchase, amount=amount, currency=currency) == "mismatch"
+    assert now(database, account) == (0, 0)
+
+
+def test_sessions_that_are_none_of_ours(database: Database) -> None:
+    account, purchase = buy(database)
+    database.run_blocking(purchases.opened, purchase, "cs_the_real_one", 2_000_000_000)
+    assert pay(database, purchase) == "foreign"  # our purchase, in a session that was not opened for it
+    assert pay(database, "pur_of_nobody") == "foreign"
+    assert database.run_blocking(purchases.progress, report("pur_of_nobody"), "failed") == "foreign"
+    assert now(database, account) == (0, 0)
+
+
+@pytest.mark.parametrize("order", list(permutations(["processing", "failed", "paid"])))
+def test_the_order_of_reports_does_not_matter(database: Database, order: tuple[str, ...]) -> None:
+    account, purchase = buy(database)
+    for told in order:
+        if told == "paid":
+            pay(database, purchase)
+        else:
+            database.run_blocking(purchases.progress, report(purchase), told)  # type: ignore[arg-type]
+    assert found(database, purchase).state == "paid"
+    assert now(database, account) == (2000, 2000)
+
+
+def test_what_no_checkout_was_opened_for_is_forgotten(database: Database, clock: Clock) -> None:
+    _, crashed = buy(database)
+    _, refused = buy(database)
+    _, opened = buy(database)
+    database.run_blocking(purchases.abandon, refused)
+    database.run_blocking(purchases.opened, opened, f"cs_{opened}", 2_000_000_000)
+    clock.now += 86_399
+    assert database.run_blocking(purchases.sweep) == 0
+    clock.now += 1
+    assert database.run_blocking(purchases.sweep) == 1
+    assert pay(database, crashed) == pay(database, refused) == "foreign"
+    assert pay(database, opened) == "credited"
+
+
+def test_a_refund_takes_its_share(database: Database) -> None:
+    account, purchase = buy(database, 50)
+    pay(database, purchase)
+    assert goes_back(database, purchase, 500, at=1) == Change(account.id, -666)
+    assert now(database, account) == (50 + 2000 - 666, 2000)
+    goes_back(database, purchase, 1000, at=2, id="re_2")
+    assert now(database, account) == (50, 2000)
+    goes_back(database, purchase, 1000, at=3, id="re_3")  # more than was paid
+    assert now(database, account) == (50, 2000)
+
+
+def test_credits_that_are_spent_stay_spent(database: Database) -> None:
+    account, purchase = buy(database)
+    pay(database, purchase)
+    spend(database, account, 1900)
+    assert goes_back(database, purchase, PRICE, at=1) == Change(account.id, -100)
+    assert now(database, account) == (0, 2000)
+    goes_back(database, purchase, 0, at=2, final=True)  # it failed: what had been taken comes back, and no more
+    assert now(database, account) == (100, 2000)
+    assert goes_back(database, purchase, PRICE, at=1) is None  # this is known to be over
+    assert now(database, account) == (100, 2000)
+
+
+def test_a_shortfall_is_not_taken_from_what_comes_later(database: Database) -> None:
+    account, purchase = buy(database)
+    pay(database, purchase)
+    spend(database, account, 2000)
+    goes_back(database, purchase, PRICE, at=1)
+    database.run_blocking(ledger.credit, account.id, "grant", 5, f"later {purchase}")
+    goes_back(database, purchase, PRICE, at=2)
+    assert now(database, account) == (5, 2000)
+
+
+def test_a_dispute_that_is_won(database: Database) -> None:
+    account, purchase = buy(database)
+    pay(database, purchase)
+    goes_back(database, purchase, PRICE, at=1, id="dp", kind="dispute")
+    assert now(database, account) == (0, 2000)
+    goes_back(database, purchase, 0, at=1, id="dp", kind="dispute", final=True)
+    goes_back(database, purchase, PRICE, at=1, id="dp", kind="dispute")
+    assert now(database, account) == (2000, 2000)
+
+
+def test_a_refund_and_the_sum_of_refunds_are_the_same_money(database: Database) -> None:
+    account, purchase = buy(database)
+    pay(database, purchase)
+    goes_back(database, purchase, 750, at=1, id="ch", kind="charge")
+    goes_back(database, purchase, 750, at=1)
+    assert now(database, account) == (1000, 2000)
+
+
+STEPS = ("paid", "part", "dispute", "won", "rest")
+
+
+@pytest.mark.parametrize("order", list(permutations(STEPS))[::7])
+def test_in_every_order_it_comes_to_the_same(database: Database, order: tuple[str, ...]) -> None:
+    account, purchase = buy(database, 7)
+    for step in order:
+        for _ in range(2):
+            if step == "paid":
+                pay(database, purchase)
+            elif step in ("part", "rest"):
+                goes_back(database, purchase, 600, at=5, id=step)
+            else:
+                won = step == "won"
+                goes_back(database, purchase, 0 if won else 300, at=8 + won, id="dp", kind="dispute", final=won)
+            assert database.run_blocking(audit.check) == ()
+    assert now(database, account) == (7 + 2000 - 1600, 2000)
+
+
+async def test_twenty_reports_and_a_refund_at_once(database: Database) -> None:
+    for _ in range(10):
+        account, purchase = await asyncio.to_thread(buy, database)
+        reversal = Reversal(f"re_{purchase}", f"pi_{purchase}", "refund", 750, 1, False)
+        told = [database.run(purchases.pay, report(purchase, f"evt_{number}")) for number in range(20)]
+        back = [database.run(reversals.note, reversal, f"evt_re_{number}_{purchase}") for number in range(5)]
+        outcomes = await asyncio.gather(*told[:10], *back, *told[10:])
+        assert outcomes.count("credited") == 1
+        assert await database.run(ledger.balance, account.id) == 1000
+    assert await database.run(audit.check) == ()
+
+
+def test_a_crash_while_a_payment_is_noted_leaves_nothing(database: Database) -> None:
+    account, purchase = buy(database)
+
+    def crashes(transaction: Transaction) -> None:
+        purchases.pay(transaction, report(purchase))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        database.run_blocking(crashes)
+    assert now(database, account) == (0, 0)
+    assert pay(database, purchase) == "credited"
+
+
+class Undone(Exception):
+    """Takes back what a transaction did; holds what the audit found in it."""
+
+
+@pytest.mark.parametrize("change", ["purchase SET credits = credits + 1", "payment SET reversed = reversed + 1"])
+def test_the_audit_sees_purchases_that_do_not_add_up(database: Database, change: str) -> None:
+    account, purchase = buy(database)
+    pay(database, purchase)
+    goes_back(database, purchase, 500, at=1)
+    assert now(database, account) == (1334, 2000)
+
+    def tamper(transaction: Transaction) -> None:
+        transaction.connection.execute_sql(f"UPDATE {change}")
+        raise Undone(*audit.check(transaction, account.id))
+
+    with pytest.raises(Undone) as undone:
+        database.run_blocking(tamper)
+    assert len(undone.value.args) == 1

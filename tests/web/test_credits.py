@@ -1,0 +1,163 @@
+"""POST /credits/purchase, at a Stripe that works and at one that does not."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from config.tariff import PACKS
+from storage import models
+from tests.stripe_server import KEY, SECRET, StripeServer
+from tests.web.checks import dressed, problem
+from tests.web.servers import Running, Servers
+from web.errors import CheckoutUnavailable
+from web.services.checkout import Order
+from web.services.stripe_checkout import StripeCheckout
+
+
+@pytest.fixture(scope="module")
+def stripe() -> Iterator[StripeServer]:
+    with StripeServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def selling(servers: Servers, stripe: StripeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server that sells through Stripe."""
+    settings = {"base_url": "https://convert.example/api/v1", "rate_limit_paid": 10_000, **stripe.settings}
+    with servers.running(tmp_path_factory.mktemp("data"), **settings) as running:
+        yield running
+
+
+def buy(server: Running, headers: dict[str, str] | None = None, **body: Any) -> httpx.Response:
+    return httpx.post(f"{server.api}/credits/purchase", json=body, headers=headers or server.auth, timeout=40)
+
+
+def rows(server: Running) -> list[models.Purchase]:
+    return server.database.run_blocking(lambda transaction: transaction.all(models.Purchase.select()))
+
+
+@pytest.mark.parametrize(
+    ("pack", "credits", "price"), [("starter", 500, 500), ("pro", 2000, 1500), ("business", 10000, 5000)]
+)
+def test_a_checkout(selling: Running, stripe: StripeServer, pack: str, credits: int, price: int) -> None:
+    answer = buy(selling, pack=pack, language="de")
+    assert answer.status_code == 200, answer.text
+    dressed(answer)
+    assert answer.headers["Cache-Control"] == "no-store"
+    body = answer.json()
+    data, asked = body["data"], stripe.requests[-1]
+    session = stripe.sessions[data["session_id"]]
+    assert data["checkout_url"] == session["url"]
+    told = (data["pack"], data["credits"], data["amount"], data["currency"], data["language"], data["status"])
+    assert told == (pack, credits, price, "eur", "de", "open")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", data["expires_at"])
+    assert body["meta"]["credits_remaining"] == 1_000_001
+    assert (session["amount_total"], session["currency"], asked["mode"]) == (price, "eur", "payment")
+    assert asked["client_reference_id"] == asked["metadata[purchase]"] == data["purchase_id"]
+    assert asked["success_url"] == f"https://convert.example/dashboard?purchase={data['purchase_id']}"
+    assert asked["cancel_url"].startswith(asked["success_url"])
+    assert asked["line_items[0][quantity]"] == "1"
+    assert 1800 < int(asked["expires_at"]) - time.time() < 86_400
+
+
+@pytest.mark.parametrize(
+    ("asked", "spoken"),
+    [
+        (None, "en"),
+        ("fr", "fr"),
+        ("PT-br", "pt-BR"),
+        ("es-419", "es-419"),
+        ("de-AT", "en"),
+        ("tlh", "en"),
+        ("zh-Hant-TW", "en"),
+    ],
+)
+def test_languages(selling: Running, stripe: StripeServer, asked: str | None, spoken: str) -> None:
+    answer = buy(selling, pack="starter", language=asked) if asked else buy(selling, pack="starter")
+    assert answer.json()["data"]["language"] == spoken
+    assert stripe.requests[-1]["locale"] == spoken
+
+
+@pytest.mark.parametrize("language", ["", "e", "auto", "german", "pt_BR", "de-", "de\n", "en;q=1", 7, ["de"], True])
+def test_wrong_languages(selling: Running, language: object) -> None:
+    problem(buy(selling, pack="pro", language=language), 400, "invalid_parameter", param="language", reason="malformed")
+
+
+@pytest.mark.parametrize(
+    ("pack", "reason"), [("huge", "unknown"), ("", "unknown"), ("Pro", "unknown"), (7, "malformed"), (None, "missing")]
+)
+def test_wrong_packs(selling: Running, stripe: StripeServer, pack: object, reason: str) -> None:
+    tries = stripe.tries
+    problem(buy(selling, pack=pack), 400, "invalid_parameter", param="pack", reason=reason)
+    assert stripe.tries == tries
+
+
+def test_who_may_buy(selling: Running) -> None:
+    problem(httpx.post(f"{selling.api}/credits/purchase", json={"pack": "pro"}), 401, "invalid_api_key")
+    unverified = {"Authorization": f"Bearer {selling.account(verified=False)}"}
+    problem(buy(selling, unverified, pack="pro"), 403, "key_not_verified")
+    problem(httpx.get(f"{selling.api}/credits/purchase", headers=selling.auth), 405, "method_not_allowed")
+
+
+@pytest.mark.parametrize("trouble", [[500, 503, 500], [402], [400]])
+def test_a_stripe_that_refuses(selling: Running, stripe: StripeServer, trouble: list[int | float]) -> None:
+    before = len(rows(selling))
+    stripe.trouble = list(trouble)
+    answer = buy(selling, pack="pro")
+    problem(answer, 500, "server_error", reason="checkout_unavailable", retryable=True)
+    assert not stripe.trouble
+    assert len(rows(selling)) == before
+
+
+def test_a_stripe_that_recovers_is_asked_again(selling: Running, stripe: StripeServer) -> None:
+    stripe.trouble = [500]
+    tries, known = stripe.tries, len(stripe.sessions)
+    assert buy(selling, pack="pro").status_code == 200
+    assert (stripe.tries, len(stripe.sessions)) == (tries + 2, known + 1)
+
+
+def test_a_stripe_that_is_away(servers: Servers, data_dir: Path, stripe: StripeServer) -> None:
+    nowhere = {**stripe.settings, "stripe_api_base": "http://127.0.0.1:9"}
+    with servers.running(data_dir, **nowhere) as server:
+        problem(buy(server, pack="pro"), 500, "server_error", reason="checkout_unavailable", retryable=True)
+        assert rows(server) == []
+
+
+async def test_a_stripe_that_is_silent(stripe: StripeServer) -> None:
+    provider = StripeCheckout(KEY, (SECRET,), stripe.url, patience=0.3)
+    order = Order("pur_1", PACKS["pro"], "a@example.com", "en", "https://a.example/", "https://a.example/")
+    stripe.trouble = [1.0]
+    with pytest.raises(CheckoutUnavailable):
+        await provider.open(order)
+    await provider.close()
+
+
+@pytest.mark.parametrize(("key", "live"), [("sk_test_1", False), ("rk_test_1", False), ("sk_live_1", True)])
+async def test_which_money_is_real(key: str, live: bool) -> None:
+    provider = StripeCheckout(key, (SECRET,), "http://127.0.0.1:9")
+    assert provider.live == live
+    await provider.close()
+
+
+def test_a_wrong_key(servers: Servers, data_dir: Path, stripe: StripeServer) -> None:
+    with servers.running(data_dir, **{**stripe.settings, "stripe_secret_key": "sk_test_another"}) as server:
+        answer = buy(server, pack="pro")
+        problem(answer, 500, "server_error", reason="checkout_unavailable")
+        assert "sk_test" not in answer.text
+        assert rows(server) == []
+
+
+def test_without_keys_nothing_is_sold_on_a_public_address(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir, base_url="https://convert.example/api/v1") as server:
+        for host in ("convert.example", "localhost", "127.0.0.1"):
+            answer = buy(server, {**server.auth, "Host": host}, pack="pro")
+            problem(answer, 500, "server_error", reason="checkout_not_configured", retryable=False)
+        assert rows(server) == []
+        problem(httpx.post(f"{server.api}/webhooks/stripe", content=b"{}"), 400, "invalid_parameter")

@@ -1,0 +1,60 @@
+"""A server that is killed while Stripe tells it of payments: whatever is sent again, each is credited once."""
+
+from __future__ import annotations
+
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from storage import accounts, audit, keyring, ledger, models
+from storage.database import Database
+from storage.transaction import Transaction
+from tests.stripe_server import StripeServer, event, send
+from tests.web.processes import serving
+from tests.web.servers import eventually
+
+_DELIVERIES = 20
+
+
+def _account(transaction: Transaction) -> tuple[str, str]:
+    account = accounts.create(transaction, "buyer@example.com", "Buyer", free_credits=0)
+    return account.id, keyring.issue(transaction, account.id, "Buyer").text
+
+
+def _paid(transaction: Transaction) -> int:
+    return len(transaction.all(models.Purchase.select().where(models.Purchase.state == "paid")))
+
+
+def test_what_is_sent_again_is_credited_once(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    database = Database(url)
+    account, key = database.run_blocking(_account)
+    auth = {"Authorization": f"Bearer {key}"}
+    rounds = request.config.getoption("--rounds")
+    bodies: list[bytes] = []
+    with StripeServer() as stripe:
+        for name, value in stripe.settings.items():
+            monkeypatch.setenv(f"CONVERTD_{name.upper()}", value)
+        for number in range(rounds):
+            with serving(tmp_path, url) as (server, address), ThreadPoolExecutor(_DELIVERIES) as clients:
+                api = f"{address}/api/v1"
+                assert all(send(api, body).is_success for body in bodies)
+                answer = httpx.post(f"{api}/credits/purchase", json={"pack": "starter"}, headers=auth, timeout=30)
+                body = event("checkout.session.completed", stripe.paid(answer.json()["data"]["session_id"]))
+                bodies.append(body)
+                deliveries = [clients.submit(send, api, body) for _ in range(_DELIVERIES)]
+                assert eventually(lambda at=number: database.run_blocking(_paid) > at)  # type: ignore[misc]
+                os.kill(server.pid, signal.SIGKILL)  # it has committed, and may not have answered
+                statuses = {d.result().status_code for d in deliveries if d.exception() is None}
+                assert statuses <= {200}
+        with serving(tmp_path, url) as (_, address), ThreadPoolExecutor(_DELIVERIES) as clients:
+            answers = list(clients.map(lambda body: send(f"{address}/api/v1", body), bodies * 5))
+            assert {answer.status_code for answer in answers} == {200}
+    assert database.run_blocking(ledger.balance, account) == 500 * rounds
+    assert database.run_blocking(audit.check) == ()
+    database.close()

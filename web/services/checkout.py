@@ -1,0 +1,111 @@
+"""Checkout: a pack is noted, a provider opens a page where it can be paid, and the client is told where."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Protocol
+
+from config.tariff import CURRENCY, Pack
+from storage import purchases
+from storage.database import Database
+from web.errors import CheckoutNotConfigured, CheckoutUnavailable
+from web.services.accounts import Account
+
+log = logging.getLogger("convertd.checkout")
+
+_LANGUAGES = (  # of Stripe's page
+    *("bg", "cs", "da", "de", "el", "en", "en-GB", "es", "es-419", "et", "fi", "fil", "fr", "fr-CA"),
+    *("hi-IN", "hr", "hu", "id", "it", "ja", "ko", "lt", "lv", "ms", "mt", "nb", "nl", "pl"),
+    *("pt", "pt-BR", "ro", "ru", "sk", "sl", "sv", "th", "tr", "vi", "zh", "zh-HK", "zh-TW"),
+)
+_DEFAULT_LANGUAGE = "en"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a provider is to open a page for. The id is the same whenever it is asked for the same."""
+
+    id: str
+    pack: Pack
+    email: str
+    language: str
+    success_url: str
+    cancel_url: str
+
+
+@dataclass(frozen=True)
+class Session:
+    """A page that was opened, until a time (Unix time in whole seconds)."""
+
+    id: str
+    url: str
+    expires_at: int
+
+
+class Provider(Protocol):
+    """Who takes the money, and tells so by messages signed with one of the secrets. `live` is money that is real."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]: ...
+
+    @property
+    def live(self) -> bool: ...
+
+    async def open(self, order: Order) -> Session:
+        """Opens a page, the same one for the same order. Raises CheckoutUnavailable."""
+
+    async def close(self) -> None:
+        """Gives back what it holds."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A purchase that waits to be paid at the session's page."""
+
+    id: str
+    pack: Pack
+    language: str
+    session: Session
+
+
+class Checkout:
+    """Opens checkouts, whose buyers are sent back to the dashboard below `root`."""
+
+    def __init__(self, database: Database, provider: Provider | None, root: str) -> None:
+        self._database = database
+        self._provider = provider
+        self._root = root
+
+    async def purchase(self, account: Account, pack: Pack, language: str) -> Opened:
+        """Raises CheckoutUnavailable and CheckoutNotConfigured; then nothing is kept."""
+        if self._provider is None:
+            raise CheckoutNotConfigured
+        begun = (account.id, pack.name, pack.credits, pack.price, CURRENCY)
+        purchase = await self._database.run(purchases.begin, *begun)
+        spoken = spoken_language(language)
+        order = Order(purchase, pack, account.email, spoken, *ways_back(self._root, purchase))
+        try:
+            session = await self._provider.open(order)
+        except CheckoutUnavailable:
+            await self._database.run(purchases.abandon, purchase)
+            raise
+        await self._database.run(purchases.opened, purchase, session.id, session.expires_at)
+        log.info("checkout opened", extra={"fields": {"purchase": purchase, "session": session.id, "pack": pack.name}})
+        return Opened(purchase, pack, spoken, session)
+
+    async def close(self) -> None:
+        """Takes leave of the provider."""
+        if self._provider is not None:
+            await self._provider.close()
+
+
+def ways_back(root: str, purchase: str) -> tuple[str, str]:
+    """Where buyers are sent who have paid, and who have not."""
+    paid = f"{root}/dashboard?purchase={purchase}"
+    return paid, f"{paid}&cancelled=1"
+
+
+def spoken_language(tag: str) -> str:
+    """The language of the page, as Stripe writes it: the one that is asked for, or else English."""
+    return next((known for known in _LANGUAGES if known.lower() == tag.lower()), _DEFAULT_LANGUAGE)
