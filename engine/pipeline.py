@@ -31,11 +31,12 @@ class Warned:
 
 @dataclass(frozen=True)
 class Result:
-    """The target's bytes, and how they came about."""
+    """The target's bytes, and how they came about; `last` is what the last step was given."""
 
     data: bytes
     trace: tuple[Timing, ...]
     warnings: tuple[Warned, ...]
+    last: Any = None
 
 
 def run(plan: Plan, data: bytes, options: Options) -> Result:
@@ -47,15 +48,16 @@ def run(plan: Plan, data: bytes, options: Options) -> Result:
             message = f"{plan.target} is lossless: quality has no effect."
             warnings.warn(FidelityWarning("quality_ignored", message), stacklevel=2)
         payload: Any = data
+        last: Any = None
         for step in plan.steps:
             started = perf_counter()
-            payload = _take(step, payload, options)
+            last, payload = payload, _take(step, payload, options)
             trace.append(Timing(str(step), perf_counter() - started))
     if not payload:
         raise StepFailed(f"The step {plan.steps[-1]} gave no output.")
     messages = [caution.message for caution in caught]
     said = {w.code: Warned(w.code, w.message) for w in messages if isinstance(w, FidelityWarning)}
-    return Result(payload, tuple(trace), tuple(said.values()))
+    return Result(payload, tuple(trace), tuple(said.values()), last)
 
 
 def _take(step: AnyConversion, payload: Any, options: Options) -> Any:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from engine import pipeline, sandbox
+from engine import inspection, pipeline, sandbox
 from engine.conversions import Options
 from engine.errors import ConversionError, OutOfMemory, StepFailed
 from engine.registry import Registry, load_registry
@@ -92,7 +92,6 @@ def convert(registry: Registry, job: Job) -> Done:
     """Runs the job in this process. Raises ConversionError where it cannot be done."""
     plan = registry.plan(registry.formats[job.source], job.target)
     result = pipeline.run(plan, job.input.read_bytes(), job.options)
-    if registry.identify_content(result.data, job.output.name) != plan.target:
-        raise StepFailed(f"The result is no {plan.target}.")
+    inspection.inspect(registry, plan, result, job.options)
     job.output.write_bytes(result.data)
     return Done(len(result.data), result.trace, result.warnings)
