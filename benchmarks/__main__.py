@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import overhead, pairs
+from benchmarks import inspection, overhead, pairs
 from benchmarks.report import Report
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, help="What convertd costs, and what its codecs do.")
@@ -28,6 +28,12 @@ def run_pairs(rounds: Rounds = 3, as_json: Json = False) -> None:
 def run_overhead(rounds: Rounds = 200, as_json: Json = False) -> None:
     """What the service adds to a codec: one tiny picture in process, through the executor, and over HTTP."""
     _show(lambda: overhead.measure(rounds), as_json=as_json)
+
+
+@cli.command("inspection")
+def run_inspection(rounds: Rounds = 3, as_json: Json = False) -> None:
+    """What it costs to open every result again before it counts."""
+    _show(lambda: inspection.measure(rounds), as_json=as_json)
 
 
 def _show(measure: Callable[[], Report], *, as_json: bool) -> None:

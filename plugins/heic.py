@@ -63,8 +63,8 @@ def _deep(data: bytes) -> Iterator[Frame]:
 @conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40)
 def encode(raster: Raster, options: Options) -> bytes:
     frame = raster.single(Holds(("RGB", "RGBA"), icc=True))
-    # The encoder takes long pictures only where they are a block wide.
-    check_side(frame.size, 65_535 if min(frame.size) >= 32 else 8192)
+    # The encoder takes long pictures only where they are two blocks wide.
+    check_side(frame.size, 32_768 if min(frame.size) >= 32 else 4096)
     return _pillow.saved(
         frame.image,
         "HEIF",
