@@ -246,6 +246,7 @@ def _vector_bombs() -> Iterator[Hostile]:
     inner = gzip.compress(svg(" " * (40 << 20)), 1)
     yield Hostile("svgz_embedded", lambda _: _embedded(inner, "image/svg+xml"), (BYTES,))
     yield Hostile("svg_uses_embedded", lambda _: _embedded(_uses(8, 10), "image/svg+xml"), (ELEMENTS,))
+    yield Hostile("svg_declarations", lambda _: b"<svg/>" + b"<!DOCTYPE[" * 300_000, (CORRUPT,))
     mask = '<mask id="m" mask="url(#m)"><rect width="9" height="9"/></mask><rect width="9" height="9" mask="url(#m)"/>'
     yield Hostile("svg_mask_of_itself", lambda _: svg(mask), (CORRUPT, DONE))
     pattern = '<pattern id="p" width="1e-7" height="1e-7"><rect width="1" height="1"/></pattern>'

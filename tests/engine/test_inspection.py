@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from engine import Options, StepFailed, pipeline
+from engine import FileFormat, Options, Signature, StepFailed, conversion, pipeline, worker
 from engine.inspection import inspect
 from engine.planner import Plan
-from engine.registry import load_registry
+from engine.registry import Plugin, Registry, load_registry
 from tests.samples import sample
 
 _REGISTRY = load_registry()
@@ -68,6 +69,22 @@ def test_another_number_of_pages() -> None:
     pages = pipeline.run(_REGISTRY.plan(_REGISTRY.formats["gif"], "pdf"), _gif(3), Options()).data
 
     _refused("pdf", sample("png"), pages)
+
+
+def test_a_job_leaves_no_such_result(tmp_path: Path) -> None:
+    cut = FileFormat("cut", media_type="image/x-cut", extensions=("cut",), sniff=Signature((0, b"CUT")))
+
+    @conversion(cut, _PNG)
+    def write(_data: bytes, _options: Options) -> bytes:
+        return sample("png")[:-20]
+
+    registry = Registry([*_REGISTRY.plugins, Plugin("cut", "", (write,))])
+    source, result = tmp_path / "in", tmp_path / "out"
+    source.write_bytes(b"CUT")
+
+    with pytest.raises(StepFailed):
+        worker.convert(registry, worker.Job(source, "cut", result, "png"))
+    assert not result.exists()
 
 
 def test_frames_that_look_the_same_are_one() -> None:
