@@ -185,6 +185,13 @@ def _webp(side: int) -> bytes:
     return b"RIFF" + struct.pack("<I", 4 + len(chunk)) + b"WEBP" + chunk
 
 
+def _webp_frames(count: int) -> bytes:
+    buffer = BytesIO()
+    frames = [Image.new("RGB", (4, 4), (index % 256, index // 256, 0)) for index in range(count)]
+    frames[0].save(buffer, "WEBP", save_all=True, append_images=frames[1:], duration=20, lossless=True)
+    return buffer.getvalue()
+
+
 def hostile_files() -> Iterator[Hostile]:
     """All of them, each made when it is asked for."""
     yield from _too_large()
@@ -222,18 +229,34 @@ def _too_large() -> Iterator[Hostile]:
     profile = png_chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(20 << 20)))
     yield Hostile("png_profile_bomb", lambda _: png(4, 4, profile, data=bytes(20)), (CORRUPT, DONE), "jpeg")
     tags = b"II*\0" + struct.pack("<IHHHII", 8, 1, 256, 3, 0xFFFFFFFF, 8) + bytes(8)
+    strip = struct.pack("<HHII", 279, 4, 1, 16)
+    long_strip = struct.pack("<HHII", 279, 4, 1, 0xFFFFFFF0)
+    yield Hostile("tiff_strip", lambda _: _directories(1).replace(strip, long_strip), (CORRUPT, DONE))
     yield Hostile("tiff_tag_count", lambda _: tags, (CORRUPT,))
 
 
 def _too_many() -> Iterator[Hostile]:
     yield Hostile("gif_frames", lambda _: _gif(3000, 16), (FRAMES,), "webp")
     yield Hostile("gif_pixels_together", lambda _: _gif(200, 2000), (FRAMES,), "webp")
+    yield Hostile("webp_frames", lambda _: _webp_frames(501), (FRAMES,), "gif")
     yield Hostile("apng_claim", lambda _: _apng(2**31 - 1), (FRAMES, CORRUPT), "gif")
     yield Hostile("tiff_directories", lambda _: _directories(20_000), (PAGES,), "pdf")
     yield Hostile("tiff_loop", lambda _: _directories(3, loop=True), (CORRUPT, DONE), "pdf")
     yield Hostile("pdf_pages", lambda _: _pages(501), (PAGES,), "tiff")
     yield Hostile("jpeg_scans", lambda _: _many_scans(), (SCANS,))
     yield Hostile("jpeg_scans_on_a_page", lambda _: _many_scans(), (SCANS,), "pdf")
+
+
+def _picture_on_a_page(side: int) -> bytes:
+    """A page that shows a picture of next to no bytes that claims that size."""
+    header = f"/Type/XObject/Subtype/Image/Width {side}/Height {side}/BitsPerComponent 8/ColorSpace/DeviceRGB/Length 0"
+    return _pdf(b"90 0 0 90 0 0 cm /I Do", f"5 0 obj<<{header}>>stream\n\nendstream endobj\n", "/XObject<</I 5 0 R>>")
+
+
+def _unpacking_page() -> bytes:
+    """A page whose content unpacks from itself twice to much more than it draws."""
+    content = zlib.compress(zlib.compress(b"0 0 9 9 re f" + b" " * (200 << 20), 1))
+    return _pdf(content).replace(b"4 0 obj<<", b"4 0 obj<</Filter[/FlateDecode/FlateDecode]", 1)
 
 
 def _vector_bombs() -> Iterator[Hostile]:
@@ -246,6 +269,12 @@ def _vector_bombs() -> Iterator[Hostile]:
     inner = gzip.compress(svg(" " * (40 << 20)), 1)
     yield Hostile("svgz_embedded", lambda _: _embedded(inner, "image/svg+xml"), (BYTES,))
     yield Hostile("svg_uses_embedded", lambda _: _embedded(_uses(8, 10), "image/svg+xml"), (ELEMENTS,))
+    blur = '<filter id="b"><feGaussianBlur stdDeviation="1e9"/></filter><rect width="9" height="9" filter="url(#b)"/>'
+    yield Hostile("svg_blur", lambda _: svg(blur), (DONE, CORRUPT))
+    text = '<text font-size="1e30">a</text><path d="M 1e300 1e300 L -1e300 NaN"/>'
+    yield Hostile("svg_huge_figures", lambda _: svg(text), (DONE, CORRUPT))
+    yield Hostile("pdf_picture_claim", lambda _: _picture_on_a_page(60_000), (DONE, CORRUPT, MEMORY))
+    yield Hostile("pdf_unpacks", lambda _: _unpacking_page(), (DONE, CORRUPT, TIMEOUT), long=True)
     yield Hostile("svg_declarations", lambda _: b"<svg/>" + b"<!DOCTYPE[" * 300_000, (CORRUPT,))
     mask = '<mask id="m" mask="url(#m)"><rect width="9" height="9"/></mask><rect width="9" height="9" mask="url(#m)"/>'
     yield Hostile("svg_mask_of_itself", lambda _: svg(mask), (CORRUPT, DONE))
@@ -282,6 +311,8 @@ def _spies() -> Iterator[Hostile]:
     yield Hostile("eps_writes", lambda c: eps(write.format(c.file)), (CORRUPT,))
     yield Hostile("eps_deletes", lambda c: eps(f"({c.file}) deletefile 0 0 9 9 rectfill"), (CORRUPT,))
     yield Hostile("eps_reads", lambda c: eps(f"({c.file}) run 0 0 9 9 rectfill"), (CORRUPT,))
+    seek = "({}/*) {{= pop (seen) = 0 0 9 9 rectfill}} 99 string filenameforall"
+    yield Hostile("eps_lists", lambda c: eps(seek.format(c.file.parent)), (CORRUPT,))
     yield Hostile("eps_runs", lambda c: eps(f"(%pipe%rm {c.file}) (w) file closefile 0 0 9 9 rectfill"), (CORRUPT,))
     yield Hostile("svg_embedded_eps", lambda c: _embedded(eps(f"({c.file}) deletefile"), "image/png"), (CORRUPT,))
     stream = "5 0 obj<</Length 0/F({0})/FFilter[]>>stream\n\nendstream endobj\n"
