@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import faults, overhead, pairs
+from benchmarks import faults, inspection, overhead, pairs
 from benchmarks.report import Report
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, help="What convertd costs, and what its codecs do.")
@@ -44,6 +44,12 @@ def run_stop(
 ) -> None:
     """SIGTERM under load: what runs is answered, what waits is refused, and nothing is left."""
     _show(lambda: faults.stop(waiting), as_json=as_json)
+
+
+@cli.command("inspection")
+def run_inspection(rounds: Rounds = 3, as_json: Json = False) -> None:
+    """What it costs to open every result again before it counts."""
+    _show(lambda: inspection.measure(rounds), as_json=as_json)
 
 
 def _show(measure: Callable[[], Report], *, as_json: bool) -> None:

@@ -85,7 +85,10 @@ class InvalidOption(ConversionError):
 
 
 class TooLarge(ConversionError):
-    """More pixels, frames or pages than a job may hold; `reason` says which, `details` give the limit."""
+    """More of something than a job may hold or its target can.
+
+    `reason` says of what: bytes, pixels, frames, pages, scans or elements; `details` give the limit.
+    """
 
     code = "file_too_large"
 

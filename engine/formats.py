@@ -43,6 +43,7 @@ class FileFormat(Format[bytes]):
     lossy: bool = field(default=False, kw_only=True)  # quality applies
     animated: bool = field(default=False, kw_only=True)  # written with timed frames
     paged: bool = field(default=False, kw_only=True)  # written with several pages
+    is_whole: Callable[[Content], bool] | None = field(default=None, kw_only=True, repr=False)  # not cut off
 
 
 AnyFormat: TypeAlias = Format[Any]
@@ -74,6 +75,24 @@ class Brands:
         end = min(int.from_bytes(content[:4], "big"), 512)
         compatible = {content[at : at + 4] for at in range(16, end, 4)}
         return 8 if compatible & self._brands else 0
+
+
+def ends_with(mark: bytes) -> Callable[[Content], bool]:
+    """Tells whole files of a format that closes with `mark` and perhaps blanks."""
+    return lambda content: content[-len(mark) - 16 :].rstrip().endswith(mark)
+
+
+def boxes_are_whole(content: Content) -> bool:
+    """Tells whole ISO base media files: the last box ends where the file does."""
+    at = 0
+    while at < len(content):
+        size = int.from_bytes(content[at : at + 4], "big")
+        if size == 1:
+            size = int.from_bytes(content[at + 8 : at + 16], "big")
+        if size < 8:
+            return size == 0  # reaches to the end
+        at += size
+    return at == len(content)
 
 
 def any_of(*sniffers: Sniffer) -> Sniffer:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TypeAlias
 from warnings import warn
@@ -14,13 +14,10 @@ from PIL import Image
 
 from engine import color
 from engine.conversions import FidelityWarning
-from engine.errors import ConversionError, CorruptInput, OutOfMemory, TooLarge
 from engine.formats import Format
+from engine.gates import MAX_FRAMES, MAX_PIXELS, Size, check_count, check_side, guarded
 from engine.mupdf import pymupdf
 
-MAX_PIXELS = 100_000_000
-MAX_FRAMES = 500
-MAX_TOTAL_PIXELS = 400_000_000
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow itself refuses above twice this figure
 
 Document: TypeAlias = pymupdf.Document
@@ -83,7 +80,7 @@ class Holds:
     """What a target can hold. `Raster.fitted` makes a raster that needs no more than that.
 
     `modes` are Pillow's names of band layouts, and PA for a palette with transparency; `deep` those that it
-    holds with 16 bits a sample.
+    holds with 16 bits a sample; `longest` is the longest side in pixels.
     """
 
     modes: tuple[str, ...]
@@ -91,6 +88,7 @@ class Holds:
     icc: bool = False
     animation: bool = False
     pages: bool = False
+    longest: int | None = None
 
 
 @dataclass
@@ -98,7 +96,9 @@ class Raster:
     """Decoded frames, decoded one at a time as they are asked for, and what travels with them.
 
     `frames` yields each frame at 8 bits; `deep`, where the source has more, yields the same at 16: whoever
-    consumes a raster iterates over one of the two, once. `timed` tells an animation from a row of pages;
+    consumes a raster iterates over one of the two, once. `sizes` are those of the frames as headers tell
+    them, for limits to be checked before anything is decoded; `taken` notes those that were decoded.
+    `timed` tells an animation from a row of pages;
     `plays` is how often it runs, 0 for ever. `exif` starts with "Exif\\0\\0" and holds no orientation, `xmp`
     is the packet; `dpi` is horizontal and vertical. `lossy`: the pixels come from a lossy codec.
     """
@@ -112,14 +112,25 @@ class Raster:
     xmp: bytes | None = None
     dpi: tuple[float, float] | None = None
     lossy: bool = False
+    sizes: Sequence[Size] = ()
+    taken: list[Size] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        self.frames = _guarded(self.frames)
-        self.deep = None if self.deep is None else _guarded(self.deep)
+        self.frames = guarded(self.frames, self.taken, self.kind)
+        self.deep = None if self.deep is None else guarded(self.deep, self.taken, self.kind)
+
+    @property
+    def kind(self) -> str:
+        """What its pictures are: frames or pages."""
+        return "frames" if self.timed else "pages"
 
     def fitted(self, holds: Holds) -> Raster:
-        """The raster as `holds` can hold it, with a FidelityWarning for whatever cannot be kept."""
+        """The raster as `holds` can hold it, with a FidelityWarning for whatever cannot be kept.
+
+        Raises TooLarge where the frames that are left are more than a job may decode.
+        """
         raster = self._shortened(holds)
+        check_count(raster.count, raster.sizes, self.kind)
         frames = raster.frames
         if raster.deep is not None and holds.deep:
             frames = raster.deep
@@ -139,52 +150,19 @@ class Raster:
                     stacklevel=3,
                 )
             return self
-        kind = "frames" if self.timed else "pages"
-        warn(
-            FidelityWarning(f"{kind}_dropped", f"The target holds the first of {self.count} {kind}."),
-            stacklevel=3,
-        )
+        count = self.count if self.count <= MAX_FRAMES else f"more than {MAX_FRAMES}"
+        message = f"The target holds the first of {count} {self.kind}."
+        warn(FidelityWarning(f"{self.kind}_dropped", message), stacklevel=3)
         deep = None if self.deep is None else islice(self.deep, 1)
-        return replace(self, frames=islice(self.frames, 1), deep=deep, count=1, timed=False)
+        return replace(self, frames=islice(self.frames, 1), deep=deep, count=1, timed=False, sizes=self.sizes[:1])
 
 
 RASTER = Format("raster", Raster)
 
 
-def check_size(width: int, height: int) -> None:
-    """Raises TooLarge where a picture of that size may not be decoded or rendered, in pixels."""
-    if width * height > MAX_PIXELS:
-        raise TooLarge(
-            f"{width} x {height} pixels exceed the limit of {MAX_PIXELS}.",
-            reason="pixels",
-            details={"max_pixels": MAX_PIXELS, "width": width, "height": height},
-        )
-
-
-def _guarded(frames: Iterable[Frame]) -> Iterator[Frame]:
-    """The frames within the limits of a job; a decoder that fails on the way found a corrupt file."""
-    pixels = 0
-    try:
-        for number, frame in enumerate(frames, start=1):
-            width, height = frame.size
-            check_size(width, height)
-            pixels += width * height
-            if number > MAX_FRAMES or pixels > MAX_TOTAL_PIXELS:
-                raise TooLarge(
-                    f"More than {MAX_FRAMES} frames, or {MAX_TOTAL_PIXELS} pixels in all of them.",
-                    reason="frames",
-                    details={"max_frames": MAX_FRAMES, "max_total_pixels": MAX_TOTAL_PIXELS},
-                )
-            yield frame
-    except (ConversionError, GeneratorExit):
-        raise
-    except MemoryError as error:
-        raise OutOfMemory("The picture needs more memory than a job may have.") from error
-    except Exception as error:
-        raise CorruptInput("The picture data cannot be decoded.") from error
-
-
 def _fitted(frame: Frame, holds: Holds) -> Frame:
+    if holds.longest:
+        check_side(frame.size, holds.longest)
     pixels = frame.pixels
     if isinstance(pixels, Samples):
         pixels = pixels if pixels.mode in holds.deep else pixels.as_rgba()

@@ -32,11 +32,15 @@ class Warned:
 
 @dataclass(frozen=True)
 class Result:
-    """The target's bytes, and how they came about; with a tool, the pages of what went in and of what came out."""
+    """The target's bytes, and how they came about; `last` is what the last step was given.
+
+    With a tool, there are the pages of what went in and of what came out.
+    """
 
     data: bytes
     trace: tuple[Timing, ...]
     warnings: tuple[Warned, ...]
+    last: Any = None
     input_pages: tuple[int, ...] = ()
     pages: int | None = None
 
@@ -58,13 +62,14 @@ def run(plan: Plan, inputs: Iterable[bytes], options: Options) -> Result:
             input_pages = tuple(plan.tool.count(opened) for opened in payloads)
             payload = _take(plan.tool, payloads, options, trace)
             pages = plan.tool.count(payload)
+        last: Any = None
         for step in plan.steps:
-            payload = _take(step, payload, options, trace)
+            last, payload = payload, _take(step, payload, options, trace)
     if not payload:
         raise StepFailed(f"The step {plan.steps[-1]} gave no output.")
     messages = [caution.message for caution in caught]
     said = {w.code: Warned(w.code, w.message) for w in messages if isinstance(w, FidelityWarning)}
-    return Result(payload, tuple(trace), tuple(said.values()), input_pages, pages)
+    return Result(payload, tuple(trace), tuple(said.values()), last, input_pages, pages)
 
 
 def _opened(plan: Plan, inputs: Iterable[bytes], options: Options, trace: list[Timing]) -> list[Any]:

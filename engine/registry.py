@@ -119,6 +119,10 @@ class Registry:
         reached = self._paths_from(source)
         return [fmt for fmt in self.formats.values() if fmt in reached]
 
+    def reader(self, fmt: FileFormat) -> AnyConversion | None:
+        """The step that opens files of that format in memory, where there is one."""
+        return next((step for step in self._graph.get(fmt, ()) if not isinstance(step.target, FileFormat)), None)
+
     def catalogue(self) -> list[Plan]:
         """A plan for every supported pair, by input and then by output."""
         return [self.plan([source], target) for source in self.formats.values() for target in self.targets(source)]

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from engine import pipeline, sandbox
+from engine import inspection, pipeline, sandbox
 from engine.conversions import Options
 from engine.errors import ConversionError, OutOfMemory, StepFailed
 from engine.registry import Registry, load_registry
@@ -105,7 +105,6 @@ def convert(registry: Registry, job: Job) -> Done:
     """Runs the job in this process. Raises ConversionError where it cannot be done."""
     plan = registry.plan([registry.formats[name] for _, name in job.inputs], job.target, job.tool)
     result = pipeline.run(plan, (path.read_bytes() for path, _ in job.inputs), job.options)
-    if registry.identify_content(result.data, job.output.name) != plan.target:
-        raise StepFailed(f"The result is no {plan.target}.")
+    inspection.inspect(registry, plan, result, job.options)
     job.output.write_bytes(result.data)
     return Done(len(result.data), result.trace, result.warnings, result.input_pages, result.pages)

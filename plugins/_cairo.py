@@ -6,12 +6,14 @@ from io import BytesIO
 
 from cairosvg.parser import Tree
 from cairosvg.surface import EPSSurface, PDFSurface, PNGSurface, Surface, SVGSurface
+from cairosvg.url import safe_fetch
 from PIL import Image
 
-from engine.media import check_size
-from plugins import _postscript
+from engine.gates import check_size
+from plugins import _pillow, _postscript, _xml
 
 _DEFAULT_SIZE = (300, 150)  # what CSS gives to pictures that tell no size, in pixels
+_PICTURES = ("PNG", "JPEG", "GIF", "WEBP", "AVIF", "BMP", "TIFF")  # that may be embedded
 
 
 class _Pixels(PNGSurface):  # type: ignore[misc]
@@ -54,7 +56,18 @@ def _written(surface: type[Surface], svg: bytes) -> bytes:
 
 
 def _drawn(surface: type[Surface], svg: bytes, file: BytesIO | None) -> Surface:
-    tree = Tree(bytestring=svg)
+    tree = Tree(bytestring=svg, url_fetcher=_embedded)
     sized = "viewBox" in tree or not any(tree.get(side, "100%").endswith("%") for side in ("width", "height"))
     width, height = (None, None) if sized else _DEFAULT_SIZE
     return surface(tree, file, 96, parent_width=width, parent_height=height)
+
+
+def _embedded(url: str, kind: str) -> bytes:
+    """What a data URL holds, nothing for all others; checked, because it is a file of its own."""
+    data: bytes = safe_fetch(url, kind)
+    if b"<svg" in data or data.startswith((b"<?xml", b"<!DOC", b"\x1f\x8b")):
+        return _xml.source(data)
+    if kind.startswith("image/"):
+        # Left to itself, Pillow would run Ghostscript on a program.
+        _pillow.opened(data, *_PICTURES)
+    return data

@@ -26,7 +26,7 @@ def of(image: Image.Image) -> bytes | None:
     """The picture's EXIF without orientation, which is applied; None where there is none or it is broken."""
     raw: bytes | None = image.info.get("exif")
     try:
-        tags = image.getexif()
+        tags = Image.Image.getexif(image)  # a PNG's own would decode its pixels
         if raw and tags.get(ORIENTATION, 1) == 1:
             return raw if raw.startswith(PREFIX) else PREFIX + raw
         return _copied(tags, tags if raw else DESCRIPTIVE & set(tags))

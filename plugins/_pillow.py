@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from engine import Frame, Raster, TooLarge
-from engine.media import MAX_PIXELS
+from engine.gates import MAX_FRAMES, MAX_PIXELS, Size
 from plugins import _exif
 
 _XMP_ORIENTATION = re.compile(rb"""(tiff:Orientation(?:=["']|>))[2-8](?=["'<])""")
@@ -26,9 +26,15 @@ def opened(data: bytes, *decoders: str) -> Image.Image:
         raise TooLarge(
             f"The picture exceeds the limit of {MAX_PIXELS} pixels.",
             reason="pixels",
-            details={"max_pixels": MAX_PIXELS},
+            details={"max_pixels": MAX_PIXELS, "pixels": _told(error)},
         ) from error
     return image
+
+
+def _told(error: Image.DecompressionBombError) -> int | None:
+    """How many pixels there are, which Pillow tells in words alone."""
+    found = re.search(r"\((\d+) pixels\)", str(error))
+    return int(found[1]) if found else None
 
 
 def decode(data: bytes, decoder: str, *, timed: bool = False, paged: bool = False, lossy: bool = False) -> Raster:
@@ -37,15 +43,23 @@ def decode(data: bytes, decoder: str, *, timed: bool = False, paged: bool = Fals
     `timed` and `paged` tell what several frames mean; where neither is set the first one counts alone.
     """
     image = opened(data, decoder)
-    count = getattr(image, "n_frames", 1) if timed or paged else 1
+    # More than are allowed are told from those at once, however many there are.
+    count = min(getattr(image, "n_frames", 1), MAX_FRAMES + 1) if timed or paged else 1
     # HEIF opens at its primary picture, which need not be the first in the file.
     start = image.tell()
     order = [start, *(index for index in range(count) if index != start)][:count]
     return raster(image, order, timed=timed and count > 1, lossy=lossy)
 
 
-def raster(image: Image.Image, order: list[int], *, timed: bool = False, lossy: bool = False) -> Raster:
-    """The frames of an opened picture in that order."""
+def raster(
+    image: Image.Image,
+    order: list[int],
+    *,
+    timed: bool = False,
+    lossy: bool = False,
+    sizes: Sequence[Size] = (),
+) -> Raster:
+    """The frames of an opened picture in that order; `sizes` where they do not share a canvas."""
     return Raster(
         frames(image, order),
         count=len(order),
@@ -55,6 +69,7 @@ def raster(image: Image.Image, order: list[int], *, timed: bool = False, lossy: 
         xmp=xmp(image),
         dpi=dpi(image),
         lossy=lossy,
+        sizes=sizes or [image.size] * (len(order) if timed else 1),
     )
 
 

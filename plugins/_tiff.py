@@ -65,6 +65,11 @@ def is_cut_off(content: Content, found: list[Directory]) -> bool:
     return False
 
 
+def is_whole(content: Content) -> bool:
+    """Whether the directories of a file and their first strips are all there."""
+    return not is_cut_off(content, directories(content))
+
+
 def _directory(content: Content, offset: int, order: str) -> tuple[Directory, int]:
     (count,) = struct.unpack(order + "H", content[offset : offset + 2])
     count = min(count, _MAX_ENTRIES)

@@ -19,6 +19,7 @@ from engine import (
     hookimpl,
 )
 from engine.conversions import AnyConversion
+from engine.formats import boxes_are_whole
 from plugins import _exif, _pillow
 
 AVIF = FileFormat(
@@ -26,6 +27,7 @@ AVIF = FileFormat(
     media_type="image/avif",
     extensions=("avif", "avifs"),
     sniff=Brands("avif", "avis"),
+    is_whole=boxes_are_whole,
     lossy=True,
     animated=True,
 )
@@ -57,7 +59,7 @@ def _deep(data: bytes, bits: int) -> Iterator[Frame]:
 
 @conversion(RASTER, AVIF, loss=Loss.DETAIL, cost=30)
 def encode(raster: Raster, options: Options) -> bytes:
-    frames = list(raster.fitted(Holds(("RGB", "RGBA"), icc=True, animation=True)).frames)
+    frames = list(raster.fitted(Holds(("RGB", "RGBA"), icc=True, animation=True, longest=32_768)).frames)
     return _pillow.saved(
         frames[0].image,
         "AVIF",

@@ -1,10 +1,17 @@
 """BMP (Windows bitmap); written without alpha, which most of its readers show as black."""
 
-from engine import RASTER, FileFormat, Holds, Options, Raster, Signature, conversion, hookimpl
+from engine import RASTER, Content, FileFormat, Holds, Options, Raster, Signature, conversion, hookimpl
 from engine.conversions import AnyConversion
 from plugins import _pillow
 
-BMP = FileFormat("bmp", media_type="image/bmp", extensions=("bmp", "dib"), sniff=Signature((0, b"BM")))
+
+def _is_whole(content: Content) -> bool:
+    return int.from_bytes(content[2:6], "little") == len(content)
+
+
+BMP = FileFormat(
+    "bmp", media_type="image/bmp", extensions=("bmp", "dib"), sniff=Signature((0, b"BM")), is_whole=_is_whole
+)
 
 
 @conversion(BMP, RASTER)

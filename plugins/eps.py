@@ -22,6 +22,7 @@ from engine import (
     hookimpl,
 )
 from engine.conversions import AnyConversion
+from engine.formats import ends_with
 from engine.media import Document
 from engine.mupdf import pymupdf
 from plugins import _ghostscript, _pillow, _postscript
@@ -34,6 +35,7 @@ EPS = FileFormat(
     media_type="application/postscript",
     extensions=("eps", "epsf", "epsi", "ps"),
     sniff=any_of(Signature((0, b"%!PS")), Signature((0, _DOS_HEADER)), Signature((0, b"\x04%!PS"))),
+    is_whole=ends_with(b"%%EOF"),
 )
 
 # Pictures inside stay as they are: by default they would be encoded as JPEG.
@@ -79,7 +81,7 @@ def from_document(document: Document, _options: Options) -> bytes:
 
 @conversion(RASTER, EPS, loss=Loss.DETAIL, cost=2, final=True)
 def from_raster(raster: Raster, _options: Options) -> bytes:
-    return _pillow.saved(raster.single(Holds(("L", "RGB", "CMYK"))).image, "EPS")
+    return _pillow.saved(raster.single(Holds(("L", "RGB", "CMYK"))).image, "EPS") + b"%%EOF\n"
 
 
 @hookimpl

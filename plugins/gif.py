@@ -22,6 +22,7 @@ from engine import (
     hookimpl,
 )
 from engine.conversions import AnyConversion
+from engine.formats import ends_with
 from plugins import _pillow
 
 GIF = FileFormat(
@@ -30,6 +31,7 @@ GIF = FileFormat(
     extensions=("gif",),
     sniff=any_of(Signature((0, b"GIF89a")), Signature((0, b"GIF87a"))),
     animated=True,
+    is_whole=ends_with(b";"),
 )
 
 _LOOPING = b"NETSCAPE2.0\x03\x01"
@@ -53,7 +55,7 @@ def _plays(data: bytes) -> int:
 
 @conversion(RASTER, GIF, loss=Loss.DETAIL, cost=2)
 def encode(raster: Raster, _options: Options) -> bytes:
-    frames = list(raster.fitted(Holds(("L", "P", "PA", "RGB", "RGBA"), animation=True)).frames)
+    frames = list(raster.fitted(Holds(("L", "P", "PA", "RGB", "RGBA"), animation=True, longest=65_535)).frames)
     images = [_paletted(frame.image, still=len(frames) == 1) for frame in frames]
     clear = any("transparency" in image.info for image in images)
     parameters = _pillow.animation(raster, [replace(f, pixels=i) for f, i in zip(frames, images, strict=True)])

@@ -23,6 +23,8 @@ from engine import (
     hookimpl,
 )
 from engine.conversions import AnyConversion
+from engine.formats import boxes_are_whole
+from engine.gates import check_side
 from plugins import _pillow
 
 pillow_heif.register_heif_opener()
@@ -32,6 +34,7 @@ HEIC = FileFormat(
     media_type="image/heic",
     extensions=("heic", "heif", "hif"),
     sniff=Brands("heic", "heix", "heim", "heis", "hevc", "hevx", "hevm", "hevs", "mif1", "msf1"),
+    is_whole=boxes_are_whole,
     lossy=True,
 )
 
@@ -60,6 +63,8 @@ def _deep(data: bytes) -> Iterator[Frame]:
 @conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40)
 def encode(raster: Raster, options: Options) -> bytes:
     frame = raster.single(Holds(("RGB", "RGBA"), icc=True))
+    # The encoder takes long pictures only where they are two blocks wide.
+    check_side(frame.size, 32_768 if min(frame.size) >= 32 else 4096)
     return _pillow.saved(
         frame.image,
         "HEIF",

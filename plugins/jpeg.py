@@ -1,7 +1,8 @@
 """JPEG (ISO/IEC 10918)."""
 
-from engine import RASTER, FileFormat, Holds, Loss, Options, Raster, Signature, conversion, hookimpl
+from engine import RASTER, FileFormat, Holds, Loss, Options, Raster, Signature, TooLarge, conversion, hookimpl
 from engine.conversions import AnyConversion
+from engine.formats import ends_with
 from plugins import _pillow
 
 JPEG = FileFormat(
@@ -10,19 +11,34 @@ JPEG = FileFormat(
     extensions=("jpg", "jpeg", "jpe", "jfif"),
     sniff=Signature((0, b"\xff\xd8\xff")),
     lossy=True,
+    is_whole=ends_with(b"\xff\xd9"),
 )
 
 _SEGMENT = 65_500  # bytes that fit into one APP1 marker
+_SCAN = b"\xff\xda"
+_MAX_SCANS = 100  # encoders write a dozen; each is a pass over all pixels
+
+
+def check_scans(data: bytes) -> None:
+    """Raises TooLarge for a picture in so many passes that decoding it would take minutes."""
+    scans = data.count(_SCAN)  # cannot stand within pixel data
+    if scans > _MAX_SCANS:
+        raise TooLarge(
+            f"{scans} scans exceed the limit of {_MAX_SCANS}.",
+            reason="scans",
+            details={"max_scans": _MAX_SCANS, "scans": scans},
+        )
 
 
 @conversion(JPEG, RASTER)
 def decode(data: bytes, _options: Options) -> Raster:
+    check_scans(data)
     return _pillow.decode(data, "JPEG", lossy=True)
 
 
 @conversion(RASTER, JPEG, loss=Loss.DETAIL)
 def encode(raster: Raster, options: Options) -> bytes:
-    frame = raster.single(Holds(("L", "RGB"), icc=True))
+    frame = raster.single(Holds(("L", "RGB"), icc=True, longest=65_500))
     quality = options.quality or 85
     return _pillow.saved(
         frame.image,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from warnings import warn
 
 from PIL import Image
@@ -24,10 +25,12 @@ from engine import (
     hookimpl,
 )
 from engine.conversions import AnyConversion
-from engine.media import Document, check_size
+from engine.formats import ends_with
+from engine.gates import MAX_FRAMES, Size
+from engine.media import Document
 from engine.mupdf import pymupdf
 from plugins import _exif, _pillow
-from plugins.jpeg import JPEG
+from plugins.jpeg import JPEG, check_scans
 
 _MARK = b"%PDF-"
 
@@ -39,7 +42,9 @@ def _sniff(content: Content) -> int:
     return 1 if _MARK in content[:1024] else 0
 
 
-PDF = FileFormat("pdf", media_type="application/pdf", extensions=("pdf",), sniff=_sniff, paged=True)
+PDF = FileFormat(
+    "pdf", media_type="application/pdf", extensions=("pdf",), sniff=_sniff, paged=True, is_whole=ends_with(b"%%EOF")
+)
 
 _TAIL = 4096  # bytes at the end in which a whole file points at its index
 DPI = 150  # at which pages become pictures
@@ -86,12 +91,17 @@ def saved(document: Document) -> bytes:
 
 @conversion(DOCUMENT, RASTER, loss=Loss.STRUCTURE, cost=8)
 def render(document: Document, _options: Options) -> Raster:
-    return Raster(_rendered(document), count=document.page_count, dpi=(DPI, DPI))
+    # Of more pages than are allowed, those and one more tell it.
+    sizes = [_pixels(page) for page in islice(document, MAX_FRAMES + 1)]
+    return Raster(_rendered(document), count=document.page_count, dpi=(DPI, DPI), sizes=sizes)
+
+
+def _pixels(page: pymupdf.Page) -> Size:
+    return round(page.rect.width * DPI / 72), round(page.rect.height * DPI / 72)
 
 
 def _rendered(document: Document) -> Iterator[Frame]:
     for page in document:
-        check_size(*(round(side * DPI / 72) for side in (page.rect.width, page.rect.height)))
         pixels = page.get_pixmap(dpi=DPI, alpha=False)
         yield Frame(Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples))
 
@@ -99,6 +109,7 @@ def _rendered(document: Document) -> Iterator[Frame]:
 @conversion(JPEG, PDF, final=True, cost=0.5)
 def embed(data: bytes, _options: Options) -> bytes:
     """A page that shows the file's own bytes: nothing is encoded again."""
+    check_scans(data)
     header = _pillow.opened(data, "JPEG")
     orientation = header.getexif().get(_exif.ORIENTATION, 1)
     size, dpi = header.size, _pillow.dpi(header)

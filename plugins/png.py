@@ -12,6 +12,8 @@ from PIL import PngImagePlugin
 
 from engine import RASTER, FileFormat, Frame, Holds, Options, Raster, Samples, Signature, conversion, hookimpl
 from engine.conversions import AnyConversion
+from engine.formats import ends_with
+from engine.gates import MAX_FRAMES
 from plugins import _exif, _pillow
 
 PNG = FileFormat(
@@ -20,20 +22,24 @@ PNG = FileFormat(
     extensions=("png", "apng"),
     sniff=Signature((0, b"\x89PNG\r\n\x1a\n")),
     animated=True,
+    is_whole=ends_with(b"IEND\xaeB`\x82"),
 )
 
 _LAYOUTS = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 _DEPTH = 24  # where the header tells the bits a sample
 _HEADER_END = 33  # signature and IHDR
+_ABOUT = (b"eXIf", b"iTXt", b"tEXt", b"zTXt")
 _XMP = "XML:com.adobe.xmp"
 
 
 @conversion(PNG, RASTER, cost=2)
 def decode(data: bytes, _options: Options) -> Raster:
     image = _pillow.opened(data, "PNG")
-    # EXIF may stand behind the pixels, and Pillow decodes them to find it: what fails then must not be taken for EXIF.
-    image.load()
-    count = getattr(image, "n_frames", 1)
+    # Texts and EXIF may stand behind the pixels, and Pillow decodes them to find those.
+    if max(map(data.rfind, _ABOUT)) > data.find(b"IDAT"):
+        image.load()
+    # The header may claim any number.
+    count = min(getattr(image, "n_frames", 1), MAX_FRAMES + 2)
     # The picture for readers that know no animation is no frame of it.
     still = count > 1 and image.info.get("default_image", False)
     order = list(range(1 if still else 0, count))

@@ -26,7 +26,7 @@ from engine import (
 )
 from engine.color import normalised
 from engine.conversions import AnyConversion
-from engine.media import check_size
+from engine.gates import check_size
 from plugins import _exif, _pillow
 
 PSD = FileFormat(
@@ -85,7 +85,7 @@ def _profile(document: PSDImage) -> bytes | None:
 @conversion(RASTER, PSD, cost=3)
 def encode(raster: Raster, _options: Options) -> bytes:
     """A merged picture; where it has alpha, a layer too, because only layers are transparent in a PSD."""
-    frame = raster.single(Holds(("L", "RGB", "RGBA", "CMYK"), icc=True))
+    frame = raster.single(Holds(("L", "RGB", "RGBA", "CMYK"), icc=True, longest=30_000))
     image = frame.image
     # The file counts ink downwards.
     document = PSDImage.frompil(ImageChops.invert(image) if image.mode == "CMYK" else image)

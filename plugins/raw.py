@@ -26,7 +26,7 @@ from engine import (
     hookimpl,
 )
 from engine.conversions import AnyConversion
-from engine.media import check_size
+from engine.gates import check_size
 from plugins import _exif, _pillow, _tiff
 
 _SRGB = 1  # as EXIF counts colour spaces

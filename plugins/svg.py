@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Iterator
 from warnings import warn
 
 from engine import (
     DOCUMENT,
     RASTER,
     Content,
-    CorruptInput,
     FidelityWarning,
     FileFormat,
     Frame,
@@ -22,7 +22,9 @@ from engine import (
     hookimpl,
 )
 from engine.conversions import AnyConversion
+from engine.formats import ends_with
 from engine.media import Document
+from plugins import _xml
 from plugins.eps import EPS
 from plugins.pdf import PDF
 
@@ -34,14 +36,12 @@ else:
     HAS_CAIRO = True
 
 _HEAD = 65_536  # bytes in which the root element must begin
-_MAX_TEXT = 32 * 1024 * 1024  # bytes of an unpacked or expanded file
-_GZIP = b"\x1f\x8b"
 
 
 def _sniff(content: Content) -> int:
     """Whether the root element is svg, behind declarations and comments."""
     try:
-        head = _unpacked(content[:_HEAD], _HEAD)
+        head = _xml.unpacked(content[:_HEAD], _HEAD)
     except zlib.error:
         return 0
     text = _text(head).lstrip("\ufeff \t\r\n")
@@ -58,7 +58,9 @@ def _sniff(content: Content) -> int:
 
 _SKIPPED = (("<?", "?>"), ("<!--", "-->"), ("<!DOCTYPE", ">"), ("<!", ">"))
 
-SVG = FileFormat("svg", media_type="image/svg+xml", extensions=("svg", "svgz"), sniff=_sniff)
+SVG = FileFormat(
+    "svg", media_type="image/svg+xml", extensions=("svg", "svgz"), sniff=_sniff, is_whole=ends_with(b"</svg>")
+)
 
 
 def _text(head: bytes) -> str:
@@ -66,65 +68,28 @@ def _text(head: bytes) -> str:
     return head.removeprefix(b"\xef\xbb\xbf").decode(encoding, "replace")
 
 
-def _unpacked(data: bytes, limit: int) -> bytes:
-    """At most `limit` bytes of a file that may be gzipped."""
-    if data[:2] != _GZIP:
-        return data
-    return zlib.decompressobj(wbits=31).decompress(data, limit)
-
-
-_DOCTYPE = re.compile(rb"<!DOCTYPE[^\[>]*(?:\[(.*?)\]\s*)?>", re.DOTALL)
-_ENTITY = re.compile(rb"""<!ENTITY\s+([\w.:-]+)\s+(?:"([^"]*)"|'([^']*)')\s*>""")
-_REFERENCE = re.compile(rb"&([A-Za-z_][\w.:-]*);")
-_PREDEFINED = frozenset({b"amp", b"lt", b"gt", b"quot", b"apos"})
-_MAX_DEPTH = 8
-
-
-def source(data: bytes) -> bytes:
-    """The XML as CairoSVG takes it: unpacked, and with the entities that drawing programs declare put in.
-
-    Only texts declared in the file itself are put in, to a bounded depth and size; it reads nothing else.
-    """
-    svg = _unpacked(data, _MAX_TEXT)
-    doctype = _DOCTYPE.search(svg)
-    if doctype is None:
-        return svg
-    declared = _ENTITY.findall(doctype.group(1) or b"")
-    texts = {name: double or single for name, double, single in declared if name not in _PREDEFINED}
-    svg = svg[: doctype.start()] + svg[doctype.end() :]
-    for _ in range(_MAX_DEPTH):
-        expanded = _expanded(svg, texts)
-        if expanded == svg:
-            return svg
-        svg = expanded
-    raise CorruptInput("The SVG's entities refer to each other too deeply.")
-
-
-def _expanded(svg: bytes, texts: dict[bytes, bytes]) -> bytes:
-    references = [match.group(1) for match in _REFERENCE.finditer(svg)]
-    if len(svg) + sum(len(texts.get(name, b"")) for name in references) > _MAX_TEXT:
-        raise CorruptInput("The SVG's entities make it too long.")
-    return _REFERENCE.sub(lambda match: texts.get(match.group(1), match.group(0)), svg)
-
-
 @conversion(SVG, RASTER, loss=Loss.STRUCTURE, cost=4)
 def draw(data: bytes, _options: Options) -> Raster:
-    return Raster([Frame(_cairo.pixels(source(data)))], dpi=(96, 96))
+    return Raster(_drawn(_xml.source(data)), dpi=(96, 96))
+
+
+def _drawn(svg: bytes) -> Iterator[Frame]:
+    yield Frame(_cairo.pixels(svg))
 
 
 @conversion(SVG, PDF, cost=4)
 def to_pdf(data: bytes, _options: Options) -> bytes:
-    return _cairo.pdf(source(data))
+    return _cairo.pdf(_xml.source(data))
 
 
 @conversion(SVG, EPS, cost=4, final=True)
 def to_eps(data: bytes, _options: Options) -> bytes:
-    return _cairo.eps(source(data))
+    return _cairo.eps(_xml.source(data))
 
 
 @conversion(SVG, SVG, loss=Loss.DETAIL, cost=4)
 def redraw(data: bytes, _options: Options) -> bytes:
-    return _cairo.outlined(source(data))
+    return _cairo.outlined(_xml.source(data))
 
 
 @conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4)

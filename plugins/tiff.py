@@ -11,7 +11,7 @@ from typing import Any, Literal
 import imageio.v3 as iio
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, TiffImagePlugin
+from PIL import Image, ImageSequence, TiffImagePlugin
 
 from engine import (
     RASTER,
@@ -29,7 +29,7 @@ from engine import (
 )
 from engine.color import normalised
 from engine.conversions import AnyConversion
-from engine.media import check_size
+from engine.gates import MAX_FRAMES, Size, check_size
 from plugins import _exif, _pillow, _tiff
 
 _signature = any_of(*(Signature((0, magic)) for magic in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")))
@@ -41,7 +41,9 @@ def _sniff(content: Content) -> int:
     return 0 if score and _tiff.holds_sensor_data(_tiff.directories(content)) else score
 
 
-TIFF = FileFormat("tiff", media_type="image/tiff", extensions=("tiff", "tif"), sniff=_sniff, paged=True)
+TIFF = FileFormat(
+    "tiff", media_type="image/tiff", extensions=("tiff", "tif"), sniff=_sniff, paged=True, is_whole=_tiff.is_whole
+)
 
 _BITS_PER_SAMPLE, _SUBFILE = 258, 254
 _BYTE, _ASCII, _LONG = 1, 2, 4
@@ -65,31 +67,37 @@ def decode(data: bytes, _options: Options) -> Raster:
         image = _pillow.opened(data, "TIFF")
     except (OSError, TypeError, SyntaxError):
         return _beyond_pillow(data)
-    order, deep = _pages(image)
-    raster = _pillow.raster(image, order)
+    pages, deep = _pages(image)
+    order = list(pages)
+    raster = _pillow.raster(image, order, sizes=list(pages.values()))
     return replace(raster, deep=_deep(data, order)) if deep else raster
 
 
-def _pages(image: Image.Image) -> tuple[list[int], bool]:
-    """The pages that are not thumbnails of others, and whether one has more than 8 bits a sample."""
-    order, deep = [], False
-    for index in range(getattr(image, "n_frames", 1)):
-        image.seek(index)
-        tags = getattr(image, "tag_v2", {})
+def _pages(image: Image.Image) -> tuple[dict[int, Size], bool]:
+    """The pages that are not thumbnails of others, and whether one has more than 8 bits a sample.
+
+    Of more pages than are allowed, those and one more.
+    """
+    pages: dict[int, Size] = {}
+    deep = False
+    # Counting them first would take seconds where there are thousands.
+    for index, page in enumerate(ImageSequence.Iterator(image)):
+        tags = getattr(page, "tag_v2", {})
         deep = deep or max(tags.get(_BITS_PER_SAMPLE, (1,))) > 8
         if not int(tags.get(_SUBFILE, 0)) & _REDUCED:
-            order.append(index)
-    order = order or [0]
-    image.seek(order[0])
-    return order, deep
+            pages[index] = page.size
+        if len(pages) > MAX_FRAMES:
+            break
+    image.seek(next(iter(pages), 0))
+    return pages or {0: image.size}, deep
 
 
 def _beyond_pillow(data: bytes) -> Raster:
     """Files that only tifffile reads, such as floating-point colour."""
     with _file(BytesIO(data), "r") as file:
-        count = file.properties(index=...).n_images
-    frames = (replace(frame, pixels=frame.image) for frame in _deep(data, list(range(count))))
-    return Raster(frames, count=count, deep=_deep(data, list(range(count))))
+        order = list(range(min(file.properties(index=...).n_images, MAX_FRAMES + 1)))
+    frames = (replace(frame, pixels=frame.image) for frame in _deep(data, order))
+    return Raster(frames, count=len(order), deep=_deep(data, order))
 
 
 def _file(stream: BytesIO, mode: Literal["r", "w"]) -> Any:

@@ -23,7 +23,7 @@ def decode(data: bytes, _options: Options) -> Raster:
 
 @conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8)
 def encode(raster: Raster, options: Options) -> bytes:
-    frames = list(raster.fitted(Holds(("RGB", "RGBA"), icc=True, animation=True)).frames)
+    frames = list(raster.fitted(Holds(("RGB", "RGBA"), icc=True, animation=True, longest=16_383)).frames)
     data = _pillow.saved(
         frames[0].image,
         "WEBP",

@@ -21,11 +21,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
     parser.addoption("--rounds", type=int, default=3, help="how often clients race for a last credit over HTTP")
 
+    parser.addoption("--fuzz-seconds", type=float, default=40, help="how long broken files and forms are tried")
+
 
 def pytest_report_header() -> str:
     return (
         f"corpus: {len(load_corpus())} files" if CORPUS.is_dir() else "corpus: not here, its tests have nothing to do"
     )
+
+
+@pytest.fixture
+def fuzz_seconds(request: pytest.FixtureRequest) -> float:
+    """How long all tests with broken files and forms may take together."""
+    return float(request.config.getoption("--fuzz-seconds"))
 
 
 @pytest.fixture(scope="session")

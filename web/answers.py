@@ -15,7 +15,8 @@ from tornado.web import Finish, HTTPError, RequestHandler
 
 from config.tariff import RATE_WINDOW
 from storage.limits import Verdict, fresh
-from web.errors import STATUS, Shown, envelope, headers, public
+from web.envelopes import Shown, envelope, headers, public
+from web.errors import STATUS
 from web.headers import DOWNLOAD, common, limits
 from web.services import Services
 from web.services.accounts import Account

@@ -15,7 +15,8 @@ from tornado.iostream import IOStream, UnsatisfiableReadError
 
 from config.tariff import RATE_WINDOW
 from storage.limits import fresh
-from web.errors import STATUS, ApiError, InvalidParameter, envelope
+from web.envelopes import envelope
+from web.errors import STATUS, ApiError, InvalidParameter
 from web.headers import common, limits
 from web.patience import Pace
 from web.services.ids import new_id

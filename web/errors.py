@@ -1,14 +1,10 @@
-"""The API's own errors, the status of every code, and the envelope that all errors travel in."""
+"""The API's own errors, and the status of every code."""
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeAlias
-
-from engine.errors import ConversionError
-from storage.errors import InvalidKey, StorageError
+from typing import Any, ClassVar
 
 STATUS: Mapping[str, int] = MappingProxyType(
     {
@@ -31,9 +27,6 @@ STATUS: Mapping[str, int] = MappingProxyType(
         "request_timeout": 408,
     }
 )
-
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class ApiError(Exception):
@@ -177,33 +170,3 @@ class ServerError(ApiError):
 
     def __init__(self) -> None:
         super().__init__("The server failed to answer this request.")
-
-
-Shown: TypeAlias = ApiError | ConversionError | StorageError
-"""Errors that the client may see."""
-
-
-def public(error: BaseException | None) -> Shown:
-    """The error that the client may see: this one, or a ServerError for what was not foreseen."""
-    if isinstance(error, OSError) and error.errno in _FULL:
-        return NoSpace()
-    return error if isinstance(error, Shown) else ServerError()
-
-
-def headers(error: Shown) -> Mapping[str, str]:
-    """The headers that go with the error."""
-    if isinstance(error, InvalidKey):
-        return {"WWW-Authenticate": "Bearer"}
-    return error.headers if isinstance(error, ApiError) else {}
-
-
-def told(error: Shown) -> dict[str, Any]:
-    """What a client is told about the error."""
-    optional = {"param": error.param, "reason": error.reason, "details": error.details}
-    known = {"code": error.code, "message": str(error), "retryable": error.retryable}
-    return known | {name: value for name, value in optional.items() if value}
-
-
-def envelope(error: Shown, request_id: str) -> dict[str, Any]:
-    """The body of an error's answer."""
-    return {"error": {**told(error), "request_id": request_id}}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.media import MAX_PIXELS
+from engine.gates import MAX_PIXELS
 from engine.worker import Limits
 from tests.samples import quadrants
 from web.services.memory import budget, needed

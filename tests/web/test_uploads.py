@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tests.web.samples import BOUNDARY, FILE, FORM, TARGET, form, part, picture
 from tests.web.servers import Running, eventually
-from web.errors import FileTooLarge, InvalidParameter, headers, public
+from web.envelopes import headers, public
+from web.errors import FileTooLarge, InvalidParameter
 from web.uploads import Form, FormReader
 
 

@@ -16,7 +16,8 @@ from storage.database import Database
 from storage.errors import Missing, NoCredits
 from storage.idempotency import Fresh
 from storage.ledger import Owner
-from web.errors import RateLimited, Shown, public, told
+from web.envelopes import Shown, public, told
+from web.errors import RateLimited
 from web.services.accounts import Account
 from web.services.batches import Batches
 from web.services.conversion import Conversions

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from engine.media import MAX_PIXELS
+from engine.gates import MAX_PIXELS
 
 _LEAST = 256 << 20  # of a job: the codecs themselves, and small pictures
 _SHARE = 0.7  # of the machine's memory; the rest is for the server, the database and the disk cache

@@ -1,0 +1,95 @@
+"""A result that is cut, unreadable, or not what was written does not count."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from engine import FileFormat, Options, Signature, StepFailed, conversion, pipeline, worker
+from engine.inspection import inspect
+from engine.loading import Plugin
+from engine.planner import Plan
+from engine.registry import Registry, load_registry
+from tests.samples import sample
+
+_REGISTRY = load_registry()
+_PNG = _REGISTRY.formats["png"]
+_PAIRS = _REGISTRY.catalogue()
+_TARGETS = [fmt.name for fmt in _REGISTRY.targets(_PNG)]
+
+
+@pytest.mark.parametrize("plan", _PAIRS, ids=[f"{plan.source}-{plan.target}" for plan in _PAIRS])
+def test_a_good_result(plan: Plan) -> None:
+    inspect(_REGISTRY, plan, pipeline.run(plan, [sample(plan.source.name)], Options()), Options())
+
+
+def _gif(frames: int, size: tuple[int, int] = (8, 8)) -> bytes:
+    buffer = BytesIO()
+    images = [Image.new("L", size, 50 * number) for number in range(frames)]
+    images[0].save(buffer, "GIF", save_all=True, append_images=images[1:], duration=50)
+    return buffer.getvalue()
+
+
+def _refused(target: str, source: bytes, data: bytes) -> None:
+    plan = _REGISTRY.plan([_REGISTRY.identify_content(source)], target)
+    result = pipeline.run(plan, [source], Options())
+    with pytest.raises(StepFailed) as raised:
+        inspect(_REGISTRY, plan, replace(result, data=data), Options())
+    assert (raised.value.code, raised.value.reason) == ("processing_failed", "engine_error")
+
+
+@pytest.mark.parametrize("target", _TARGETS)
+def test_half_a_result(target: str) -> None:
+    data = pipeline.run(_REGISTRY.plan([_PNG], target), [sample("png")], Options()).data
+    if target == "psd":  # of which only the header is looked at
+        data = data[:60]
+
+    _refused(target, sample("png"), data[: len(data) // 2])
+
+
+def test_another_format() -> None:
+    _refused("jpeg", sample("png"), sample("gif"))
+
+
+def test_another_size() -> None:
+    smaller = BytesIO()
+    Image.new("RGB", (9, 9)).save(smaller, "PNG")
+
+    _refused("png", sample("gif"), smaller.getvalue())
+
+
+def test_another_number_of_frames() -> None:
+    _refused("gif", _gif(3), _gif(4))
+
+
+def test_another_number_of_pages() -> None:
+    pages = pipeline.run(_REGISTRY.plan([_REGISTRY.formats["gif"]], "pdf"), [_gif(3)], Options()).data
+
+    _refused("pdf", sample("png"), pages)
+
+
+def test_a_job_leaves_no_such_result(tmp_path: Path) -> None:
+    cut = FileFormat("cut", media_type="image/x-cut", extensions=("cut",), sniff=Signature((0, b"CUT")))
+
+    @conversion(cut, _PNG)
+    def write(_data: bytes, _options: Options) -> bytes:
+        return sample("png")[:-20]
+
+    registry = Registry([*_REGISTRY.plugins, Plugin("cut", "", (write,))])
+    source, result = tmp_path / "in", tmp_path / "out"
+    source.write_bytes(b"CUT")
+
+    with pytest.raises(StepFailed):
+        worker.convert(registry, worker.Job((worker.Input(source, "cut"),), result, "png"))
+    assert not result.exists()
+
+
+def test_frames_that_look_the_same_are_one() -> None:
+    plan = _REGISTRY.plan([_REGISTRY.formats["gif"]], "gif")
+    result = pipeline.run(plan, [_gif(3)], Options())
+
+    inspect(_REGISTRY, plan, replace(result, data=_gif(2)), Options())

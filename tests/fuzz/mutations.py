@@ -1,0 +1,51 @@
+"""Ways to break a file: bits flipped, bytes overwritten, cut, repeated, or joined with another."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+_TELLING = (
+    b"\0",
+    b"\xff",
+    b"\x7f",
+    b"\x80",
+    b"\0\0\0\0",
+    b"\xff\xff\xff\xff",
+    b"\x7f\xff\xff\xff",
+    b"<",
+    b"%",
+    b"%PDF-",
+)
+_HEAD = 512  # bytes in which most edits fall: what describes a file stands there
+
+
+@st.composite
+def mutated(draw: st.DrawFn, originals: dict[str, bytes]) -> tuple[str, bytes]:
+    """One of the files after up to six changes, and its name."""
+    name = draw(st.sampled_from(sorted(originals)))
+    data = bytearray(originals[name])
+    for _ in range(draw(st.integers(1, 6))):
+        _change(draw, data, originals)
+    return name, bytes(data)
+
+
+def _change(draw: st.DrawFn, data: bytearray, originals: dict[str, bytes]) -> None:
+    near = draw(st.booleans())
+    at = draw(st.integers(0, max(0, min(len(data), _HEAD if near else len(data)) - 1)))
+    match draw(st.sampled_from(("flip", "overwrite", "cut", "remove", "repeat", "join"))):
+        case "flip" if data:
+            data[at] ^= 1 << draw(st.integers(0, 7))
+        case "overwrite":
+            text = draw(st.one_of(st.sampled_from(_TELLING), st.binary(min_size=1, max_size=8)))
+            data[at : at + len(text)] = text
+        case "cut" if not near:
+            del data[at:]
+        case "remove":
+            del data[at : at + draw(st.integers(1, 64))]
+        case "repeat":
+            data[at:at] = data[at : at + 64] * draw(st.integers(1, 50))
+        case "join":
+            other = originals[draw(st.sampled_from(sorted(originals)))]
+            data[at:] = other[min(at, len(other)) :]
+        case _:
+            pass

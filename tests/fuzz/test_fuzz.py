@@ -1,0 +1,147 @@
+"""Broken files and forms by the thousand: what comes of them is a result or an error of ours, and soon.
+
+A minute in all; `--fuzz-seconds` gives each test as long as wanted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from engine import ConversionError
+from engine.executor import Input, Job, Limits, LocalExecutor
+from engine.registry import load_registry
+from tests.fuzz.mutations import mutated
+from tests.samples import sample
+from web.errors import ApiError
+from web.uploads import FormReader
+
+_REGISTRY = load_registry()
+_SAMPLES = {name: sample(name) for name in _REGISTRY.formats}
+_LIMITS = Limits(seconds=10)
+_OURS = {"done", "file_too_large", "invalid_file_type", "processing_failed"}
+_FAULTS = {"engine_error", "worker_crashed", "timeout"}
+_BATCH = 4
+_HEAD = (
+    b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.png"\r\nContent-Type: image/png\r\n\r\n'
+    b'\x89PNG\r\n--b\r\nContent-Disposition: form-data; name="output_format"\r\n\r\njpeg\r\n--b--\r\n'
+)
+_FORMS = {
+    "plain": _HEAD,
+    "extended": _HEAD.replace(b'filename="a.png"', b"filename*=UTF-8''%e4%bd%a0.png"),
+    "quoted": _HEAD.replace(b"a.png", b'a\\"\\\\;name=x'),
+}
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[tuple[asyncio.AbstractEventLoop, LocalExecutor]]:
+    """Two workers, and the loop in which they run: hypothesis calls plain functions."""
+    loop = asyncio.new_event_loop()
+    made = LocalExecutor(2)
+    loop.run_until_complete(made.start())
+    yield loop, made
+    loop.run_until_complete(made.close())
+    loop.close()
+
+
+def _for_a_while(seconds: float, strategy: st.SearchStrategy[Any], examine: Callable[[Any], None]) -> None:
+    """Draws and examines until the time is over, the same first; what fails is shrunk and shown."""
+    ends = monotonic() + seconds
+    for number in count():
+        if monotonic() >= ends:
+            break
+
+        @seed(number)
+        @settings(
+            max_examples=50,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate, Phase.shrink],
+        )
+        @given(strategy)
+        def round_of_examples(example: Any) -> None:
+            if monotonic() < ends:
+                examine(example)
+
+        round_of_examples()
+
+
+def test_identification(fuzz_seconds: float) -> None:
+    """Runs in the server itself: it may neither raise anything else nor take long."""
+
+    def examine(example: tuple[str, bytes]) -> None:
+        try:
+            assert _REGISTRY.identify_content(example[1], "a.nef").name in _REGISTRY.formats
+        except ConversionError as error:
+            assert error.code == "invalid_file_type"  # noqa: PT017
+
+    _for_a_while(fuzz_seconds / 4, mutated(_SAMPLES), examine)
+
+
+def test_forms(fuzz_seconds: float) -> None:
+    async def feed(reader: FormReader, body: bytes, size: int) -> None:
+        for at in range(0, len(body), size):
+            await reader.feed(body[at : at + size])
+
+    def examine(example: tuple[tuple[str, bytes], int]) -> None:
+        (_, body), size = example
+        with TemporaryDirectory() as folder:
+            reader = FormReader(
+                "multipart/form-data; boundary=b",
+                Path(folder),
+                files=("file",),
+                texts=("output_format",),
+                max_file_size=1 << 20,
+            )
+            try:
+                asyncio.run(feed(reader, body, size))
+                form = reader.finished()
+            except ApiError:
+                return
+            for upload in form.uploads:
+                assert upload.path.parent == Path(folder)
+                assert upload.path.stat().st_size == upload.size
+
+    _for_a_while(fuzz_seconds / 4, st.tuples(mutated(_FORMS), st.integers(1, 200)), examine)
+
+
+def test_decoders(fuzz_seconds: float, executor: tuple[asyncio.AbstractEventLoop, LocalExecutor]) -> None:
+    """Each decoder in a process of its own; a fault of ours is none of the file's."""
+    loop, jobs = executor
+
+    async def one(folder: Path, data: bytes, target: str) -> tuple[str, str]:
+        source, result = folder / "in", folder / "job" / "out"
+        result.parent.mkdir(parents=True)
+        await asyncio.to_thread(source.write_bytes, data)
+        try:
+            found = _REGISTRY.identify(source)
+            await jobs.run(Job((Input(source, found.name),), result, _other(found.name, target)), _LIMITS)
+        except ConversionError as error:
+            return error.code, error.reason or ""
+        return "done", ""
+
+    async def all_of(files: list[tuple[str, bytes]], target: str) -> list[tuple[str, str]]:
+        with TemporaryDirectory() as folder:
+            return await asyncio.gather(*(one(Path(folder, str(n)), data, target) for n, (_, data) in enumerate(files)))
+
+    def examine(example: tuple[list[tuple[str, bytes]], str]) -> None:
+        for outcome, reason in loop.run_until_complete(all_of(*example)):
+            assert outcome in _OURS
+            assert reason not in _FAULTS
+
+    batch = st.lists(mutated(_SAMPLES), min_size=_BATCH, max_size=_BATCH)
+    _for_a_while(fuzz_seconds / 2, st.tuples(batch, st.sampled_from(("jpeg", "png", "tiff", "pdf"))), examine)
+
+
+def _other(source: str, target: str) -> str:
+    return target if target != source else "bmp"

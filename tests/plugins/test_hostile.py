@@ -1,0 +1,167 @@
+"""Hostile files: each ends as it may, harms nothing beside it, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from engine import ConversionError
+from engine.executor import Input, Job, Limits, LocalExecutor
+from engine.registry import load_registry
+from tests.corpus import UNSOUND, Entry, load_corpus
+from tests.hostile import Canary, Hostile, Outcome, hostile_files
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+_REGISTRY = load_registry()
+_LIMITS = Limits(seconds=20)
+_SHORT = Limits(seconds=3)
+_FILES = {hostile.name: hostile for hostile in hostile_files()}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def executor() -> AsyncIterator[LocalExecutor]:
+    made = LocalExecutor(4)
+    await made.start()
+    yield made
+    await made.close()
+
+
+@pytest.fixture(scope="module")
+def canary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Canary]:
+    """A server and a file; at the end nobody may have come to the one, or touched the other."""
+    visitors: list[str] = []
+
+    class Visited(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            visitors.append(self.path)
+
+    file = tmp_path_factory.mktemp("canary") / "secret.svg"
+    text = '<svg xmlns="http://www.w3.org/2000/svg"><rect id="a" width="9" height="9" fill="#c0ffee"/></svg>'
+    file.write_text(text)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Visited) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield Canary(f"http://127.0.0.1:{server.server_port}/a.svg", file)
+        server.shutdown()
+    assert not visitors
+    assert file.read_text() == text
+
+
+async def _outcome(
+    executor: LocalExecutor, folder: Path, data: bytes, target: str, limits: Limits = _LIMITS
+) -> tuple[Outcome, bytes]:
+    """How the conversion ends, and its result; the job's folder holds nothing else."""
+    source, result = folder / "input", folder / "job" / "result"
+    result.parent.mkdir(parents=True)
+    source.write_bytes(data)
+    failure = None
+    try:
+        found = _REGISTRY.identify(source)
+        await executor.run(Job((Input(source, found.name),), result, target), limits)
+    except ConversionError as error:
+        failure = error
+    outcome = (failure.code, failure.reason or "") if failure else ("done", "")
+    if failure:
+        assert failure.code != "file_too_large" or any(name.startswith("max_") for name in failure.details)
+        assert str(folder) not in f"{failure} {failure.details}"
+    left = set(result.parent.iterdir())
+    # Who is killed at the deadline cannot tidy up: the folder is the job's own, and goes with it.
+    assert left <= {result} or outcome[1] in ("timeout", "out_of_memory", "worker_crashed")
+    return outcome, result.read_bytes() if outcome[0] == "done" else b""
+
+
+@pytest.mark.parametrize("name", [name for name, hostile in _FILES.items() if not hostile.long])
+async def test_made_file(executor: LocalExecutor, canary: Canary, tmp_path: Path, name: str) -> None:
+    hostile = _FILES[name]
+
+    outcome, result = await _outcome(executor, tmp_path, hostile.make(canary), hostile.target)
+
+    assert outcome in hostile.allowed
+    assert b"alert(1)" not in result
+    assert b"PK\x05\x06" not in result
+
+
+async def test_files_that_run_to_their_deadline(executor: LocalExecutor, canary: Canary, tmp_path: Path) -> None:
+    """Four at a time: one that hangs holds up nobody but itself."""
+
+    async def one(hostile: Hostile) -> None:
+        data = await asyncio.to_thread(hostile.make, canary)
+        outcome, _ = await _outcome(executor, tmp_path / hostile.name, data, hostile.target, _SHORT)
+        assert outcome in hostile.allowed, hostile.name
+
+    await asyncio.gather(*(one(hostile) for hostile in _FILES.values() if hostile.long))
+
+
+async def test_nothing_is_left(executor: LocalExecutor, canary: Canary, tmp_path: Path) -> None:
+    """No process, no open file: neither of jobs that are refused nor of those that are killed."""
+    names = ("png_claim", "eps_loop", "svg_uses", "eps_loop")
+    before = _descriptors()
+    for turn, name in enumerate(names):
+        await _outcome(executor, tmp_path / str(turn), _FILES[name].make(canary), "jpeg", Limits(seconds=1))
+    await asyncio.sleep(1)
+
+    assert _descriptors() <= before
+    assert not _running(tmp_path)
+
+
+def _descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def _running(folder: Path) -> list[str]:
+    """Command lines of processes that name the folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+        except OSError:
+            continue
+        if str(folder) in line:
+            found.append(line)
+    return found
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "unsound" not in metafunc.fixturenames:
+        return
+    cases = []
+    for turn, entry in enumerate(entry for entry in load_corpus() if entry.category in UNSOUND):
+        try:
+            targets = [fmt.name for fmt in _REGISTRY.targets(_REGISTRY.identify(entry.path))]
+        except ConversionError:
+            continue  # refused before there is a job; test_bad_input has it
+        whole = metafunc.config.getoption("corpus") == "all"
+        cases += [(entry, target) for target in (targets if whole else [targets[turn % len(targets)]])]
+    metafunc.parametrize("unsound", cases, ids=[f"{entry.name}-{target}" for entry, target in cases])
+
+
+_EXPECTED = {"file_too_large", "processing_failed", "invalid_file_type", "done"}
+_FAULTS = {"engine_error", "worker_crashed"}
+
+
+async def test_real_file(executor: LocalExecutor, tmp_path: Path, unsound: tuple[Entry, str]) -> None:
+    entry, target = unsound
+
+    outcome, _ = await _outcome(executor, tmp_path, entry.path.read_bytes(), target)
+
+    assert outcome[0] in _EXPECTED
+    assert outcome[1] not in _FAULTS
+
+
+async def test_real_files_side_by_side(executor: LocalExecutor, tmp_path: Path) -> None:
+    """What each comes to does not depend on its neighbours."""
+    entries = [entry for entry in load_corpus() if entry.category in UNSOUND][::3]
+
+    async def one(turn: str, data: bytes) -> Outcome:
+        return (await _outcome(executor, tmp_path / turn, data, "png"))[0]
+
+    alone = [await one(f"alone-{n}", entry.path.read_bytes()) for n, entry in enumerate(entries)]
+    together = await asyncio.gather(*(one(f"with-{n}", entry.path.read_bytes()) for n, entry in enumerate(entries)))
+
+    assert alone == together
