@@ -27,6 +27,11 @@ class Plan:
     def cost(self) -> float:
         return sum(step.cost for step in self.steps)
 
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The paths of the programs that its steps run."""
+        return tuple(program for step in self.steps for program in step.programs)
+
     def __str__(self) -> str:
         return " -> ".join([str(self.source), *(str(step.target) for step in self.steps)])
 

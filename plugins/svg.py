@@ -23,7 +23,6 @@ from engine import (
 )
 from engine.conversions import AnyConversion
 from engine.media import Document
-from plugins.eps import EPS
 from plugins.pdf import PDF
 
 try:
@@ -117,11 +116,6 @@ def to_pdf(data: bytes, _options: Options) -> bytes:
     return _cairo.pdf(source(data))
 
 
-@conversion(SVG, EPS, cost=4, final=True)
-def to_eps(data: bytes, _options: Options) -> bytes:
-    return _cairo.eps(source(data))
-
-
 @conversion(SVG, SVG, loss=Loss.DETAIL, cost=4)
 def redraw(data: bytes, _options: Options) -> bytes:
     return _cairo.outlined(source(data))
@@ -139,7 +133,7 @@ def from_document(document: Document, _options: Options) -> bytes:
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    drawn: list[AnyConversion] = [draw, to_pdf, to_eps, redraw]
+    drawn: list[AnyConversion] = [draw, to_pdf, redraw]
     return [from_document, *drawn] if HAS_CAIRO else [from_document]
 
 

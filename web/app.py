@@ -14,7 +14,7 @@ from tornado.web import Application
 
 from config.logs import configure
 from config.settings import Settings
-from engine.executor import Executor, LocalExecutor
+from engine.executor import Executor
 from engine.registry import Registry, load_registry
 from storage import accounts
 from storage.database import Database
@@ -28,6 +28,7 @@ from web.handlers.files import Download
 from web.handlers.pages import VerifyPage
 from web.handlers.registration import Register, Verify
 from web.handlers.status import Health, Nothing, Ready, Version
+from web.processes import examine, local_executor
 from web.server import Server
 from web.services import Services
 from web.services.accounts import Accounts
@@ -158,17 +159,23 @@ async def listening(services: Services, host: str, port: int) -> AsyncIterator[s
 
 
 async def serve(settings: Settings, host: str, port: int) -> None:
-    """Serves the API until SIGTERM or SIGINT. A second signal ends the process at once."""
+    """Serves the API until SIGTERM or SIGINT. A second signal ends the process at once.
+
+    Raises SandboxIncomplete before it listens.
+    """
     configure(settings.log_format)
     registry = load_registry()
-    executor = LocalExecutor(settings.workers)
+    executor = local_executor(settings, settings.workers)
     services = await asyncio.to_thread(assemble, settings, registry, executor)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await executor.start()
     try:
+        await executor.start()
+        missing = (await examine(settings, executor)).missing
+        if missing:
+            log.warning("the sandbox of jobs (%s) lacks: %s", settings.sandbox, ", ".join(missing))
         async with listening(services, host, port) as url:
             _announce(registry, settings, url)
             if not await services.database.run(accounts.exist):
