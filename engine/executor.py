@@ -112,6 +112,9 @@ def _opened(sources: list[Path], output: Path) -> Iterator[list[int]]:
             descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         descriptors.append(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         yield descriptors
+    except OSError as error:
+        output.unlink(missing_ok=True)
+        raise StepFailed("The files of the job cannot be opened.") from error
     except BaseException:
         output.unlink(missing_ok=True)
         raise

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator
 
+import attacks
 from PIL import Image
 
 from engine import RASTER, FileFormat, Frame, Options, Raster, Signature, conversion, hookimpl
@@ -14,7 +15,9 @@ TROUBLE = FileFormat("trouble", media_type="x/trouble", extensions=("trouble",),
 
 @conversion(TROUBLE, RASTER)
 def decode(data: bytes, _options: Options) -> Raster:
-    deed = data.removeprefix(b"TROUBLE ").decode()
+    deed, _, argument = data.removeprefix(b"TROUBLE ").decode().partition(" ")
+    if deed in attacks.ATTACKS:
+        return Raster([Frame(Image.new("RGB", (8, 8), attacks.outcome(deed, argument)))])
     if deed == "crash":
         os.abort()
     elif deed == "exit":
