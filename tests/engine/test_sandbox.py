@@ -160,6 +160,10 @@ def searchable() -> Iterator[Path]:
         yield Path(folder)
 
 
+def _entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
 async def test_the_folder_of_a_job_goes_with_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, searchable: Path
 ) -> None:
@@ -167,7 +171,7 @@ async def test_the_folder_of_a_job_goes_with_it(
     monkeypatch.syspath_prepend(_MISBEHAVING)
     executor = LocalExecutor(1)
     await executor.start()
-    assert len(list(searchable.iterdir())) == 1
+    assert len(_entries(searchable)) == 1
     await executor.run(_job(tmp_path, "fill 1000"))
     with pytest.raises(ConversionError):
         await executor.run(_job(tmp_path, "hang"), Limits(seconds=0.5))
@@ -175,10 +179,10 @@ async def test_the_folder_of_a_job_goes_with_it(
     await executor.close()
 
     for _ in range(100):  # what a job has filled is cleared in the background
-        if not list(searchable.iterdir()):
+        if not _entries(searchable):
             break
         await asyncio.sleep(0.1)
-    assert not list(searchable.iterdir())
+    assert not _entries(searchable)
 
 
 async def test_every_step_runs_inside(started: Starter, tmp_path: Path) -> None:
