@@ -4,11 +4,11 @@ import os
 import time
 from collections.abc import Iterator
 
-import attacks
 from PIL import Image
 
 from engine import RASTER, FileFormat, Frame, Options, Raster, Signature, conversion, hookimpl
 from engine.conversions import AnyConversion
+from tests.misbehaving import attacks
 
 TROUBLE = FileFormat("trouble", media_type="x/trouble", extensions=("trouble",), sniff=Signature((0, b"TROUBLE ")))
 
