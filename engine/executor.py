@@ -44,6 +44,7 @@ class LocalExecutor:
         self._workers = workers
         self._slots = asyncio.Semaphore(workers)
         self._spares: deque[Seat] = deque()
+        self._awaited = 0  # spares that are being forked
         self._chores: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -93,9 +94,15 @@ class LocalExecutor:
                 self._do_later(self._replace(seat))
 
     async def _replace(self, seat: Seat) -> None:
-        if len(self._spares) < self._workers:
-            self._spares.append(await asyncio.to_thread(self._forkserver.fork))
-        await asyncio.to_thread(seat.close, _PATIENCE)
+        await asyncio.gather(self._refill(), asyncio.to_thread(seat.close, _PATIENCE))
+
+    async def _refill(self) -> None:
+        if len(self._spares) + self._awaited < self._workers:
+            self._awaited += 1
+            try:
+                self._spares.append(await asyncio.to_thread(self._forkserver.fork))
+            finally:
+                self._awaited -= 1
 
     def _do_later(self, chore: Any) -> None:
         task = asyncio.ensure_future(chore)

@@ -77,7 +77,7 @@ def aims(tmp_path: Path) -> Iterator[dict[str, str]]:
     foreign.parent.mkdir(mode=0o700)
     foreign.write_bytes(b"private")
     foreign.chmod(0o600)
-    with create_server(("127.0.0.1", 0)) as server, subprocess.Popen(["sleep", "600"]) as sleeper:
+    with create_server(("127.0.0.1", 0)) as server, subprocess.Popen(["sleep", "300"]) as sleeper:
         yield {
             "connect": str(server.getsockname()[1]),
             "run": "/bin/true",
