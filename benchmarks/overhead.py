@@ -13,7 +13,7 @@ import httpx
 
 from benchmarks.report import Report
 from config.settings import Settings
-from engine import Options, pipeline
+from engine import Options, pipeline, sandbox
 from engine.executor import Input, Job, LocalExecutor
 from engine.registry import load_registry
 from storage import accounts, keyring
@@ -35,11 +35,13 @@ def measure(rounds: int) -> Report:
 async def _measure(folder: Path, rounds: int) -> Report:
     registry = load_registry()
     executor = LocalExecutor(2)
+    bare = LocalExecutor(2, sandbox.ALWAYS)
     await executor.start()
+    await bare.start()
     settings = Settings(data_dir=folder, rate_limit_free=10**9, rate_limit_anonymous=10**9)
     services = await asyncio.to_thread(assemble, settings, registry, executor)
     async with listening(services, "127.0.0.1", 0) as url, httpx.AsyncClient() as client:
-        ways = await _ways(folder, services, executor, client, f"{url}/api/v1/convert")
+        ways = await _ways(folder, services, (bare, executor), client, f"{url}/api/v1/convert")
         times: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(rounds):
             for name, way in ways.items():
@@ -48,13 +50,15 @@ async def _measure(folder: Path, rounds: int) -> Report:
                 times[name].append((perf_counter() - started) * 1000)
                 await asyncio.sleep(0.02)  # spares are forked between requests, as in a service that is not full
     await executor.close()
+    await bare.close()
     return _report(times, rounds)
 
 
 async def _ways(
-    folder: Path, services: Services, executor: LocalExecutor, client: httpx.AsyncClient, url: str
+    folder: Path, services: Services, executors: tuple[LocalExecutor, ...], client: httpx.AsyncClient, url: str
 ) -> dict[str, Way]:
     registry = load_registry()
+    bare, executor = executors
     plan = registry.plan([registry.formats["png"]], "jpeg")
     data = sample("png")
     source = folder / "in.png"
@@ -65,6 +69,9 @@ async def _ways(
 
     async def in_process() -> object:
         return pipeline.run(plan, [data], Options())
+
+    async def in_a_bare_job() -> object:
+        return await bare.run(job)
 
     async def in_a_job() -> object:
         return await executor.run(job)
@@ -82,7 +89,8 @@ async def _ways(
 
     return {
         "codec in process": in_process,
-        "in a process of its own": in_a_job,
+        "in a process of its own": in_a_bare_job,
+        "in its sandbox": in_a_job,
         "POST /convert": over_http,
         "account, limit and credit alone": metered,
     }

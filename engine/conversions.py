@@ -60,6 +60,7 @@ class Conversion(Generic[S, T]):
     loss: Loss = Loss.NOTHING
     cost: float = 1.0
     final: bool = False
+    programs: tuple[str, ...] = ()
 
     def __call__(self, payload: S, options: Options) -> T:
         return self.run(payload, options)
@@ -78,15 +79,17 @@ def conversion(
     loss: Loss = Loss.NOTHING,
     cost: float = 1.0,
     final: bool = False,
+    programs: tuple[str, ...] = (),
 ) -> Callable[[Callable[[S, Options], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
 
     A `final` step only ends a path: its result is a cover around something simpler (pixels on a page), and
-    going on from it would promise what is not there (vectors in an SVG).
+    going on from it would promise what is not there (vectors in an SVG). `programs` are the paths of those that it
+    runs: the sandbox lets it run no others.
     """
 
     def declare(run: Callable[[S, Options], T]) -> Conversion[S, T]:
-        return Conversion(source, target, run, loss, cost, final)
+        return Conversion(source, target, run, loss, cost, final, programs)
 
     return declare
 

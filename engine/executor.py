@@ -1,25 +1,22 @@
-"""Runs jobs, each in a process of its own, forked ahead from a warm fork server and gone with its job."""
+"""Runs jobs, each in a process of its own, forked ahead by the fork server and gone with its job."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 import os
 import pickle
 import signal
 import socket
-import sys
-import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from multiprocessing.context import ForkServerProcess
+from pathlib import Path
 from typing import Any, Protocol
 
-from engine import worker
-from engine.errors import ConversionError, OutOfMemory, TimedOut, WorkerCrashed
+from engine import sandbox
+from engine.errors import ConversionError, OutOfMemory, StepFailed, TimedOut, WorkerCrashed
+from engine.forkserver import ForkServer, Seat
 from engine.pipeline import Timing, Warned
 from engine.worker import Done, Input, Job, Limits
 
@@ -36,121 +33,122 @@ class Executor(Protocol):
         """Runs the job to its end. Raises ConversionError; cancelling kills the job."""
 
 
-@dataclass(frozen=True)
-class _Seat:
-    """A process that waits for a job, and our end of the line to it."""
-
-    process: ForkServerProcess
-    line: socket.socket
-
-    def kill(self) -> None:
-        """Ends the process and whatever it started: it leads a session of its own once it has a job."""
-        if self.process.is_alive() and self.process.pid:
-            with suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.kill()
-
-    def close(self) -> None:
-        """Hangs up and waits for the process to end, as it does without a job or after its answer."""
-        self.line.close()
-        self.process.join(_PATIENCE)
-        self.kill()
-        self.process.join()
-        self.process.close()
-
-
 class LocalExecutor:
-    """At most `workers` jobs at a time on this machine; more wait. `start` forks the first processes ahead."""
+    """At most `workers` jobs at a time on this machine; more wait. `start` forks the first processes ahead.
 
-    def __init__(self, workers: int) -> None:
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["engine.preload"])
+    Each process puts up the `layers` of the sandbox that this system has.
+    """
+
+    def __init__(self, workers: int, layers: Collection[str] = sandbox.LAYERS) -> None:
+        self._forkserver = ForkServer(layers)
         self._workers = workers
         self._slots = asyncio.Semaphore(workers)
-        self._spares: deque[_Seat] = deque()
-        self._forking = threading.Lock()
+        self._spares: deque[Seat] = deque()
+        self._awaited = 0  # spares that are being forked
         self._chores: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Starts the fork server and a process for every worker."""
         for _ in range(self._workers):
-            self._spares.append(await asyncio.to_thread(self._fork))
+            self._spares.append(await asyncio.to_thread(self._forkserver.fork))
 
     async def close(self) -> None:
         """Waits for what is being tidied up, and ends the spare processes."""
         while self._chores:
             await asyncio.gather(*self._chores, return_exceptions=True)
         while self._spares:
-            await asyncio.to_thread(self._spares.popleft().close)
+            await asyncio.to_thread(self._spares.popleft().close, _PATIENCE)
+        await asyncio.to_thread(self._forkserver.close)
 
     async def run(self, job: Job, limits: Limits = Limits()) -> Done:
         """Runs the job in a fresh process. Raises ConversionError; cancelling kills the process."""
+        with _opened([path for path, _ in job.inputs], job.output) as descriptors:
+            done = _outcome(await self._asked(job, limits, descriptors))
+            written = os.fstat(descriptors[-1]).st_size
+            if done.size != written or written > limits.output:
+                raise StepFailed("The conversion's process told another size than it wrote.")
+            return done
+
+    async def examine(self) -> sandbox.Findings:
+        """What a process of this executor finds out about its sandbox. Raises ConversionError."""
+        return _findings(await self._asked(None, Limits(), []))
+
+    async def _asked(self, job: Job | None, limits: Limits, descriptors: list[int]) -> bytes:
+        """The answer of a fresh process, which is dead by then, and so is all that it started."""
         async with self._slots:
-            seat = self._spares.popleft() if self._spares else await asyncio.to_thread(self._fork)
+            seat = self._spares.popleft() if self._spares else await asyncio.to_thread(self._forkserver.fork)
             try:
-                return await self._seated(seat, job, limits)
-            except BaseException:
-                seat.kill()
-                raise
+                async with asyncio.timeout(limits.seconds):
+                    answer = await _exchange(seat.line, pickle.dumps((job, limits)), descriptors)
+                if not answer:
+                    raise _death(await asyncio.to_thread(seat.exitcode))
+                return answer
+            except TimeoutError:
+                raise TimedOut(
+                    f"The conversion took longer than {limits.seconds:g} s.",
+                    details={"max_seconds": limits.seconds},
+                ) from None
             finally:
+                seat.kill()
                 # Only now: while the job runs, the processor is better left to it.
                 self._do_later(self._replace(seat))
 
-    async def _seated(self, seat: _Seat, job: Job, limits: Limits) -> Done:
-        try:
-            async with asyncio.timeout(limits.seconds):
-                answer = await _exchange(seat.line, pickle.dumps((job, limits)))
-        except TimeoutError:
-            raise TimedOut(
-                f"The conversion took longer than {limits.seconds:g} s.",
-                details={"max_seconds": limits.seconds},
-            ) from None
-        if not answer:
-            await asyncio.to_thread(seat.process.join)
-            raise _death(seat.process.exitcode)
-        return _outcome(answer)
+    async def _replace(self, seat: Seat) -> None:
+        await asyncio.gather(self._refill(), asyncio.to_thread(seat.close, _PATIENCE))
 
-    async def _replace(self, seat: _Seat) -> None:
-        if len(self._spares) < self._workers:
-            self._spares.append(await asyncio.to_thread(self._fork))
-        await asyncio.to_thread(seat.close)
+    async def _refill(self) -> None:
+        if len(self._spares) + self._awaited < self._workers:
+            self._awaited += 1
+            try:
+                self._spares.append(await asyncio.to_thread(self._forkserver.fork))
+            finally:
+                self._awaited -= 1
 
     def _do_later(self, chore: Any) -> None:
         task = asyncio.ensure_future(chore)
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
 
-    def _fork(self) -> _Seat:
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        process = self._context.Process(target=worker.serve, args=(theirs,), daemon=True)
-        with self._forking, _no_main_file(), theirs:
-            process.start()
-        return _Seat(process, ours)
-
 
 @contextmanager
-def _no_main_file() -> Iterator[None]:
-    """Hides where this program was started from: every child would run that script again."""
-    main = sys.modules["__main__"]
-    hidden = {name: vars(main).pop(name) for name in ("__file__",) if name in vars(main)}
+def _opened(sources: list[Path], output: Path) -> Iterator[list[int]]:
+    """The sources to read and the output to write, as descriptors; after an error there is no output."""
+    descriptors: list[int] = []
     try:
-        yield
+        for path in sources:
+            descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        descriptors.append(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        yield descriptors
+    except OSError as error:
+        output.unlink(missing_ok=True)
+        raise StepFailed("The files of the job cannot be opened.") from error
+    except BaseException:
+        output.unlink(missing_ok=True)
+        raise
     finally:
-        vars(main).update(hidden)
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
-async def _exchange(line: socket.socket, request: bytes) -> bytes:
-    """Sends the request, then reads to the end of the answer, which is empty where the process died."""
+async def _exchange(line: socket.socket, request: bytes, descriptors: list[int]) -> bytes:
+    """Sends the request and the files, then reads to the end of the answer, which is empty if the process died."""
     loop = asyncio.get_running_loop()
     with suppress(ConnectionError):
-        await loop.sock_sendall(line, request)
+        sent = socket.send_fds(line, [request], descriptors)
+        await loop.sock_sendall(line, request[sent:])
         line.shutdown(socket.SHUT_WR)
         answer = bytearray()
         while len(answer) <= _MAX_ANSWER and (chunk := await loop.sock_recv(line, 65_536)):
             answer += chunk
         return bytes(answer)
     return b""
+
+
+def _findings(answer: bytes) -> sandbox.Findings:
+    try:
+        return sandbox.Findings(**json.loads(answer)["findings"])
+    except (ValueError, KeyError, TypeError):
+        raise WorkerCrashed("The process that examines the sandbox gave no readable answer.") from None
 
 
 def _outcome(answer: bytes) -> Done:

@@ -40,6 +40,11 @@ class Plan:
     def cost(self) -> float:
         return sum(step.cost for path in (*self.openings, self.steps) for step in path)
 
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The paths of the programs that its steps run."""
+        return tuple(program for path in (*self.openings, self.steps) for step in path for program in step.programs)
+
     def __str__(self) -> str:
         opened = " + ".join(_told(source, path) for source, path in zip(self.sources, self.openings, strict=True))
         used = [str(self.tool)] if self.tool else []

@@ -1,21 +1,23 @@
-"""Imported once by the fork server, so that every job's process starts with all plugins loaded and all pairs planned.
+"""What the fork server does once, so that every job's process starts with all plugins loaded and all pairs planned."""
 
-Threads of libraries would not survive the fork, and jobs share the machine: each computes on one.
-"""
-
+import encodings
 import gc
-import os
+import importlib
+import pkgutil
+from contextlib import suppress
 
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(_variable, "1")
+from PIL import Image
 
-from PIL import Image  # noqa: E402
+from engine.registry import load_registry
 
-from engine.registry import load_registry  # noqa: E402
 
-Image.init()
-load_registry().catalogue()  # plans every pair once, for all
-
-# Whatever the collector touches in a job's process is copied for it.
-gc.collect()
-gc.freeze()
+def warm() -> None:
+    """Loads whatever jobs would load one by one, and could not load any more behind the walls of their sandbox."""
+    Image.init()
+    for module in pkgutil.iter_modules(encodings.__path__):
+        with suppress(ImportError):  # those of other systems
+            importlib.import_module(f"encodings.{module.name}")
+    load_registry().catalogue()  # plans every pair once, for all
+    # Whatever the collector touches in a job's process is copied for it.
+    gc.collect()
+    gc.freeze()

@@ -49,6 +49,11 @@ class Registry:
         needs = [need for plugin in self.plugins for need in plugin.requirements if not need.present]
         return tuple(dict.fromkeys(needs))
 
+    @property
+    def programs(self) -> frozenset[str]:
+        """The paths of the programs that steps run."""
+        return frozenset(path for plugin in self.plugins for step in plugin.conversions for path in step.programs)
+
     def format(self, name: str) -> FileFormat | None:
         """The format of that name or alias, without regard to case; None where there is none."""
         name = name.lower()

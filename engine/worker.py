@@ -1,12 +1,12 @@
-"""What runs in a job's process: read the job, put up the walls, convert, answer."""
+"""What runs in a job's process, behind its walls: read the job, convert, answer."""
 
 from __future__ import annotations
 
 import json
 import os
 import pickle
-import signal
 import socket
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,8 +37,8 @@ class Input(NamedTuple):
 class Job:
     """A conversion in names and paths, because functions and megabytes should not travel.
 
-    `target` names a format, `tool` the tool that makes one of many or something else of one. The folder of
-    `output` is the job's own; nothing else is written to.
+    `target` names a format, `tool` the tool that makes one of many or something else of one. The job's process gets
+    the files opened, and sees none of these paths.
     """
 
     inputs: tuple[Input, ...]
@@ -62,36 +62,36 @@ class Done:
     pages: int | None = None
 
 
-def serve(connection: socket.socket) -> None:
-    """Waits for one job, runs it, answers, and ends. An end of file instead of a job ends it at once."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which tells us
-    _silence()
-    registry = load_registry()
-    with connection, connection.makefile("rb") as stream:
-        request = stream.read()
-        if not request:
-            return
-        job, limits = pickle.loads(request)
-        sandbox.enter(memory=limits.memory, seconds=limits.seconds, output=limits.output)
-        os.environ["TMPDIR"] = str(job.output.parent)
-        connection.sendall(json.dumps(_answer(registry, job)).encode())
-        connection.shutdown(socket.SHUT_WR)
-        # The interpreter would spend milliseconds on tidying up what ends with the process anyway.
-        os._exit(0)
+MAX_FILES = 250
+"""Files that can be handed to a job; the kernel passes 253 at a time."""
 
 
-def _silence() -> None:
-    """Libraries print what hostile files make them say; none of it belongs on the server's terminal or log."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
-    os.close(nowhere)
+def serve(line: socket.socket, layers: Mapping[str, bool]) -> None:
+    """Waits for one job and its files, runs it, and answers. An end of file instead of a job ends it at once.
+
+    No job is a question about the sandbox, of which `layers` tells what is up.
+    """
+    request, descriptors, _, _ = socket.recv_fds(line, 1 << 16, MAX_FILES)
+    while chunk := line.recv(1 << 16):
+        request += chunk
+    if not request:
+        return
+    job, limits = pickle.loads(request)
+    sandbox.bound(memory=limits.memory, seconds=limits.seconds, output=limits.output)
+    answer = _findings(layers) if job is None else _answer(load_registry(), job, descriptors, layers)
+    with os.fdopen(line.detach(), "wb") as stream:  # sending is a system call that the sandbox denies
+        stream.write(json.dumps(answer).encode())
 
 
-def _answer(registry: Registry, job: Job) -> dict[str, Any]:
+def _findings(layers: Mapping[str, bool]) -> dict[str, Any]:
+    sandbox.forbid_programs(layers)
+    return {"findings": {"layers": layers, "proofs": sandbox.attempt()}}
+
+
+def _answer(registry: Registry, job: Job, descriptors: list[int], layers: Mapping[str, bool]) -> dict[str, Any]:
     """The outcome as JSON: whoever reads it need not trust this process."""
     try:
-        done = convert(registry, job)
+        done = convert(registry, job, descriptors, layers)
     except ConversionError as error:
         return {"error": error.as_json()}
     except MemoryError:
@@ -101,10 +101,19 @@ def _answer(registry: Registry, job: Job) -> dict[str, Any]:
     return {"done": asdict(done)}
 
 
-def convert(registry: Registry, job: Job) -> Done:
-    """Runs the job in this process. Raises ConversionError where it cannot be done."""
+def convert(registry: Registry, job: Job, descriptors: list[int], layers: Mapping[str, bool]) -> Done:
+    """Runs the job in this process, on its open files: the inputs and the output. Raises ConversionError."""
     plan = registry.plan([registry.formats[name] for _, name in job.inputs], job.target, job.tool)
-    result = pipeline.run(plan, (path.read_bytes() for path, _ in job.inputs), job.options)
+    if not plan.programs:
+        sandbox.forbid_programs(layers)
+    *sources, output = descriptors
+    result = pipeline.run(plan, map(_read, sources), job.options)
     inspection.inspect(registry, plan, result, job.options)
-    job.output.write_bytes(result.data)
+    with os.fdopen(output, "wb") as file:
+        file.write(result.data)
     return Done(len(result.data), result.trace, result.warnings, result.input_pages, result.pages)
+
+
+def _read(descriptor: int) -> bytes:
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from io import BytesIO
 
 from cairosvg.parser import Tree
-from cairosvg.surface import EPSSurface, PDFSurface, PNGSurface, Surface, SVGSurface
+from cairosvg.surface import PDFSurface, PNGSurface, Surface, SVGSurface
 from cairosvg.url import safe_fetch
 from PIL import Image
 
 from engine.gates import check_size
-from plugins import _pillow, _postscript, _xml
+from plugins import _pillow, _xml
 
 _DEFAULT_SIZE = (300, 150)  # what CSS gives to pictures that tell no size, in pixels
 _PICTURES = ("PNG", "JPEG", "GIF", "WEBP", "AVIF", "BMP", "TIFF")  # that may be embedded
@@ -34,14 +34,6 @@ def pixels(svg: bytes) -> Image.Image:
 def pdf(svg: bytes) -> bytes:
     """`svg` as a page."""
     return _written(PDFSurface, svg)
-
-
-def eps(svg: bytes) -> bytes:
-    """`svg` as PostScript."""
-    file = BytesIO()
-    surface = _drawn(EPSSurface, svg, file)
-    surface.finish()
-    return _postscript.boxed(file.getvalue(), surface.width, surface.height)
 
 
 def outlined(svg: bytes) -> bytes:

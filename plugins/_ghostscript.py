@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from engine import CorruptInput, Requirement
 
 PROGRAM = shutil.which("gs")
+PROGRAMS = (str(Path(PROGRAM).resolve()),) if PROGRAM else ()
 REQUIREMENT = Requirement(
     "Ghostscript",
     "reading EPS, and writing EPS with vectors from PDF",
@@ -27,7 +28,7 @@ def run(data: bytes, device: str, *arguments: str) -> bytes:
         source, result = Path(folder, "in"), Path(folder, "out")
         source.write_bytes(data)
         command = [
-            str(PROGRAM),
+            *PROGRAMS,
             *("-q", "-dSAFER", "-dBATCH", "-dNOPAUSE", "-dFirstPage=1", "-dLastPage=1"),
             f"-sDEVICE={device}",
             f"-sOutputFile={result}",
@@ -36,7 +37,7 @@ def run(data: bytes, device: str, *arguments: str) -> bytes:
         ]
         done = subprocess.run(
             command,
-            env={"TMPDIR": folder, "PATH": "/usr/bin:/bin"},
+            env={"TMPDIR": folder},
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

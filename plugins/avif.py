@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-import imagecodecs
+from imagecodecs import avif_decode
 
 from engine import (
     RASTER,
@@ -51,7 +51,7 @@ def _bit_depth(data: bytes) -> int:
 
 def _deep(data: bytes, bits: int) -> Iterator[Frame]:
     header = _pillow.opened(data, "AVIF")
-    array = imagecodecs.avif_decode(data, numthreads=1)
+    array = avif_decode(data, numthreads=1)
     bands = array.shape[2] if array.ndim == 3 else 1
     array = _pillow.upright(array, header.getexif().get(_exif.ORIENTATION, 1))
     yield Frame(Samples.scaled(array, bits, _LAYOUTS[bands]), header.info.get("icc_profile"))

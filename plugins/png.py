@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 
-import imagecodecs
+from imagecodecs import png_decode, png_encode
 from PIL import PngImagePlugin
 
 from engine import RASTER, FileFormat, Frame, Holds, Options, Raster, Samples, Signature, conversion, hookimpl
@@ -49,7 +49,7 @@ def decode(data: bytes, _options: Options) -> Raster:
 
 def _deep(data: bytes) -> Iterator[Frame]:
     header = _pillow.opened(data, "PNG")
-    array = imagecodecs.png_decode(data)
+    array = png_decode(data)
     array = _pillow.upright(array, header.getexif().get(_exif.ORIENTATION, 1))
     bands = array.shape[2] if array.ndim == 3 else 1
     yield Frame(Samples(array, _LAYOUTS[bands]), header.info.get("icc_profile"))
@@ -61,7 +61,7 @@ def encode(raster: Raster, _options: Options) -> bytes:
     deep = ("L", "LA", "RGB", "RGBA")
     frames = list(raster.fitted(Holds(modes, deep=deep, icc=True, animation=True)).frames)
     if isinstance(frames[0].pixels, Samples):
-        data = bytes(imagecodecs.png_encode(frames[0].pixels.array, level=6))
+        data = bytes(png_encode(frames[0].pixels.array, level=6))
         return _with_chunks(data, _chunks(raster, frames[0]))
     info = PngImagePlugin.PngInfo()
     if raster.xmp:

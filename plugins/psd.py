@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
 
+import psd_tools.composite  # noqa: F401  # psd-tools would import it in a job, whose sandbox may not let it
 from PIL import ImageChops
 from psd_tools import PSDImage
 from psd_tools.constants import Resource

@@ -25,7 +25,6 @@ from engine.conversions import AnyConversion
 from engine.formats import ends_with
 from engine.media import Document
 from plugins import _xml
-from plugins.eps import EPS
 from plugins.pdf import PDF
 
 try:
@@ -82,11 +81,6 @@ def to_pdf(data: bytes, _options: Options) -> bytes:
     return _cairo.pdf(_xml.source(data))
 
 
-@conversion(SVG, EPS, cost=4, final=True)
-def to_eps(data: bytes, _options: Options) -> bytes:
-    return _cairo.eps(_xml.source(data))
-
-
 @conversion(SVG, SVG, loss=Loss.DETAIL, cost=4)
 def redraw(data: bytes, _options: Options) -> bytes:
     return _cairo.outlined(_xml.source(data))
@@ -104,7 +98,7 @@ def from_document(document: Document, _options: Options) -> bytes:
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    drawn: list[AnyConversion] = [draw, to_pdf, to_eps, redraw]
+    drawn: list[AnyConversion] = [draw, to_pdf, redraw]
     return [from_document, *drawn] if HAS_CAIRO else [from_document]
 
 

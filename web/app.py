@@ -12,7 +12,7 @@ from tornado.netutil import bind_sockets
 
 from config.logs import configure
 from config.settings import Settings
-from engine.executor import Executor, LocalExecutor
+from engine.executor import Executor
 from engine.registry import Registry, load_registry
 from storage import accounts
 from storage.blobs import open_blobs
@@ -21,6 +21,7 @@ from storage.failover import FailoverLimiter
 from storage.limits import Limiter, MemoryLimiter
 from storage.redis_limits import RedisLimiter
 from web.patience import Patience
+from web.processes import examine, local_executor
 from web.routes import build
 from web.server import Server
 from web.services import Services, memory
@@ -141,17 +142,23 @@ async def listening(services: Services, host: str, port: int, patience: Patience
 
 
 async def serve(settings: Settings, host: str, port: int) -> None:
-    """Serves the API until SIGTERM or SIGINT. A second signal ends the process at once."""
+    """Serves the API until SIGTERM or SIGINT. A second signal ends the process at once.
+
+    Raises SandboxIncomplete before it listens.
+    """
     configure(settings.log_format)
     registry = load_registry()
-    executor = LocalExecutor(settings.workers)
+    executor = local_executor(settings, settings.workers)
     services = await asyncio.to_thread(assemble, settings, registry, executor)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await executor.start()
     try:
+        await executor.start()
+        missing = (await examine(settings, executor)).missing
+        if missing:
+            log.warning("the sandbox of jobs (%s) lacks: %s", settings.sandbox, ", ".join(missing))
         async with listening(services, host, port) as url:
             _announce(registry, settings, url)
             if not await services.database.run(accounts.exist):

@@ -15,11 +15,13 @@ from rich.progress import Progress
 from rich.table import Table
 
 from config.settings import Settings, SettingsError, load_settings
-from engine import ConversionError, Options, sandbox
+from engine import ConversionError, Options
 from engine.registry import Registry, load_registry
+from engine.sandbox import Findings
 from web import app as service
 from web import local
 from web.accounts_cli import account_cli
+from web.processes import SandboxIncomplete, local_executor
 from web.services.catalogue import formats_catalogue
 
 FAILED, WRONG_USAGE = 1, 2
@@ -50,6 +52,9 @@ def serve(
     except OSError as error:
         _tell(f"cannot serve on {host}:{port}: {error.strerror or error}")
         raise typer.Exit(FAILED) from None
+    except SandboxIncomplete as error:
+        _tell(str(error))
+        raise typer.Exit(FAILED) from None
 
 
 @cli.command()
@@ -66,7 +71,12 @@ def convert(
         options = Options(quality=quality)
     except (local.WrongUsage, ConversionError) as error:
         _wrong(str(error))
-    if asyncio.run(_convert(registry, wanted, options, explain=explain)):
+    try:
+        failures = asyncio.run(_convert(registry, wanted, options, explain=explain))
+    except SandboxIncomplete as error:
+        _tell(str(error))
+        raise typer.Exit(FAILED) from None
+    if failures:
         raise typer.Exit(FAILED)
 
 
@@ -76,7 +86,7 @@ async def _convert(registry: Registry, wanted: list[local.Task], options: Option
     errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     with Progress(console=errors, transient=True, disable=len(wanted) == 1) as progress:
         bar = progress.add_task("converting", total=len(wanted))
-        async for outcome in local.convert(registry, wanted, options, _settings().workers):
+        async for outcome in local.convert(registry, wanted, options, _settings()):
             progress.advance(bar)
             failures += outcome.error is not None
             for line in _report(outcome, explain=explain):
@@ -116,8 +126,8 @@ def doctor(as_json: Json = False) -> None:
     if as_json:
         return print(json.dumps(found, indent=2))
     table = Table("what", "state")
-    for name, present in found["sandbox"]["layers"].items():
-        table.add_row(f"sandbox: {name}", "on" if present else "not on this system")
+    for name, held in {**found["sandbox"]["layers"], **found["sandbox"]["proofs"]}.items():
+        table.add_row(f"sandbox: {name}", "on" if held else "not here")
     for plugin in found["plugins"]:
         table.add_row(f"plugin: {plugin['name']}", plugin["error"] or plugin["summary"])
     for need in found["missing"]:
@@ -128,7 +138,7 @@ def doctor(as_json: Json = False) -> None:
 def _findings(registry: Registry) -> dict[str, Any]:
     return {
         "version": distribution_version("convertd"),
-        "sandbox": {"layers": sandbox.layers()},
+        "sandbox": asdict(asyncio.run(_examined(_settings()))),
         "plugins": [
             {
                 "name": plugin.name,
@@ -142,6 +152,15 @@ def _findings(registry: Registry) -> dict[str, Any]:
         "missing": [asdict(need) for need in registry.missing],
         "pairs": len(registry.catalogue()),
     }
+
+
+async def _examined(settings: Settings) -> Findings:
+    """What `serve` would find; the doctor does not refuse to look where it is not enough."""
+    executor = local_executor(settings, 1)
+    try:
+        return await executor.examine()
+    finally:
+        await executor.close()
 
 
 def _settings() -> Settings:

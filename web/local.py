@@ -9,10 +9,12 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from config.settings import Settings
 from engine import ConversionError, FileFormat, Options
-from engine.executor import Done, Executor, Input, Job, LocalExecutor
+from engine.executor import Done, Executor, Input, Job
 from engine.planner import Plan
 from engine.registry import Registry
+from web.processes import examine, local_executor
 
 
 class WrongUsage(ValueError):
@@ -71,11 +73,15 @@ def _task(path: Path, output: Path, target: FileFormat) -> Task:
     return Task(path, output, target)
 
 
-async def convert(registry: Registry, wanted: Sequence[Task], options: Options, workers: int) -> AsyncIterator[Outcome]:
-    """The outcomes, as they come; at most `workers` conversions run at a time."""
-    executor = LocalExecutor(min(workers, len(wanted)))
-    await executor.start()
+async def convert(
+    registry: Registry, wanted: Sequence[Task], options: Options, settings: Settings
+) -> AsyncIterator[Outcome]:
+    """The outcomes, as they come. Raises SandboxIncomplete before the first."""
+    executor = local_executor(settings, min(settings.workers, len(wanted)))
     try:
+        await executor.start()
+        if settings.sandbox == "required":
+            await examine(settings, executor)
         for outcome in asyncio.as_completed([_convert(registry, executor, task, options) for task in wanted]):
             yield await outcome
     finally:

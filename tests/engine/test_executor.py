@@ -7,7 +7,6 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
@@ -26,14 +25,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor() -> AsyncIterator[LocalExecutor]:
     """Two workers whose processes know the misbehaving plugin."""
-    forkserver._forkserver._stop()  # type: ignore[attr-defined]  # one that runs would not know the plugin
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(_MISBEHAVING))
+        patch.syspath_prepend(_MISBEHAVING)
         made = LocalExecutor(2)
         await made.start()
         yield made
         await made.close()
-    forkserver._forkserver._stop()  # type: ignore[attr-defined]
 
 
 def _job(folder: Path, deed: str, target: str = "png") -> Job:
@@ -134,7 +131,7 @@ async def test_cancelling_kills_the_process(executor: LocalExecutor, tmp_path: P
 
 async def test_a_killed_spare_costs_one_job_at_most(executor: LocalExecutor, tmp_path: Path) -> None:
     for seat in executor._spares:
-        os.kill(seat.process.pid or 0, signal.SIGKILL)
+        os.kill(seat.pid, signal.SIGKILL)
     outcomes = [executor.run(_job(tmp_path, f"behave{number}")) for number in range(6)]
 
     results = await asyncio.gather(*outcomes, return_exceptions=True)

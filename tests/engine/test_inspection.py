@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -14,6 +15,7 @@ from engine.inspection import inspect
 from engine.loading import Plugin
 from engine.planner import Plan
 from engine.registry import Registry, load_registry
+from engine.sandbox import LAYERS
 from tests.samples import sample
 
 _REGISTRY = load_registry()
@@ -83,9 +85,10 @@ def test_a_job_leaves_no_such_result(tmp_path: Path) -> None:
     source, result = tmp_path / "in", tmp_path / "out"
     source.write_bytes(b"CUT")
 
-    with pytest.raises(StepFailed):
-        worker.convert(registry, worker.Job((worker.Input(source, "cut"),), result, "png"))
-    assert not result.exists()
+    with source.open("rb") as read, result.open("wb") as written, pytest.raises(StepFailed):
+        job = worker.Job((worker.Input(source, "cut"),), result, "png")
+        worker.convert(registry, job, [os.dup(read.fileno()), os.dup(written.fileno())], dict.fromkeys(LAYERS, False))
+    assert result.stat().st_size == 0
 
 
 def test_frames_that_look_the_same_are_one() -> None:

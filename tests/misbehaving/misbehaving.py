@@ -8,13 +8,16 @@ from PIL import Image
 
 from engine import RASTER, FileFormat, Frame, Options, Raster, Signature, conversion, hookimpl
 from engine.conversions import AnyConversion
+from tests.misbehaving import attacks
 
 TROUBLE = FileFormat("trouble", media_type="x/trouble", extensions=("trouble",), sniff=Signature((0, b"TROUBLE ")))
 
 
 @conversion(TROUBLE, RASTER)
 def decode(data: bytes, _options: Options) -> Raster:
-    deed = data.removeprefix(b"TROUBLE ").decode()
+    deed, _, argument = data.removeprefix(b"TROUBLE ").decode().partition(" ")
+    if deed in attacks.ATTACKS:
+        return Raster([Frame(Image.new("RGB", (8, 8), attacks.outcome(deed, argument)))])
     if deed == "crash":
         os.abort()
     elif deed == "exit":

@@ -1,0 +1,126 @@
+"""What runs in the fork server: a child for every request, and word of its end."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+from engine import preload, sandbox, worker
+from engine.registry import load_registry
+
+NUMBER = struct.Struct("=i")
+"""A process id or an exit code, as it is told to who asked for the process."""
+
+
+def main() -> None:
+    """Serves the socket that the first argument numbers; the others are the sandbox's layers. Ends when it closes."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # these are for the server, which hangs up when it ends
+        signal.signal(number, signal.SIG_IGN)
+    layers = sys.argv[2:]
+    shared = sandbox.isolate(layers)
+    preload.warm()
+    places = sandbox.known_places(load_registry().programs)
+    enter = partial(sandbox.enter, layers, os.getpid(), places)
+    _Nursery(socket.socket(fileno=int(sys.argv[1])), lambda folder: shared | enter(folder)).run()
+
+
+class _Nursery:
+    """The children: of each, the line on which its end is to be told, and the folder that goes with it."""
+
+    def __init__(self, control: socket.socket, enter: Callable[[str], Mapping[str, bool]]) -> None:
+        self._control = control
+        self._enter = enter
+        self._children: dict[int, tuple[int, str]] = {}
+
+    def run(self) -> None:
+        """Forks and buries until the control line closes; then none is left."""
+        ended, wakeup = socket.socketpair()
+        wakeup.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
+        open_ = True
+        while open_:
+            ready, _, _ = select.select([self._control, ended], [], [])
+            if ended in ready:
+                ended.recv(4096)
+                self._bury()
+            if self._control in ready:
+                open_ = self._fork()
+        for child in list(self._children):
+            _kill_all(child)
+            os.waitpid(child, 0)
+            self._forget(child, -signal.SIGKILL)
+
+    def _fork(self) -> bool:
+        request, descriptors, _, _ = socket.recv_fds(self._control, 64, 2)
+        if not request:
+            return False
+        line, status = descriptors
+        with suppress(OSError):  # no process or no disk: the line closes without a word
+            folder = tempfile.mkdtemp(prefix="convertd-")
+            child = os.fork()
+            if child == 0:
+                self._become_job(line, folder)
+            self._children[child] = (os.dup(status), folder)
+            os.write(status, NUMBER.pack(child))
+        os.close(line)
+        os.close(status)
+        return True
+
+    def _become_job(self, line: int, folder: str) -> NoReturn:
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.chdir(folder)
+            os.environ["TMPDIR"] = tempfile.tempdir = folder
+            layers = self._enter(folder)
+            _let_go(line)
+            worker.serve(socket.socket(fileno=line), layers)
+        except Exception:
+            traceback.print_exc()  # of our own code: a job's exceptions are its answer
+        finally:
+            # The interpreter would spend milliseconds on tidying up what ends with the process anyway.
+            os._exit(0)
+
+    def _bury(self) -> None:
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                child, status = ended
+                if child in self._children:
+                    _kill_all(child)
+                    self._forget(child, os.waitstatus_to_exitcode(status))
+
+    def _forget(self, child: int, exitcode: int) -> None:
+        status, folder = self._children.pop(child)
+        try:
+            Path(folder).rmdir()
+        except OSError:  # not empty; a hostile job may have left more than is cleared in a moment
+            os.posix_spawnp("rm", ["rm", "-rf", "--", folder], os.environ)
+        with suppress(BrokenPipeError):
+            os.write(status, NUMBER.pack(exitcode))
+        os.close(status)
+
+
+def _kill_all(leader: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _let_go(line: int) -> None:
+    """Closes all descriptors but one. Libraries print what hostile files make them say: that goes nowhere."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    os.closerange(3, line)
+    os.closerange(line + 1, os.sysconf("SC_OPEN_MAX"))

@@ -1,0 +1,129 @@
+"""A process with all plugins loaded and none of our secrets, which forks the jobs' processes ahead of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+
+from engine.errors import WorkerCrashed
+from engine.forking import NUMBER
+
+# Nothing else of the environment comes along: there are passwords in it.
+_VARIABLES = frozenset({"PATH", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHASHSEED"})
+_PROGRAM = "from engine.forking import main; main()"
+# Threads of libraries would not survive the fork, and jobs share the machine: each computes on one.
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+_DYING = 0.5  # seconds between the end of a process's lines and its own
+_KILLED = -signal.SIGKILL
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A process that waits for a job: our end of the line to it, and of one on which its end is told."""
+
+    pid: int
+    line: socket.socket
+    status: socket.socket
+
+    def exitcode(self, patience: float | None = None) -> int | None:
+        """Waits for the process to end, so many seconds; a signal's number is negative, None is not yet. Blocks."""
+        self.status.settimeout(patience)
+        try:
+            told = self.status.recv(NUMBER.size, socket.MSG_PEEK)
+        except (TimeoutError, BlockingIOError):
+            return None
+        return int(NUMBER.unpack(told)[0]) if told else _KILLED  # without the fork server nobody tells, but it is dead
+
+    def kill(self) -> None:
+        """Ends the process and whatever it started: it leads a session of its own."""
+        if self.exitcode(0.0) is None:
+            for kill in (os.killpg, os.kill):
+                with suppress(ProcessLookupError):
+                    kill(self.pid, signal.SIGKILL)
+
+    def close(self, patience: float) -> None:
+        """Hangs up and waits for the process to end, as it does without a job or after its answer. Blocks."""
+        self.line.close()
+        if self.exitcode(patience) is None:
+            self.kill()
+            self.exitcode()
+        self.status.close()
+
+
+class ForkServer:
+    """Starts with the first fork, and again should it have died. Its processes get the `layers` of the sandbox."""
+
+    def __init__(self, layers: Collection[str]) -> None:
+        self._layers = layers
+        self._turn = threading.Lock()
+        self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+
+    def fork(self) -> Seat:
+        """A process that waits for a job. Blocks. Raises WorkerCrashed if there cannot be one."""
+        with self._turn:
+            for _ in range(2):
+                process, control = self._started()
+                try:
+                    return _fork(control)
+                except OSError:
+                    if _runs(process):
+                        break
+                    self._stop()
+        raise WorkerCrashed("No process can be started for the conversion.")
+
+    def close(self) -> None:
+        """Ends it, with all its processes. Blocks."""
+        with self._turn:
+            self._stop()
+
+    def _started(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
+        if self._running is None:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            chosen = {name: value for name, value in os.environ.items() if name in _VARIABLES}
+            path = os.pathsep.join(entry for entry in sys.path if entry)
+            with theirs:
+                process = subprocess.Popen(
+                    [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno()), *self._layers],
+                    env={**chosen, **_ONE_THREAD, "PYTHONPATH": path},
+                    pass_fds=(theirs.fileno(),),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                )
+            self._running = process, ours
+        return self._running
+
+    def _stop(self) -> None:
+        if self._running is not None:
+            process, control = self._running
+            control.close()
+            process.wait()
+            self._running = None
+
+
+def _fork(control: socket.socket) -> Seat:
+    line, their_line = socket.socketpair()
+    status, their_status = socket.socketpair()
+    with their_line, their_status:
+        socket.send_fds(control, [b"fork"], [their_line.fileno(), their_status.fileno()])
+    told = status.recv(NUMBER.size)
+    if not told:
+        line.close()
+        status.close()
+        raise ConnectionError("the fork server is gone")
+    line.setblocking(False)
+    return Seat(NUMBER.unpack(told)[0], line, status)
+
+
+def _runs(process: subprocess.Popen[bytes]) -> bool:
+    try:
+        process.wait(_DYING)
+    except subprocess.TimeoutExpired:
+        return True
+    return False

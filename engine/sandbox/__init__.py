@@ -1,0 +1,89 @@
+"""The walls of a job's process, put up before it gets to see a file. What a kernel lacks is left out, and told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from engine.sandbox import landlock, process, seccomp
+from engine.sandbox.landlock import Access
+from engine.sandbox.limits import bound
+from engine.sandbox.places import known_places
+from engine.sandbox.trials import attempt
+
+__all__ = ["ALWAYS", "LAYERS", "Findings", "attempt", "bound", "enter", "forbid_programs", "isolate", "known_places"]
+
+ALWAYS = frozenset({"rlimits", "session", "parent_death_signal"})
+"""The layers that stay when the sandbox is switched off."""
+
+LAYERS = ALWAYS | {
+    *("network_namespace", "own_user", "no_capabilities", "undumpable"),
+    *("no_new_privileges", "landlock", "seccomp"),
+}
+"""All layers by name."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The layers that this system has, and what a job's process proved by trying."""
+
+    layers: dict[str, bool]
+    proofs: dict[str, bool]
+
+    @property
+    def missing(self) -> list[str]:
+        """What is not there, or did not hold."""
+        return [name for name, held in {**self.layers, **self.proofs}.items() if not held]
+
+    @property
+    def complete(self) -> bool:
+        """Whether a hostile file that takes over its process finds no way out: the kernel's two filters hold."""
+        return all((self.layers["landlock"], self.layers["seccomp"], *self.proofs.values()))
+
+
+def isolate(layers: Collection[str]) -> dict[str, bool]:
+    """The walls that a process and all its children share; whether each holds. It wants no threads yet."""
+    return _put_up({"network_namespace": process.leave_network}, layers)
+
+
+def enter(layers: Collection[str], parent: int, places: Mapping[Path, Access], own: str) -> dict[str, bool]:
+    """Puts up this process's walls; whether each holds.
+
+    It dies with `parent`, and has no files but in those places and in the folder `own`, where alone it writes.
+    """
+    return {
+        "rlimits": True,  # which every system has; the job tells them
+        **_put_up(
+            {
+                "session": process.begin_session,
+                "own_user": partial(process.become_nobody, own),
+                "no_capabilities": process.drop_capabilities,
+                "undumpable": process.hide,
+                "parent_death_signal": partial(process.die_with, parent),
+                "no_new_privileges": process.renounce_privileges,
+                "landlock": lambda: landlock.restrict({**places, Path(own): landlock.OWN}),
+                "seccomp": seccomp.restrict,
+            },
+            layers,
+        ),
+    }
+
+
+def forbid_programs(held: Mapping[str, bool]) -> None:
+    """For jobs that run none: no program and no other process can be started from here on."""
+    if held["seccomp"]:
+        seccomp.forbid_programs()
+
+
+def _put_up(walls: dict[str, Callable[[], None]], layers: Collection[str]) -> dict[str, bool]:
+    return {name: name in layers and _holds(wall) for name, wall in walls.items()}
+
+
+def _holds(wall: Callable[[], None]) -> bool:
+    try:
+        wall()
+    except OSError:
+        return False
+    return True

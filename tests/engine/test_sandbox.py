@@ -1,0 +1,199 @@
+"""Attacks from inside a job's process: each layer stops what it is there for, alone, and without one they succeed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+from socket import create_server
+
+import pytest
+import pytest_asyncio
+from PIL import Image
+
+from engine import ConversionError, sandbox
+from engine.executor import Input, Job, Limits, LocalExecutor
+from engine.registry import load_registry
+from tests.samples import sample
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+_MISBEHAVING = Path(__file__).parents[1] / "misbehaving"
+_PAIRS = load_registry().catalogue()  # before the misbehaving plugin is in sight
+_SECRET = "sk_live_known_to_the_server"
+_LAYER_SETS = {
+    "none": sandbox.ALWAYS,
+    "all": sandbox.LAYERS,
+    **{name: sandbox.ALWAYS | {name, "no_new_privileges"} for name in sandbox.LAYERS - sandbox.ALWAYS},
+}
+# What stops each attack, each on its own.
+_STOPPED_BY = {
+    "connect": ("network_namespace", "landlock", "seccomp"),
+    "make_socket": ("seccomp",),
+    "run": ("landlock", "seccomp"),
+    "fork": ("seccomp",),
+    "read": ("landlock", "own_user"),
+    "list": ("landlock", "own_user"),
+    "write": ("landlock", "own_user"),
+    "kill": ("landlock", "own_user", "seccomp"),
+    "trace": ("landlock", "own_user", "seccomp"),
+    "link": ("landlock",),
+    "pipe": ("landlock",),
+    "become_root": ("own_user", "seccomp"),
+}
+_FOR_ROOT = ("trace", "become_root")  # attacks that only root's processes could make in the first place
+
+Starter = Callable[[str], Awaitable[LocalExecutor]]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def started() -> AsyncIterator[Starter]:
+    """Gives executors by the name of their layers; their processes know the misbehaving plugin."""
+    executors: dict[str, LocalExecutor] = {}
+
+    async def start(layers: str) -> LocalExecutor:
+        if layers not in executors:
+            executors[layers] = LocalExecutor(1, _LAYER_SETS[layers])
+            await executors[layers].start()
+        return executors[layers]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(_MISBEHAVING)
+        patch.setenv("CONVERTD_SMTP_URL", _SECRET)
+        patch.setenv("AWS_SECRET_ACCESS_KEY", _SECRET)
+        yield start
+        for executor in executors.values():
+            await executor.close()
+
+
+@pytest.fixture
+def aims(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """What each attack is aimed at: another job's folder, a server's port, a process of the server's user."""
+    foreign = tmp_path / "job-of-others" / "in.png"
+    foreign.parent.mkdir(mode=0o700)
+    foreign.write_bytes(b"private")
+    foreign.chmod(0o600)
+    with create_server(("127.0.0.1", 0)) as server, subprocess.Popen(["sleep", "300"]) as sleeper:
+        yield {
+            "connect": str(server.getsockname()[1]),
+            "run": "/bin/true",
+            "read": str(foreign),
+            "list": str(foreign.parent),
+            "write": str(foreign.with_name("out.png")),
+            "link": str(foreign),
+            "kill": str(sleeper.pid),
+            "trace": str(sleeper.pid),
+            "remember": _SECRET,
+            "fill": str(2 << 20),
+        }
+        sleeper.kill()
+
+
+def _job(folder: Path, deed: str) -> Job:
+    source = folder / "in.trouble"
+    source.write_bytes(b"TROUBLE " + deed.encode())
+    return Job((Input(source, "trouble"),), folder / "result.png", "png")
+
+
+async def _succeeds(executor: LocalExecutor, folder: Path, deed: str, limits: Limits = Limits()) -> bool:
+    job = _job(folder, deed)
+    await executor.run(job, limits)
+    with Image.open(BytesIO(job.output.read_bytes())) as image:
+        return image.convert("RGB").getpixel((0, 0)) == (255, 0, 0)
+
+
+@pytest.mark.parametrize("attack", _STOPPED_BY)
+async def test_attacks(started: Starter, tmp_path: Path, aims: dict[str, str], attack: str) -> None:
+    deed = f"{attack} {aims.get(attack, '')}"
+
+    if attack not in _FOR_ROOT or os.geteuid() == 0:
+        assert await _succeeds(await started("none"), tmp_path, deed)
+    assert not await _succeeds(await started("all"), tmp_path, deed)
+    for layer in _STOPPED_BY[attack]:
+        executor = await started(layer)
+        if (await executor.examine()).layers[layer]:
+            assert not await _succeeds(executor, tmp_path, deed), layer
+
+
+@pytest.mark.parametrize("layers", ["none", "all"])
+async def test_a_job_knows_no_secrets(started: Starter, tmp_path: Path, aims: dict[str, str], layers: str) -> None:
+    assert not await _succeeds(await started(layers), tmp_path, f"remember {aims['remember']}")
+
+
+@pytest.mark.parametrize("layers", ["none", "all"])
+async def test_no_file_grows_over_its_limit(
+    started: Starter, tmp_path: Path, aims: dict[str, str], layers: str
+) -> None:
+    executor, deed = await started(layers), f"fill {aims['fill']}"
+
+    assert await _succeeds(executor, tmp_path, deed)
+    assert not await _succeeds(executor, tmp_path, deed, Limits(output=1 << 20))
+
+
+async def test_a_lie_about_the_size_is_found_out(started: Starter, tmp_path: Path) -> None:
+    with pytest.raises(ConversionError, match="another size"):
+        await (await started("all")).run(_job(tmp_path, "answer"))
+
+    assert not (tmp_path / "result.png").exists()
+
+
+async def test_an_output_that_is_a_link_is_not_followed(started: Starter, tmp_path: Path) -> None:
+    job, foreign = _job(tmp_path, "behave"), tmp_path / "foreign"
+    foreign.write_bytes(b"before")
+    job.output.symlink_to(foreign)
+
+    with pytest.raises(ConversionError):
+        await (await started("all")).run(job)
+
+    assert foreign.read_bytes() == b"before"
+
+
+@pytest.fixture
+def searchable() -> Iterator[Path]:
+    """A folder through which every user may go, as through that of the system."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o711)
+        yield Path(folder)
+
+
+def _entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+async def test_the_folder_of_a_job_goes_with_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, searchable: Path
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(searchable))
+    monkeypatch.syspath_prepend(_MISBEHAVING)
+    executor = LocalExecutor(1)
+    await executor.start()
+    assert len(_entries(searchable)) == 1
+    await executor.run(_job(tmp_path, "fill 1000"))
+    with pytest.raises(ConversionError):
+        await executor.run(_job(tmp_path, "hang"), Limits(seconds=0.5))
+
+    await executor.close()
+
+    for _ in range(100):  # what a job has filled is cleared in the background
+        if not _entries(searchable):
+            break
+        await asyncio.sleep(0.1)
+    assert not _entries(searchable)
+
+
+async def test_every_step_runs_inside(started: Starter, tmp_path: Path) -> None:
+    """Whatever a step needs is loaded before the walls are up; nothing of it lies behind them."""
+    executor, met = await started("all"), set[str]()
+
+    for plan in _PAIRS:
+        steps = {str(step) for step in plan.steps}
+        if not steps <= met:
+            met |= steps
+            source, output = tmp_path / "in", tmp_path / f"out.{plan.target.extensions[0]}"
+            source.write_bytes(sample(plan.source.name))
+            done = await executor.run(Job((Input(source, plan.source.name),), output, plan.target.name))
+            assert output.stat().st_size == done.size, plan

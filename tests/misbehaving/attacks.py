@@ -1,0 +1,117 @@
+"""What hostile code would try once a broken codec has let it into a job's process."""
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import stat
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+SUCCEEDED, REFUSED = "red", "green"  # the colours that tell the outcome
+_PTRACE_SEIZE = 0x4206
+
+
+def outcome(attack: str, argument: str) -> str:
+    """The colour of the outcome; `argument` is a path, a process id, a port."""
+    try:
+        ATTACKS[attack](argument)
+    except OSError:
+        return REFUSED
+    return SUCCEEDED
+
+
+def _connect(port: str) -> None:
+    socket.create_connection(("127.0.0.1", int(port)), timeout=2).close()
+
+
+def _make_socket(_argument: str) -> None:
+    socket.socket(socket.AF_UNIX).close()
+
+
+def _run(program: str) -> None:
+    """Only in a child, so that the answer is still given."""
+    if os.waitstatus_to_exitcode(os.waitpid(os.posix_spawn(program, [program], {}), 0)[1]):
+        raise PermissionError
+
+
+def _fork(_argument: str) -> None:
+    if (child := os.fork()) == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def _read(path: str) -> None:
+    Path(path).read_bytes()
+
+
+def _list(path: str) -> None:
+    list(Path(path).iterdir())
+
+
+def _write(path: str) -> None:
+    Path(path).write_bytes(b"mine")
+
+
+def _kill(process: str) -> None:
+    os.kill(int(process), signal.SIGCONT)  # as allowed or refused as SIGKILL is, and harmless to the tests
+
+
+def _trace(process: str) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.ptrace(ctypes.c_long(_PTRACE_SEIZE), int(process), None, None) < 0:
+        raise OSError(ctypes.get_errno(), "refused")
+
+
+def _link(path: str) -> None:
+    Path("link").symlink_to(path)
+
+
+def _pipe(_argument: str) -> None:
+    os.mkfifo("pipe")
+
+
+def _remember(secret: str) -> None:
+    """The secret, wherever the process could know it from: its environment now, and as it was at its start."""
+    held = [*os.environ.values(), Path("/proc/self/environ").read_text()]
+    if not any(secret in text for text in held):
+        raise PermissionError
+
+
+def _become_root(_argument: str) -> None:
+    os.setresuid(0, 0, 0)
+
+
+def _fill(size: str) -> None:
+    Path("big").write_bytes(bytes(int(size)))
+
+
+def _answer(_argument: str) -> None:
+    """Answers in the worker's place, with a size that it has not written."""
+    lie = {"done": {"size": 1_000_000, "trace": [], "warnings": []}}
+    for descriptor in range(3, 100):
+        with suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                os.write(descriptor, json.dumps(lie).encode())
+                os._exit(0)
+
+
+ATTACKS: Mapping[str, Callable[[str], None]] = {
+    "connect": _connect,
+    "make_socket": _make_socket,
+    "run": _run,
+    "fork": _fork,
+    "read": _read,
+    "list": _list,
+    "write": _write,
+    "kill": _kill,
+    "trace": _trace,
+    "link": _link,
+    "pipe": _pipe,
+    "remember": _remember,
+    "become_root": _become_root,
+    "fill": _fill,
+    "answer": _answer,
+}

@@ -1,0 +1,69 @@
+"""What the command does where the kernel lacks a layer: told by the doctor, refused if the sandbox is required."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.samples import sample
+
+_COMMAND = str(Path(sys.executable).with_name("convertd"))
+# Runs a program to which the kernel seems to have no Landlock.
+_WITHOUT_LANDLOCK = """
+import errno, os, sys
+from engine.sandbox import process, seccomp
+process.renounce_privileges()
+seccomp._install(seccomp._answer([444], seccomp._REFUSE | errno.ENOSYS))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def _run(folder: Path, *arguments: str, sandbox: str = "best_effort") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", _WITHOUT_LANDLOCK, _COMMAND, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "CONVERTD_SANDBOX": sandbox, "PYTHONPATH": str(Path(__file__).parents[2])},
+        check=False,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "photo.png").write_bytes(sample("png"))
+    return tmp_path
+
+
+def test_the_doctor_tells_what_is_missing(folder: Path) -> None:
+    found = json.loads(_run(folder, "doctor", "--json").stdout)["sandbox"]
+
+    assert not found["layers"]["landlock"]
+    assert found["layers"]["seccomp"]
+    assert found["proofs"]["no sockets"]
+    assert not found["proofs"]["no foreign files"]
+
+
+def test_jobs_go_on_without(folder: Path) -> None:
+    assert _run(folder, "convert", "photo.png", "photo.jpg").returncode == 0
+    assert (folder / "photo.jpg").read_bytes().startswith(b"\xff\xd8")
+
+
+@pytest.mark.parametrize("command", [("serve", "--port", "0"), ("convert", "photo.png", "photo.jpg")])
+def test_nothing_starts_if_the_sandbox_is_required(folder: Path, command: tuple[str, ...]) -> None:
+    done = _run(folder, *command, sandbox="required")
+
+    assert done.returncode == 1
+    assert "the sandbox is required, and this is missing: landlock, no foreign files" in done.stderr
+    assert not (folder / "photo.jpg").exists()
+
+
+def test_it_can_be_switched_off(folder: Path) -> None:
+    found = json.loads(_run(folder, "doctor", "--json", sandbox="off").stdout)["sandbox"]
+
+    assert {name for name, held in found["layers"].items() if held} == {"rlimits", "session", "parent_death_signal"}
