@@ -8,8 +8,6 @@ from dataclasses import replace
 from io import BytesIO
 from typing import Any, Literal
 
-import imagecodecs
-import imageio.plugins.tifffile_v3  # noqa: F401  # as the codecs below
 import imageio.v3 as iio
 import numpy as np
 from numpy.typing import NDArray
@@ -42,10 +40,6 @@ def _sniff(content: Content) -> int:
     score = _signature(content)
     return 0 if score and _tiff.holds_sensor_data(_tiff.directories(content)) else score
 
-
-# Loaded here: tifffile would load them in a job, whose sandbox may not let it.
-_COMPRESSIONS = ("deflate", "jpeg", "jpeg2k", "lerc", "ljpeg", "lzma", "lzw", "packbits", "png", "webp", "zlib", "zstd")
-_CODECS = [getattr(imagecodecs, f"{name}_decode") for name in _COMPRESSIONS]
 
 TIFF = FileFormat(
     "tiff", media_type="image/tiff", extensions=("tiff", "tif"), sniff=_sniff, paged=True, is_whole=_tiff.is_whole

@@ -85,9 +85,11 @@ def test_a_job_leaves_no_such_result(tmp_path: Path) -> None:
     source, result = tmp_path / "in", tmp_path / "out"
     source.write_bytes(b"CUT")
 
-    with source.open("rb") as read, result.open("wb") as written, pytest.raises(StepFailed):
-        job = worker.Job((worker.Input(source, "cut"),), result, "png")
-        worker.convert(registry, job, [os.dup(read.fileno()), os.dup(written.fileno())], dict.fromkeys(LAYERS, False))
+    job = worker.Job((worker.Input(source, "cut"),), result, "png")
+    files = [os.open(source, os.O_RDONLY), os.open(result, os.O_WRONLY | os.O_CREAT)]
+    with pytest.raises(StepFailed):
+        worker.convert(registry, job, files, dict.fromkeys(LAYERS, False))
+    os.close(files[1])
     assert result.stat().st_size == 0
 
 

@@ -70,6 +70,6 @@ def test_a_foreign_file_fails_alone_in_a_batch(either: Running, owned: dict[str,
 def test_every_path_with_an_id_is_tried() -> None:
     rules = build(cast(Any, None)).wildcard_router.rules
     matchers = [rule.matcher for rule in rules if isinstance(rule.matcher, PathMatches)]
-    paths = {matcher.regex.pattern.removeprefix(API).removesuffix("$") for matcher in matchers}
-    with_ids = {path for path in paths if "(" in path}
+    patterns = [matcher.regex.pattern.removesuffix("$") for matcher in matchers]
+    with_ids = {path.removeprefix(API) for path in patterns if path.startswith(API) and "(" in path}
     assert with_ids == {re.sub(r"{\w+}", "([^/]+)", path) for _, path in PATHS}

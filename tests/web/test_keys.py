@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,8 +11,15 @@ import httpx
 import pytest
 
 from tests.web.checks import problem
-from tests.web.servers import Running
+from tests.web.servers import Running, Servers
 from tests.web.test_accounts import by, data, get
+
+
+@pytest.fixture(scope="module")
+def server(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server of its own: wrong keys are counted by address."""
+    with servers.running(tmp_path_factory.mktemp("keys"), rate_limit_paid=10_000) as running:
+        yield running
 
 
 def post(server: Running, path: str, key: str, body: Any = None) -> httpx.Response:
