@@ -51,6 +51,14 @@ def authenticate(transaction: Transaction, sha256: str) -> tuple[Account, Key]:
     return accounts.get(transaction, row.account), _value(row)
 
 
+def holder(transaction: Transaction, key_id: str) -> tuple[Account, Key]:
+    """Whose key it is, by its id. Raises InvalidKey where it works no more. This is no use of the key."""
+    row = transaction.first(models.Key.select().where((models.Key.id == key_id) & _works(transaction)))
+    if row is None:
+        raise InvalidKey
+    return accounts.get(transaction, row.account), _value(row)
+
+
 def issue(transaction: Transaction, account: str, name: str) -> IssuedKey:
     """Makes a key."""
     text = make_key()

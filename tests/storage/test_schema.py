@@ -7,7 +7,7 @@ from pathlib import Path
 import peewee
 import pytest
 
-from storage import ledger, models, schema
+from storage import dashboard_models, ledger, models, schema
 from storage.database import Database
 from storage.schema import NewerSchema
 from storage.transaction import Transaction
@@ -24,6 +24,8 @@ TABLES = (
     models.Batch,
     models.Run,
     models.File,
+    dashboard_models.Session,
+    dashboard_models.Request,
     models.Purchase,
     models.Payment,
     models.Reversal,

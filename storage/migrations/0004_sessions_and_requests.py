@@ -1,0 +1,36 @@
+"""Sessions of people at the dashboard, and the latest requests of every account."""
+
+from __future__ import annotations
+
+from peewee import Database
+
+STATEMENTS = (
+    """
+    CREATE TABLE session (
+        sha256 TEXT PRIMARY KEY,
+        api_key TEXT NOT NULL REFERENCES api_key (id),
+        created_at BIGINT NOT NULL,
+        expires_at BIGINT NOT NULL
+    )
+    """,
+    "CREATE INDEX session_expires_at ON session (expires_at)",
+    """
+    CREATE TABLE request (
+        id TEXT PRIMARY KEY,
+        account TEXT NOT NULL REFERENCES account (id),
+        method TEXT NOT NULL,
+        path TEXT NOT NULL,
+        status BIGINT NOT NULL,
+        code TEXT,
+        milliseconds BIGINT NOT NULL,
+        at_milliseconds BIGINT NOT NULL
+    )
+    """,
+    "CREATE INDEX request_account ON request (account, at_milliseconds, id)",
+)
+
+
+def up(_migrator: object, database: Database) -> None:
+    """Makes the tables, in SQL that both databases read."""
+    for statement in STATEMENTS:
+        database.execute_sql(statement)

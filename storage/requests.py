@@ -1,0 +1,53 @@
+"""The latest requests of every account, for its owner to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from storage import dashboard_models
+from storage.transaction import Transaction
+
+KEPT = 200  # of an account
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request that was answered. `code` is that of an error; neither query nor file names are kept."""
+
+    id: str
+    account: str
+    method: str
+    path: str
+    status: int
+    code: str | None
+    milliseconds: int
+    at_milliseconds: int  # Unix time
+
+
+def record(transaction: Transaction, requests: Iterable[Request]) -> None:
+    """Notes requests, and forgets what is older than the latest KEPT of their accounts."""
+    accounts = set()
+    for request in requests:
+        if transaction.add_if_new(dashboard_models.Request.insert(asdict(request))):
+            accounts.add(request.account)
+    for account in sorted(accounts):
+        _forget(transaction, account)
+
+
+def latest(transaction: Transaction, account: str) -> tuple[Request, ...]:
+    """The requests that are kept, the latest first."""
+    table = dashboard_models.Request
+    columns = [getattr(table, name) for name in Request.__dataclass_fields__]
+    query = table.select(*columns).where(table.account == account)
+    rows = transaction.tuples(query.order_by(table.at_milliseconds.desc(), table.id.desc()).limit(KEPT))
+    return tuple(Request(*row) for row in rows)
+
+
+def _forget(transaction: Transaction, account: str) -> None:
+    table = dashboard_models.Request
+    mine = table.select(table.id).where(table.account == account)
+    old = mine.order_by(table.at_milliseconds.desc(), table.id.desc()).offset(KEPT).limit(KEPT * 50)
+    ids = [row[0] for row in transaction.tuples(old)]
+    if ids:
+        transaction.change(table.delete().where(table.id.in_(ids)))

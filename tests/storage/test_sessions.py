@@ -1,0 +1,70 @@
+"""Sessions: begun with a key, over with it, with time, or when told."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage import dashboard_models, keyring, sessions
+from storage.database import Database
+from storage.errors import InvalidKey
+from storage.keys import digest
+from tests.storage.samples import Clock, open_account
+
+
+def begun(database: Database) -> tuple[str, str, str]:
+    """The token of a session, its account, and its key."""
+    account = open_account(database)
+    issued = database.run_blocking(keyring.issue, account.id, "Key")
+    token, found = database.run_blocking(sessions.begin, digest(issued.text))
+    assert found.id == account.id
+    return token, account.id, issued.key.id
+
+
+def owner(database: Database, token: str) -> str:
+    return database.run_blocking(sessions.find, token)[0].id
+
+
+def test_a_token_stands_for_the_account(database: Database) -> None:
+    token, account, key = begun(database)
+    assert owner(database, token) == account
+    assert database.run_blocking(sessions.find, token)[1].id == key
+    with pytest.raises(InvalidKey):
+        owner(database, token + "0")
+
+
+def test_the_token_itself_is_not_kept(database: Database) -> None:
+    token, _, _ = begun(database)
+    (row,) = database.run_blocking(lambda transaction: transaction.all(dashboard_models.Session.select()))
+    assert token not in str(vars(row))
+
+
+def test_a_wrong_key_begins_nothing(database: Database) -> None:
+    with pytest.raises(InvalidKey):
+        database.run_blocking(sessions.begin, digest("none"))
+
+
+def test_it_ends_when_told(database: Database) -> None:
+    token, _, _ = begun(database)
+    database.run_blocking(sessions.end, token)
+    database.run_blocking(sessions.end, token)
+    with pytest.raises(InvalidKey):
+        owner(database, token)
+
+
+def test_it_ends_with_its_key(database: Database) -> None:
+    token, account, key = begun(database)
+    database.run_blocking(keyring.issue, account, "Another")
+    database.run_blocking(keyring.revoke, account, key)
+    with pytest.raises(InvalidKey):
+        owner(database, token)
+
+
+def test_it_ends_with_time(database: Database, clock: Clock) -> None:
+    token, account, _ = begun(database)
+    clock.now += sessions.LIFETIME - 10
+    assert owner(database, token) == account
+    assert database.run_blocking(sessions.sweep) == 0
+    clock.now += 20
+    with pytest.raises(InvalidKey):
+        owner(database, token)
+    assert database.run_blocking(sessions.sweep) == 1
