@@ -1,0 +1,76 @@
+"""The programs that people copy: they are run, where what runs them is there."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.samples import sample
+from tests.web.servers import Running
+from web.services.samples import LANGUAGES, VARIABLE, Call
+
+_RUN = {
+    "curl": ["sh", "{}"],
+    "Python": [sys.executable, "{}"],
+    "JavaScript": ["node", "{}"],
+    "PHP": ["php", "{}"],
+    "Go": ["go", "run", "{}"],
+}
+_SUFFIXES = {"curl": ".sh", "Python": ".py", "JavaScript": ".mjs", "PHP": ".php", "Go": ".go"}
+_HERE = [language for language, command in _RUN.items() if shutil.which(command[0])]
+
+
+def run(language: str, call: Call, folder: Path, key: str) -> str:
+    """What the sample prints."""
+    program = folder / f"program{_SUFFIXES[language]}"
+    program.write_text(LANGUAGES[language](call))
+    command = [part.format(program) for part in _RUN[language]]
+    environment = {**os.environ, VARIABLE: key}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_some_languages_are_here() -> None:
+    assert {"curl", "Python"} <= {*_HERE}
+
+
+@pytest.mark.parametrize("language", _HERE)
+def test_a_form(server: Running, tmp_path: Path, language: str) -> None:
+    (tmp_path / "photo.heic").write_bytes(sample("heic"))
+    form = {"output_format": "png"}
+    call = Call("POST", f"{server.api}/convert", form, (("file", "photo.heic"),), saves="photo.png")
+    run(language, call, tmp_path, server.account())
+    assert (tmp_path / "photo.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("language", _HERE)
+def test_several_files(server: Running, tmp_path: Path, language: str) -> None:
+    (tmp_path / "page.pdf").write_bytes(sample("pdf"))
+    files = (("files[]", "page.pdf"),) * 2
+    call = Call("POST", f"{server.api}/pdf/merge", files=files, accept="application/json")
+    assert "page_count" in run(language, call, tmp_path, server.account())
+
+
+@pytest.mark.parametrize("language", _HERE)
+def test_an_object_and_no_body(server: Running, tmp_path: Path, language: str) -> None:
+    key = server.account()
+    assert "batch_" in run(language, Call("POST", f"{server.api}/batch", body={"output_format": "webp"}), tmp_path, key)
+    assert "credits_remaining" in run(language, Call("GET", f"{server.api}/account"), tmp_path, key)
+    assert "by_input_format" in run(language, Call("GET", f"{server.api}/formats", needs_key=False), tmp_path, "")
+    file = server.upload(sample("png"), key=key)["file_id"]
+    assert file in run(language, Call("DELETE", f"{server.api}/files/{file}"), tmp_path, key)
+
+
+def test_samples_are_told_what_they_need() -> None:
+    call = Call("POST", "https://convert.example/api/v1/register", body={"email": "a@b.example"}, needs_key=False)
+    for language, write in LANGUAGES.items():
+        assert VARIABLE not in write(call), language
+        assert "a@b.example" in write(call)
+    ast.parse(LANGUAGES["Python"](call))

@@ -1,0 +1,169 @@
+"""Requests of the API as programs in several languages, for people to copy. The key is in $CONVERTD_KEY."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+VARIABLE = "CONVERTD_KEY"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request. Files are pairs of a field and a file name; `saves` is the file that a binary answer goes to."""
+
+    method: str
+    url: str
+    form: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[tuple[str, str], ...] = ()
+    body: Mapping[str, Any] | None = None
+    needs_key: bool = True
+    accept: str | None = None
+    saves: str | None = None
+
+    @property
+    def is_form(self) -> bool:
+        return bool(self.form or self.files)
+
+
+def curl(call: Call) -> str:
+    """The request as a command."""
+    parts = [f"curl {call.url}" if call.method in ("GET", "POST") else f"curl -X {call.method} {call.url}"]
+    if call.needs_key:
+        parts.append(f'-H "Authorization: Bearer ${VARIABLE}"')
+    if call.accept:
+        parts.append(f'-H "Accept: {call.accept}"')
+    if call.body is not None:
+        parts += ['-H "Content-Type: application/json"', f"-d '{json.dumps(call.body)}'"]
+    parts += [f'-F "{name}=@{file}"' for name, file in call.files]
+    parts += [f"-F {name}={value}" for name, value in call.form.items()]
+    if call.method == "POST" and not call.is_form and call.body is None:
+        parts[0] = f"curl -X POST {call.url}"
+    if call.saves:
+        parts.append(f'-o "{call.saves}"')
+    return " \\\n  ".join(parts)
+
+
+def python(call: Call) -> str:
+    """The request with `requests`."""
+    headers = []
+    if call.needs_key:
+        headers.append(f'"Authorization": f"Bearer {{os.environ[\'{VARIABLE}\']}}"')
+    if call.accept:
+        headers.append(f'"Accept": "{call.accept}"')
+    arguments = [f'"{call.url}"']
+    if headers:
+        arguments.append(f"headers={{{', '.join(headers)}}}")
+    if call.files:
+        files = ", ".join(f'("{name}", open("{file}", "rb"))' for name, file in call.files)
+        arguments.append(f"files=[{files}]")
+    if call.form:
+        arguments.append(f"data={json.dumps(dict(call.form))}")
+    if call.body is not None:
+        arguments.append(f"json={json.dumps(call.body)}")
+    lines = ["import os", "", "import requests", ""] if call.needs_key else ["import requests", ""]
+    lines += [f"response = requests.{call.method.lower()}(", *(f"    {one}," for one in arguments), ")"]
+    lines.append("response.raise_for_status()")
+    if call.saves:
+        lines += [f'with open("{call.saves}", "wb") as file:', "    file.write(response.content)"]
+    else:
+        lines.append('print(response.json()["data"])')
+    return "\n".join(lines)
+
+
+def javascript(call: Call) -> str:
+    """The request with `fetch`, for Node.js."""
+    lines = ['import { openAsBlob } from "node:fs";'] if call.files else []
+    lines += ['import { writeFile } from "node:fs/promises";'] if call.saves else []
+    lines += [""] if lines else []
+    options = [f'method: "{call.method}"'] if call.method != "GET" else []
+    headers = [f"Authorization: `Bearer ${{process.env.{VARIABLE}}}`"] if call.needs_key else []
+    headers += [f'Accept: "{call.accept}"'] if call.accept else []
+    headers += ['"Content-Type": "application/json"'] if call.body is not None else []
+    options += [f"headers: {{ {', '.join(headers)} }}"] if headers else []
+    if call.is_form:
+        lines.append("const form = new FormData();")
+        lines += [f'form.append("{name}", await openAsBlob("{file}"), "{file}");' for name, file in call.files]
+        lines += [f'form.append("{name}", "{value}");' for name, value in call.form.items()]
+        options.append("body: form")
+    elif call.body is not None:
+        options.append(f"body: JSON.stringify({json.dumps(call.body)})")
+    inside = "".join(f"  {one},\n" for one in options)
+    lines.append(f'const response = await fetch("{call.url}"{f", {{{chr(10)}{inside}}}" if inside else ""});')
+    lines.append("if (!response.ok) throw new Error((await response.json()).error.message);")
+    if call.saves:
+        lines.append(f'await writeFile("{call.saves}", Buffer.from(await response.arrayBuffer()));')
+    else:
+        lines.append("console.log((await response.json()).data);")
+    return "\n".join(lines)
+
+
+def php(call: Call) -> str:
+    """The request with PHP's cURL."""
+    lines = ["<?php", f"$curl = curl_init('{call.url}');"]
+    options = ["CURLOPT_RETURNTRANSFER => true"]
+    if call.method != "GET":
+        options.append(f"CURLOPT_CUSTOMREQUEST => '{call.method}'")
+    headers = [f"'Authorization: Bearer ' . getenv('{VARIABLE}')"] if call.needs_key else []
+    headers += [f"'Accept: {call.accept}'"] if call.accept else []
+    headers += ["'Content-Type: application/json'"] if call.body is not None else []
+    options += [f"CURLOPT_HTTPHEADER => [{', '.join(headers)}]"] if headers else []
+    if call.is_form:
+        fields = [f"'{_php_field(name, index)}' => new CURLFile('{file}')" for index, (name, file) in _numbered(call)]
+        fields += [f"'{name}' => '{value}'" for name, value in call.form.items()]
+        options.append(f"CURLOPT_POSTFIELDS => [{', '.join(fields)}]")
+    elif call.body is not None:
+        options.append(f"CURLOPT_POSTFIELDS => '{json.dumps(call.body)}'")
+    lines += ["curl_setopt_array($curl, [", *(f"    {one}," for one in options), "]);", "$answer = curl_exec($curl);"]
+    lines += ["if (curl_getinfo($curl, CURLINFO_HTTP_CODE) !== 200) {", "    exit($answer);", "}"]
+    lines.append(f"file_put_contents('{call.saves}', $answer);" if call.saves else "print_r(json_decode($answer));")
+    return "\n".join(lines)
+
+
+def go(call: Call) -> str:
+    """The request with Go's standard library; errors are left to the reader where a sample has no room for them."""
+    packages = ["io", "log", "net/http", "os"]
+    lines, content_type, source = [], None, "nil"
+    if call.is_form:
+        packages += ["bytes", "mime/multipart"]
+        lines += ["var body bytes.Buffer", "form := multipart.NewWriter(&body)"]
+        for name, file in call.files:
+            opened = ["{", f'\tfile, _ := os.Open("{file}")', f'\tpart, _ := form.CreateFormFile("{name}", "{file}")']
+            lines += [*opened, "\tio.Copy(part, file)", "}"]
+        lines += [f'form.WriteField("{name}", "{value}")' for name, value in call.form.items()]
+        lines.append("form.Close()")
+        source, content_type = "&body", "form.FormDataContentType()"
+    elif call.body is not None:
+        packages.append("strings")
+        source, content_type = f"strings.NewReader(`{json.dumps(call.body)}`)", '"application/json"'
+    lines.append(f'request, _ := http.NewRequest("{call.method}", "{call.url}", {source})')
+    lines += [f'request.Header.Set("Authorization", "Bearer "+os.Getenv("{VARIABLE}"))'] if call.needs_key else []
+    lines += [f'request.Header.Set("Accept", "{call.accept}")'] if call.accept else []
+    lines += [f'request.Header.Set("Content-Type", {content_type})'] if content_type else []
+    lines += ["response, err := http.DefaultClient.Do(request)", "if err != nil {", "\tlog.Fatal(err)", "}"]
+    lines += ["defer response.Body.Close()", "if response.StatusCode != 200 {", "\tlog.Fatal(response.Status)", "}"]
+    if call.saves:
+        lines += [f'file, _ := os.Create("{call.saves}")', "io.Copy(file, response.Body)"]
+    else:
+        lines.append("io.Copy(os.Stdout, response.Body)")
+    imports = "\n".join(f'\t"{name}"' for name in sorted(packages))
+    code = textwrap.indent("\n".join(lines), "\t")
+    return f"package main\n\nimport (\n{imports}\n)\n\nfunc main() {{\n{code}\n}}"
+
+
+def _numbered(call: Call) -> list[tuple[int, tuple[str, str]]]:
+    return list(enumerate(call.files))
+
+
+def _php_field(name: str, index: int) -> str:
+    """PHP has arrays in forms by index, which names every part differently."""
+    return name.replace("[]", f"[{index}]")
+
+
+LANGUAGES: Mapping[str, Callable[[Call], str]] = MappingProxyType(
+    {"curl": curl, "Python": python, "JavaScript": javascript, "PHP": php, "Go": go}
+)
