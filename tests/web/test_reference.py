@@ -1,0 +1,104 @@
+"""The reference of the docs: what is read out of an OpenAPI document."""
+
+from __future__ import annotations
+
+from web.services.reference import endpoints
+
+DOCUMENT = {
+    "openapi": "3.1.0",
+    "security": [{"bearer": []}],
+    "components": {
+        "schemas": {"Quality": {"type": "integer", "minimum": 1, "maximum": 100, "description": "Of what is lossy."}},
+        "parameters": {
+            "FileId": {"name": "file_id", "in": "path", "required": True, "schema": {"type": "string"}},
+        },
+    },
+    "paths": {
+        "/convert": {
+            "post": {
+                "operationId": "convert",
+                "summary": "Converts a file.",
+                "tags": ["Conversion"],
+                "requestBody": {
+                    "content": {
+                        "multipart/form-data": {
+                            "schema": {
+                                "required": ["file", "output_format"],
+                                "properties": {
+                                    "file": {"type": "string", "contentMediaType": "application/octet-stream"},
+                                    "output_format": {"type": "string", "examples": ["webp"]},
+                                    "quality": {"$ref": "#/components/schemas/Quality", "examples": [80]},
+                                },
+                            }
+                        }
+                    }
+                },
+                "responses": {"200": {"description": "The file.", "content": {"image/*": {}}}},
+            }
+        },
+        "/files/{file_id}": {
+            "parameters": [{"$ref": "#/components/parameters/FileId"}],
+            "get": {
+                "operationId": "file",
+                "security": [],
+                "responses": {
+                    "200": {
+                        "description": "All that is known.",
+                        "content": {
+                            "application/json": {
+                                "schema": {
+                                    "properties": {
+                                        "data": {
+                                            "properties": {
+                                                "size": {"type": ["integer", "null"]},
+                                                "names": {"type": "array", "items": {"type": "string"}},
+                                                "status": {"enum": ["pending", "processed"]},
+                                            }
+                                        }
+                                    }
+                                },
+                                "example": {"data": {"size": 3}},
+                            }
+                        },
+                    },
+                    "404": {"description": "No such file."},
+                },
+            },
+        },
+    },
+}
+
+
+def test_a_form() -> None:
+    convert, _ = endpoints(DOCUMENT, "https://convert.example/api/v1")
+    assert (convert.id, convert.method, convert.path, convert.tag) == ("convert", "POST", "/convert", "Conversion")
+    assert convert.needs_key
+    assert [(field.name, field.type, field.required) for field in convert.fields] == [
+        ("file", "file", True),
+        ("output_format", "string", True),
+        ("quality", "integer 1 to 100", False),
+    ]
+    assert convert.fields[2].description == "Of what is lossy."
+    assert convert.samples["curl"].splitlines() == [
+        "curl https://convert.example/api/v1/convert \\",
+        '  -H "Authorization: Bearer $CONVERTD_KEY" \\',
+        '  -F "file=@photo.heic" \\',
+        "  -F output_format=webp \\",
+        "  -F quality=80 \\",
+        '  -o "result.webp"',
+    ]
+
+
+def test_an_answer() -> None:
+    _, file = endpoints(DOCUMENT, "https://convert.example/api/v1")
+    assert not file.needs_key
+    assert [(field.name, field.where) for field in file.fields] == [("file_id", "path")]
+    known, missing = file.answers
+    assert [(field.name, field.type) for field in known.fields] == [
+        ("size", "integer or null"),
+        ("names", "string[]"),
+        ("status", '"pending" | "processed"'),
+    ]
+    assert known.example == '{\n  "data": {\n    "size": 3\n  }\n}'
+    assert (missing.status, missing.fields, missing.example) == ("404", (), None)
+    assert "https://convert.example/api/v1/files/FILE_ID" in file.samples["curl"]
