@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 packages="python3 python3-venv ca-certificates libcairo2 ghostscript"
 extra=""
 if [ "${1:-}" = test ]; then
-    packages="$packages libheif-examples redis-server postgresql"
+    packages="$packages chromium libheif-examples redis-server postgresql"
     extra="[test]"
 fi
 

@@ -19,6 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="convert every file of the corpus to one of its outputs (once), or to all",
     )
 
+    parser.addoption("--screenshots", help="a folder for pictures of the pages")
     parser.addoption("--rounds", type=int, default=3, help="how often clients race for a last credit over HTTP")
 
     parser.addoption("--fuzz-seconds", type=float, default=40, help="how long broken files and forms are tried")

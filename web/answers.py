@@ -15,6 +15,7 @@ from tornado.web import Finish, HTTPError, RequestHandler
 
 from config.tariff import RATE_WINDOW
 from storage.limits import Verdict, fresh
+from storage.requests import Request
 from web.envelopes import Shown, envelope, headers, public
 from web.errors import STATUS
 from web.headers import DOWNLOAD, common, limits
@@ -27,6 +28,7 @@ log = logging.getLogger("convertd.web")
 access_log = logging.getLogger("convertd.access")
 
 _CLIENT_GONE = 499  # for the log; there is nobody to send it to
+_PATH_LENGTH = 120  # characters that are noted of a path; those of the API are shorter
 
 
 class Answers(RequestHandler):
@@ -126,11 +128,15 @@ class Answers(RequestHandler):
     def write_problem(self, error: BaseException | None) -> None:
         """Makes the error's envelope the answer."""
         shown = public(error)
-        self._error_code = shown.code
-        self.set_status(STATUS[shown.code])
-        for name, value in headers(shown).items():
-            self.set_header(name, value)
+        self.mark(shown)
         self.write_json(envelope(shown, self.request_id))
+
+    def mark(self, error: Shown) -> None:
+        """Gives the answer the status and the headers of the error."""
+        self._error_code = error.code
+        self.set_status(STATUS[error.code])
+        for name, value in headers(error).items():
+            self.set_header(name, value)
 
     def log_exception(
         self,
@@ -154,3 +160,17 @@ class Answers(RequestHandler):
             "code": self._error_code,
         }
         access_log.info("%s %s", self.request.method, self.request.path, extra={"fields": fields})
+        if self.account:
+            self.services.request_log.note(self._noted(self.account, milliseconds))
+
+    def _noted(self, account: Account, milliseconds: int) -> Request:
+        return Request(
+            id=self.request_id,
+            account=account.id,
+            method=str(self.request.method),
+            path=self.request.path[:_PATH_LENGTH],
+            status=self.get_status(),
+            code=self._error_code,
+            milliseconds=milliseconds,
+            at_milliseconds=round(time.time() * 1000),
+        )

@@ -7,6 +7,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from tornado.netutil import bind_sockets
 
@@ -15,11 +16,12 @@ from config.settings import Settings
 from engine.executor import Executor
 from engine.registry import Registry, load_registry
 from storage import accounts
-from storage.blobs import open_blobs
+from storage.blobs import Blobs, open_blobs
 from storage.database import Database
 from storage.failover import FailoverLimiter
 from storage.limits import Limiter, MemoryLimiter
 from storage.redis_limits import RedisLimiter
+from web.assets import Assets
 from web.patience import Patience
 from web.processes import examine, local_executor
 from web.routes import build
@@ -38,13 +40,16 @@ from web.services.post import Postbox
 from web.services.readiness import Readiness
 from web.services.registrations import Registrations
 from web.services.repeats import Repeats
+from web.services.request_log import RequestLog
 from web.services.sales import open_sales
+from web.services.sessions import Sessions
 from web.services.traffic import Traffic
 from web.services.turns import Turns
 from web.services.upkeep import Upkeep, owner
 
 log = logging.getLogger("convertd.server")
 
+_STATIC = Path(__file__).parent / "static"
 _DRAIN_SECONDS = 30
 _FAREWELL_SECONDS = 5
 
@@ -58,8 +63,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
     run = owner(settings.data_dir)
     charges, repeats = Charges(database, run), Repeats(database, run)
     turns = Turns(settings.workers, memory=memory.budget())
-    blob_url = settings.blob_url.get_secret_value() if settings.blob_url else None
-    blobs = open_blobs(blob_url, settings.data_dir.absolute() / "blobs")
+    blobs = _blobs(settings)
     files = Files(database, blobs, registry, settings.file_retention_seconds)
     conversions = Conversions(registry, executor, turns, charges, repeats, files)
     batches = Batches(database, registry, files, settings.max_batch_files)
@@ -83,6 +87,10 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         tools=listing(tools_catalogue(registry)),
         sales=open_sales(settings, database),
         readiness=Readiness(registry, settings.data_dir, database, blobs),
+        sessions=Sessions(database),
+        request_log=RequestLog(database),
+        assets=Assets(_STATIC),
+        openapi={},
         upkeep=Upkeep(database, run, charges, repeats, files),
         traffic=Traffic(),
     )
@@ -94,6 +102,11 @@ def open_database(settings: Settings) -> Database:
         return Database(settings.database_url.get_secret_value())
     path = settings.data_dir.absolute() / "convertd.db"
     return Database(f"sqlite:///{path}")
+
+
+def _blobs(settings: Settings) -> Blobs:
+    url = settings.blob_url.get_secret_value() if settings.blob_url else None
+    return open_blobs(url, settings.data_dir.absolute() / "blobs")
 
 
 def _limiter(settings: Settings) -> Limiter:
@@ -121,12 +134,13 @@ async def listening(services: Services, host: str, port: int, patience: Patience
     server.add_sockets(sockets)
     services.readiness.begin()
     await services.upkeep.begin()
-    upkeep = asyncio.create_task(services.upkeep.run())
+    background = [asyncio.create_task(work.run()) for work in (services.upkeep, services.request_log)]
     try:
         shown = f"[{host}]" if ":" in host else host
         yield f"http://{shown}:{sockets[0].getsockname()[1]}"
     finally:
-        upkeep.cancel()
+        for task in background:
+            task.cancel()
         services.readiness.end()
         server.stop()
         services.turns.close()
@@ -134,6 +148,7 @@ async def listening(services: Services, host: str, port: int, patience: Patience
         await server.close_all_connections()
         await services.traffic.drain(_FAREWELL_SECONDS)  # what has lost its client is given up
         await services.jobs.close()
+        await services.request_log.close()
         await services.postbox.close()
         await services.charges.close()
         await services.sales.checkout.close()

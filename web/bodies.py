@@ -7,17 +7,19 @@ import math
 from collections.abc import Mapping
 from email.message import Message
 from typing import Any, NoReturn
+from urllib.parse import parse_qsl
 
 from web.errors import InvalidParameter
 from web.handler import Handler, PublicHandler
 from web.services import Services
 
+_FIELDS = 50
 _CHARSETS = ("utf-8", "utf8", "us-ascii")
 _MAX_DEPTH = 32
 
 
-class JsonHandler(Handler):
-    """A resource that takes a JSON object."""
+class _BodyHandler(Handler):
+    """A resource that keeps its body in memory."""
 
     def initialize(self, services: Services) -> None:
         super().initialize(services)
@@ -30,6 +32,10 @@ class JsonHandler(Handler):
     def raw(self) -> bytes:
         """The body as it came, byte for byte."""
         return bytes(self._body)
+
+
+class JsonHandler(_BodyHandler):
+    """A resource that takes a JSON object."""
 
     def body(self) -> Mapping[str, Any]:
         """The object that came; an empty body is an empty one. Raises InvalidParameter."""
@@ -50,6 +56,17 @@ class JsonHandler(Handler):
         if not isinstance(value, dict):
             raise _malformed("The body must be a JSON object.")
         return value
+
+
+class WebForm(_BodyHandler):
+    """A resource that takes what people enter into a form of a page."""
+
+    def entered(self) -> Mapping[str, str]:
+        """The fields that came, the last of those that came twice. Raises InvalidParameter."""
+        try:
+            return dict(parse_qsl(self._body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS))
+        except ValueError:
+            raise _malformed("The form is malformed.") from None
 
 
 class PublicJsonHandler(JsonHandler, PublicHandler):

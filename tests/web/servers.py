@@ -107,12 +107,17 @@ class Servers:
 
     @contextmanager
     def running(
-        self, data_dir: Path, executor: Executor | None = None, patience: Patience = Patience(), **settings: Any
+        self,
+        data_dir: Path,
+        executor: Executor | None = None,
+        patience: Patience = Patience(),
+        port: int = 0,
+        **settings: Any,
     ) -> Iterator[Running]:
-        """A server with these settings, on a free port."""
-        chosen = Settings(data_dir=data_dir, **{"workers": 2, "rate_limit_anonymous": 10_000, **settings})
+        """A server with these settings, on that port or a free one."""
+        chosen = Settings(data_dir=data_dir, **{"workers": 2, "rate_limit_anonymous": 10_000, **settings}).at_port(port)
         services = assemble(chosen, self.registry, executor or self.executor)
-        server = listening(services, "127.0.0.1", 0, patience)
+        server = listening(services, "127.0.0.1", port, patience)
         url = self._run(server.__aenter__())
         try:
             running = Running(url, data_dir, services.database)

@@ -151,20 +151,3 @@ def test_fifty_a_day_for_an_address_of_the_network(servers: Servers, data_dir: P
         refused = client.post("/register", json={"email": "late@example.test", "name": "Late"})
         problem(refused, 429, "rate_limit_exceeded")
         assert int(refused.headers["Retry-After"]) > 86_000
-
-
-def test_the_page_of_the_link(server: Running) -> None:
-    answer = httpx.get(f"{server.url}/developers/verify", headers=BROWSER)
-    assert answer.status_code == 200
-    dressed(answer)
-    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
-    policy = answer.headers["Content-Security-Policy"]
-    assert policy.startswith("default-src 'none'; ")
-    assert "unsafe" not in policy
-    (nonce,) = set(re.findall(r"'nonce-([^']+)'", policy))
-    assert answer.text.count(f'nonce="{nonce}"') == 2
-    assert "{nonce}" not in answer.text
-    assert not re.search(r"(src|href)=.(https?:)?//", answer.text)
-    assert "Reveal my key" in answer.text
-    other = httpx.get(f"{server.url}/developers/verify")
-    assert nonce not in other.headers["Content-Security-Policy"]

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 
 from config.tariff import RATE_WINDOW
 from storage import keyring, usage
 from storage.keyring import MAX_GRACE, IssuedKey, Key
-from storage.usage import Day
 from web.bodies import JsonHandler
 from web.errors import InvalidParameter
 from web.fields import name, wants_json
+from web.services.descriptions import usage_csv
 from web.services.periods import period, timestamp
 
 _DEFAULT_GRACE = 86_400  # seconds
@@ -77,19 +74,12 @@ class Usage(_Private):
         self.set_header("Vary", "Accept")
         accept = self.request.headers.get("Accept", "")
         if "text/csv" in accept.lower() and not wants_json(accept):
-            self._write_csv(report.by_day)
+            self.set_header("Content-Type", "text/csv; charset=utf-8")
+            self.set_header("X-Credits-Remaining", str(self.client().credits_remaining))
+            self.write(usage_csv(report.by_day))
         else:
             times = {"start": timestamp(chosen.start), "end": timestamp(chosen.end)}
             self.reply({"period": chosen.name, **times, **asdict(report)})
-
-    def _write_csv(self, days: Sequence[Day]) -> None:
-        text = io.StringIO(newline="")
-        table = csv.DictWriter(text, [field.name for field in fields(Day)])
-        table.writeheader()
-        table.writerows(asdict(day) for day in days)
-        self.set_header("Content-Type", "text/csv; charset=utf-8")
-        self.set_header("X-Credits-Remaining", str(self.client().credits_remaining))
-        self.write(text.getvalue())
 
 
 class Keys(_Private):

@@ -59,9 +59,9 @@ class CheckoutPage(_SimulatedHandler):
             "credits": str(purchase.credits),
             "price": f"{purchase.amount / 100:.2f} {purchase.currency.upper()}",
             "notice": _NOTICES["declined" if declined else state],
-            "disabled": "" if state == "open" else "disabled",
+            "disabled": state != "open",
         }
-        await self.write_page("checkout.html", values, form_action="'self'")
+        self.write_page("checkout.html", **values)
 
 
 class CheckoutChoice(_SimulatedHandler):

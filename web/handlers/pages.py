@@ -1,44 +1,171 @@
-"""Pages for people. Each is one file, and asks for nothing from elsewhere."""
+"""Pages for people: where they begin, register, and come by their key."""
 
 from __future__ import annotations
 
-import asyncio
-import html
-import secrets
-from collections.abc import Mapping
-from pathlib import Path
+import json
+from importlib.metadata import version
+from typing import Any
+from urllib.parse import urlsplit
 
+from config.tariff import CURRENCY, FREE_CREDITS, MIB, PACKS, TIERS
+from storage.registration import VALIDITY
+from web.bodies import WebForm
+from web.envelopes import Shown, public
+from web.errors import ApiError, InvalidParameter, NotFound
+from web.fields import email, name
 from web.handler import UncountedHandler
+from web.services.samples import LANGUAGES, Call
 
-_FOLDER = Path(__file__).parents[1] / "pages"
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_FOREVER = "public, max-age=31536000, immutable"
+_TRIED = ("curl", "Python", "JavaScript")
 
 
 class PageHandler(UncountedHandler):
-    """A page for people."""
+    """A page for people, made of what this server has and of nothing from elsewhere."""
 
-    async def write_page(self, name: str, values: Mapping[str, str], *, form_action: str = "'none'") -> None:
-        """Answers with the file, in which `{value}` stands for a value, and `{nonce}` where the policy names a part."""
-        page = await asyncio.to_thread((_FOLDER / name).read_text, "utf-8")
-        nonce = secrets.token_urlsafe(16)
-        for value, text in {**values, "nonce": nonce}.items():
-            page = page.replace(f"{{{value}}}", html.escape(text))
-        self.set_header("Content-Type", "text/html; charset=utf-8")
-        self.set_header("Content-Security-Policy", _policy(nonce, form_action))
+    def set_default_headers(self) -> None:
+        super().set_default_headers()
+        self.set_header("Content-Security-Policy", _POLICY)
         self.set_header("Cache-Control", "no-store")
-        self.set_header("Referrer-Policy", "no-referrer")
-        self.write(page)
+        self.set_header("Referrer-Policy", "same-origin")  # with less, browsers do not say where a form comes from
+
+    def get_template_namespace(self) -> dict[str, Any]:
+        return {
+            **super().get_template_namespace(),
+            "asset": self.services.assets.url,
+            "here": self.request.path,
+            "json": json,
+        }
+
+    def write_page(self, template: str, **values: Any) -> None:
+        """Answers with the page of that template."""
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        self.write(self.render_string(template, **values))
+
+    def write_refusal(self, error: Shown, template: str, **values: Any) -> None:
+        """Answers with the page of that template, which says what is wrong, and with the status of the error."""
+        self.mark(error)
+        self.write_page(template, error=error, **values)
+
+    def write_problem(self, error: BaseException | None) -> None:
+        if "text/html" in self.request.headers.get("Accept", ""):
+            self.write_refusal(public(error), "error.html", request_id=self.request_id)
+        else:
+            super().write_problem(error)
+
+
+class FormPage(PageHandler, WebForm):
+    """A page that takes forms, from itself only. Requests are counted by address."""
+
+    async def admit(self) -> None:
+        if self.request.method == "POST" and not self._is_from_here():
+            raise InvalidParameter("This form was sent from another site.", reason="cross_site", param="Origin")
+        await self.count_address()
+
+    def _is_from_here(self) -> bool:
+        site = self.request.headers.get("Sec-Fetch-Site")
+        if site is not None:
+            return site == "same-origin"
+        base = urlsplit(self.services.settings.base_url)
+        ours = (f"{self.request.protocol}://{self.request.host}", f"{base.scheme}://{base.netloc}")
+        return self.request.headers.get("Origin") in ours
+
+
+class Landing(PageHandler):
+    """What convertd does, to be tried."""
+
+    async def get(self) -> None:
+        registry, url = self.services.registry, self.services.settings.base_url
+        photo, form = (("file", "photo.heic"),), {"output_format": "webp"}
+        example = Call("POST", f"{url}/convert", form, photo, saves="photo.webp")
+        self.write_page(
+            "landing.html",
+            targets_of=self.services.formats.data["by_input_format"],
+            total=self.services.formats.data["total"],
+            formats=registry.formats,
+            samples=_trial(url),
+            example=LANGUAGES["curl"](example),
+            packs=tuple(PACKS.values()),
+            currency=CURRENCY,
+            free_credits=FREE_CREDITS,
+            max_mib={name: tier.max_file_size // MIB for name, tier in TIERS.items()},
+            hours=self.services.settings.file_retention_seconds / 3600,
+        )
+
+
+def _trial(url: str) -> dict[str, list[tuple[str, str]]]:
+    """The requests of a trial, each with quality and without; its script puts what was chosen for words in capitals."""
+    lossless, file = {"output_format": "TARGET"}, (("file", "FILE"),)
+    lossy = {**lossless, "quality": "QUALITY"}
+    converts = [Call("POST", f"{url}/convert", form, file, accept="application/json") for form in (lossy, lossless)]
+    download = Call("GET", f"{url}/files/ID/download", saves="RESULT")
+    return {
+        language: [(write(converts[0]), write(converts[1])), (write(download), write(download))]
+        for language, write in LANGUAGES.items()
+        if language in _TRIED
+    }
+
+
+class RegisterPage(FormPage):
+    """Asks for a letter, as POST /register does."""
+
+    async def get(self) -> None:
+        self.write_page("register.html", error=None, entered={}, sent_to=None, free_credits=FREE_CREDITS)
+
+    async def post(self) -> None:
+        entered = self.entered()
+        try:
+            address, application = email(entered.get("email")), name(entered.get("name"))
+            await self.services.registrations.register(address, application, self._address)
+        except ApiError as error:
+            self.write_refusal(error, "register.html", entered=entered, sent_to=None, free_credits=FREE_CREDITS)
+        else:
+            mails, hours = self.services.settings.smtp_url is not None, VALIDITY // 3600
+            self.write_page("register.html", error=None, sent_to=address, mails=mails, hours=hours)
 
 
 class VerifyPage(PageHandler):
     """Where the link of a letter leads a browser. The token is in the fragment, which browsers keep to themselves."""
 
     async def get(self) -> None:
-        await self.write_page("verify.html", {})
+        self.set_header("Referrer-Policy", "no-referrer")
+        self.write_page("verify.html", url=self.services.settings.base_url)
 
 
-def _policy(nonce: str, form_action: str) -> str:
-    own = f"'nonce-{nonce}'"
-    return (
-        f"default-src 'none'; script-src {own}; style-src {own}; connect-src 'self'; "
-        f"base-uri 'none'; form-action {form_action}; frame-ancestors 'none'"
-    )
+class StatusPage(PageHandler):
+    """What works here now."""
+
+    async def get(self) -> None:
+        reasons = await self.services.readiness.reasons()
+        self.write_page(
+            "status.html",
+            reasons=reasons,
+            version=version("convertd"),
+            registry=self.services.registry,
+            total=self.services.formats.data["total"],
+            turns=self.services.turns,
+            workers=self.services.settings.workers,
+        )
+
+
+class Asset(PageHandler):
+    """A file that pages are made of."""
+
+    async def get(self, digest: str, filename: str) -> None:
+        found = self.services.assets.find(filename)
+        if found is None:
+            raise NotFound("No such file.")
+        content, media_type = found
+        current = digest == self.services.assets.version
+        self.set_header("Cache-Control", _FOREVER if current else "no-cache")
+        self.set_header("ETag", f'"{self.services.assets.version}"')
+        self.set_header("Content-Type", media_type)
+        if self.check_etag_header():
+            self.set_status(304)
+        else:
+            self.set_header("Content-Length", str(len(content)))
+            self.write(content)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from config.settings import Settings
 from engine.registry import Registry
 from storage.database import Database
 from storage.limits import Limiter
+from web.assets import Assets
 from web.services.accounts import Accounts
 from web.services.batch_conversions import BatchConversions
 from web.services.batches import Batches
@@ -19,7 +22,9 @@ from web.services.jobs import JobFolders
 from web.services.post import Postbox
 from web.services.readiness import Readiness
 from web.services.registrations import Registrations
+from web.services.request_log import RequestLog
 from web.services.sales import Sales
+from web.services.sessions import Sessions
 from web.services.traffic import Traffic
 from web.services.turns import Turns
 from web.services.upkeep import Upkeep
@@ -46,6 +51,10 @@ class Services:
     formats: Listing
     tools: Listing
     readiness: Readiness
+    sessions: Sessions
+    request_log: RequestLog
+    assets: Assets
+    openapi: Mapping[str, Any]
     sales: Sales
     upkeep: Upkeep
     traffic: Traffic

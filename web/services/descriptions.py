@@ -1,15 +1,18 @@
-"""How files, batches and what was made of them stand in answers."""
+"""How files, batches, what was made of them, and usage stand in answers."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from engine.executor import Done as JobDone
 from storage import batches
 from storage.batches import Batch
 from storage.conversions import Fault, File
+from storage.usage import Day
 from web.services.orders import Order
 from web.services.paths import download_url
 from web.services.periods import timestamp
@@ -93,6 +96,15 @@ def counted(order: Order, done: JobDone) -> Mapping[str, Any]:
         "original_page_count": before,
         **({"deleted_pages": [page + 1 for page in pages.among(before)]} if pages else {}),
     }
+
+
+def usage_csv(days: Sequence[Day]) -> str:
+    """Usage by day as a table."""
+    text = io.StringIO(newline="")
+    table = csv.DictWriter(text, [field.name for field in fields(Day)])
+    table.writeheader()
+    table.writerows(asdict(day) for day in days)
+    return text.getvalue()
 
 
 def _outcome(file: File) -> Mapping[str, Any]:

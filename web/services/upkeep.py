@@ -7,7 +7,7 @@ import logging
 from itertools import count
 from pathlib import Path
 
-from storage import batches, idempotency, ledger, purchases, registration
+from storage import batches, idempotency, ledger, purchases, registration, sessions
 from storage.database import Database
 from storage.ids import new_id
 from storage.ledger import Owner
@@ -64,6 +64,7 @@ class Upkeep:
         await self._database.run(idempotency.sweep)
         await self._database.run(registration.sweep)
         await self._database.run(purchases.sweep)
+        await self._database.run(sessions.sweep)
         await self._files.sweep()
         while await self._database.run(batches.expired, _AT_ONCE):
             pass

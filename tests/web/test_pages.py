@@ -1,0 +1,243 @@
+"""The pages as a program sees them: what browsers may do with them, and what forms are taken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.web.checks import dressed, problem
+from tests.web.servers import Running, Servers
+from tests.web.test_registration import BROWSER, letters, mailed
+from web.errors import STATUS
+from web.handlers.docs import ADVICE
+
+PAGES = ("/", "/docs", "/register", "/developers/verify", "/status", "/dashboard")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_what_browsers_may_do_with_a_page(server: Running, path: str) -> None:
+    answer = httpx.get(server.url + path, headers=BROWSER)
+    assert answer.status_code == 200
+    dressed(answer)
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    policy = answer.headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?! type=\"module\" src=\"/static/)", answer.text)
+    assert not re.search(r"(src|href)=.(https?:)?//", answer.text)
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert "Set-Cookie" not in answer.headers
+    assert httpx.head(server.url + path).status_code == 200
+
+
+def test_the_link_of_a_letter_is_told_to_nobody(server: Running) -> None:
+    assert httpx.get(f"{server.url}/developers/verify").headers["Referrer-Policy"] == "no-referrer"
+
+
+def test_assets_are_kept_by_browsers(server: Running) -> None:
+    page = httpx.get(server.url).text
+    assets = set(re.findall(r"/static/\w+/[\w.]+", page))
+    assert len(assets) >= 4
+    for path in assets:
+        answer = httpx.get(server.url + path)
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["Cache-Control"]
+        again = httpx.get(server.url + path, headers={"If-None-Match": answer.headers["ETag"]})
+        assert (again.status_code, again.content) == (304, b"")
+    assert httpx.get(f"{server.url}/static/0/site.css").headers["Cache-Control"] == "no-cache"
+    for name in ("none.css", "..%2fapp.py", "%2e%2e"):
+        problem(httpx.get(f"{server.url}/static/0/{name}"), 404, "not_found")
+
+
+def test_errors_are_pages_for_browsers_only(server: Running) -> None:
+    problem(httpx.get(f"{server.url}/checkout/none"), 404, "not_found")
+    shown = httpx.get(f"{server.url}/checkout/none", headers=BROWSER)
+    assert shown.status_code == 404
+    assert "No such page." in shown.text
+    assert shown.headers["X-Request-Id"] in shown.text
+
+
+def test_the_docs_advise_on_every_error() -> None:
+    assert set(ADVICE) == set(STATUS)
+
+
+def test_the_status_names_what_is_there(server: Running) -> None:
+    text = httpx.get(f"{server.url}/status").text
+    assert "Everything works" in text
+    assert "pdf_tools" in text
+    assert str(server.data_dir) not in text
+
+
+def posted(server: Running, path: str, form: dict[str, str]) -> httpx.Response:
+    """What is answered to a form of a page."""
+    return httpx.post(server.url + path, data=form, headers={"Origin": server.url})
+
+
+class TestRegistering:
+    def test_without_scripts(self, server: Running) -> None:
+        form = {"email": "fay@example.test", "name": "Fay & <b>Co</b>"}
+        answer = posted(server, "/register", form)
+        assert answer.status_code == 200
+        assert "fay@example.test" in answer.text
+        assert mailed(server, "fay@example.test")
+
+    @pytest.mark.parametrize(("field", "value"), [("email", '"><script>'), ("name", "x")])
+    def test_what_is_wrong_is_said_and_what_was_entered_kept(self, server: Running, field: str, value: str) -> None:
+        form = {"email": "gil@example.test", "name": "Gil's app", field: value}
+        answer = posted(server, "/register", form)
+        assert answer.status_code == 400
+        assert f'id="{field}"' in answer.text.partition("aria-invalid")[0].rpartition("<input")[2]
+        assert "<script>" not in answer.text
+        assert "Gil" in answer.text or "gil@example.test" in answer.text
+        assert letters(server.data_dir, "gil@example.test") == []
+
+    def test_too_often(self, server: Running) -> None:
+        form = {"email": "hal@example.test", "name": "Hal"}
+        answers = [posted(server, "/register", form) for _ in range(6)]
+        assert [answer.status_code for answer in answers] == [200] * 5 + [429]
+        assert "Retry-After" in answers[-1].headers
+
+
+class TestForms:
+    @pytest.mark.parametrize(
+        "headers",
+        [{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "https://evil.example"}, {}],
+    )
+    @pytest.mark.parametrize("path", ["/register", "/dashboard/sign-in", "/dashboard/keys", "/dashboard/credits"])
+    def test_from_another_site_are_refused(self, server: Running, path: str, headers: dict[str, str]) -> None:
+        form = {"email": "ivy@example.test", "name": "Ivy", "key": server.key}
+        with httpx.Client(headers={"User-Agent": "a browser"}) as client:
+            answer = client.post(server.url + path, data=form, headers={"Cookie": "other=1", **headers})
+        problem(answer, 400, "invalid_parameter", reason="cross_site")
+        assert "Set-Cookie" not in answer.headers
+        assert letters(server.data_dir, "ivy@example.test") == []
+
+    @pytest.mark.parametrize("body", [b"key=%ff", b"a&" * 60, b"\xff", b"key=" + b"x" * 70_000])
+    def test_that_are_malformed(self, server: Running, body: bytes) -> None:
+        headers = {"Origin": server.url, "Content-Type": "application/x-www-form-urlencoded"}
+        answer = httpx.post(f"{server.url}/dashboard/sign-in", content=body, headers=headers)
+        assert answer.status_code in (400, 401, 413)
+
+
+@contextmanager
+def signed_in(server: Running, key: str) -> Iterator[httpx.Client]:
+    """A browser with a session."""
+    with httpx.Client(base_url=server.url, headers={"Origin": server.url}) as client:
+        answer = client.post("/dashboard/sign-in", data={"key": f" {key} "})
+        assert (answer.status_code, answer.headers["Location"]) == (303, "/dashboard")
+        yield client
+
+
+class TestSessions:
+    def test_the_cookie(self, server: Running) -> None:
+        answer = posted(server, "/dashboard/sign-in", {"key": server.account()})
+        cookie = answer.headers["Set-Cookie"].lower()
+        for part in ("httponly", "samesite=strict", "path=/dashboard", "max-age=43200"):
+            assert part in cookie
+        assert "secure" not in cookie
+
+    def test_the_cookie_of_a_public_address(self, servers: Servers, tmp_path: Path) -> None:
+        with servers.running(tmp_path, base_url="https://convert.example/api/v1") as server:
+            for origin, status in (("https://convert.example", 303), ("https://other.example", 400)):
+                answer = httpx.post(
+                    f"{server.url}/dashboard/sign-in", data={"key": server.key}, headers={"Origin": origin}
+                )
+                assert answer.status_code == status
+                assert ("secure" in answer.headers.get("Set-Cookie", "").lower()) == (status == 303)
+
+    def test_a_wrong_key(self, server: Running) -> None:
+        answer = posted(server, "/dashboard/sign-in", {"key": "cvd_live_x"})
+        assert answer.status_code == 401
+        assert "Set-Cookie" not in answer.headers
+        assert "cvd_live_x" not in answer.text
+
+    def test_wrong_keys_are_counted(self, servers: Servers, data_dir: Path) -> None:
+        with servers.running(data_dir) as server, httpx.Client(headers={"Origin": server.url}) as client:
+            answers = [client.post(f"{server.url}/dashboard/sign-in", data={"key": "none"}) for _ in range(31)]
+        assert [answer.status_code for answer in answers] == [401] * 30 + [429]
+
+    def test_an_address_that_is_not_verified(self, server: Running) -> None:
+        key = server.account(verified=False)
+        answer = posted(server, "/dashboard/sign-in", {"key": key})
+        assert answer.status_code == 403
+        assert "Set-Cookie" not in answer.headers
+
+    def test_the_api_takes_no_cookie(self, server: Running) -> None:
+        with signed_in(server, server.account()) as client:
+            token = client.cookies["convertd_session"]
+            problem(
+                client.get("/api/v1/account", headers={"Cookie": f"convertd_session={token}"}), 401, "invalid_api_key"
+            )
+            assert "Access-Control-Allow-Credentials" not in client.get("/dashboard").headers
+
+    def test_signing_out(self, server: Running) -> None:
+        with signed_in(server, server.account()) as client:
+            token = client.cookies["convertd_session"]
+            assert 'id="credits"' in client.get("/dashboard").text
+            assert client.post("/dashboard/sign-out").headers["Location"] == "/"
+            again = client.get("/dashboard", headers={"Cookie": f"convertd_session={token}"})
+            assert 'id="credits"' not in again.text
+
+    def test_it_ends_with_its_key(self, server: Running) -> None:
+        key = server.account()
+        with signed_in(server, key) as client:
+            made = server.ask("POST", "/account/keys", key).json()["data"]
+            old = next(
+                one["key_id"]
+                for one in server.ask("GET", "/account/keys", key).json()["data"]["keys"]
+                if one["key_id"] != made["key_id"]
+            )
+            server.ask("DELETE", f"/account/keys/{old}", made["api_key"])
+            assert 'id="credits"' not in client.get("/dashboard").text
+
+    @pytest.mark.parametrize("path", ["/keys", "/keys/key_x/revoke", "/credits", "/usage.csv"])
+    def test_nothing_is_done_for_strangers(self, server: Running, path: str) -> None:
+        method = "GET" if path.endswith("csv") else "POST"
+        answer = httpx.request(method, f"{server.url}/dashboard{path}", headers={"Origin": server.url})
+        assert (answer.status_code, answer.headers["Location"]) == (303, "/dashboard")
+
+
+class TestDashboard:
+    def test_keys_of_others_and_the_last_one(self, server: Running) -> None:
+        mine, other = server.account(), server.account()
+        (own,), (foreign,) = (
+            [one["key_id"] for one in server.ask("GET", "/account/keys", key).json()["data"]["keys"]]
+            for key in (mine, other)
+        )
+        with signed_in(server, mine) as client:
+            assert client.post(f"/dashboard/keys/{foreign}/revoke").status_code == 404
+            assert client.post(f"/dashboard/keys/{own}/revoke").status_code == 400
+            assert client.post("/dashboard/keys", data={"name": "x"}).status_code == 400
+            assert client.post("/dashboard/credits", data={"pack": "none"}).status_code == 400
+        assert server.ask("GET", "/account", other).status_code == 200
+
+    def test_periods(self, server: Running) -> None:
+        key = server.account()
+        with signed_in(server, key) as client:
+            for query, status in (("", 200), ("?period=", 200), ("?period=2026-01", 200), ("?period=soon", 400)):
+                assert client.get(f"/dashboard{query}").status_code == status
+                assert client.get(f"/dashboard/usage.csv{query}").status_code == status
+
+    def test_the_request_log_has_neither_names_nor_queries(self, server: Running) -> None:
+        key = server.account()
+        server.ask("GET", "/account/usage?period=2026-01", key)
+        server.ask("POST", "/files/upload", key, files={"file": ("secret-name.png", b"no picture")})
+        server.ask("GET", f"/files/{'x' * 500}", key)
+        with signed_in(server, key) as client:
+            text = client.get("/dashboard").text
+        log = text.partition("Latest requests")[2]
+        assert "GET /account/usage<" in log
+        assert "invalid_file_type" in log
+        assert "secret-name" not in text
+        assert "x" * 121 not in text
+
+    def test_what_people_entered_is_text(self, server: Running) -> None:
+        key = server.account()
+        server.ask("POST", "/account/keys", key, json={"name": "<img src=x onerror=alert(1)>"})
+        with signed_in(server, key) as client:
+            assert "<img" not in client.get("/dashboard").text

@@ -1,0 +1,294 @@
+"""What people do with the pages, in a real browser. Its pictures of every page are kept below --screenshots."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.corpus import load_corpus
+from tests.samples import sample
+from tests.web.browser import running_browser, violations
+from tests.web.servers import Running, Servers
+from tests.web.test_registration import letter
+
+PAGES = ("/", "/docs", "/register", "/developers/verify", "/status", "/dashboard", "/checkout/none")
+MAX_BYTES = 200_000  # of a page with all that it asks for
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with running_browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def site(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server that links to itself: its base URL names the port it listens at."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with servers.running(tmp_path_factory.mktemp("site"), port=port, rate_limit_free=10_000) as running:
+        yield running
+
+
+@pytest.fixture
+def page(browser: Browser, site: Running) -> Iterator[Page]:
+    """A fresh page, whose scripts must not fail."""
+    errors: list[str] = []
+    context = browser.new_context(base_url=site.url.replace("127.0.0.1", "localhost"))
+    opened = context.new_page()
+    opened.set_default_timeout(20_000)
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    opened.on("console", lambda message: errors.append(message.text) if "Security Policy" in message.text else None)
+    yield opened
+    context.close()
+    assert errors == []
+
+
+@pytest.fixture
+def keep(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Page, str], None]:
+    """Takes a picture of a page."""
+    chosen = pytestconfig.getoption("--screenshots")
+    folder = Path(chosen) if chosen else tmp_path_factory.getbasetemp() / "screenshots"
+
+    def save(page: Page, name: str) -> None:
+        page.screenshot(path=folder / f"{name}.png", full_page=True)
+
+    return save
+
+
+def photo() -> bytes:
+    """A HEIC from a camera where there is one."""
+    real = [entry for entry in load_corpus() if entry.format == "HEIC" and entry.sound]
+    small = min(real, key=lambda entry: entry.path.stat().st_size, default=None)
+    return small.path.read_bytes() if small else sample("heic")
+
+
+def sign_in(page: Page, key: str) -> None:
+    page.goto("/dashboard")
+    page.get_by_label("API key").fill(key)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("#credits")).to_be_visible()
+
+
+def try_out(page: Page, content: bytes, name: str, target: str) -> None:
+    page.locator("#file").set_input_files({"name": name, "mimeType": "", "buffer": content})
+    page.get_by_label("Convert to").select_option(target)
+    page.get_by_role("button", name="Convert", exact=True).click()
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page(browser: Browser, site: Running, keep: Callable[[Page, str], None], path: str, scheme: str) -> None:
+    """No barrier, nothing from elsewhere, light, and readable on a narrow screen."""
+    context = browser.new_context(color_scheme="dark" if scheme == "dark" else "light")
+    page = context.new_page()
+    sizes: dict[str, int] = {}
+    page.on("response", lambda answer: sizes.update({answer.url: len(answer.body())}))
+    page.goto(f"{site.url}{path}")
+    keep(page, f"{path.strip('/').replace('/', '-') or 'landing'}-{scheme}")
+    assert violations(page) == []
+    assert {urlsplit(url).netloc for url in sizes} == {urlsplit(site.url).netloc}
+    assert sum(sizes.values()) < MAX_BYTES
+    page.set_viewport_size({"width": 360, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    context.close()
+
+
+def test_trying_it_out(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
+    page.goto("/")
+    page.get_by_label("API key").fill(site.account(credits=3))
+    page.get_by_role("button", name="Use this key").click()
+    expect(page.locator("#balance")).to_have_text("3 credits")
+    try_out(page, photo(), "holiday.heic", "webp")
+    expect(page.locator("#say")).to_have_text("Done: heic to webp.")
+    expect(page.locator("#balance")).to_have_text("2 credits")
+    expect(page.locator("#before")).to_contain_text("cannot show HEIC")
+    assert page.locator("#after img").evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
+    curl, fetch = page.locator('.sample[data-language="curl"]').all()
+    expect(curl).to_contain_text('-F "file=@holiday.heic"')
+    expect(curl).to_contain_text("-F quality=80")
+    expect(fetch).to_contain_text("/download")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    fetch.get_by_role("button", name="Copy").click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == fetch.locator("code").text_content()
+    page.get_by_text("Python", exact=True).click()
+    expect(page.locator('.sample[data-language="Python"]').first).to_be_visible()
+    expect(curl).to_be_hidden()
+    keep(page, "landing-tried")
+    assert violations(page) == []
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Save the result").click()
+    assert saved.value.suggested_filename == "holiday.webp"
+    assert saved.value.path().read_bytes()[8:12] == b"WEBP"
+    try_out(page, sample("png"), "drawing.png", "tiff")
+    expect(page.locator("#say")).to_have_text("Done: png to tiff.")
+    programs = page.locator(".sample code").all_text_contents()
+    assert sum("drawing.tiff" in text for text in programs) == sum("drawing.png" in text for text in programs) == 3
+    assert not any("quality" in text or "holiday" in text for text in programs)
+
+
+def test_what_goes_wrong_is_said(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
+    page.goto("/")
+    page.get_by_label("API key").fill("cvd_live_none")
+    page.get_by_role("button", name="Use this key").click()
+    expect(page.locator("#say")).to_contain_text("invalid_api_key")
+    page.get_by_label("API key").fill(site.account(credits=1))
+    page.get_by_role("button", name="Use this key").click()
+    try_out(page, b"no picture at all", "photo.png", "jpeg")
+    expect(page.locator("#say")).to_contain_text("invalid_file_type")
+    keep(page, "landing-refused")
+    assert violations(page) == []
+
+
+def test_from_an_address_to_a_conversion(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
+    page.goto("/register")
+    page.get_by_label("E-mail address").fill("ann@example.test")
+    page.get_by_label("Name of your application").fill("Ann's app")
+    page.get_by_role("button", name="Send me the letter").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Look into your mail")
+    keep(page, "register-sent")
+    assert violations(page) == []
+    (link,) = re.findall(r"^http://localhost:\d+/api/v1/verify\?token=\w+$", letter(site, "ann@example.test"), re.M)
+    page.goto(link)
+    page.get_by_role("button", name="Reveal my key").click()
+    shown = page.get_by_label("API key", exact=True).and_(page.locator("input"))
+    expect(shown).to_have_value(re.compile(r"cvd_live_\w{38}"))
+    assert "token" not in page.url
+    keep(page, "verify-shown")
+    assert violations(page) == []
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Save as .env").click()
+    assert saved.value.path().read_text() == f"CONVERTD_KEY={shown.input_value()}\n"
+    page.get_by_role("link", name="Convert a file in the browser").click()
+    expect(page.locator("#balance")).to_have_text("50 credits")
+    try_out(page, sample("heic"), "photo.heic", "jpeg")
+    expect(page.locator("#balance")).to_have_text("49 credits")
+
+
+def test_a_link_that_was_used(page: Page) -> None:
+    page.goto(f"/developers/verify#token={'ab' * 32}")
+    page.get_by_role("button", name="Reveal my key").click()
+    expect(page.get_by_role("status")).to_contain_text("has been used")
+    expect(page.get_by_role("link", name="Ask for a new letter")).to_be_visible()
+
+
+def test_buying_a_pack(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
+    sign_in(page, site.account(credits=0))
+    expect(page.locator("#credits")).to_have_text("0")
+    page.get_by_role("button", name="Buy starter").click()
+    expect(page.get_by_text("This is a simulation")).to_be_visible()
+    keep(page, "checkout")
+    assert violations(page) == []
+    page.get_by_role("button", name="Pay").click()
+    expect(page.locator("#credits")).to_have_text("500")
+
+
+def test_usage_and_errors_on_the_dashboard(
+    page: Page, browser: Browser, site: Running, keep: Callable[[Page, str], None]
+) -> None:
+    key = site.account()
+    auth = {"Authorization": f"Bearer {key}"}
+    for target in ("jpeg", "jpeg", "webp"):
+        assert site.convert(sample("png"), target, headers=auth).status_code == 200
+    assert site.convert(b"\x89PNG\r\n\x1a\n" + bytes(99), "jpeg", headers=auth).status_code == 500
+    sign_in(page, key)
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        keep(page, f"dashboard-{scheme}-signed-in")
+        assert violations(page) == []
+    chart = page.locator(".chart")
+    heights = [float(chart.locator(f"rect.{name}").get_attribute("height") or 0) for name in ("done", "failed")]
+    assert heights[0] == 3 * heights[1] > 0
+    expect(page.get_by_role("listitem").first).to_have_text("png → jpeg: 3")
+    expect(page.get_by_role("row").filter(has_text="processing_failed").first).to_contain_text("500")
+    assert page.get_by_role("row").filter(has_text="POST /convert").count() == 4
+    page.set_viewport_size({"width": 360, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Save as CSV").click()
+    assert saved.value.path().read_text().splitlines()[1].split(",")[1:4] == ["4", "1", "3"]
+
+
+def test_keys_on_the_dashboard(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
+    sign_in(page, site.account())
+    page.get_by_label("Name of a new key").fill("second")
+    page.get_by_role("button", name="Make a key").click()
+    made = page.get_by_label("API key").input_value()
+    assert site.ask("GET", "/account", made).status_code == 200
+    keep(page, "dashboard-new-key")
+    assert violations(page) == []
+    row = page.get_by_role("row").filter(has_text="second")
+    row.get_by_text("End…").click()
+    row.get_by_role("button", name="End it at once").click()
+    expect(row).to_have_count(0)
+    assert site.ask("GET", "/account", made).status_code == 401
+    page.get_by_role("button", name=re.compile("Replace")).click()
+    assert site.ask("GET", "/account", page.get_by_label("API key").input_value()).status_code == 200
+
+
+def test_coming_back_from_another_site(page: Page, site: Running) -> None:
+    sign_in(page, site.account(credits=7))
+    port = urlsplit(site.url).port
+    page.route(
+        "http://elsewhere.test/",
+        lambda route: route.fulfill(
+            content_type="text/html", body=f'<a href="http://localhost:{port}/dashboard?purchase=pur_1">back</a>'
+        ),
+    )
+    page.goto("http://elsewhere.test/")
+    page.get_by_role("link", name="back").click()
+    expect(page.locator("#credits")).to_have_text("7")
+
+
+def test_by_keyboard_alone(page: Page, site: Running) -> None:
+    page.goto("/dashboard")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.get_by_label("API key")).to_be_focused()
+    page.keyboard.type(site.account(credits=2))
+    page.keyboard.press("Enter")
+    expect(page.locator("#credits")).to_have_text("2")
+
+
+def test_finding_a_format(page: Page, keep: Callable[[Page, str], None]) -> None:
+    page.goto("/")
+    page.get_by_label("Find a format").fill("heif to webp")
+    rows = page.locator("#matrix tbody tr:visible")
+    expect(rows).to_have_count(1)
+    expect(rows.first.locator("td.lit")).to_contain_text("yes")
+    page.get_by_label("Find a format").fill("docx")
+    expect(page.get_by_text("No format of that name")).to_be_visible()
+
+
+def test_finding_something_in_the_docs(page: Page) -> None:
+    page.goto("/docs")
+    page.get_by_text("Go", exact=True).click()
+    page.reload()
+    expect(page.locator('#quickstart .sample[data-language="Go"]')).to_be_visible()
+    page.get_by_label("Search the docs").fill("idempotency-key")
+    expect(page.locator("#repeating")).to_be_visible()
+    expect(page.locator("#quickstart")).to_be_hidden()
+
+
+def test_reading_without_scripts(browser: Browser, site: Running) -> None:
+    context = browser.new_context(java_script_enabled=False, base_url=site.url)
+    page = context.new_page()
+    page.goto("/docs")
+    expect(page.locator('#quickstart .sample[data-language="curl"]')).to_be_visible()
+    page.get_by_text("PHP", exact=True).click()
+    expect(page.locator('#quickstart .sample[data-language="PHP"]')).to_be_visible()
+    sign_in(page, site.account(credits=5))
+    page.goto("/")
+    expect(page.locator("#trial")).to_be_hidden()
+    expect(page.locator("#matrix")).to_be_visible()
+    context.close()

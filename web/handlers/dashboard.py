@@ -1,0 +1,178 @@
+"""The dashboard: an account for its owner to look at, known by a session. Forms alone change it."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from config.tariff import CURRENCY, PACKS
+from storage import keyring, usage
+from storage.errors import InvalidKey, StorageError
+from storage.keyring import IssuedKey
+from web.errors import ApiError
+from web.fields import name, pack
+from web.handlers.pages import FormPage
+from web.services import charts, overview
+from web.services.accounts import Account
+from web.services.descriptions import usage_csv
+from web.services.periods import period, timestamp
+from web.services.sessions import LIFETIME
+
+_COOKIE = "convertd_session"
+_GRACE = 86_400  # seconds that a replaced key works on
+
+
+class SessionPage(FormPage):
+    """A page of the account whose session the browser shows."""
+
+    async def member(self) -> Account | None:
+        """Whoever is signed in."""
+        token = self.get_cookie(_COOKIE)
+        if token is None:
+            return None
+        try:
+            return await self.services.sessions.account(token)
+        except InvalidKey:
+            return None
+
+    def leave(self, place: str = "/dashboard") -> None:
+        """Sends the browser to a page of ours."""
+        self.set_status(303)
+        self.set_header("Location", place)
+
+    async def write_dashboard(self, account: Account, issued: IssuedKey | None = None, **values: Any) -> None:
+        """Answers with the account's dashboard."""
+        chosen = period(self.get_query_argument("period", None) or _month_ago(), int(time.time()))
+        database = self.services.database
+        report = await database.run(usage.report, account.id, chosen.start, chosen.end)
+        requests = await self.services.request_log.latest(account.id)
+        self.write_page(
+            "dashboard.html",
+            **{"error": None, "purchase": None, **values},
+            account=account,
+            issued=issued,
+            period=chosen,
+            report=report,
+            days=charts.by_day(report.by_day, chosen.start, chosen.end),
+            pairs=charts.by_pair(report.by_conversion),
+            charts=charts,
+            rate=overview.rate(account, report, chosen),
+            lasting=overview.lasting,
+            months=overview.months(account),
+            keys=await database.run(keyring.list_keys, account.id),
+            requests=requests,
+            errors=overview.errors(requests),
+            packs=tuple(PACKS.values()),
+            currency=CURRENCY,
+            timestamp=timestamp,
+            size=charts.size,
+        )
+
+
+class Dashboard(SessionPage):
+    """Balance, usage, errors, requests and keys; or the way in."""
+
+    async def get(self) -> None:
+        account = await self.member()
+        if account is not None:
+            await self.write_dashboard(account, purchase=self.get_query_argument("purchase", None))
+        elif self.request.headers.get("Sec-Fetch-Site") == "cross-site":
+            # Browsers keep the cookie back when another site sends them here, such as a checkout. This page, too, can.
+            self.set_header("Refresh", "0")
+            self.write_page("moment.html", place=self.request.uri)
+        else:
+            self.write_page("sign_in.html", error=None)
+
+
+class Session(SessionPage):
+    """Signs in with a key, and out."""
+
+    async def post(self, way: str) -> None:
+        if way == "sign-out":
+            await self.services.sessions.end(self.get_cookie(_COOKIE, ""))
+            self.clear_cookie(_COOKIE, path="/dashboard")
+            return self.leave("/")
+        try:
+            token = await self.services.sessions.begin(self.entered().get("key", "").strip())
+        except InvalidKey as error:
+            await self._count_failure()
+            return self.write_refusal(error, "sign_in.html")
+        except ApiError as error:
+            return self.write_refusal(error, "sign_in.html")
+        secure = self.services.settings.base_url.startswith("https://")
+        self.set_cookie(
+            _COOKIE, token, path="/dashboard", max_age=LIFETIME, httponly=True, samesite="Strict", secure=secure
+        )
+        return self.leave()
+
+
+class NewKey(SessionPage):
+    """Makes a key, and shows it once."""
+
+    async def post(self) -> None:
+        account = await self.member()
+        if account is None:
+            return self.leave()
+        try:
+            called = name(self.entered().get("name") or account.name)
+        except ApiError as error:
+            self.mark(error)
+            return await self.write_dashboard(account, error=error)
+        issued = await self.services.database.run(keyring.issue, account.id, called)
+        return await self.write_dashboard(account, issued)
+
+
+class KeyChange(SessionPage):
+    """Replaces a key, or ends it."""
+
+    async def post(self, key_id: str, change: str) -> None:
+        account = await self.member()
+        if account is None:
+            return self.leave()
+        issued, database = None, self.services.database
+        try:
+            if change == "rotate":
+                issued = await database.run(keyring.rotate, account.id, key_id, _GRACE)
+            else:
+                await database.run(keyring.revoke, account.id, key_id)
+        except StorageError as error:
+            self.mark(error)
+            return await self.write_dashboard(account, error=error)
+        return await self.write_dashboard(account, issued) if issued else self.leave("/dashboard#keys")
+
+
+class Buy(SessionPage):
+    """Opens a checkout for a pack, and leads there."""
+
+    async def post(self) -> None:
+        account = await self.member()
+        if account is None:
+            return self.leave()
+        try:
+            wanted = pack(self.entered().get("pack"))
+            opened = await self.services.sales.checkout.purchase(account, wanted, "en")
+        except ApiError as error:
+            self.mark(error)
+            return await self.write_dashboard(account, error=error)
+        # No redirect: the policy lets forms lead to this server only.
+        self.set_header("Refresh", f"0; url={opened.session.url}")
+        return self.write_page("moment.html", place=opened.session.url)
+
+
+class UsageTable(SessionPage):
+    """Usage by day, for a spreadsheet."""
+
+    async def get(self) -> None:
+        account = await self.member()
+        if account is None:
+            return self.leave()
+        chosen = period(self.get_query_argument("period", None) or _month_ago(), int(time.time()))
+        report = await self.services.database.run(usage.report, account.id, chosen.start, chosen.end)
+        self.set_header("Content-Type", "text/csv; charset=utf-8")
+        self.set_header("Content-Disposition", f'attachment; filename="convertd-{chosen.name}.csv"')
+        return self.write(usage_csv(report.by_day))
+
+
+def _month_ago() -> str:
+    return f"{datetime.now(UTC) - timedelta(days=29):%Y-%m-%d}"
