@@ -19,6 +19,13 @@ from web.handlers.docs import ADVICE
 PAGES = ("/", "/docs", "/register", "/developers/verify", "/status", "/dashboard")
 
 
+@pytest.fixture(scope="module")
+def server(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server of its own: wrong keys are counted by address."""
+    with servers.running(tmp_path_factory.mktemp("pages"), rate_limit_paid=10_000) as running:
+        yield running
+
+
 @pytest.mark.parametrize("path", PAGES)
 def test_what_browsers_may_do_with_a_page(server: Running, path: str) -> None:
     answer = httpx.get(server.url + path, headers=BROWSER)

@@ -34,6 +34,7 @@ ADVICE: Mapping[str, str] = MappingProxyType(
         "idempotency_conflict": "The first request with this key still runs. Send it again in a moment.",
         "idempotency_key_reused": "Take a new key for another file or other parameters.",
         "range_not_satisfiable": "The file ends before the part that `Range` asks for.",
+        "request_timeout": "The request came too slowly. Send it over a better line, or in smaller files.",
         "not_ready": "The server starts, stops, or cannot work. Another may answer; try again.",
     }
 )
