@@ -1,0 +1,41 @@
+"""Both clients, called in the same way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from web.client import AsyncClient, Client
+
+KINDS = ("Client", "AsyncClient")
+
+
+class _Waiting:
+    """An AsyncClient whose calls are waited for."""
+
+    def __init__(self, client: AsyncClient, runner: asyncio.Runner) -> None:
+        self._client = client
+        self._runner = runner
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        call = getattr(self._client, name)
+
+        async def done(*args: Any, **kwargs: Any) -> Any:
+            return await call(*args, **kwargs)
+
+        return lambda *args, **kwargs: self._runner.run(done(*args, **kwargs))
+
+
+@contextmanager
+def calling(kind: str, url: str, key: str, **options: Any) -> Iterator[Any]:
+    """A client of that kind."""
+    if kind == "Client":
+        with Client(url, key, **options) as client:
+            yield client
+        return
+    with asyncio.Runner() as runner:
+        waiting = AsyncClient(url, key, **options)
+        yield _Waiting(waiting, runner)
+        runner.run(waiting.close())

@@ -1,0 +1,317 @@
+"""The Python client, against a real server: every call, of both kinds."""
+
+from __future__ import annotations
+
+import doctest
+import io
+import os
+import pickle
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import pytest
+from PIL import Image
+
+import web.client
+from tests.samples import sample
+from tests.web.clients import KINDS, calling
+from tests.web.servers import Running
+from tests.web.test_registration import mailed
+from web.client import AsyncClient, Client, ConnectionFailed, ConvertdError
+from web.errors import STATUS
+
+_MB = 1 << 20
+
+
+@pytest.fixture(params=KINDS)
+def client(request: pytest.FixtureRequest, server: Running) -> Iterator[Any]:
+    with calling(request.param, server.url, server.account(20, purchased=1)) as made:
+        yield made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "photo.heic").write_bytes(sample("heic"))
+    (tmp_path / "page.pdf").write_bytes(sample("pdf"))
+    (tmp_path / "bad.png").write_bytes(sample("png")[:100])
+    (tmp_path / "text.png").write_bytes(b"no picture at all")
+    return tmp_path
+
+
+def _format(content: bytes) -> str | None:
+    with Image.open(io.BytesIO(content)) as image:
+        return image.format
+
+
+def test_the_examples_work_as_printed(server: Running, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("CONVERTD_URL", server.url)
+    monkeypatch.setenv("CONVERTD_API_KEY", server.key)
+
+    done = doctest.testmod(web.client)
+
+    assert done.attempted >= 7
+    assert done.failed == 0
+
+
+class _Unseekable(io.BytesIO):
+    def seekable(self) -> bool:
+        return False
+
+    def seek(self, *_where: int) -> int:
+        raise io.UnsupportedOperation
+
+
+@pytest.mark.parametrize("source", ["path", "text", "bytes", "file", "pipe"])
+def test_convert_takes_files_in_any_form(client: Any, folder: Path, source: str) -> None:
+    path = folder / "photo.heic"
+    with path.open("rb") as file:
+        forms: dict[str, Any] = {"path": path, "text": str(path), "bytes": path.read_bytes(), "file": file}
+        made = client.convert(forms.get(source) or _Unseekable(path.read_bytes()), "webp", quality=50)
+
+    assert (made.input_format, made.output_format) == ("heic", "webp")
+    assert _format(made.content) == "WEBP"
+    assert (len(made.content), made.path) == (made.processed_size, None)
+    assert made.request_id.startswith("req_")
+    assert made.credits_remaining == client.account().credits_remaining == 20
+
+
+def test_convert_to_a_file_tells_how_far_it_is(client: Any, folder: Path) -> None:
+    told: list[tuple[str, int, int | None]] = []
+
+    made = client.convert(
+        folder / "photo.heic", "tiff", to=folder / "out.tiff", quality=5, progress=lambda *now: told.append(now)
+    )
+
+    assert [warned.code for warned in made.warnings] == ["quality_ignored"]
+    assert made.path.stat().st_size == made.processed_size
+    assert made.content == b""
+    size = (folder / "photo.heic").stat().st_size
+    assert ("upload", size, size) in told
+    assert told[-1] == ("download", made.processed_size, made.processed_size)
+    assert not list(folder.glob(".*"))
+
+
+def test_in_two_steps(client: Any, folder: Path) -> None:
+    stored = client.upload(folder / "photo.heic", name="mine.heic")
+    made = client.convert_file(stored.file_id, "png")
+    known = client.file(stored.file_id)
+
+    assert (stored.original_name, stored.status) == ("mine.heic", "pending")
+    assert (known.status, known.output_format) == ("processed", "png")
+    assert _format(client.download(made.file_id).content) == "PNG"
+    assert client.download(made.file_id, to=folder / "a.png").path.read_bytes()[:4] == b"\x89PNG"
+    client.delete_file(stored.file_id)
+    with pytest.raises(web.client.NotFound):
+        client.download(made.file_id, to=folder / "b.png")
+    assert not (folder / "b.png").exists()
+
+
+def test_batches(client: Any, folder: Path) -> None:
+    begun = client.create_batch("jpeg")
+    good = client.add_to_batch(begun.batch_id, folder / "photo.heic")
+    bad = client.add_to_batch(begun.batch_id, folder / "bad.png")
+    result = client.convert_batch(begun.batch_id, [bad.file_id, good.file_id], "jpeg", quality=70)
+
+    assert (result.successful, result.failed) == (1, 1)
+    assert result.results[0].error.code == "processing_failed"
+    assert client.batch(begun.batch_id).status == "partial"
+    assert _format(client.download(result.results[1].result_file_id).content) == "JPEG"
+
+
+def test_many_files_in_one_call(client: Any, folder: Path) -> None:
+    (folder / "out").mkdir()
+    names = ["bad.png", "photo.heic", "text.png", "page.pdf"]
+
+    entries = client.convert_many([folder / name for name in names], "webp", folder=folder / "out")
+
+    assert [entry.error and entry.error.code for entry in entries] == [
+        "processing_failed",
+        None,
+        "invalid_file_type",
+        None,
+    ]
+    assert {path.name for path in (folder / "out").iterdir()} == {"photo.webp", "page.webp"}
+    assert client.account().credits_remaining == 19
+
+
+def test_many_files_that_would_overwrite_each_other(client: Any, folder: Path) -> None:
+    (folder / "photo.png").write_bytes(sample("png"))
+
+    for names, target in ([["photo.heic", "photo.png"], "webp"], [["photo.png"], "png"]):
+        with pytest.raises(ValueError, match=r"written|overwritten"):
+            client.convert_many([folder / name for name in names], target)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_files_than_a_batch_takes(kind: str, servers: Any, tmp_path: Path) -> None:
+    paths = [tmp_path / f"{index}.png" for index in range(5)]
+    for path in paths:
+        path.write_bytes(sample("png"))
+    with (
+        servers.running(tmp_path / "data", max_batch_files=2) as server,
+        calling(kind, server.url, server.key) as client,
+    ):
+        entries = client.convert_many(paths, "gif")
+
+    assert [entry.path.name for entry in entries] == [f"{index}.gif" for index in range(5)]
+
+
+def test_pdf_tools(client: Any, folder: Path) -> None:
+    page = folder / "page.pdf"
+
+    merged = client.merge_pdfs([page, page.read_bytes(), page], to=folder / "merged.pdf")
+    less = client.delete_pages(folder / "merged.pdf", [1, 3])
+
+    assert (merged.file_count, merged.page_count) == (3, 3)
+    assert (less.page_count, less.deleted_pages) == (1, (1, 3))
+    assert less.content.startswith(b"%PDF")
+    assert client.delete_pages(folder / "merged.pdf", "1-2").page_count == 1
+
+
+def test_what_can_be_done_and_what_was_done(client: Any, folder: Path) -> None:
+    client.convert(folder / "photo.heic", "png")
+    account, usage, formats = client.account(), client.usage(), client.formats()
+
+    assert (account.tier, account.credits_total_purchased) == ("paid", 1)
+    assert account.rate_limit.limit == 10_000
+    assert (usage.successful_conversions, usage.by_conversion[0].output_format) == (1, "png")
+    assert usage.by_day[0].conversions == 1
+    assert client.usage(account.created_at[:7]).period == account.created_at[:7]
+    assert len(formats.conversions) == formats.total
+    assert "png" in formats.by_input_format["heic"]
+    assert {"pdf-merge", "pdf-delete-pages"} <= {tool.id for tool in client.tools()}
+
+
+def test_keys(client: Any) -> None:
+    (first,) = client.keys()
+    made = client.create_key("Second")
+    turned = client.rotate_key(made.key_id, grace_period_seconds=0)
+
+    assert (made.name, made.api_key[:9]) == ("Second", "cvd_live_")
+    both = client.keys()
+    assert {key.key_id for key in both} == {first.key_id, turned.key_id}
+    assert turned.api_key not in repr(turned)
+    client.revoke_key(turned.key_id)
+    (left,) = client.keys()
+    assert left.key_id == first.key_id
+
+
+def test_register_and_verify(server: Running) -> None:
+    with Client(server.url) as client:
+        asked = client.register("someone-new@example.com", "An app")
+        key = client.verify(mailed(server, "someone-new@example.com"))
+
+    assert asked.verification_sent
+    with Client(server.url, key.api_key) as known:
+        assert known.account().credits_remaining == 50
+
+
+@pytest.mark.parametrize(
+    ("code", "credits", "arguments"),
+    [
+        ("unsupported_conversion", 1, {"target": "nef"}),
+        ("invalid_parameter", 1, {"target": "png", "quality": 101}),
+        ("no_credits", 0, {"target": "png"}),
+    ],
+)
+def test_errors_have_kinds(server: Running, code: str, credits: int, arguments: dict[str, Any]) -> None:
+    with Client(server.url, server.account(credits)) as client, pytest.raises(ConvertdError) as caught:
+        client.convert(sample("png"), **arguments)
+
+    error = caught.value
+    assert (type(error).code, error.code, error.status) == (code, code, STATUS[code])
+    assert (str(error.request_id)[:4], error.retryable) == ("req_", False)
+    assert error.details
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.code, again.details, str(again)) == (error.code, error.details, str(error))
+
+
+def test_every_code_has_a_kind() -> None:
+    assert {kind.code for kind in ConvertdError.__subclasses__()} >= set(STATUS)
+
+
+def test_a_key_that_is_wrong_or_not_verified(server: Running) -> None:
+    with Client(server.url, "cvd_live_wrong") as client, pytest.raises(web.client.InvalidApiKey):
+        client.account()
+    with Client(server.url, server.account(verified=False)) as client, pytest.raises(web.client.KeyNotVerified):
+        client.account()
+
+
+def test_a_file_beyond_the_limit(server: Running) -> None:
+    with Client(server.url, server.account()) as client, pytest.raises(web.client.FileTooLarge) as caught:
+        client.upload(bytes(11 * _MB))
+
+    assert caught.value.details == {"max_file_size": 10 * _MB}
+
+
+def test_address_and_key_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONVERTD_URL", "https://example.com/api/v1/")
+    monkeypatch.setenv("CONVERTD_API_KEY", "cvd_live_secret")
+    with Client() as client:
+        assert repr(client) == "Client('https://example.com/api/v1')"
+        assert "secret" not in repr(vars(client))
+    with Client("http://localhost:1") as client:
+        assert client.base_url == "http://localhost:1/api/v1"
+
+
+@pytest.mark.parametrize(("url", "key"), [("example.com", "k"), ("ftp://example.com", "k"), ("http://h", "a\nb")])
+def test_what_is_no_address_or_no_key(url: str, key: str) -> None:
+    with pytest.raises(ValueError, match=r"^The (address|API key)") as caught:
+        Client(url, key)
+    assert "a\nb" not in str(caught.value)
+
+
+def test_nobody_listens() -> None:
+    with (
+        Client("http://127.0.0.1:1", "k", retries=1, backoff=0.01) as client,
+        pytest.raises(ConnectionFailed) as caught,
+    ):
+        client.formats()
+
+    assert caught.value.status == 0
+
+
+def test_both_clients_have_the_same_calls() -> None:
+    def calls(kind: type) -> set[str]:
+        return {name for name in dir(kind) if not name.startswith("_")}
+
+    assert calls(Client) == calls(AsyncClient)
+
+
+class _Zeros(io.RawIOBase):
+    """A file of any size that takes no memory."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._at = size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence] + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        count = min(len(buffer), self._size - self._at)
+        buffer[:count] = bytes(count)
+        self._at += count
+        return count
+
+
+def test_a_large_upload_takes_little_memory(client: Any) -> None:
+    tracemalloc.start()
+    with pytest.raises(web.client.InvalidFileType):
+        client.upload(cast(BinaryIO, _Zeros(90 * _MB)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < 20 * _MB
