@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -85,6 +86,17 @@ def test_the_commands_work_as_printed(folder: Path, shell: Callable[[str], bytes
             assert "data" in json.loads(printed)
 
 
+def test_the_client_works_as_printed(shell: Callable[[str], bytes]) -> None:
+    client, _ = _blocks("python")
+    key = "$(.venv/bin/convertd account create --email python@example.com --name Python)"
+
+    described, *rest = shell(f"CONVERTD_API_KEY={key} {sys.executable} -c {shlex.quote(client)}").decode().splitlines()
+
+    assert described.endswith(" () 49")
+    assert rest[:2] == ["photo.png None", "page.png None"]
+    assert rest[2].startswith("invalid_parameter ")
+
+
 def test_the_formats_are_those_of_the_registry() -> None:
     plans = load_registry().catalogue()
     sources, targets = ({str(getattr(plan, side)) for plan in plans} for side in ("source", "target"))
@@ -120,7 +132,7 @@ def test_the_hooks_are_documented() -> None:
 
 
 def test_the_plugin_is_the_one_that_is_tried() -> None:
-    (plugin,) = _blocks("python")
+    _, plugin = _blocks("python")
 
     assert plugin == (_ROOT / "tests" / "foreign_plugin" / "convertd_ppm.py").read_text()
 

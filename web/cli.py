@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+from collections.abc import AsyncIterator
 from dataclasses import asdict
 from importlib.metadata import version as distribution_version
 from pathlib import Path
@@ -19,8 +21,9 @@ from engine import ConversionError, Options
 from engine.registry import Registry, load_registry
 from engine.sandbox import Findings
 from web import app as service
-from web import local
+from web import local, remote
 from web.accounts_cli import account_cli
+from web.client import AsyncClient
 from web.processes import SandboxIncomplete, local_executor
 from web.services.catalogue import formats_catalogue
 
@@ -63,34 +66,51 @@ def convert(
     to: Annotated[str | None, typer.Option(help="The format to make of every INPUT; the last may be a folder.")] = None,
     quality: Annotated[int | None, typer.Option(help="1 to 100, for lossy formats.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Tell the path taken and the time of each step.")] = False,
+    server: Annotated[
+        str | None,
+        typer.Option("--remote", metavar="URL", help="Have a server convert, with the key CONVERTD_API_KEY."),
+    ] = None,
 ) -> None:
-    """Convert files without a server."""
+    """Convert files, without a server or by one."""
     registry = load_registry()
     try:
         wanted = local.tasks(registry, files, to)
         options = Options(quality=quality)
-    except (local.WrongUsage, ConversionError) as error:
+        client = _client(server, explain=explain) if server is not None else None
+    except (ValueError, ConversionError) as error:
         _wrong(str(error))
+    by_server = remote.convert(client, wanted, options) if client is not None else None
+    outcomes = by_server or local.convert(registry, wanted, options, _settings())
     try:
-        failures = asyncio.run(_convert(registry, wanted, options, explain=explain))
+        if asyncio.run(_count_failures(outcomes, len(wanted), explain=explain)):
+            raise typer.Exit(FAILED)
     except SandboxIncomplete as error:
         _tell(str(error))
         raise typer.Exit(FAILED) from None
-    if failures:
-        raise typer.Exit(FAILED)
 
 
-async def _convert(registry: Registry, wanted: list[local.Task], options: Options, *, explain: bool) -> int:
+def _client(server: str, *, explain: bool) -> AsyncClient:
+    if explain:
+        raise local.WrongUsage("--explain is for conversions without a server.")
+    if not os.environ.get("CONVERTD_API_KEY"):
+        raise local.WrongUsage("set CONVERTD_API_KEY to your key for the server.")
+    return AsyncClient(server)
+
+
+async def _count_failures(outcomes: AsyncIterator[local.Outcome], total: int, *, explain: bool) -> int:
     """Converts and reports; the number of failures."""
-    failures = 0
+    failures, balances = 0, list[int]()
     errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
-    with Progress(console=errors, transient=True, disable=len(wanted) == 1) as progress:
-        bar = progress.add_task("converting", total=len(wanted))
-        async for outcome in local.convert(registry, wanted, options, _settings()):
+    with Progress(console=errors, transient=True, disable=total == 1) as progress:
+        bar = progress.add_task("converting", total=total)
+        async for outcome in outcomes:
             progress.advance(bar)
             failures += outcome.error is not None
+            balances += [outcome.balance] if outcome.balance is not None else []
             for line in _report(outcome, explain=explain):
                 errors.print(line)
+    if balances:
+        _tell(f"{min(balances)} credits remain.")
     return failures
 
 

@@ -32,12 +32,16 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a task ended: `done` and the plan it took, or `error`."""
+    """How a task ended: `done` and the plan it took, or `error`.
+
+    A server tells no plan, but `balance`: the credits that it has left for us.
+    """
 
     task: Task
     plan: Plan | None = None
     done: Done | None = None
     error: ConversionError | None = None
+    balance: int | None = None
 
 
 def tasks(registry: Registry, paths: Sequence[Path], to: str | None) -> list[Task]:

@@ -1,0 +1,73 @@
+"""`convertd convert --remote`: what is true without a server is true with one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.samples import sample
+from tests.web.servers import Running
+from tests.web.test_cli import run
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "photo.heic").write_bytes(sample("heic"))
+    (tmp_path / "photo.png").write_bytes(sample("png"))
+    (tmp_path / "bad.png").write_bytes(sample("png")[:100])
+    (tmp_path / "out").mkdir()
+    return tmp_path
+
+
+def test_one_file(folder: Path, server: Running) -> None:
+    key = server.account(10)
+
+    done = run(folder, "convert", "--remote", server.url, "photo.heic", "photo.jpg", CONVERTD_API_KEY=key)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "convertd: 9 credits remain.\n")
+    with Image.open(folder / "photo.jpg") as image:
+        assert image.format == "JPEG"
+
+
+def test_warnings_and_failures_are_told_as_without_a_server(folder: Path, server: Running) -> None:
+    arguments = ("convert", "photo.heic", "bad.png", "out", "--to", "tiff", "--quality", "50")
+    key = server.account(10)
+
+    local = run(folder, *arguments)
+    remote = run(folder, *arguments, "--remote", server.url, CONVERTD_API_KEY=key)
+
+    assert remote.returncode == local.returncode == 1
+    assert "quality_ignored" in local.stderr
+    assert sorted(remote.stderr.splitlines()) == sorted([*local.stderr.splitlines(), "convertd: 9 credits remain."])
+    assert [path.name for path in (folder / "out").iterdir()] == ["photo.tiff"]
+
+
+def test_a_key_that_is_wrong(folder: Path, server: Running) -> None:
+    done = run(folder, "convert", "--remote", server.url, "photo.heic", "photo.jpg", CONVERTD_API_KEY="cvd_live_wrong")
+
+    assert (done.returncode, done.stderr) == (1, "photo.heic: The API key is missing or invalid.\n")
+    assert not (folder / "photo.jpg").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "arguments", "key"),
+    [
+        ("http://localhost:1", ("photo.heic", "photo.xyz"), "k"),
+        ("http://localhost:1", ("photo.png", "--to", "png"), "k"),
+        ("http://localhost:1", ("photo.heic", "photo.jpg", "--quality", "0"), "k"),
+        ("http://localhost:1", ("photo.heic", "photo.jpg", "--explain"), "k"),
+        ("http://localhost:1", ("photo.heic", "photo.jpg"), ""),
+        ("localhost:1", ("photo.heic", "photo.jpg"), "k"),
+    ],
+)
+def test_wrong_usage(folder: Path, url: str, arguments: tuple[str, ...], key: str) -> None:
+    before = {path.name for path in folder.rglob("*")}
+
+    done = run(folder, "convert", "--remote", url, *arguments, CONVERTD_API_KEY=key)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("convertd: ")
+    assert "Traceback" not in done.stderr
+    assert {path.name for path in folder.rglob("*")} == before
