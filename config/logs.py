@@ -12,7 +12,7 @@ from typing import Any, Literal
 _SECRETS = re.compile(
     r"cvd_live_\w+|[sr]k_(?:live|test)_\w+|whsec_\w+|(?<=token=)[\w-]+|(?<=Bearer )\S+", re.IGNORECASE
 )
-_CHATTY = ("tornado", "python_multipart", "asyncio", "httpx", "stripe")
+_CHATTY = ("tornado", "python_multipart", "asyncio", "httpx", "stripe", "pikepdf")
 
 
 def configure(log_format: Literal["text", "json"]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from io import BytesIO
 from warnings import warn
 
@@ -26,15 +27,23 @@ def _count(document: pikepdf.Pdf) -> int:
 
 @conversion(PDF, OBJECTS, cost=_COST)
 def read(data: bytes, options: Options) -> pikepdf.Pdf:
-    try:
-        document = pikepdf.open(BytesIO(data), password=options.password or "")
-    except pikepdf.PasswordError:
-        raise locked(options) from None
+    document = _opened(data, options)
     if _count(document) == 0:
         raise CorruptInput("The PDF has no readable page.")
     if document.get_warnings():
         told_repaired(data)
     return document
+
+
+def _opened(data: bytes, options: Options) -> pikepdf.Pdf:
+    # Of several inputs, some may need the password and others none.
+    for password in dict.fromkeys((options.password or "", "")):
+        with suppress(pikepdf.PasswordError):
+            document = pikepdf.open(BytesIO(data), password=password)
+            # Some writers leave the owner's password empty, which is no leave for everybody.
+            if password or document.user_password_matched or not document.is_encrypted:
+                return document
+    raise locked(options)
 
 
 @conversion(OBJECTS, PDF, cost=_COST)

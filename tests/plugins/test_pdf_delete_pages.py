@@ -161,3 +161,15 @@ def test_pages_that_cannot_go(pages: str) -> None:
 
     assert (raised.value.code, raised.value.param) == ("invalid_parameter", "pages")
     assert raised.value.details["page_count"] == 3
+
+
+@pytest.mark.parametrize("strength", [4, 6])
+def test_an_empty_password_of_the_owner_opens_nothing(strength: int) -> None:
+    lock = pikepdf.Encryption(user="user", owner="", R=strength)  # type: ignore[arg-type]
+    data = saved(pikepdf.open(BytesIO(document("A", 2))), encryption=lock)
+
+    with pytest.raises(ConversionError) as refused:
+        delete(data, "1")
+
+    assert refused.value.reason == "pdf_encrypted"
+    assert len(opened(delete(data, "1", "user").data, "user").pages) == 1
