@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+
+from tests.server_process import free_port
 
 _USERS = ("postgres", "nobody")  # the server refuses to run as root
 _SETTINGS = ("fsync=off", "full_page_writes=off", "max_connections=200", "listen_addresses=127.0.0.1")
@@ -35,7 +36,7 @@ def running_server(binaries: Path) -> Iterator[str]:
     """Gives the URL of a database on the server."""
     folder = Path(tempfile.mkdtemp(prefix="convertd-postgres-"))
     as_user = _give_away(folder) if os.geteuid() == 0 else []
-    port = _free_port()
+    port = free_port()
     data = folder / "data"
     subprocess.run(
         [*as_user, binaries / "initdb", "-D", data, "-U", "convertd", "-A", "trust", "-E", "UTF8", "--no-sync"],
@@ -63,12 +64,6 @@ def _give_away(folder: Path) -> list[str]:
     user = next(known[name] for name in _USERS if name in known)
     os.chown(folder, user.pw_uid, user.pw_gid)
     return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
-
-
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
 
 
 def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:

@@ -13,7 +13,8 @@ from redis.asyncio import Redis
 from storage.failover import FailoverLimiter
 from storage.limits import MemoryLimiter, Verdict
 from storage.redis_limits import RedisLimiter
-from tests.redis_server import RedisServer, free_port
+from tests.redis_server import RedisServer
+from tests.server_process import free_port
 from tests.storage.conftest import PATIENT
 
 PAUSE = 0.5  # seconds

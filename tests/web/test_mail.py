@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from config.logs import TextFormatter
-from tests.redis_server import free_port
+from tests.server_process import free_port
 from tests.web.mail_server import ACCOUNT, MailServer, certificate, parsed
 from tests.web.test_letters import LINK, SENDER
 from web.services.letters import Letter, verification

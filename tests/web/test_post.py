@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from config.settings import Settings
-from tests.redis_server import free_port
+from tests.server_process import free_port
 from tests.web.mail_server import MailServer
 from tests.web.servers import Servers, eventually
 from tests.web.test_letters import LINK, SENDER

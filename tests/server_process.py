@@ -1,0 +1,71 @@
+"""Servers of others, each as a process of its own that can be killed and stalled at will."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+_READY_SECONDS = 30
+
+
+class ServerProcess(ABC):
+    """A server that keeps nothing on disk, and has the same port whenever it runs."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    @abstractmethod
+    def command(self) -> list[str]:
+        """What starts it."""
+
+    @abstractmethod
+    def answers(self) -> bool:
+        """Whether it is ready."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        """Starts, and waits until it answers."""
+        self._process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + _READY_SECONDS
+        while not self.answers():
+            assert time.monotonic() < deadline, f"{self.command[0]} does not start"
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """Ends it as a crash does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stall(self) -> None:
+        """Lets it hang: connections are taken, nothing is answered."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Goes on after a stall."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
