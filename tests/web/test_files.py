@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from storage import audit
+from storage import audit, models
+from storage.transaction import Transaction
 from tests.web.checks import problem
 from tests.web.samples import picture
 from tests.web.servers import Running
@@ -185,6 +186,14 @@ def test_refusals(either: Running) -> None:
     problem(either.ask("POST", "/files/upload", key, files={"other": b"x"}), 400, "invalid_parameter", param="file")
     large = either.ask("POST", "/files/upload", key, files={"file": bytes(10_485_761)})
     problem(large, 413, "file_too_large", reason="bytes")
+
+
+def test_a_format_whose_plugin_is_gone(server: Running) -> None:
+    file_id = server.upload(picture())["file_id"]
+    gone = models.File.update(input_format="gone").where(models.File.id == file_id)
+    server.database.run_blocking(Transaction.change, gone)
+    answer = server.ask("POST", f"/files/{file_id}/convert", json={"output_format": "png"})
+    problem(answer, 400, "invalid_file_type", reason="unrecognized")
 
 
 def test_extensions_tell_the_content(server: Running) -> None:

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from config.tariff import CREDITS_PER_CONVERSION
-from engine.errors import ConversionError
+from engine.errors import ConversionError, UnknownFormat
 from engine.executor import Executor, Input, Job, Limits
 from engine.formats import FileFormat
 from engine.planner import Plan
@@ -65,7 +65,10 @@ class Conversions:
 
     async def _sources(self, order: Order) -> list[FileFormat]:
         if order.file is not None:
-            return [self._registry.formats[order.file.material.input_format]]
+            known = self._registry.format(order.file.material.input_format)
+            if known is None:
+                raise UnknownFormat("Files of this format can no longer be converted here.")
+            return [known]
         if order.tool is not None:
             return await asyncio.to_thread(self._registry.identify_for, order.tool, order.paths)
         return [await asyncio.to_thread(self._registry.identify, order.paths[0])]
