@@ -65,7 +65,7 @@ def server(folder: Path, share: int) -> list[Row]:
             running, _ = stack.enter_context(served.serving(folder, port=port))
 
         async def disturbed() -> int:
-            return await beside(asyncio.create_task(clients.order(count)), restart, 5)
+            return await beside(asyncio.create_task(clients.order(count)), restart, max(0.5, 5 / share))
 
         kills = asyncio.run(disturbed())
         rows = books(url, count, 120)

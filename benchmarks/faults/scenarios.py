@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import typer
 
-from benchmarks.faults import kills, races, stores
+from benchmarks.faults import abuse, hostile, kills, races, stores
 from benchmarks.faults.figures import COLUMNS, Row
 from benchmarks.report import Report
 
@@ -20,6 +20,13 @@ SCENARIOS: Mapping[str, Callable[[Path, int], list[Row]]] = MappingProxyType(
         "F1": kills.jobs,
         "F2": kills.server,
         "F3": stores.redis,
+        "F4": stores.full_disk,
+        "F5": stores.locked,
+        "F6": stores.postgresql,
+        "F8": abuse.gone,
+        "F9": abuse.slow,
+        "F11": hostile.files,
+        "F12": abuse.malformed,
         "F13": races.last_credit,
         "F15": kills.signals,
     }
