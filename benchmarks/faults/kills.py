@@ -65,7 +65,7 @@ def server(folder: Path, share: int) -> list[Row]:
             running, _ = stack.enter_context(served.serving(folder, port=port))
 
         async def disturbed() -> int:
-            return await beside(asyncio.create_task(clients.order(count)), restart, max(0.5, 5 / share))
+            return await beside(asyncio.create_task(clients.order(count)), restart, max(2.5, 5 / share))
 
         kills = asyncio.run(disturbed())
         rows = books(url, count, 120)
@@ -81,9 +81,9 @@ def signals(folder: Path, share: int) -> list[Row]:
     """F15: jobs that crash, are killed as for want of memory, or stand still."""
     count, url = 100 // share, served.sqlite(folder)
     (key,) = served.make_accounts(url, 1)
-    numbers = [(signal.SIGSEGV, signal.SIGKILL)[turn % 2] for turn in range(count - 2)] + [signal.SIGSTOP] * 2
+    numbers = [(signal.SIGSEGV, signal.SIGKILL)[turn % 2] for turn in range(count - 1)] + [signal.SIGSTOP]
     with served.serving(folder) as (running, at):
-        answers = asyncio.run(_signalled(folder, running.pid, at, key, numbers))
+        answers = asyncio.run(_signalled(running.pid, at, key, numbers))
         after = Clients(at, key, served.picture(_SMALL), "after")
         asyncio.run(after.order(4))
         left = leftovers(folder)
@@ -97,15 +97,15 @@ def signals(folder: Path, share: int) -> list[Row]:
     ]
 
 
-async def _signalled(folder: Path, pid: int, url: str, key: str, numbers: list[signal.Signals]) -> list[served.Answer]:
+async def _signalled(pid: int, url: str, key: str, numbers: list[signal.Signals]) -> list[served.Answer]:
     answers, content = [], served.picture(_LARGE)
     async with httpx.AsyncClient(timeout=90) as client:
         for number in numbers:
             asked = asyncio.create_task(served.ask(client, url, key, content))
-            await served.wait_for_files(folder, "jobs/*/out/*", 1)
-            # The spare process works on it, and the other spare waits: both get the signal.
-            for job in _jobs(pid):
-                _signal(job, number)
+            while not asked.done():
+                await asyncio.wait([asked], timeout=0.2)
+                if forked := _jobs(pid):
+                    _signal(min(forked), number)  # they are taken in the order in which they were forked
             answers.append(await asked)
     return answers
 
