@@ -1,1 +1,1 @@
-"""What is measured: `python -m benchmarks pairs | overhead | overload | stop`."""
+"""What is measured: `python -m benchmarks pairs | overhead | inspection | overload | stop | faults`."""

@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import faults, inspection, overhead, pairs
+from benchmarks import inspection, overhead, pairs
+from benchmarks.faults import load, scenarios
 from benchmarks.report import Report
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, help="What convertd costs, and what its codecs do.")
@@ -35,7 +36,7 @@ def run_overload(
     seconds: Annotated[int, typer.Option(help="How long the load lasts.")] = 60, as_json: Json = False
 ) -> None:
     """Ten times the load that a server can take: who is refused, how fast, and what is still done."""
-    _show(lambda: faults.overload(seconds), as_json=as_json)
+    _show(lambda: load.overload(seconds), as_json=as_json)
 
 
 @cli.command("stop")
@@ -43,7 +44,20 @@ def run_stop(
     waiting: Annotated[int, typer.Option(help="Conversions that wait for a turn.")] = 8, as_json: Json = False
 ) -> None:
     """SIGTERM under load: what runs is answered, what waits is refused, and nothing is left."""
-    _show(lambda: faults.stop(waiting), as_json=as_json)
+    _show(lambda: load.stop(waiting), as_json=as_json)
+
+
+@cli.command("faults")
+def run_faults(
+    only: Annotated[str, typer.Option(help="Scenarios, such as F1,F3; all by default.")] = "",
+    quick: Annotated[bool, typer.Option(help="Smaller counts, for a few minutes.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Processes that are killed, stores that go away, clients that misbehave: what the server must still hold."""
+    report = scenarios.run([name for name in only.split(",") if name], quick=quick)
+    _show(lambda: report, as_json=as_json)
+    if not scenarios.passed(report):
+        raise typer.Exit(1)
 
 
 @cli.command("inspection")

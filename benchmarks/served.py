@@ -8,12 +8,13 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from time import perf_counter
+from types import MappingProxyType
 
 import httpx
 
@@ -24,9 +25,14 @@ from tests.samples import quadrants
 from tests.web.servers import eventually
 
 WORKERS = 2
-_COMMAND = (str(Path(sys.executable).with_name("convertd")), "serve", "--port", "0")
-_SETTINGS = {"CONVERTD_WORKERS": str(WORKERS), "CONVERTD_RATE_LIMIT_PAID": str(10**9)}
-_PREFIX = "benchmark-"
+_COMMAND = (str(Path(sys.executable).with_name("convertd")), "serve", "--port")
+_UNLIMITED = str(10**9)
+_SETTINGS = {
+    "CONVERTD_WORKERS": str(WORKERS),
+    "CONVERTD_RATE_LIMIT_PAID": _UNLIMITED,
+    "CONVERTD_RATE_LIMIT_FREE": _UNLIMITED,
+    "CONVERTD_RATE_LIMIT_ANONYMOUS": _UNLIMITED,
+}
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,7 @@ class Answer:
     asked: float
     came: float
     reason: str = ""
+    retryable: bool = False
 
     @property
     def seconds(self) -> float:
@@ -44,10 +51,12 @@ class Answer:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The server, and the URL at which it converts."""
-    environment = {**os.environ, **_SETTINGS, "CONVERTD_DATA_DIR": str(folder)}
-    with subprocess.Popen(_COMMAND, stderr=subprocess.PIPE, text=True, env=environment) as server:
+def serving(
+    folder: Path, settings: Mapping[str, str] = MappingProxyType({}), port: int = 0
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The server with these settings in its environment, and the URL at which it converts."""
+    environment = {**os.environ, **_SETTINGS, **settings, "CONVERTD_DATA_DIR": str(folder)}
+    with subprocess.Popen((*_COMMAND, str(port)), stderr=subprocess.PIPE, text=True, env=environment) as server:
         assert server.stderr is not None
         told = next(found for line in server.stderr if (found := re.search(r"listening on (http://\S+?);", line)))
         reading = threading.Thread(target=server.stderr.read, daemon=True)
@@ -59,22 +68,36 @@ def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
             reading.join()
 
 
-def make_accounts(folder: Path, count: int) -> list[str]:
-    """The keys of new paid accounts, for a server that does not run yet."""
-    database = Database(f"sqlite:///{folder / 'convertd.db'}")
+def sqlite(folder: Path) -> str:
+    """The URL of the database of a server in that folder."""
+    return f"sqlite:///{folder / 'convertd.db'}"
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Database]:
+    """The database of that URL, beside the server or without it."""
+    database = Database(url)
     try:
-        return [database.run_blocking(_account, f"{_PREFIX}{number}@example.com") for number in range(count)]
+        yield database
     finally:
         database.close()
 
 
-def held_and_used(folder: Path, count: int) -> tuple[int, int]:
+def email(number: int) -> str:
+    """The address of an account that `make_accounts` made."""
+    return f"benchmark-{number}@example.com"
+
+
+def make_accounts(url: str, count: int, credits: int = 10**6) -> list[str]:
+    """The keys of new paid accounts with so many credits."""
+    with opened(url) as database:
+        return [database.run_blocking(_account, email(number), credits) for number in range(count)]
+
+
+def held_and_used(url: str, count: int) -> tuple[int, int]:
     """The credits of the accounts that are held, and those that were charged."""
-    database = Database(f"sqlite:///{folder / 'convertd.db'}")
-    try:
+    with opened(url) as database:
         return database.run_blocking(_sums, count)
-    finally:
-        database.close()
 
 
 def picture(size: tuple[int, int]) -> bytes:
@@ -84,18 +107,21 @@ def picture(size: tuple[int, int]) -> bytes:
     return file.getvalue()
 
 
-async def ask(client: httpx.AsyncClient, url: str, key: str, content: bytes) -> Answer:
-    """Converts a PNG to WebP."""
+async def ask(client: httpx.AsyncClient, url: str, key: str, content: bytes, repeat: str = "") -> Answer:
+    """Converts a picture to WebP; `repeat` is the request's idempotency key."""
     asked = perf_counter()
-    headers = {"Authorization": f"Bearer {key}"}
+    headers = {"Authorization": f"Bearer {key}", **({"Idempotency-Key": repeat} if repeat else {})}
     try:
         answer = await client.post(
             url, files={"file": ("a.png", content)}, data={"output_format": "webp"}, headers=headers
         )
-    except httpx.TransportError as error:
-        return Answer(0, asked, perf_counter(), type(error).__name__)
-    reason = "" if answer.is_success else str(answer.json()["error"].get("reason") or answer.json()["error"]["code"])
-    return Answer(answer.status_code, asked, perf_counter(), reason)
+    except httpx.TransportError as failure:
+        return Answer(0, asked, perf_counter(), type(failure).__name__, retryable=True)
+    if answer.is_success:
+        return Answer(answer.status_code, asked, perf_counter())
+    error = answer.json()["error"]
+    reason = str(error.get("reason") or error["code"])
+    return Answer(answer.status_code, asked, perf_counter(), reason, retryable=error["retryable"])
 
 
 async def wait_for_files(folder: Path, pattern: str, count: int) -> None:
@@ -103,13 +129,13 @@ async def wait_for_files(folder: Path, pattern: str, count: int) -> None:
     assert await asyncio.to_thread(eventually, lambda: len(list(folder.glob(pattern))) >= count, 30)
 
 
-def _account(transaction: Transaction, email: str) -> str:
-    account = accounts.create(transaction, email, "Benchmark", free_credits=10**6)
+def _account(transaction: Transaction, email: str, credits: int) -> str:
+    account = accounts.create(transaction, email, "Benchmark", free_credits=credits - 1)
     ledger.credit(transaction, account.id, "purchase", 1, ref=f"benchmark:{account.id}")
     return keyring.issue(transaction, account.id, "Benchmark").text
 
 
 def _sums(transaction: Transaction, count: int) -> tuple[int, int]:
-    found = [accounts.find(transaction, f"{_PREFIX}{number}@example.com") for number in range(count)]
+    found = [accounts.find(transaction, email(number)) for number in range(count)]
     held = sum(account.held for account in found if account is not None)
     return held, sum(account.used for account in found if account is not None)

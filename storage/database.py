@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import peewee
 from playhouse.pool import PooledPostgresqlDatabase
 
-from storage.errors import OutcomeUnknown
+from storage.errors import DatabaseBusy, OutcomeUnknown
 from storage.schema import migrate
 from storage.transaction import Transaction
 
@@ -52,8 +53,9 @@ class Database:
         """Runs the function in a transaction, which is rolled back where it raises.
 
         It may run twice, when the connection was lost or a deadlock broken before the commit. Raises
-        OutcomeUnknown where the connection was lost during the commit. When cancelled, the function has either
-        never begun or run to its end, commit included, before CancelledError comes.
+        OutcomeUnknown where the connection was lost during the commit, and DatabaseBusy where another process keeps
+        it locked. When cancelled, the function has either never begun or run to its end, commit included, before
+        CancelledError comes.
         """
         job = self._threads.submit(self._transact, lambda transaction: function(transaction, *args, **kwargs))
         done = asyncio.wrap_future(job)
@@ -86,6 +88,8 @@ class Database:
                     committing = True
                 return result
             except (peewee.OperationalError, peewee.InterfaceError) as error:
+                if _is_busy(error):
+                    raise DatabaseBusy from error
                 if not self._came_to_nothing(error, committing) or not retry:
                     raise
         return self._transact(work, retry=False)
@@ -110,6 +114,11 @@ class Database:
     def _prepare(self) -> None:
         with self._connected():
             migrate(self._peewee)
+
+
+def _is_busy(error: peewee.PeeweeException) -> bool:
+    cause = getattr(error, "orig", None)
+    return isinstance(cause, sqlite3.OperationalError) and cause.sqlite_errorcode == sqlite3.SQLITE_BUSY
 
 
 def _opened(url: str) -> peewee.Database:

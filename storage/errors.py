@@ -10,7 +10,8 @@ StorageError     server_error
 ├─ HoldLost      server_error                     retryable
 ├─ ClaimLost     server_error                     retryable
 ├─ OutcomeUnknown    server_error                 retryable
-└─ StoreUnavailable  server_error                 retryable
+├─ StoreUnavailable  server_error                 retryable
+└─ DatabaseBusy      not_ready                    retryable
 """
 
 from __future__ import annotations
@@ -130,3 +131,13 @@ class StoreUnavailable(StorageError):
 
     def __init__(self) -> None:
         super().__init__("The store of the files cannot be reached.")
+
+
+class DatabaseBusy(StorageError):
+    """Another process has the database for itself, and did not let go in time. Nothing has been changed."""
+
+    code = "not_ready"
+    retryable = True
+
+    def __init__(self) -> None:
+        super().__init__("The database is busy; try again in a moment.")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from engine.errors import ConversionError
-from storage.errors import InvalidKey, StorageError
+from storage.errors import DatabaseBusy, InvalidKey, StorageError
 from web.errors import ApiError, NoSpace, ServerError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -27,6 +27,8 @@ def headers(error: Shown) -> Mapping[str, str]:
     """The headers that go with the error."""
     if isinstance(error, InvalidKey):
         return {"WWW-Authenticate": "Bearer"}
+    if isinstance(error, DatabaseBusy):
+        return {"Retry-After": "1"}
     return error.headers if isinstance(error, ApiError) else {}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from storage import ledger, models
 from storage.database import Database, UnsupportedUrl
+from storage.errors import DatabaseBusy
 from storage.transaction import Transaction
 from tests.storage.samples import Clock, open_account
 
@@ -115,3 +117,18 @@ def test_a_transaction_of_sqlite_is_a_writer_from_its_beginning(tmp_path: Path) 
     assert balance_of(one, account.id) == 10
     one.close()
     other.close()
+
+
+def test_a_database_that_another_keeps_locked_is_busy(tmp_path: Path) -> None:
+    opened = Database(f"sqlite:///{tmp_path / 'convertd.db'}")
+    account = open_account(opened, 3)
+    other = sqlite3.connect(tmp_path / "convertd.db", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+
+    with pytest.raises(DatabaseBusy):
+        balance_of(opened, account.id)
+
+    other.execute("ROLLBACK")
+    other.close()
+    assert balance_of(opened, account.id) == 3
+    opened.close()

@@ -1,4 +1,4 @@
-"""What a server that is really under fire must hold: each row a figure, what it must be, and whether it is."""
+"""Load beyond what a server can take, and a stop in the middle of it."""
 
 from __future__ import annotations
 
@@ -7,29 +7,28 @@ import os
 import signal
 import subprocess
 from pathlib import Path
-from statistics import quantiles
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
 import httpx
 
 from benchmarks import served
+from benchmarks.faults.figures import COLUMNS, holds, p99
 from benchmarks.report import Report
 from benchmarks.served import WORKERS, Answer
 
 _TIMES = 10  # the load, as a multiple of the capacity
 _ACCOUNTS = 10
-_COLUMNS = ("figure", "measured", "must be", "holds")
 _SMALL, _LARGE = (600, 400), (4000, 3000)
 
 
 def overload(seconds: int) -> Report:
     """Open-loop load at ten times the capacity, from many accounts: who is served and who is refused."""
     with TemporaryDirectory() as folder:
-        keys = served.make_accounts(Path(folder), _ACCOUNTS + 1)
+        keys = served.make_accounts(served.sqlite(Path(folder)), _ACCOUNTS + 1)
         with served.serving(Path(folder)) as (_, url):
             rows = asyncio.run(_overload(url, keys, seconds))
-    return Report(f"overload at {_TIMES}x for {seconds} s", _COLUMNS, rows)
+    return Report(f"overload at {_TIMES}x for {seconds} s", COLUMNS, rows)
 
 
 async def _overload(url: str, keys: list[str], seconds: int) -> tuple[tuple[str | float, ...], ...]:
@@ -53,16 +52,16 @@ async def _overload(url: str, keys: list[str], seconds: int) -> tuple[tuple[str 
     return (
         ("requests", float(len(answers)), "", ""),
         ("capacity, a second", capacity, "", ""),
-        ("goodput, share of it", during / capacity, ">= 0.9", _holds(during >= 0.9 * capacity)),
-        ("refused", float(len(refused)), "> 0", _holds(bool(refused))),
-        ("refused within, p99 s", _p99(refused), "< 0.1", _holds(_p99(refused) < 0.1)),
+        ("goodput, share of it", during / capacity, ">= 0.9", holds(during >= 0.9 * capacity)),
+        ("refused", float(len(refused)), "> 0", holds(bool(refused))),
+        ("refused within, p99 s", p99(refused), "< 0.1", holds(p99(refused) < 0.1)),
         (
             "neither served nor refused",
             float(len(answers) - len(good) - len(refused)),
             "0",
-            _holds(len(answers) == len(good) + len(refused)),
+            holds(len(answers) == len(good) + len(refused)),
         ),
-        ("another's answer afterwards, s", calm.seconds, "<= 5", _holds(calm.status == 200 and calm.seconds <= 5)),
+        ("another's answer afterwards, s", calm.seconds, "<= 5", holds(calm.status == 200 and calm.seconds <= 5)),
     )
 
 
@@ -83,23 +82,23 @@ def stop(waiting: int) -> Report:
     """SIGTERM while all workers are busy and others wait."""
     with TemporaryDirectory() as name:
         folder = Path(name)
-        keys = served.make_accounts(folder, 1)
+        keys = served.make_accounts(served.sqlite(folder), 1)
         with served.serving(folder) as (server, url):
             answers, seconds, code = asyncio.run(_stop(folder, server, url, keys[0], waiting))
-        held, used = served.held_and_used(folder, 1)
+        held, used = served.held_and_used(served.sqlite(folder), 1)
         left = len(list((folder / "jobs").iterdir()))
     good = sum(answer.status == 200 for answer in answers)
     refused = sum(answer.status == 503 for answer in answers)
     rows = (
-        ("running that were served", good, str(WORKERS), _holds(good == WORKERS)),
-        ("waiting that were refused", refused, str(waiting), _holds(refused == waiting)),
-        ("exit code", code, "0", _holds(code == 0)),
-        ("seconds to the exit", seconds, "<= 35", _holds(seconds <= 35)),
-        ("credits charged", used, str(good), _holds(used == good)),
-        ("credits held", held, "0", _holds(held == 0)),
-        ("folders of requests left", left, "0", _holds(left == 0)),
+        ("running that were served", good, str(WORKERS), holds(good == WORKERS)),
+        ("waiting that were refused", refused, str(waiting), holds(refused == waiting)),
+        ("exit code", code, "0", holds(code == 0)),
+        ("seconds to the exit", seconds, "<= 35", holds(seconds <= 35)),
+        ("credits charged", used, str(good), holds(used == good)),
+        ("credits held", held, "0", holds(held == 0)),
+        ("folders of requests left", left, "0", holds(left == 0)),
     )
-    return Report(f"SIGTERM with {WORKERS} running and {waiting} waiting", _COLUMNS, rows)
+    return Report(f"SIGTERM with {WORKERS} running and {waiting} waiting", COLUMNS, rows)
 
 
 async def _stop(
@@ -117,11 +116,3 @@ async def _stop(
         answers = await asyncio.gather(*asked)
         code = await asyncio.to_thread(server.wait, 60)
     return answers, perf_counter() - began, code
-
-
-def _p99(values: list[float]) -> float:
-    return quantiles(values, n=100)[98] if len(values) > 1 else float("nan")
-
-
-def _holds(condition: bool) -> str:
-    return "yes" if condition else "NO"

@@ -1,0 +1,1 @@
+"""Scenarios in which something fails beside, below or inside of a server that runs."""

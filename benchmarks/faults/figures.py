@@ -1,0 +1,27 @@
+"""Figures: what was measured, what it must be, and whether it is."""
+
+from __future__ import annotations
+
+from statistics import quantiles
+
+COLUMNS = ("figure", "measured", "must be", "holds")
+
+Row = tuple[str | float, ...]
+
+
+def p99(values: list[float]) -> float:
+    return quantiles(values, n=100)[98] if len(values) > 1 else float("nan")
+
+
+def holds(condition: bool) -> str:
+    return "yes" if condition else "NO"
+
+
+def exactly(figure: str, measured: float, wanted: float) -> Row:
+    """A figure that must be what is wanted."""
+    return figure, measured, str(wanted), holds(measured == wanted)
+
+
+def at_most(figure: str, measured: float, limit: float) -> Row:
+    """A figure that may not be more."""
+    return figure, measured, f"<= {limit:g}", holds(measured <= limit)

@@ -1,0 +1,179 @@
+"""What a server stands on goes away for a while: Redis, room on the disk, the database."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from time import perf_counter
+
+import httpx
+import psycopg
+
+from benchmarks import served
+from benchmarks.faults.clients import Clients, beside, books, leftovers
+from benchmarks.faults.figures import Row, at_most, exactly, p99
+from tests.redis_server import RedisServer
+from tests.storage.postgres import find_binaries, running_server
+
+_SMALL = (64, 48)
+_RATE = 10  # requests a second, of which two cores can do that many beside the clients
+
+
+def redis(folder: Path, share: int) -> list[Row]:
+    """F3: Redis stands still, then is killed, for ten seconds each."""
+    seconds = max(3, 10 // share)
+    (key,) = served.make_accounts(served.sqlite(folder), 1)
+    with (
+        RedisServer(folder) as store,
+        served.serving(folder, {"CONVERTD_REDIS_URL": store.url}) as (_, at),
+    ):
+        calm = asyncio.run(_steady(at, key, seconds))
+        stalled = asyncio.run(_steady(at, key, seconds, store.stall, store.resume))
+        killed = asyncio.run(_steady(at, key, seconds, store.kill, store.start))
+        left = leftovers(folder)
+    rows: list[Row] = []
+    for name, answers in (("stalled", stalled), ("killed", killed)):
+        added = p99([answer.seconds for answer in answers]) - p99([answer.seconds for answer in calm])
+        rows.append(exactly(f"{name}: answers but 200", sum(answer.status != 200 for answer in answers), 0))
+        rows.append(at_most(f"{name}: added at p99, s", added, 0.15))
+    return [*rows, *books(served.sqlite(folder), len(calm) + len(stalled) + len(killed)), *left]
+
+
+async def _steady(
+    url: str,
+    key: str,
+    seconds: float,
+    fail: Callable[[], None] = lambda: None,
+    mend: Callable[[], None] = lambda: None,
+) -> list[served.Answer]:
+    """Requests at a steady rate while something fails, and as long again when it is mended."""
+    content, asked = served.picture(_SMALL), []
+    async with httpx.AsyncClient(timeout=60) as client:
+        for change in (fail, mend):
+            await asyncio.to_thread(change)
+            for _ in range(int(seconds * _RATE)):
+                asked.append(asyncio.create_task(served.ask(client, url, key, content)))
+                await asyncio.sleep(1 / _RATE)
+        return await asyncio.gather(*asked)
+
+
+def full_disk(folder: Path, share: int) -> list[Row]:
+    """F4: the data folder is a small file system that is full, and then is not."""
+    if os.geteuid() != 0:
+        return [("skipped: only root mounts file systems", "", "", "")]
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(folder)], check=True)
+    try:
+        return _filled(folder, max(10, 50 // share))
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def _filled(folder: Path, count: int) -> list[Row]:
+    url = served.sqlite(folder)
+    (key,) = served.make_accounts(url, 1)
+    with served.serving(folder) as (server, at):
+        filler = folder / "filler"
+        with suppress(OSError), filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(1 << 12))
+        full = asyncio.run(_one_by_one(at, key, count))
+        filler.unlink()
+        after = asyncio.run(_until_served(at, key))
+        lives = server.poll() is None
+        left = leftovers(folder)
+    return [
+        exactly("answers but 500, 503", sum(answer.status not in (500, 503) for answer in full), 0),
+        exactly("server lives", lives, True),
+        at_most("seconds until it serves again", after, 5),
+        *books(url, 1),
+        *left,
+    ]
+
+
+def locked(folder: Path, share: int) -> list[Row]:
+    """F5: another process locks the database for 3 seconds, then for 15."""
+    url = served.sqlite(folder)
+    (key,) = served.make_accounts(url, 1)
+    with served.serving(folder) as (server, at):
+        threads = _threads(server.pid)
+        short = asyncio.run(_while_locked(folder, at, key, 3))
+        long = asyncio.run(_while_locked(folder, at, key, 15))
+        grown = _threads(server.pid) - threads
+        left = leftovers(folder)
+    good = sum(answer.status == 200 for answer in (*short, *long))
+    return [
+        exactly("3 s: answers but 200", sum(answer.status != 200 for answer in short), 0),
+        exactly("15 s: answers but 200, 503", sum(answer.status not in (200, 503) for answer in long), 0),
+        at_most("threads more", grown, 32),
+        *books(url, good),
+        *left,
+    ]
+
+
+def postgresql(folder: Path, share: int) -> list[Row]:
+    """F6: PostgreSQL ends all its connections at once, as after a crash, twice a second."""
+    count = 200 // share
+    if (binaries := find_binaries()) is None:
+        return [("skipped: PostgreSQL is not installed", "", "", "")]
+    with running_server(binaries) as url:
+        (key,) = served.make_accounts(url, 1)
+        with served.serving(folder, {"CONVERTD_DATABASE_URL": url}) as (_, at):
+            clients = Clients(at, key, served.picture(_SMALL))
+
+            async def disturbed() -> int:
+                return await beside(asyncio.create_task(clients.order(count)), lambda: _crash(url), 0.5)
+
+            crashes = asyncio.run(disturbed())
+            left = leftovers(folder)
+            rows = books(url, count)
+    return [
+        ("crashes", float(crashes), "", ""),
+        exactly("orders served", len(clients.tries), count),
+        *rows,
+        *left,
+    ]
+
+
+def _crash(url: str) -> None:
+    """Kills a process of the server, which then ends all others and recovers."""
+    with suppress(psycopg.OperationalError), psycopg.connect(url, connect_timeout=2) as connection:
+        row = connection.execute("SELECT pg_backend_pid()").fetchone()
+        assert row is not None
+        os.kill(row[0], signal.SIGKILL)
+
+
+async def _while_locked(folder: Path, url: str, key: str, seconds: float) -> list[served.Answer]:
+    other = sqlite3.connect(folder / "convertd.db", isolation_level=None, check_same_thread=False)
+
+    def unlock() -> None:
+        other.execute("ROLLBACK")
+        other.close()
+
+    other.execute("BEGIN EXCLUSIVE")
+    return await _steady(url, key, seconds, mend=unlock)
+
+
+async def _one_by_one(url: str, key: str, count: int) -> list[served.Answer]:
+    async with httpx.AsyncClient(timeout=60) as client:
+        return [await served.ask(client, url, key, served.picture(_SMALL)) for _ in range(count)]
+
+
+async def _until_served(url: str, key: str) -> float:
+    """Seconds until an order is served."""
+    began = perf_counter()
+    for _ in range(300):
+        (answer,) = await _one_by_one(url, key, 1)
+        if answer.status == 200:
+            break
+        await asyncio.sleep(0.2)
+    return perf_counter() - began
+
+
+def _threads(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
