@@ -14,7 +14,7 @@ import httpx
 from benchmarks import served
 from benchmarks.faults.clients import Clients, beside, books, leftovers
 from benchmarks.faults.figures import Row, at_most, exactly, p99
-from tests.redis_server import free_port
+from tests.server_process import free_port
 from tests.web.servers import eventually
 
 _SMALL, _LARGE = (600, 400), (4000, 3000)
