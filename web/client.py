@@ -45,6 +45,7 @@ import secrets
 import shutil
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -851,7 +852,7 @@ class _Calls:
         raise AssertionError  # count() has no end
 
 
-class _Connection(Generic[T]):
+class _Connection(ABC, Generic[T]):
     """What both clients are made of. A call may wait for `patience` seconds in all between its attempts.
 
     `timeout` is how long the server may be silent, in seconds; `backoff` is the first pause, and doubles.
@@ -878,8 +879,9 @@ class _Connection(Generic[T]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_url!r})"
 
+    @abstractmethod
     def _open(self, **options: Any) -> T:
-        raise NotImplementedError
+        """The connection pool."""
 
 
 def _blocking(call: Callable[Concatenate[_Calls, P], Steps[T]]) -> Callable[Concatenate[Client, P], T]:
