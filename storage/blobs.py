@@ -120,7 +120,7 @@ class FolderBlobs:
                     yield name
 
     async def ready(self) -> bool:
-        return await asyncio.to_thread(_writable, self._folder)
+        return await asyncio.to_thread(writable, self._folder)
 
     async def close(self) -> None:
         """There is nothing to let go of."""
@@ -179,7 +179,8 @@ def _put_before(entries: Iterable[os.DirEntry[str]], until: float) -> list[str]:
     return names
 
 
-def _writable(folder: Path) -> bool:
+def writable(folder: Path) -> bool:
+    """Whether the folder can be written to. Works on the disk."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             return file.write(b"ready") > 0

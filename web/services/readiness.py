@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import tempfile
 from pathlib import Path
 
 from engine.registry import Registry
 from storage import accounts
-from storage.blobs import Blobs
+from storage.blobs import Blobs, writable
 from storage.database import Database
 
 log = logging.getLogger("convertd.readiness")
@@ -40,7 +39,7 @@ class Readiness:
         reasons = [] if self._serving else ["the executor is not running"]
         if not self._registry.formats:
             reasons.append("no plugin declares a format")
-        if not await asyncio.to_thread(_writable, self._data_dir):
+        if not await asyncio.to_thread(writable, self._data_dir):
             reasons.append("the data folder cannot be written to")
         if not await self._blobs.ready():
             reasons.append("files cannot be stored")
@@ -55,11 +54,3 @@ class Readiness:
             log.warning("the database does not answer", exc_info=True)
             return False
         return True
-
-
-def _writable(folder: Path) -> bool:
-    try:
-        with tempfile.TemporaryFile(dir=folder) as file:
-            return file.write(b"ready") > 0
-    except OSError:
-        return False
