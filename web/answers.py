@@ -14,6 +14,7 @@ from tornado.iostream import StreamClosedError
 from tornado.web import Finish, HTTPError, RequestHandler
 
 from config.tariff import RATE_WINDOW
+from storage.ids import new_id
 from storage.limits import Verdict, fresh
 from storage.requests import Request
 from web.envelopes import Shown, envelope, headers, public
@@ -22,7 +23,6 @@ from web.headers import DOWNLOAD, common, limits
 from web.services import Services
 from web.services.accounts import Account
 from web.services.filenames import content_disposition
-from web.services.ids import new_id
 
 log = logging.getLogger("convertd.web")
 access_log = logging.getLogger("convertd.access")
