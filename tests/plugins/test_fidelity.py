@@ -333,3 +333,11 @@ def test_entities_of_drawing_programs_are_put_in() -> None:
     )
 
     assert opened(convert(svg, "png").data).convert("RGB").getpixel((10, 10)) == (0, 255, 0)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA"])
+def test_a_png_is_about_as_small_as_pillow_makes_it_and_the_same(mode: str) -> None:
+    drawn = quadrants((400, 300)).effect_spread(3).convert(mode)
+    made = convert(encoded(drawn, "TIFF"), "png").data
+    assert np.array_equal(np.asarray(opened(made).convert("RGBA")), np.asarray(drawn.convert("RGBA")))
+    assert len(made) < 1.03 * len(encoded(drawn, "PNG"))
