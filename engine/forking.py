@@ -41,6 +41,7 @@ class _Nursery:
     def __init__(self, control: socket.socket, enter: Callable[[str], Mapping[str, bool]]) -> None:
         self._control = control
         self._enter = enter
+        self._addresses = sandbox.addresses()  # children begin with the same
         self._children: dict[int, tuple[int, str]] = {}
 
     def run(self) -> None:
@@ -86,7 +87,7 @@ class _Nursery:
             os.environ["TMPDIR"] = tempfile.tempdir = folder
             layers = self._enter(folder)
             _let_go(line)
-            worker.serve(socket.socket(fileno=line), layers)
+            worker.serve(socket.socket(fileno=line), layers, self._addresses)
         except Exception:
             traceback.print_exc()  # of our own code: a job's exceptions are its answer
         finally:

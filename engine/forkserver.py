@@ -21,6 +21,8 @@ _PROGRAM = "from engine.forking import main; main()"
 # Threads of libraries would not survive the fork, and jobs share the machine: each computes on one.
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 _DYING = 0.5  # seconds between the end of a process's lines and its own
+# Else each thread of a codec reserves 128 MiB of addresses, which are bounded.
+_FEW_ARENAS = {"MALLOC_ARENA_MAX": "2"}
 _KILLED = -signal.SIGKILL
 
 
@@ -91,7 +93,7 @@ class ForkServer:
             with theirs:
                 process = subprocess.Popen(
                     [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno()), *self._layers],
-                    env={**chosen, **_ONE_THREAD, "PYTHONPATH": path},
+                    env={**chosen, **_ONE_THREAD, **_FEW_ARENAS, "PYTHONPATH": path},
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,

@@ -30,6 +30,7 @@ AVIF = FileFormat(
     is_whole=boxes_are_whole,
     lossy=True,
     animated=True,
+    density=0.05,
 )
 
 _LAYOUTS = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
@@ -57,7 +58,7 @@ def _deep(data: bytes, bits: int) -> Iterator[Frame]:
     yield Frame(Samples.scaled(array, bits, _LAYOUTS[bands]), header.info.get("icc_profile"))
 
 
-@conversion(RASTER, AVIF, loss=Loss.DETAIL, cost=30)
+@conversion(RASTER, AVIF, loss=Loss.DETAIL, cost=30, memory=28)
 def encode(raster: Raster, options: Options) -> bytes:
     frames = list(raster.fitted(Holds(("RGB", "RGBA"), icc=True, animation=True, longest=32_768)).frames)
     return _pillow.saved(

@@ -1,6 +1,7 @@
 """A plugin whose format does to its process what the file says, once each."""
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 
@@ -31,6 +32,11 @@ def decode(data: bytes, _options: Options) -> Raster:
         hoard = bytearray()
         while True:
             hoard += bytes(64 << 20)
+    elif deed == "overwork":
+        signal.raise_signal(signal.SIGXCPU)
+    elif deed == "claim":
+        side, size = map(int, argument.split())
+        return Raster(_hungry(size), sizes=[(side, side)])
     elif deed == "raise":
         raise RuntimeError("a bug")
     elif deed == "lie":
@@ -49,6 +55,13 @@ def _failing() -> Iterator[Frame]:
     if TROUBLE.lossy is False:
         raise OSError("the frame is broken")
     yield Frame(Image.new("RGB", (8, 8)))
+
+
+def _hungry(size: int) -> Iterator[Frame]:
+    """A picture that takes so many bytes of memory while it is decoded."""
+    taken = bytes(size)
+    yield Frame(Image.new("RGB", (8, 8), "red"))
+    del taken
 
 
 @hookimpl
