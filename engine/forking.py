@@ -20,7 +20,7 @@ from engine import preload, sandbox, worker
 from engine.registry import load_registry
 
 NUMBER = struct.Struct("=i")
-"""A process id or an exit code, as it is told to who asked for the process."""
+"""A process id, which its folder follows, or an exit code, as it is told to who asked for the process."""
 
 
 def main() -> None:
@@ -74,7 +74,7 @@ class _Nursery:
             if child == 0:
                 self._become_job(line, folder)
             self._children[child] = (os.dup(status), folder)
-            os.write(status, NUMBER.pack(child))
+            os.write(status, NUMBER.pack(child) + os.fsencode(folder))
         os.close(line)
         os.close(status)
         return True

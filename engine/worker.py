@@ -20,11 +20,16 @@ from engine.registry import Registry, load_registry
 
 @dataclass(frozen=True)
 class Limits:
-    """What one job may take: seconds on the clock, bytes of addresses, bytes of a file it writes."""
+    """What one job may take: seconds on the clock, bytes of memory, bytes of a file it writes.
+
+    Its own folder holds `scratch` bytes in so many `files`.
+    """
 
     seconds: float = 60.0
     memory: int = memory.MOST
     output: int = 512 << 20
+    scratch: int = 1 << 30
+    files: int = 1000
 
 
 class Input(NamedTuple):

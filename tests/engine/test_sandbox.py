@@ -44,6 +44,7 @@ _STOPPED_BY = {
     "link": ("landlock",),
     "pipe": ("landlock",),
     "become_root": ("own_user", "seccomp"),
+    "keep_in_memory": ("seccomp",),
 }
 _FOR_ROOT = ("trace", "become_root")  # attacks that only root's processes could make in the first place
 
@@ -132,6 +133,16 @@ async def test_no_file_grows_over_its_limit(
 
     assert await _succeeds(executor, tmp_path, deed)
     assert not await _succeeds(executor, tmp_path, deed, Limits(output=1 << 20))
+
+
+@pytest.mark.parametrize("layers", ["none", "all"])
+@pytest.mark.parametrize("deed", ["litter 4 400000", "litter 60 1"])
+async def test_no_folder_holds_more_than_it_may(started: Starter, tmp_path: Path, layers: str, deed: str) -> None:
+    with pytest.raises(ConversionError, match="wrote more") as raised:
+        await (await started(layers)).run(_job(tmp_path, deed), Limits(scratch=1 << 20, files=100))
+
+    assert (raised.value.code, raised.value.reason) == ("processing_failed", "engine_error")
+    await (await started(layers)).run(_job(tmp_path, "fill 1000000"), Limits(scratch=1 << 20, files=100))
 
 
 async def test_a_lie_about_the_size_is_found_out(started: Starter, tmp_path: Path) -> None:

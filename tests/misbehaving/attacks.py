@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import stat
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -88,6 +89,20 @@ def _fill(size: str) -> None:
     Path("big").write_bytes(bytes(int(size)))
 
 
+def _litter(argument: str) -> None:
+    """So many files of that many bytes, and as many folders around them; then time for somebody to notice."""
+    count, size = map(int, argument.split())
+    for number in range(count):
+        folder = Path(f"folder{number}")
+        folder.mkdir()
+        (folder / "file").write_bytes(bytes(size))
+    time.sleep(5)
+
+
+def _keep_in_memory(_argument: str) -> None:
+    os.close(os.memfd_create("hidden"))
+
+
 def _answer(_argument: str) -> None:
     """Answers in the worker's place, with a size that it has not written."""
     lie = {"done": {"size": 1_000_000, "trace": [], "warnings": [], "input_pages": [], "pages": None}}
@@ -114,4 +129,6 @@ ATTACKS: Mapping[str, Callable[[str], None]] = {
     "become_root": _become_root,
     "fill": _fill,
     "answer": _answer,
+    "keep_in_memory": _keep_in_memory,
+    "litter": _litter,
 }
