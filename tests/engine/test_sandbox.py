@@ -18,6 +18,7 @@ from PIL import Image
 from engine import ConversionError, sandbox
 from engine.executor import Input, Job, Limits, LocalExecutor
 from engine.registry import load_registry
+from plugins._ghostscript import PROGRAMS
 from tests.samples import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -94,14 +95,16 @@ def aims(tmp_path: Path) -> Iterator[dict[str, str]]:
         sleeper.kill()
 
 
-def _job(folder: Path, deed: str) -> Job:
-    source = folder / "in.trouble"
-    source.write_bytes(b"TROUBLE " + deed.encode())
-    return Job((Input(source, "trouble"),), folder / "result.png", "png")
+def _job(folder: Path, deed: str, kind: str = "trouble") -> Job:
+    source = folder / f"in.{kind}"
+    source.write_text(f"{'LAUNCH' if kind == 'launcher' else 'TROUBLE'} {deed}")
+    return Job((Input(source, kind),), folder / "result.png", "png")
 
 
-async def _succeeds(executor: LocalExecutor, folder: Path, deed: str, limits: Limits = Limits()) -> bool:
-    job = _job(folder, deed)
+async def _succeeds(
+    executor: LocalExecutor, folder: Path, deed: str, limits: Limits = Limits(), kind: str = "trouble"
+) -> bool:
+    job = _job(folder, deed, kind)
     await executor.run(job, limits)
     with Image.open(BytesIO(job.output.read_bytes())) as image:
         return image.convert("RGB").getpixel((0, 0)) == (255, 0, 0)
@@ -118,6 +121,30 @@ async def test_attacks(started: Starter, tmp_path: Path, aims: dict[str, str], a
         executor = await started(layer)
         if (await executor.examine()).layers[layer]:
             assert not await _succeeds(executor, tmp_path, deed), layer
+
+
+@pytest.mark.parametrize("attack", ["run", "run_copy", "run_script"])
+async def test_a_job_with_a_program_starts_no_other(started: Starter, tmp_path: Path, attack: str) -> None:
+    own, other = f"run {next(iter(PROGRAMS))} -v", f"{attack} /bin/true"
+
+    assert await _succeeds(await started("none"), tmp_path, other, kind="launcher")
+    for layers in ("all", "landlock"):
+        assert await _succeeds(await started(layers), tmp_path, own, kind="launcher")
+        assert not await _succeeds(await started(layers), tmp_path, other, kind="launcher"), layers
+    assert not await _succeeds(await started("all"), tmp_path, own)
+
+
+async def test_what_the_loader_starts_stays_behind_the_walls(
+    started: Starter, tmp_path: Path, aims: dict[str, str]
+) -> None:
+    """No program starts without the loader, which can be made to start others: none that gets further than the job."""
+    deeds = (f"load /bin/cat {aims['read']}", f"load /bin/touch {aims['write']}")
+    assert await _succeeds(await started("all"), tmp_path, "load /bin/true", kind="launcher")
+
+    for deed in deeds:
+        assert await _succeeds(await started("none"), tmp_path, deed, kind="launcher")
+        assert not await _succeeds(await started("all"), tmp_path, deed, kind="launcher")
+        assert not await _succeeds(await started("all"), tmp_path, deed)
 
 
 @pytest.mark.parametrize("layers", ["none", "all"])

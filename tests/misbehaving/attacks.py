@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
 SUCCEEDED, REFUSED = "red", "green"  # the colours that tell the outcome
 _PTRACE_SEIZE = 0x4206
 
@@ -32,10 +33,30 @@ def _make_socket(_argument: str) -> None:
     socket.socket(socket.AF_UNIX).close()
 
 
-def _run(program: str) -> None:
+def _run(command: str) -> None:
     """Only in a child, so that the answer is still given."""
-    if os.waitstatus_to_exitcode(os.waitpid(os.posix_spawn(program, [program], {}), 0)[1]):
+    program, *arguments = command.split()
+    if os.waitstatus_to_exitcode(os.waitpid(os.posix_spawn(program, [program, *arguments], {}), 0)[1]):
         raise PermissionError
+
+
+def _run_copy(program: str) -> None:
+    """A program that the process brings along, which a codec that was broken into could write."""
+    Path("copy").write_bytes(Path(program).read_bytes())
+    Path("copy").chmod(0o700)
+    _run("./copy")
+
+
+def _run_script(program: str) -> None:
+    Path("script").write_text(f"#!{program}\n")
+    Path("script").chmod(0o700)
+    _run("./script")
+
+
+def _load(command: str) -> None:
+    """A program that is not run but given to the loader, which starts all programs."""
+    loader = next(path for path in LOADERS if Path(path).exists())
+    _run(f"{loader} {command}")
 
 
 def _fork(_argument: str) -> None:
@@ -117,6 +138,9 @@ ATTACKS: Mapping[str, Callable[[str], None]] = {
     "connect": _connect,
     "make_socket": _make_socket,
     "run": _run,
+    "run_copy": _run_copy,
+    "run_script": _run_script,
+    "load": _load,
     "fork": _fork,
     "read": _read,
     "list": _list,

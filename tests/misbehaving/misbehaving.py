@@ -9,14 +9,17 @@ from PIL import Image
 
 from engine import RASTER, FileFormat, Frame, Options, Raster, Signature, conversion, hookimpl
 from engine.conversions import AnyConversion
+from plugins import _ghostscript
 from tests.misbehaving import attacks
 
 TROUBLE = FileFormat("trouble", media_type="x/trouble", extensions=("trouble",), sniff=Signature((0, b"TROUBLE ")))
+LAUNCHER = FileFormat("launcher", media_type="x/launcher", extensions=("launcher",), sniff=Signature((0, b"LAUNCH ")))
 
 
 @conversion(TROUBLE, RASTER)
 def decode(data: bytes, _options: Options) -> Raster:
-    deed, _, argument = data.removeprefix(b"TROUBLE ").decode().partition(" ")
+    _, deed, argument = f"{data.decode()} ".split(" ", 2)
+    argument = argument.strip()
     if deed in attacks.ATTACKS:
         return Raster([Frame(Image.new("RGB", (8, 8), attacks.outcome(deed, argument)))])
     if deed == "crash":
@@ -51,6 +54,10 @@ def decode(data: bytes, _options: Options) -> Raster:
     return Raster([Frame(Image.new("RGB", (8, 8), "red"))])
 
 
+# The same in a process that may run Ghostscript.
+launch = conversion(LAUNCHER, RASTER, programs=_ghostscript.PROGRAMS)(decode.run)
+
+
 def _failing() -> Iterator[Frame]:
     if TROUBLE.lossy is False:
         raise OSError("the frame is broken")
@@ -66,4 +73,4 @@ def _hungry(size: int) -> Iterator[Frame]:
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    return [decode]
+    return [decode, launch]
