@@ -39,14 +39,6 @@ def run_overload(
     _show(lambda: load.overload(seconds), as_json=as_json)
 
 
-@cli.command("stop")
-def run_stop(
-    waiting: Annotated[int, typer.Option(help="Conversions that wait for a turn.")] = 8, as_json: Json = False
-) -> None:
-    """SIGTERM under load: what runs is answered, what waits is refused, and nothing is left."""
-    _show(lambda: load.stop(waiting), as_json=as_json)
-
-
 @cli.command("faults")
 def run_faults(
     only: Annotated[str, typer.Option(help="Scenarios, such as F1,F3; all by default.")] = "",

@@ -11,6 +11,8 @@ from engine.errors import InvalidOption, UnknownFormat
 from engine.formats import FileFormat, Format
 from engine.pages import Pages
 
+_MEMORY = 8.0  # bytes for each pixel: a picture with transparency, and a copy of it
+
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -52,7 +54,10 @@ class FidelityWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Conversion(Generic[S, T]):
-    """A step from one format to another. `cost` is its time relative to decoding a photo of the same size."""
+    """A step from one format to another. `cost` is its time relative to decoding a photo of the same size.
+
+    `memory` is what it takes at its peak, in bytes for each pixel.
+    """
 
     source: Format[S]
     target: Format[T]
@@ -61,6 +66,7 @@ class Conversion(Generic[S, T]):
     cost: float = 1.0
     final: bool = False
     programs: tuple[str, ...] = ()
+    memory: float = _MEMORY
 
     def __call__(self, payload: S, options: Options) -> T:
         return self.run(payload, options)
@@ -80,16 +86,18 @@ def conversion(
     cost: float = 1.0,
     final: bool = False,
     programs: tuple[str, ...] = (),
+    memory: float = _MEMORY,
 ) -> Callable[[Callable[[S, Options], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
 
     A `final` step only ends a path: its result is a cover around something simpler (pixels on a page), and
     going on from it would promise what is not there (vectors in an SVG). `programs` are the paths of those that it
-    runs: the sandbox lets it run no others.
+    runs: the sandbox lets it run no others. `memory`, in bytes for each pixel, bounds the job's process together with
+    that of the other steps.
     """
 
     def declare(run: Callable[[S, Options], T]) -> Conversion[S, T]:
-        return Conversion(source, target, run, loss, cost, final, programs)
+        return Conversion(source, target, run, loss, cost, final, programs, memory)
 
     return declare
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from engine import sandbox
+from engine import sandbox, scratch
 from engine.errors import ConversionError, OutOfMemory, StepFailed, TimedOut, WorkerCrashed
 from engine.forkserver import ForkServer, Seat
 from engine.pipeline import Timing, Warned
@@ -88,11 +88,14 @@ class LocalExecutor:
         """The answer of a fresh process, which is dead by then, and so is all that it started."""
         async with self._slots:
             seat = self._spares.popleft() if self._spares else await asyncio.to_thread(self._forkserver.fork)
+            filled = asyncio.create_task(scratch.overflowing(seat.folder, limits.scratch, limits.files))
+            filled.add_done_callback(lambda watch: None if watch.cancelled() else seat.kill())
             try:
                 async with asyncio.timeout(limits.seconds):
                     answer = await _exchange(seat.line, pickle.dumps((job, limits)), descriptors)
                 if not answer:
-                    raise _death(await asyncio.to_thread(seat.exitcode))
+                    exitcode = await asyncio.to_thread(seat.exitcode)
+                    raise _overflow(limits) if filled.done() else _death(exitcode)
                 return answer
             except TimeoutError:
                 raise TimedOut(
@@ -100,6 +103,7 @@ class LocalExecutor:
                     details={"max_seconds": limits.seconds},
                 ) from None
             finally:
+                filled.cancel()
                 seat.kill()
                 # Only now: while the job runs, the processor is better left to it.
                 self._do_later(self._replace(seat))
@@ -178,6 +182,13 @@ def _outcome(answer: bytes) -> Done:
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         error = WorkerCrashed("The conversion's process gave no readable answer.")
     raise error
+
+
+def _overflow(limits: Limits) -> ConversionError:
+    return StepFailed(
+        "The conversion wrote more than it may.",
+        details={"max_scratch_bytes": limits.scratch, "max_scratch_files": limits.files},
+    )
 
 
 def _death(exitcode: int | None) -> ConversionError:

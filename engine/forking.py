@@ -20,7 +20,7 @@ from engine import preload, sandbox, worker
 from engine.registry import load_registry
 
 NUMBER = struct.Struct("=i")
-"""A process id or an exit code, as it is told to who asked for the process."""
+"""A process id, which its folder follows, or an exit code, as it is told to who asked for the process."""
 
 
 def main() -> None:
@@ -41,6 +41,7 @@ class _Nursery:
     def __init__(self, control: socket.socket, enter: Callable[[str], Mapping[str, bool]]) -> None:
         self._control = control
         self._enter = enter
+        self._addresses = sandbox.addresses()  # children begin with the same
         self._children: dict[int, tuple[int, str]] = {}
 
     def run(self) -> None:
@@ -73,7 +74,7 @@ class _Nursery:
             if child == 0:
                 self._become_job(line, folder)
             self._children[child] = (os.dup(status), folder)
-            os.write(status, NUMBER.pack(child))
+            os.write(status, NUMBER.pack(child) + os.fsencode(folder))
         os.close(line)
         os.close(status)
         return True
@@ -86,7 +87,7 @@ class _Nursery:
             os.environ["TMPDIR"] = tempfile.tempdir = folder
             layers = self._enter(folder)
             _let_go(line)
-            worker.serve(socket.socket(fileno=line), layers)
+            worker.serve(socket.socket(fileno=line), layers, self._addresses)
         except Exception:
             traceback.print_exc()  # of our own code: a job's exceptions are its answer
         finally:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from engine.errors import WorkerCrashed
 from engine.forking import NUMBER
@@ -20,15 +21,19 @@ _VARIABLES = frozenset({"PATH", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "L
 _PROGRAM = "from engine.forking import main; main()"
 # Threads of libraries would not survive the fork, and jobs share the machine: each computes on one.
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+# Else each thread of a codec reserves 128 MiB of addresses, which are bounded.
+_FEW_ARENAS = {"MALLOC_ARENA_MAX": "2"}
 _DYING = 0.5  # seconds between the end of a process's lines and its own
 _KILLED = -signal.SIGKILL
+_MAX_TOLD = 8192  # bytes: more than a path can have
 
 
 @dataclass(frozen=True)
 class Seat:
-    """A process that waits for a job: our end of the line to it, and of one on which its end is told."""
+    """A process that waits for a job, and its own folder: our end of the line to it, and of one that tells its end."""
 
     pid: int
+    folder: Path
     line: socket.socket
     status: socket.socket
 
@@ -91,7 +96,7 @@ class ForkServer:
             with theirs:
                 process = subprocess.Popen(
                     [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno()), *self._layers],
-                    env={**chosen, **_ONE_THREAD, "PYTHONPATH": path},
+                    env={**chosen, **_ONE_THREAD, **_FEW_ARENAS, "PYTHONPATH": path},
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -109,16 +114,17 @@ class ForkServer:
 
 def _fork(control: socket.socket) -> Seat:
     line, their_line = socket.socketpair()
-    status, their_status = socket.socketpair()
+    status, their_status = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with their_line, their_status:
         socket.send_fds(control, [b"fork"], [their_line.fileno(), their_status.fileno()])
-    told = status.recv(NUMBER.size)
+    told = status.recv(_MAX_TOLD)
     if not told:
         line.close()
         status.close()
         raise ConnectionError("the fork server is gone")
     line.setblocking(False)
-    return Seat(NUMBER.unpack(told)[0], line, status)
+    (pid,) = NUMBER.unpack(told[: NUMBER.size])
+    return Seat(pid, Path(os.fsdecode(told[NUMBER.size :])), line, status)
 
 
 def _runs(process: subprocess.Popen[bytes]) -> bool:

@@ -124,6 +124,14 @@ class Raster:
         """What its pictures are: frames or pages."""
         return "frames" if self.timed else "pages"
 
+    @property
+    def held(self) -> int | None:
+        """Pixels that are in memory at a time, those of all frames or of the largest page; None if not all are told."""
+        if len(self.sizes) < self.count:
+            return None
+        areas = [width * height for width, height in self.sizes]
+        return sum(areas) if self.timed else max(areas)
+
     def fitted(self, holds: Holds) -> Raster:
         """The raster as `holds` can hold it, with a FidelityWarning for whatever cannot be kept.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -45,8 +45,13 @@ class Result:
     pages: int | None = None
 
 
-def run(plan: Plan, inputs: Iterable[bytes], options: Options) -> Result:
-    """Takes the inputs along the plan, each read when its turn comes. Raises ConversionError, and nothing else."""
+def run(
+    plan: Plan, inputs: Iterable[bytes], options: Options, opened: Callable[[Any], None] = lambda _payload: None
+) -> Result:
+    """Takes the inputs along the plan, each read when its turn comes. Raises ConversionError, and nothing else.
+
+    `opened` is shown what the first step makes of a file, before the others get it.
+    """
     trace: list[Timing] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -65,6 +70,8 @@ def run(plan: Plan, inputs: Iterable[bytes], options: Options) -> Result:
         last: Any = None
         for step in plan.steps:
             last, payload = payload, _take(step, payload, options, trace)
+            if isinstance(step.source, FileFormat):
+                opened(payload)
     if not payload:
         raise StepFailed(f"The step {plan.steps[-1]} gave no output.")
     messages = [caution.message for caution in caught]

@@ -41,6 +41,12 @@ class Plan:
         return sum(step.cost for path in (*self.openings, self.steps) for step in path)
 
     @property
+    def memory(self) -> float:
+        """Bytes for each pixel that its steps take: what a decoder holds stays while the encoder works."""
+        openings = (sum(step.memory for step in path) for path in self.openings)
+        return max(openings, default=0.0) + sum(step.memory for step in self.steps)
+
+    @property
     def programs(self) -> tuple[str, ...]:
         """The paths of the programs that its steps run."""
         return tuple(program for path in (*self.openings, self.steps) for step in path for program in step.programs)

@@ -6,25 +6,31 @@ import json
 import os
 import pickle
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from engine import inspection, pipeline, sandbox
+from engine import inspection, memory, pipeline, sandbox
 from engine.conversions import Options
 from engine.errors import ConversionError, OutOfMemory, StepFailed
+from engine.media import Raster
 from engine.registry import Registry, load_registry
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one job may take: seconds on the clock, bytes of addresses, bytes of a file it writes."""
+    """What one job may take: seconds on the clock, bytes of memory, bytes of a file it writes.
+
+    Its own folder holds `scratch` bytes in so many `files`.
+    """
 
     seconds: float = 60.0
-    memory: int = 3 << 30
+    memory: int = memory.MOST
     output: int = 512 << 20
+    scratch: int = 1 << 30
+    files: int = 1000
 
 
 class Input(NamedTuple):
@@ -70,10 +76,11 @@ MAX_FILES = 250
 """Files that can be handed to a job; the kernel passes 253 at a time."""
 
 
-def serve(line: socket.socket, layers: Mapping[str, bool]) -> None:
+def serve(line: socket.socket, layers: Mapping[str, bool], addresses: int) -> None:
     """Waits for one job and its files, runs it, and answers. An end of file instead of a job ends it at once.
 
-    No job is a question about the sandbox, of which `layers` tells what is up.
+    No job is a question about the sandbox, of which `layers` tells what is up. `addresses` are the bytes of them that
+    this process began with.
     """
     request, descriptors, _, _ = socket.recv_fds(line, 1 << 16, MAX_FILES)
     while chunk := line.recv(1 << 16):
@@ -81,8 +88,13 @@ def serve(line: socket.socket, layers: Mapping[str, bool]) -> None:
     if not request:
         return
     job, limits = pickle.loads(request)
-    sandbox.bound(memory=limits.memory, seconds=limits.seconds, output=limits.output)
-    answer = _findings(layers) if job is None else _answer(load_registry(), job, descriptors, layers)
+    sandbox.bound(seconds=limits.seconds, output=limits.output)
+
+    def allow(size: int) -> None:
+        sandbox.bound_memory(addresses + min(size, limits.memory))
+
+    allow(limits.memory)
+    answer = _findings(layers) if job is None else _answer(load_registry(), job, descriptors, layers, allow)
     with os.fdopen(line.detach(), "wb") as stream:  # sending is a system call that the sandbox denies
         stream.write(json.dumps(answer).encode())
 
@@ -92,10 +104,12 @@ def _findings(layers: Mapping[str, bool]) -> dict[str, Any]:
     return {"findings": {"layers": layers, "proofs": sandbox.attempt()}}
 
 
-def _answer(registry: Registry, job: Job, descriptors: list[int], layers: Mapping[str, bool]) -> dict[str, Any]:
+def _answer(
+    registry: Registry, job: Job, descriptors: list[int], layers: Mapping[str, bool], allow: Callable[[int], None]
+) -> dict[str, Any]:
     """The outcome as JSON: whoever reads it need not trust this process."""
     try:
-        done = convert(registry, job, descriptors, layers)
+        done = convert(registry, job, descriptors, layers, allow)
     except ConversionError as error:
         return {"error": error.as_json()}
     except MemoryError:
@@ -105,20 +119,32 @@ def _answer(registry: Registry, job: Job, descriptors: list[int], layers: Mappin
     return {"done": asdict(done)}
 
 
-def convert(registry: Registry, job: Job, descriptors: list[int], layers: Mapping[str, bool]) -> Done:
-    """Runs the job in this process, on its open files: the inputs and the output. Raises ConversionError."""
+def convert(
+    registry: Registry, job: Job, descriptors: list[int], layers: Mapping[str, bool], allow: Callable[[int], None]
+) -> Done:
+    """Runs the job in this process, on its open files: the inputs and the output. Raises ConversionError.
+
+    `allow` is told how many bytes of memory the job may take: fewer once a header has told the pixels.
+    """
     plan = registry.plan([registry.formats[name] for _, name in job.inputs], job.target, job.tool)
     if not plan.programs:
         sandbox.forbid_programs(layers)
     *sources, output = descriptors
-    result = pipeline.run(plan, map(_read, sources), job.options)
+    files = sum(os.fstat(source).st_size for source in sources)
+    allow(memory.allowed(plan, files=files))
+
+    def opened(payload: object) -> None:
+        if isinstance(payload, Raster) and payload.held is not None:
+            allow(memory.allowed(plan, payload.held, files))
+
+    result = pipeline.run(plan, map(_read, sources), job.options, opened)
     started = perf_counter()
     inspection.inspect(registry, plan, result, job.options)
     checked = perf_counter() - started
     with os.fdopen(output, "wb") as file:
         file.write(result.data)
-    size, memory = len(result.data), sandbox.peak_memory()
-    return Done(size, result.trace, result.warnings, result.input_pages, result.pages, checked, memory)
+    size, peak = len(result.data), sandbox.peak_memory()
+    return Done(size, result.trace, result.warnings, result.input_pages, result.pages, checked, peak)
 
 
 def _read(descriptor: int) -> bytes:

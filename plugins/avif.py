@@ -31,6 +31,7 @@ AVIF = FileFormat(
     is_whole=boxes_are_whole,
     lossy=True,
     animated=True,
+    density=0.05,
 )
 
 _BT709, _SRGB, _BT601 = 1, 13, 6  # what H.273 calls primaries, transfer and matrix
@@ -60,7 +61,7 @@ def _deep(data: bytes, bits: int) -> Iterator[Frame]:
     yield Frame(Samples.scaled(array, bits, _LAYOUTS[bands]), header.info.get("icc_profile"))
 
 
-@conversion(RASTER, AVIF, loss=Loss.DETAIL, cost=30)
+@conversion(RASTER, AVIF, loss=Loss.DETAIL, cost=30, memory=28)
 def encode(raster: Raster, options: Options) -> bytes:
     frames = list(raster.fitted(Holds(("RGB", "RGBA"), icc=True, animation=True, longest=32_768)).frames)
     quality = options.quality or 65

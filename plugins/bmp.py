@@ -10,7 +10,12 @@ def _is_whole(content: Content) -> bool:
 
 
 BMP = FileFormat(
-    "bmp", media_type="image/bmp", extensions=("bmp", "dib"), sniff=Signature((0, b"BM")), is_whole=_is_whole
+    "bmp",
+    media_type="image/bmp",
+    extensions=("bmp", "dib"),
+    sniff=Signature((0, b"BM")),
+    is_whole=_is_whole,
+    density=1,
 )
 
 

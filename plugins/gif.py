@@ -53,7 +53,7 @@ def _plays(data: bytes) -> int:
     return repeats + 1 if repeats else 0
 
 
-@conversion(RASTER, GIF, loss=Loss.DETAIL, cost=2)
+@conversion(RASTER, GIF, loss=Loss.DETAIL, cost=2, memory=16)
 def encode(raster: Raster, _options: Options) -> bytes:
     frames = list(raster.fitted(Holds(("L", "P", "PA", "RGB", "RGBA"), animation=True, longest=65_535)).frames)
     images = [_paletted(frame.image, still=len(frames) == 1) for frame in frames]

@@ -36,6 +36,7 @@ HEIC = FileFormat(
     sniff=Brands("heic", "heix", "heim", "heis", "hevc", "hevx", "hevm", "hevs", "mif1", "msf1"),
     is_whole=boxes_are_whole,
     lossy=True,
+    density=0.05,
 )
 
 
@@ -60,7 +61,7 @@ def _deep(data: bytes) -> Iterator[Frame]:
         yield Frame(Samples.scaled(samples, bits, mode), about.get("icc_profile"))
 
 
-@conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40)
+@conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40, memory=30)
 def encode(raster: Raster, options: Options) -> bytes:
     frame = raster.single(Holds(("RGB", "RGBA"), icc=True))
     # The encoder takes long pictures only where they are two blocks wide.

@@ -30,7 +30,7 @@ def check_scans(data: bytes) -> None:
         )
 
 
-@conversion(JPEG, RASTER)
+@conversion(JPEG, RASTER, memory=4)
 def decode(data: bytes, _options: Options) -> Raster:
     check_scans(data)
     return _pillow.decode(data, "JPEG", lossy=True)

@@ -35,6 +35,7 @@ PSD = FileFormat(
     media_type="image/vnd.adobe.photoshop",
     extensions=("psd",),
     sniff=Signature((0, b"8BPS"), (4, b"\0\1")),
+    density=0.5,
 )
 
 _GREY, _RGB = 1, 3  # colour modes that have a 16-bit form here
@@ -52,11 +53,12 @@ def decode(data: bytes, _options: Options) -> Raster:
     resources = {number: block for number, _, block in getattr(image, "resources", ())}
     version = resources.get(Resource.VERSION_INFO, b"\0\0\0\0\1")
     raster = _pillow.raster(image, [image.tell()])
-    frames = raster.frames if version[_MERGED_FLAG] else _composed(data)
+    if not version[_MERGED_FLAG]:
+        # What composing layers takes is not told by the size of the picture.
+        raster = replace(raster, frames=_composed(data), sizes=())
     exif = resources.get(Resource.EXIF_DATA_1)
     return replace(
         raster,
-        frames=frames,
         exif=_exif.PREFIX + exif if exif else None,
         xmp=resources.get(Resource.XMP_METADATA),
     )
@@ -83,7 +85,8 @@ def _profile(document: PSDImage) -> bytes | None:
     return profile if isinstance(profile, bytes) else None
 
 
-@conversion(RASTER, PSD, cost=3)
+# So much only where there is transparency, of which psd-tools makes a layer.
+@conversion(RASTER, PSD, cost=3, memory=70)
 def encode(raster: Raster, _options: Options) -> bytes:
     """A merged picture; where it has alpha, a layer too, because only layers are transparent in a PSD."""
     frame = raster.single(Holds(("L", "RGB", "RGBA", "CMYK"), icc=True, longest=30_000))

@@ -48,7 +48,7 @@ def _made_by(maker: bytes, *, dng: bool = False) -> Callable[[Content], int]:
 
 
 def _format(name: str, media_type: str, sniff: Callable[[Content], int]) -> FileFormat:
-    return FileFormat(name, media_type=media_type, extensions=(name,), sniff=sniff)
+    return FileFormat(name, media_type=media_type, extensions=(name,), sniff=sniff, density=0.5)
 
 
 CR2 = _format("cr2", "image/x-canon-cr2", Signature((0, b"II*\0"), (8, b"CR\x02")))
@@ -101,5 +101,5 @@ def _directory(data: bytes) -> Image.Exif:
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    declare = [conversion(source, RASTER, loss=Loss.DETAIL, cost=10) for source in FORMATS]
+    declare = [conversion(source, RASTER, loss=Loss.DETAIL, cost=10, memory=17) for source in FORMATS]
     return [step(develop) for step in declare]

@@ -11,17 +11,18 @@ WEBP = FileFormat(
     sniff=Signature((0, b"RIFF"), (8, b"WEBP")),
     lossy=True,
     animated=True,
+    density=0.05,
 )
 
 _FLAGS, _ALPHA = 20, 0x10  # in the extended header
 
 
-@conversion(WEBP, RASTER)
+@conversion(WEBP, RASTER, memory=16)
 def decode(data: bytes, _options: Options) -> Raster:
     return _pillow.decode(data, "WEBP", timed=True, lossy=b"VP8L" not in data[:64])
 
 
-@conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8)
+@conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8, memory=10)
 def encode(raster: Raster, options: Options) -> bytes:
     frames = list(raster.fitted(Holds(("RGB", "RGBA"), icc=True, animation=True, longest=16_383)).frames)
     data = _pillow.saved(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ _SQLITE = "sqlite:///"
 _POSTGRESQL = "postgresql://"
 _CONNECTIONS = 8  # of a PostgreSQL database; SQLite has one writer
 _PATIENCE = 5  # seconds to wait for another writer, or for a server to answer
+_DISK_FULL = "53100"  # its SQLSTATE
 _ROLLED_BACK = ("40001", "40P01")  # the SQLSTATEs of a conflict and of a deadlock
 
 
@@ -53,9 +55,9 @@ class Database:
         """Runs the function in a transaction, which is rolled back where it raises.
 
         It may run twice, when the connection was lost or a deadlock broken before the commit. Raises
-        OutcomeUnknown where the connection was lost during the commit, and DatabaseBusy where another process keeps
-        it locked. When cancelled, the function has either never begun or run to its end, commit included, before
-        CancelledError comes.
+        OutcomeUnknown where the connection was lost during the commit, DatabaseBusy where another process keeps it
+        locked, and OSError (ENOSPC) where its disk is full. When cancelled, the function has either never begun or
+        run to its end, commit included, before CancelledError comes.
         """
         job = self._threads.submit(self._transact, lambda transaction: function(transaction, *args, **kwargs))
         done = asyncio.wrap_future(job)
@@ -90,6 +92,8 @@ class Database:
             except (peewee.OperationalError, peewee.InterfaceError) as error:
                 if _is_busy(error):
                     raise DatabaseBusy from error
+                if _is_full(error):
+                    raise OSError(errno.ENOSPC, "the disk of the database is full") from error
                 if not self._came_to_nothing(error, committing) or not retry:
                     raise
         return self._transact(work, retry=False)
@@ -119,6 +123,17 @@ class Database:
 def _is_busy(error: peewee.PeeweeException) -> bool:
     cause = getattr(error, "orig", None)
     return isinstance(cause, sqlite3.OperationalError) and cause.sqlite_errorcode == sqlite3.SQLITE_BUSY
+
+
+def _is_full(error: BaseException | None) -> bool:
+    """Whether this is why it failed, or why there was nothing to roll back: SQLite does that by itself then."""
+    while error is not None:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+            return True
+        if getattr(error, "sqlstate", None) == _DISK_FULL:
+            return True
+        error = error.__context__
+    return False
 
 
 def _opened(url: str) -> peewee.Database:

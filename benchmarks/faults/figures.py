@@ -13,6 +13,10 @@ def p99(values: list[float]) -> float:
     return quantiles(values, n=100)[98] if len(values) > 1 else float("nan")
 
 
+def p95(values: list[float]) -> float:
+    return quantiles(values, n=20)[18] if len(values) > 1 else float("nan")
+
+
 def holds(condition: bool) -> str:
     return "yes" if condition else "NO"
 

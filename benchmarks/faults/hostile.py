@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
@@ -11,7 +15,32 @@ import httpx
 from benchmarks import served
 from benchmarks.faults.clients import Clients, books, leftovers
 from benchmarks.faults.figures import Row, at_most, exactly
-from tests.hostile import DONE, Canary, Hostile, Outcome, hostile_files
+from benchmarks.faults.kills import running_jobs
+from engine import UnknownFormat, memory
+from engine.registry import load_registry
+from tests.corpus import UNSOUND, load_corpus
+from tests.hostile import (
+    BYTES,
+    CORRUPT,
+    DONE,
+    ELEMENTS,
+    FRAMES,
+    MEMORY,
+    PAGES,
+    PIXELS,
+    SCANS,
+    TIMEOUT,
+    Canary,
+    Hostile,
+    Outcome,
+    hostile_files,
+)
+
+_SIDE_BY_SIDE = 4
+_WORKERS = {"CONVERTD_WORKERS": str(_SIDE_BY_SIDE + 2)}  # so that others do not wait for bombs to reach their deadline
+_MAY = (BYTES, CORRUPT, DONE, ELEMENTS, FRAMES, MEMORY, PAGES, PIXELS, SCANS, TIMEOUT)
+_REFUSED = tuple(("invalid_file_type", reason) for reason in ("unrecognized", "empty_file", "pdf_encrypted"))
+_LOOK_EVERY = 0.1  # seconds, in which a job's memory is looked at; the kernel keeps its peak
 
 Tried = tuple[Outcome, float, float]
 
@@ -22,7 +51,7 @@ def files(folder: Path, share: int) -> list[Row]:
     (key,) = served.make_accounts(url, 1)
     secret = folder / "secret.svg"
     secret.write_text("<svg/>")
-    chosen = list(hostile_files())[::share]
+    chosen = [*hostile_files(), *_real_files()][::share]
     visits = 0
 
     def visited(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -36,31 +65,76 @@ def files(folder: Path, share: int) -> list[Row]:
             turn = asyncio.Semaphore(side_by_side)
             return await asyncio.gather(*(_try(at, key, hostile, canary, turn) for hostile in chosen))
 
-    with served.serving(folder) as (_, at):
+    with served.serving(folder, _WORKERS) as (server, at), _watched(server.pid, folder) as peaks:
         serial = asyncio.run(tried(at, 1))
         others = Clients(at, key, served.picture((600, 400)))
 
         async def beside() -> list[Tried]:
-            found, _ = await asyncio.gather(tried(at, 4), others.order(len(chosen), 1))
+            found, _ = await asyncio.gather(tried(at, _SIDE_BY_SIDE), others.order(len(chosen), 1))
             return found
 
         found = [*serial, *asyncio.run(beside())]
         left = leftovers(folder)
     return [
         *_judged([*chosen, *chosen], found),
+        at_most("largest job, GiB", max(peaks) / 2**30, memory.MOST / 2**30),
         exactly("visits to the canary", visits, 0),
         exactly("its file untouched", secret.read_text() == "<svg/>", True),
+        exactly("orders of others served", len(others.tries), len(chosen)),
         *books(url, len(others.tries) + sum(outcome == DONE for outcome, _, _ in found)),
         *left,
     ]
 
 
-def _judged(tried: list[Hostile], found: list[Tried]) -> list[Row]:
+def _real_files() -> Iterator[Hostile]:
+    """The broken and hostile files of the corpus, each with every target that it could have."""
+    registry = load_registry()
+    for entry in load_corpus():
+        if entry.category in UNSOUND:
+            try:
+                targets = [target.name for target in registry.targets(registry.identify(entry.path))]
+            except UnknownFormat:
+                targets = ["png"]
+            for target in targets:
+                yield Hostile(f"{entry.name}-{target}", partial(_read, entry.path), _MAY + _REFUSED, target)
+
+
+def _read(path: Path, _canary: Canary) -> bytes:
+    return path.read_bytes()
+
+
+@contextmanager
+def _watched(pid: int, folder: Path) -> Iterator[list[int]]:
+    """The peaks of what jobs of that server held in memory, in bytes, for as long as the block runs."""
+    peaks, over = [0], threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_LOOK_EVERY):
+            peaks.extend(map(_peak, running_jobs(pid, folder)))
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield peaks
+    finally:
+        over.set()
+        watching.join()
+
+
+def _peak(pid: int) -> int:
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) << 10
+    return 0
+
+
+def _judged(tried: Sequence[Hostile], found: Sequence[Tried]) -> list[Row]:
     pairs = zip(tried, found, strict=True)
-    wrong = [hostile.name for hostile, (outcome, _, _) in pairs if outcome not in hostile.allowed]
+    wrong = [f"{hostile.name}: {outcome}" for hostile, (outcome, _, _) in pairs if outcome not in hostile.allowed]
     return [
         ("files, each time", float(len(tried)), "", ""),
-        exactly(f"outcomes that may not be {' '.join(wrong)}".strip(), len(wrong), 0),
+        exactly(f"outcomes that may not be {', '.join(wrong)}".strip(), len(wrong), 0),
         at_most("longest answer, s", max(seconds for _, seconds, _ in found), 65),
         at_most("longest answer of /formats afterwards, s", max(formats for _, _, formats in found), 1),
     ]

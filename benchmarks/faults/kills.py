@@ -83,7 +83,7 @@ def signals(folder: Path, share: int) -> list[Row]:
     (key,) = served.make_accounts(url, 1)
     numbers = [(signal.SIGSEGV, signal.SIGKILL)[turn % 2] for turn in range(count - 1)] + [signal.SIGSTOP]
     with served.serving(folder) as (running, at):
-        answers = asyncio.run(_signalled(running.pid, at, key, numbers))
+        answers = asyncio.run(_signalled(running.pid, folder, at, key, numbers))
         after = Clients(at, key, served.picture(_SMALL), "after")
         asyncio.run(after.order(4))
         left = leftovers(folder)
@@ -91,21 +91,22 @@ def signals(folder: Path, share: int) -> list[Row]:
     return [
         exactly("jobs that failed", failed, count),
         at_most("seconds until the answer", max(answer.seconds for answer in answers), 65),
+        exactly("jobs that stood still until their deadline", sum(a.reason == "timeout" for a in answers), 1),
         exactly("orders served afterwards", len(after.tries), 4),
         *books(url, 4),
         *left,
     ]
 
 
-async def _signalled(pid: int, url: str, key: str, numbers: list[signal.Signals]) -> list[served.Answer]:
+async def _signalled(pid: int, folder: Path, url: str, key: str, numbers: list[signal.Signals]) -> list[served.Answer]:
     answers, content = [], served.picture(_LARGE)
     async with httpx.AsyncClient(timeout=90) as client:
         for number in numbers:
             asked = asyncio.create_task(served.ask(client, url, key, content))
             while not asked.done():
-                await asyncio.wait([asked], timeout=0.2)
-                if forked := _jobs(pid):
-                    _signal(min(forked), number)  # they are taken in the order in which they were forked
+                await asyncio.wait([asked], timeout=0.05)
+                for job in running_jobs(pid, folder):
+                    _signal(job, number)
             answers.append(await asked)
     return answers
 
@@ -124,8 +125,15 @@ def _below(pid: int) -> list[int]:
     return [found for child in _children(pid) for found in (child, *_below(child))]
 
 
-def _jobs(pid: int) -> list[int]:
-    return [job for forkserver in _children(pid) for job in _children(forkserver)]
+def running_jobs(pid: int, folder: Path) -> list[int]:
+    """The processes below a server that have files of a request open."""
+    return [job for forkserver in _children(pid) for job in _children(forkserver) if _has_open(job, folder / "jobs")]
+
+
+def _has_open(pid: int, folder: Path) -> bool:
+    with suppress(OSError):
+        return any(link.readlink().is_relative_to(folder) for link in Path(f"/proc/{pid}/fd").iterdir())
+    return False
 
 
 def _kill_one(pid: int) -> None:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import typer
 
-from benchmarks.faults import abuse, hostile, kills, races, stores
+from benchmarks.faults import abuse, hostile, kills, load, races, stores
 from benchmarks.faults.figures import COLUMNS, Row
 from benchmarks.report import Report
 
@@ -23,8 +23,10 @@ SCENARIOS: Mapping[str, Callable[[Path, int], list[Row]]] = MappingProxyType(
         "F4": stores.full_disk,
         "F5": stores.locked,
         "F6": stores.postgresql,
+        "F7": lambda _folder, _share: list(load.stop(8).rows),
         "F8": abuse.gone,
         "F9": abuse.slow,
+        "F10": lambda _folder, share: list(load.overload(max(10, 60 // share)).rows),
         "F11": hostile.files,
         "F12": abuse.malformed,
         "F13": races.last_credit,

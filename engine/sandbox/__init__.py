@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine.sandbox import landlock, process, seccomp
 from engine.sandbox.landlock import Access
-from engine.sandbox.limits import bound, peak_memory
+from engine.sandbox.limits import addresses, bound, bound_memory, peak_memory
 from engine.sandbox.places import known_places
 from engine.sandbox.trials import attempt
 
@@ -17,8 +17,10 @@ __all__ = [
     "ALWAYS",
     "LAYERS",
     "Findings",
+    "addresses",
     "attempt",
     "bound",
+    "bound_memory",
     "enter",
     "forbid_programs",
     "isolate",

@@ -100,6 +100,8 @@ _FILE_SYSTEMS: Mapping[str, Numbers] = {
     "fanotify_init": (300, 262),
     "quotactl": (179, 60),
     "quotactl_fd": (443, 443),
+    "memfd_create": (319, 279),  # files in memory, which no bound of a process counts
+    "memfd_secret": (447, 447),
     "swapon": (167, 224),
     "swapoff": (168, 225),
     "acct": (163, 89),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -62,6 +63,7 @@ async def test_a_job_leaves_its_result(executor: LocalExecutor, tmp_path: Path) 
         ("crash", "worker_crashed"),
         ("exit", "worker_crashed"),
         ("eat", "out_of_memory"),
+        ("overwork", "timeout"),
         ("raise", "corrupt_input"),
         ("late", "corrupt_input"),
         ("lie", "engine_error"),
@@ -72,6 +74,24 @@ async def test_misdeeds(executor: LocalExecutor, tmp_path: Path, deed: str, reas
 
     assert (error.code, error.reason) == ("processing_failed", reason)
     assert error.retryable == (reason not in ("corrupt_input", "engine_error"))
+
+
+async def test_a_small_picture_gets_little_memory(executor: LocalExecutor, tmp_path: Path) -> None:
+    """Few pixels in a header bound what decoding may take; many allow more, up to the limit."""
+    gib = 1 << 30
+
+    assert (await _failure(executor, _job(tmp_path, f"claim 8 {gib}"))).reason == "out_of_memory"
+    await executor.run(_job(tmp_path, f"claim 8000 {gib}"))
+    error = await _failure(executor, _job(tmp_path, f"claim 8001 {gib}"), Limits(memory=gib // 2))
+    assert error.reason == "out_of_memory"
+
+
+async def test_processor_time_is_bounded_too() -> None:
+    program = "from engine import sandbox; sandbox.bound(seconds=0.5, output=1)\nwhile True: pass"
+
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
+
+    assert await process.wait() == -signal.SIGXCPU
 
 
 @pytest.mark.parametrize("deed", ["hang", "spin", "child"])

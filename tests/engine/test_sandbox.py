@@ -18,6 +18,7 @@ from PIL import Image
 from engine import ConversionError, sandbox
 from engine.executor import Input, Job, Limits, LocalExecutor
 from engine.registry import load_registry
+from plugins._ghostscript import PROGRAMS
 from tests.samples import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -44,6 +45,7 @@ _STOPPED_BY = {
     "link": ("landlock",),
     "pipe": ("landlock",),
     "become_root": ("own_user", "seccomp"),
+    "keep_in_memory": ("seccomp",),
 }
 _FOR_ROOT = ("trace", "become_root")  # attacks that only root's processes could make in the first place
 
@@ -93,14 +95,16 @@ def aims(tmp_path: Path) -> Iterator[dict[str, str]]:
         sleeper.kill()
 
 
-def _job(folder: Path, deed: str) -> Job:
-    source = folder / "in.trouble"
-    source.write_bytes(b"TROUBLE " + deed.encode())
-    return Job((Input(source, "trouble"),), folder / "result.png", "png")
+def _job(folder: Path, deed: str, kind: str = "trouble") -> Job:
+    source = folder / f"in.{kind}"
+    source.write_text(f"{'LAUNCH' if kind == 'launcher' else 'TROUBLE'} {deed}")
+    return Job((Input(source, kind),), folder / "result.png", "png")
 
 
-async def _succeeds(executor: LocalExecutor, folder: Path, deed: str, limits: Limits = Limits()) -> bool:
-    job = _job(folder, deed)
+async def _succeeds(
+    executor: LocalExecutor, folder: Path, deed: str, limits: Limits = Limits(), kind: str = "trouble"
+) -> bool:
+    job = _job(folder, deed, kind)
     await executor.run(job, limits)
     with Image.open(BytesIO(job.output.read_bytes())) as image:
         return image.convert("RGB").getpixel((0, 0)) == (255, 0, 0)
@@ -119,6 +123,30 @@ async def test_attacks(started: Starter, tmp_path: Path, aims: dict[str, str], a
             assert not await _succeeds(executor, tmp_path, deed), layer
 
 
+@pytest.mark.parametrize("attack", ["run", "run_copy", "run_script"])
+async def test_a_job_with_a_program_starts_no_other(started: Starter, tmp_path: Path, attack: str) -> None:
+    own, other = f"run {next(iter(PROGRAMS))} -v", f"{attack} /bin/true"
+
+    assert await _succeeds(await started("none"), tmp_path, other, kind="launcher")
+    for layers in ("all", "landlock"):
+        assert await _succeeds(await started(layers), tmp_path, own, kind="launcher")
+        assert not await _succeeds(await started(layers), tmp_path, other, kind="launcher"), layers
+    assert not await _succeeds(await started("all"), tmp_path, own)
+
+
+async def test_what_the_loader_starts_stays_behind_the_walls(
+    started: Starter, tmp_path: Path, aims: dict[str, str]
+) -> None:
+    """No program starts without the loader, which can be made to start others: none that gets further than the job."""
+    deeds = (f"load /bin/cat {aims['read']}", f"load /bin/touch {aims['write']}")
+    assert await _succeeds(await started("all"), tmp_path, "load /bin/true", kind="launcher")
+
+    for deed in deeds:
+        assert await _succeeds(await started("none"), tmp_path, deed, kind="launcher")
+        assert not await _succeeds(await started("all"), tmp_path, deed, kind="launcher")
+        assert not await _succeeds(await started("all"), tmp_path, deed)
+
+
 @pytest.mark.parametrize("layers", ["none", "all"])
 async def test_a_job_knows_no_secrets(started: Starter, tmp_path: Path, aims: dict[str, str], layers: str) -> None:
     assert not await _succeeds(await started(layers), tmp_path, f"remember {aims['remember']}")
@@ -132,6 +160,16 @@ async def test_no_file_grows_over_its_limit(
 
     assert await _succeeds(executor, tmp_path, deed)
     assert not await _succeeds(executor, tmp_path, deed, Limits(output=1 << 20))
+
+
+@pytest.mark.parametrize("layers", ["none", "all"])
+@pytest.mark.parametrize("deed", ["litter 4 400000", "litter 60 1"])
+async def test_no_folder_holds_more_than_it_may(started: Starter, tmp_path: Path, layers: str, deed: str) -> None:
+    with pytest.raises(ConversionError, match="wrote more") as raised:
+        await (await started(layers)).run(_job(tmp_path, deed), Limits(scratch=1 << 20, files=100))
+
+    assert (raised.value.code, raised.value.reason) == ("processing_failed", "engine_error")
+    await (await started(layers)).run(_job(tmp_path, "fill 1000000"), Limits(scratch=1 << 20, files=100))
 
 
 async def test_a_lie_about_the_size_is_found_out(started: Starter, tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ import os
 import signal
 import socket
 import stat
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
 SUCCEEDED, REFUSED = "red", "green"  # the colours that tell the outcome
 _PTRACE_SEIZE = 0x4206
 
@@ -31,10 +33,30 @@ def _make_socket(_argument: str) -> None:
     socket.socket(socket.AF_UNIX).close()
 
 
-def _run(program: str) -> None:
+def _run(command: str) -> None:
     """Only in a child, so that the answer is still given."""
-    if os.waitstatus_to_exitcode(os.waitpid(os.posix_spawn(program, [program], {}), 0)[1]):
+    program, *arguments = command.split()
+    if os.waitstatus_to_exitcode(os.waitpid(os.posix_spawn(program, [program, *arguments], {}), 0)[1]):
         raise PermissionError
+
+
+def _run_copy(program: str) -> None:
+    """A program that the process brings along, which a codec that was broken into could write."""
+    Path("copy").write_bytes(Path(program).read_bytes())
+    Path("copy").chmod(0o700)
+    _run("./copy")
+
+
+def _run_script(program: str) -> None:
+    Path("script").write_text(f"#!{program}\n")
+    Path("script").chmod(0o700)
+    _run("./script")
+
+
+def _load(command: str) -> None:
+    """A program that is not run but given to the loader, which starts all programs."""
+    loader = next(path for path in LOADERS if Path(path).exists())
+    _run(f"{loader} {command}")
 
 
 def _fork(_argument: str) -> None:
@@ -88,6 +110,20 @@ def _fill(size: str) -> None:
     Path("big").write_bytes(bytes(int(size)))
 
 
+def _litter(argument: str) -> None:
+    """So many files of that many bytes, and as many folders around them; then time for somebody to notice."""
+    count, size = map(int, argument.split())
+    for number in range(count):
+        folder = Path(f"folder{number}")
+        folder.mkdir()
+        (folder / "file").write_bytes(bytes(size))
+    time.sleep(5)
+
+
+def _keep_in_memory(_argument: str) -> None:
+    os.close(os.memfd_create("hidden"))
+
+
 def _answer(_argument: str) -> None:
     """Answers in the worker's place, with a size that it has not written."""
     told = {"size": 1_000_000, "trace": [], "warnings": [], "input_pages": [], "pages": None}
@@ -103,6 +139,9 @@ ATTACKS: Mapping[str, Callable[[str], None]] = {
     "connect": _connect,
     "make_socket": _make_socket,
     "run": _run,
+    "run_copy": _run_copy,
+    "run_script": _run_script,
+    "load": _load,
     "fork": _fork,
     "read": _read,
     "list": _list,
@@ -115,4 +154,6 @@ ATTACKS: Mapping[str, Callable[[str], None]] = {
     "become_root": _become_root,
     "fill": _fill,
     "answer": _answer,
+    "keep_in_memory": _keep_in_memory,
+    "litter": _litter,
 }

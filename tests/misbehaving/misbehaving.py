@@ -1,6 +1,7 @@
 """A plugin whose format does to its process what the file says, once each."""
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 
@@ -8,14 +9,17 @@ from PIL import Image
 
 from engine import RASTER, FileFormat, Frame, Options, Raster, Signature, conversion, hookimpl
 from engine.conversions import AnyConversion
+from plugins import _ghostscript
 from tests.misbehaving import attacks
 
 TROUBLE = FileFormat("trouble", media_type="x/trouble", extensions=("trouble",), sniff=Signature((0, b"TROUBLE ")))
+LAUNCHER = FileFormat("launcher", media_type="x/launcher", extensions=("launcher",), sniff=Signature((0, b"LAUNCH ")))
 
 
 @conversion(TROUBLE, RASTER)
 def decode(data: bytes, _options: Options) -> Raster:
-    deed, _, argument = data.removeprefix(b"TROUBLE ").decode().partition(" ")
+    _, deed, argument = f"{data.decode()} ".split(" ", 2)
+    argument = argument.strip()
     if deed in attacks.ATTACKS:
         return Raster([Frame(Image.new("RGB", (8, 8), attacks.outcome(deed, argument)))])
     if deed == "crash":
@@ -31,6 +35,11 @@ def decode(data: bytes, _options: Options) -> Raster:
         hoard = bytearray()
         while True:
             hoard += bytes(64 << 20)
+    elif deed == "overwork":
+        signal.raise_signal(signal.SIGXCPU)
+    elif deed == "claim":
+        side, size = map(int, argument.split())
+        return Raster(_hungry(size), sizes=[(side, side)])
     elif deed == "raise":
         raise RuntimeError("a bug")
     elif deed == "lie":
@@ -45,12 +54,23 @@ def decode(data: bytes, _options: Options) -> Raster:
     return Raster([Frame(Image.new("RGB", (8, 8), "red"))])
 
 
+# The same in a process that may run Ghostscript.
+launch = conversion(LAUNCHER, RASTER, programs=_ghostscript.PROGRAMS)(decode.run)
+
+
 def _failing() -> Iterator[Frame]:
     if TROUBLE.lossy is False:
         raise OSError("the frame is broken")
     yield Frame(Image.new("RGB", (8, 8)))
 
 
+def _hungry(size: int) -> Iterator[Frame]:
+    """A picture that takes so many bytes of memory while it is decoded."""
+    taken = bytes(size)
+    yield Frame(Image.new("RGB", (8, 8), "red"))
+    del taken
+
+
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    return [decode]
+    return [decode, launch]

@@ -1,16 +1,21 @@
-"""Real files: each converts, and others find the expected size, pages and frames in the result."""
+"""Real files: each converts as a job does, and others find the expected size, pages and frames in the result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
-from engine import ConversionError, Options, pipeline
+from engine import ConversionError, Options
+from engine.executor import Input, Job, LocalExecutor
 from engine.registry import load_registry
 from plugins.pdf import DPI
 from tests import readers
 from tests.corpus import Entry, load_corpus
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 _REGISTRY = load_registry()
 
@@ -35,6 +40,14 @@ _ANIMATED = ("avif", "gif", "png", "webp")
 _PAGES, _VECTORS = ("pdf", "eps"), ("pdf", "eps", "svg")
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def executor() -> AsyncIterator[LocalExecutor]:
+    made = LocalExecutor(1)
+    await made.start()
+    yield made
+    await made.close()
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "target" in metafunc.fixturenames:
         cases = list(_cases(everything=metafunc.config.getoption("corpus") == "all"))
@@ -49,24 +62,25 @@ def _cases(*, everything: bool) -> Iterator[tuple[Entry, str]]:
         yield from ((entry, target.name) for target in chosen)
 
 
-def test_file(entry: Entry, target: str) -> None:
+async def test_file(executor: LocalExecutor, tmp_path: Path, entry: Entry, target: str) -> None:
     source = _REGISTRY.identify(entry.path)
     assert source.name == entry.format.lower().replace("apng", "png")
 
-    result = pipeline.run(_REGISTRY.plan([source], target), [entry.path.read_bytes()], Options())
+    job = Job((Input(entry.path, source.name),), tmp_path / "result", target)
+    await executor.run(job)
 
-    reading = readers.read(target, result.data)
+    reading = readers.read(target, job.output.read_bytes())
     assert reading.size == pytest.approx(_expected_size(entry, source.name, target), abs=_TOLERANCE)
     if (entry.name, target) not in _MERGED:
         assert reading.count == _expected_count(entry, source.name, target)
 
 
 @pytest.mark.parametrize("name", _ENCRYPTED)
-def test_encrypted(name: str) -> None:
+async def test_encrypted(executor: LocalExecutor, tmp_path: Path, name: str) -> None:
     for entry in (entry for entry in load_corpus() if entry.name == name):
         for target in _REGISTRY.targets(_REGISTRY.formats["pdf"]):
             with pytest.raises(ConversionError) as raised:
-                pipeline.run(_REGISTRY.plan([_REGISTRY.formats["pdf"]], target), [entry.path.read_bytes()], Options())
+                await executor.run(Job((Input(entry.path, "pdf"),), tmp_path / "result", target.name))
             assert (raised.value.code, raised.value.reason) == ("invalid_file_type", "pdf_encrypted")
 
 

@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import psycopg
 
@@ -31,31 +33,52 @@ def find_binaries() -> Path | None:
     return next((folder for folder in folders if (folder / "initdb").exists()), None)
 
 
+class PostgresServer:
+    """A server with an empty database, at `url` whenever it runs."""
+
+    def __init__(self, binaries: Path) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="convertd-postgres-"))
+        as_user = _give_away(self._folder) if os.geteuid() == 0 else []
+        port, data = free_port(), self._folder / "data"
+        subprocess.run(
+            [*as_user, binaries / "initdb", "-D", data, "-U", "convertd", "-A", "trust", "-E", "UTF8", "--no-sync"],
+            check=True,
+            capture_output=True,
+            cwd=self._folder,
+        )
+        options = [part for setting in _SETTINGS for part in ("-c", setting)]
+        places = ["-D", str(data), "-p", str(port), "-k", str(self._folder)]
+        self._command = [*as_user, str(binaries / "postgres"), *places, *options]
+        self.url = f"postgresql://convertd@127.0.0.1:{port}/postgres"
+
+    def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stop(signal.SIGQUIT)  # what it has need not be kept
+        shutil.rmtree(self._folder)
+
+    def restart(self) -> None:
+        """Cuts all connections, stops, and starts again."""
+        self._stop(signal.SIGINT)
+        self._start()
+
+    def _start(self) -> None:
+        with (self._folder / "log").open("ab") as log:
+            self._server = subprocess.Popen(self._command, cwd=self._folder, stdout=log, stderr=log)
+        _wait_for(self.url, self._server)
+
+    def _stop(self, number: signal.Signals) -> None:
+        self._server.send_signal(number)
+        self._server.wait(30)
+
+
 @contextmanager
 def running_server(binaries: Path) -> Iterator[str]:
     """Gives the URL of a database on the server."""
-    folder = Path(tempfile.mkdtemp(prefix="convertd-postgres-"))
-    as_user = _give_away(folder) if os.geteuid() == 0 else []
-    port = free_port()
-    data = folder / "data"
-    subprocess.run(
-        [*as_user, binaries / "initdb", "-D", data, "-U", "convertd", "-A", "trust", "-E", "UTF8", "--no-sync"],
-        check=True,
-        capture_output=True,
-        cwd=folder,
-    )
-    options = [part for setting in _SETTINGS for part in ("-c", setting)]
-    command = [*as_user, str(binaries / "postgres"), "-D", str(data), "-p", str(port), "-k", str(folder), *options]
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
-    try:
-        url = f"postgresql://convertd@127.0.0.1:{port}/postgres"
-        _wait_for(url, server)
-        yield url
-    finally:
-        server.send_signal(signal.SIGQUIT)  # what it has need not be kept
-        server.wait(30)
-        shutil.rmtree(folder)
+    with PostgresServer(binaries) as server:
+        yield server.url
 
 
 def _give_away(folder: Path) -> list[str]:

@@ -76,9 +76,10 @@ class Running:
         assert answer.status_code == 200, answer.text
         return answer.json()["data"]
 
-    def connect(self) -> socket.socket:
+    def connect(self, address: str = "127.0.0.1") -> socket.socket:
+        """A connection from that address, one of the many that loop back."""
         parts = urlsplit(self.url)
-        return socket.create_connection((parts.hostname, parts.port), timeout=20)
+        return socket.create_connection((parts.hostname, parts.port), timeout=20, source_address=(address, 0))
 
     def raw(self, request: bytes) -> bytes:
         """What comes back to these bytes until the server closes, or a whole answer has come."""

@@ -8,30 +8,46 @@ from pathlib import Path
 import pytest
 
 from engine.gates import MAX_PIXELS
+from engine.memory import allowed, needed
+from engine.planner import Plan
+from engine.registry import load_registry
 from engine.worker import Limits
 from tests.samples import quadrants
-from web.services.memory import budget, needed
+from web.services.memory import budget, expected
 
+REGISTRY = load_registry()
 MIB = 1 << 20
 MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_more_is_needed_for_larger_files_and_hungrier_formats() -> None:
-    assert needed("jpeg", "png", 1) == needed("jpeg", "avif", 1000) == 256 * MIB
-    assert needed("jpeg", "png", 20 * MIB) > needed("jpeg", "png", 5 * MIB) > 256 * MIB
-    assert needed("jpeg", "heic", 5 * MIB) > needed("jpeg", "avif", 5 * MIB) > needed("jpeg", "webp", 5 * MIB)
-    assert needed("webp", "jpeg", 5 * MIB) > needed("heic", "jpeg", 5 * MIB)
-    assert needed("a plugin's", "own", 5 * MIB) == needed("jpeg", "png", 5 * MIB)
+def job(source: str, target: str, size: int) -> int:
+    """What is expected of a job with a file of that size."""
+    return expected(REGISTRY.plan([REGISTRY.formats[source]], target), size)
+
+
+def test_more_is_expected_for_larger_files_and_hungrier_formats() -> None:
+    assert job("jpeg", "png", 1) == job("jpeg", "avif", 1000) == 256 * MIB
+    assert job("jpeg", "png", 5 * MIB) > job("jpeg", "png", 3 * MIB) > 256 * MIB
+    assert job("jpeg", "heic", 5 * MIB) > job("jpeg", "avif", 5 * MIB) > job("jpeg", "webp", 5 * MIB)
+    assert job("webp", "jpeg", 2 * MIB) > job("heic", "jpeg", 2 * MIB)
+    assert job("bmp", "png", 20 * MIB) < job("jpeg", "png", 20 * MIB)
 
 
 def test_no_job_counts_for_more_than_it_can_take() -> None:
-    assert needed("jpeg", "heic", 10**9) == MAX_PIXELS * 30 <= Limits().memory
+    assert job("jpeg", "heic", 10**9) == Limits().memory
+    assert 256 * MIB < job("jpeg", "png", 10**9) < Limits().memory
 
 
 def test_a_file_of_the_usual_density_is_not_underestimated(tmp_path: Path) -> None:
     path, size = tmp_path / "picture.webp", (4000, 3000)
     quadrants(size).effect_spread(6).save(path, "WEBP", quality=80)
-    assert needed("webp", "jpeg", path.stat().st_size) >= size[0] * size[1] * 16
+    assert job("webp", "jpeg", path.stat().st_size) >= size[0] * size[1] * 16
+
+
+@pytest.mark.parametrize("plan", REGISTRY.catalogue(), ids=str)
+def test_what_is_expected_is_allowed(plan: Plan) -> None:
+    for pixels in (1, MAX_PIXELS // 10, MAX_PIXELS):
+        assert needed(plan, pixels) <= allowed(plan, pixels) <= allowed(plan) <= Limits().memory
 
 
 def group(root: Path, membership: str, **limits: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,28 @@ def test_connections_of_a_client_are_bounded(servers: Servers, data_dir: Path) -
                 connection.close()
         again = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
         assert eventually(lambda: parsed(server.raw(again)).status_code == 200)
+
+
+def test_connections_of_all_clients_are_bounded(servers: Servers, data_dir: Path) -> None:
+    asking = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
+
+    def asked(connection: socket.socket) -> int:
+        connection.sendall(asking)
+        return parsed(read_answer(connection)).status_code
+
+    with servers.running(data_dir) as server, ExitStack() as closing:
+        crowd = [closing.enter_context(server.connect(f"127.0.1.{number % 16}")) for number in range(512)]
+        assert {asked(connection) for connection in crowd} == {200}
+        with server.connect("127.0.2.1") as another:
+            another.sendall(asking)
+            problem(parsed(read_answer(another)), 429, "rate_limit_exceeded", reason="too_many_connections")
+        crowd[0].close()
+
+        def welcome() -> bool:
+            with server.connect("127.0.2.1") as another:
+                return asked(another) == 200
+
+        assert eventually(welcome)
 
 
 def test_connections_of_a_proxy_are_those_of_many(servers: Servers, data_dir: Path) -> None:

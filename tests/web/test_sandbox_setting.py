@@ -13,19 +13,23 @@ import pytest
 from tests.samples import sample
 
 _COMMAND = str(Path(sys.executable).with_name("convertd"))
-# Runs a program to which the kernel seems to have no Landlock.
-_WITHOUT_LANDLOCK = """
+# Runs a program to which the kernel seems to lack the system calls of that name.
+_WITHOUT = """
 import errno, os, sys
-from engine.sandbox import process, seccomp
+from engine.sandbox import process, seccomp, syscalls
+column, _, number = seccomp._processor()
+lacking = {"landlock": 444, "seccomp": number, "namespaces": syscalls.DENIED["unshare"][column]}[sys.argv[1]]
 process.renounce_privileges()
-seccomp._install(seccomp._answer([444], seccomp._REFUSE | errno.ENOSYS))
-os.execv(sys.argv[1], sys.argv[1:])
+seccomp._install(seccomp._answer([lacking], seccomp._REFUSE | errno.ENOSYS))
+os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-def _run(folder: Path, *arguments: str, sandbox: str = "best_effort") -> subprocess.CompletedProcess[str]:
+def _run(
+    folder: Path, *arguments: str, sandbox: str = "best_effort", lacking: str = "landlock"
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", _WITHOUT_LANDLOCK, _COMMAND, *arguments],
+        [sys.executable, "-c", _WITHOUT, lacking, _COMMAND, *arguments],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -49,17 +53,44 @@ def test_the_doctor_tells_what_is_missing(folder: Path) -> None:
     assert not found["proofs"]["no foreign files"]
 
 
-def test_jobs_go_on_without(folder: Path) -> None:
-    assert _run(folder, "convert", "photo.png", "photo.jpg").returncode == 0
+def test_the_doctor_misses_seccomp(folder: Path) -> None:
+    found = json.loads(_run(folder, "doctor", "--json", lacking="seccomp").stdout)["sandbox"]
+
+    assert not found["layers"]["seccomp"]
+    assert found["layers"]["landlock"]
+    assert found["proofs"]["no foreign files"]
+    assert not found["proofs"]["no sockets"]
+    assert not found["proofs"]["no processes"]
+
+
+def test_the_doctor_misses_namespaces_which_others_make_up_for(folder: Path) -> None:
+    found = json.loads(_run(folder, "doctor", "--json", lacking="namespaces", sandbox="required").stdout)["sandbox"]
+
+    assert not found["layers"]["network_namespace"]
+    assert all(found["proofs"].values())
+
+
+@pytest.mark.parametrize("lacking", ["landlock", "seccomp"])
+def test_jobs_go_on_without(folder: Path, lacking: str) -> None:
+    assert _run(folder, "convert", "photo.png", "photo.jpg", lacking=lacking).returncode == 0
     assert (folder / "photo.jpg").read_bytes().startswith(b"\xff\xd8")
 
 
-@pytest.mark.parametrize("command", [("serve", "--port", "0"), ("convert", "photo.png", "photo.jpg")])
-def test_nothing_starts_if_the_sandbox_is_required(folder: Path, command: tuple[str, ...]) -> None:
-    done = _run(folder, *command, sandbox="required")
+@pytest.mark.parametrize(
+    ("lacking", "command", "missing"),
+    [
+        ("landlock", ("serve", "--port", "0"), "landlock, no foreign files"),
+        ("landlock", ("convert", "photo.png", "photo.jpg"), "landlock, no foreign files"),
+        ("seccomp", ("serve", "--port", "0"), "seccomp, no sockets, no processes"),
+    ],
+)
+def test_nothing_starts_if_the_sandbox_is_required(
+    folder: Path, lacking: str, command: tuple[str, ...], missing: str
+) -> None:
+    done = _run(folder, *command, sandbox="required", lacking=lacking)
 
     assert done.returncode == 1
-    assert "the sandbox is required, and this is missing: landlock, no foreign files" in done.stderr
+    assert f"the sandbox is required, and this is missing: {missing}" in done.stderr
     assert not (folder / "photo.jpg").exists()
 
 

@@ -21,7 +21,7 @@ from web.services.charges import Charge, Charges
 from web.services.descriptions import counted
 from web.services.filenames import renamed
 from web.services.files import Files
-from web.services.memory import needed
+from web.services.memory import expected
 from web.services.orders import Done, Order, Result
 from web.services.repeats import Repeats, Replayed
 from web.services.turns import Turns
@@ -110,7 +110,7 @@ class Conversions:
         await asyncio.to_thread(output.parent.mkdir, mode=0o700, exist_ok=True)
         inputs = tuple(Input(path, source.name) for path, source in zip(order.paths, plan.sources, strict=True))
         job = Job(inputs, output, plan.target.name, order.options, order.tool)
-        account, memory = order.account, needed(plan.source.name, plan.target.name, order.size)
+        account, memory = order.account, expected(plan, order.size)
         entered = perf_counter()
         async with self._turns.taken(account.id, account.tier.max_concurrent, memory=memory):
             started = perf_counter()

@@ -1,49 +1,24 @@
-"""Memory in bytes: what a conversion is likely to need, and what all of them may have."""
+"""Memory in bytes: what a job is likely to take, and what all of them may have."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from types import MappingProxyType
 
 from engine.gates import MAX_PIXELS
+from engine.memory import needed
+from engine.planner import Plan
 
-_LEAST = 256 << 20  # of a job: the codecs themselves, and small pictures
 _SHARE = 0.7  # of the machine's memory; the rest is for the server, the database and the disk cache
 
 
-@dataclass(frozen=True)
-class _Pixel:
-    """Bytes that a pixel takes: in well compressed files, and in memory while it is read or written."""
-
-    file: float = 0.1
-    reading: float = 8.0
-    writing: float = 8.0
-
-
-_RAW = _Pixel(file=0.5, reading=17)
-_PIXELS: Mapping[str, _Pixel] = MappingProxyType(
-    {
-        "avif": _Pixel(file=0.05, reading=10.5, writing=28),
-        "heic": _Pixel(file=0.05, reading=8.5, writing=30),
-        "webp": _Pixel(file=0.05, reading=16, writing=10),
-        "bmp": _Pixel(file=1),
-        "psd": _Pixel(file=0.5),
-        **dict.fromkeys(("arw", "cr2", "dng", "nef", "orf", "raf", "rw2"), _RAW),
-    }
-)
-
-
-def needed(source: str, target: str, size: int) -> int:
-    """What converting a file of `size` bytes between these formats takes, estimated without opening it.
+def expected(plan: Plan, size: int) -> int:
+    """What a job of that plan is likely to take for files of `size` bytes, which nobody has opened yet.
 
     A file that hides more pixels than its size suggests meets the limit of its own process.
     """
-    read, written = _PIXELS.get(source, _Pixel()), _PIXELS.get(target, _Pixel())
-    pixels = min(size / read.file, MAX_PIXELS)
-    return max(_LEAST, round(pixels * max(read.reading, written.writing)))
+    return needed(plan, min(size / plan.source.density, MAX_PIXELS))
 
 
 def budget(root: Path = Path("/")) -> int:

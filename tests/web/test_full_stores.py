@@ -1,0 +1,108 @@
+"""A store of files and a database that take no more: the client waits, pays nothing, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from storage import audit
+from tests.samples import sample
+from tests.web.checks import problem
+from tests.web.servers import Running, Servers, eventually
+
+_JSON = {"Accept": "application/json"}
+_SIZE = "2m"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={_SIZE}", "tmpfs", str(folder)]
+    if os.geteuid() or subprocess.run(mount, stderr=subprocess.DEVNULL, check=False).returncode:
+        pytest.skip("file systems cannot be mounted here")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def _fill(folder: Path) -> Path:
+    filler = folder / "filler"
+    with suppress(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    return filler
+
+
+def _refused(server: Running, answer: httpx.Response) -> None:
+    problem(answer, 503, "not_ready", reason="disk_full", retryable=True)
+    assert int(answer.headers["Retry-After"]) > 0
+    assert eventually(lambda: not server.jobs())
+
+
+def _balance(server: Running, key: str) -> int:
+    return int(server.ask("GET", "/account", key).json()["meta"]["credits_remaining"])
+
+
+def _sound(server: Running) -> bool:
+    return not server.database.run_blocking(audit.check)
+
+
+def test_files_that_cannot_be_stored(servers: Servers, small_disk: Path, data_dir: Path) -> None:
+    data_dir.mkdir()
+    (data_dir / "blobs").symlink_to(small_disk)
+    with servers.running(data_dir) as server:
+        key, filler = server.account(5), _fill(small_disk)
+        form = {"files": {"file": ("a.png", sample("png"))}, "data": {"output_format": "webp"}, "headers": _JSON}
+
+        _refused(server, server.ask("POST", "/convert", key, **form))
+        _refused(server, server.ask("POST", "/files/upload", key, files=form["files"]))
+
+        assert list(small_disk.iterdir()) == [filler]
+        assert _balance(server, key) == 5
+        filler.unlink()
+        assert server.ask("POST", "/convert", key, **form).status_code == 200
+        assert _balance(server, key) == 4
+        assert _sound(server)
+
+
+def test_charges_that_cannot_be_written(servers: Servers, small_disk: Path, data_dir: Path) -> None:
+    with servers.running(data_dir, database_url=f"sqlite:///{small_disk / 'convertd.db'}") as server:
+        key, filler = server.account(5), _fill(small_disk)
+        form = {"files": {"file": ("a.png", sample("png"))}, "data": {"output_format": "webp"}, "headers": _JSON}
+
+        _refused(server, server.ask("POST", "/convert", key, **form))
+
+        filler.unlink()
+        assert _balance(server, key) == 5
+        assert not list((data_dir / "blobs").iterdir())
+        assert server.ask("POST", "/convert", key, **form).status_code == 200
+        assert _balance(server, key) == 4
+        assert _sound(server)
+
+
+def test_a_database_that_another_keeps_locked(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir) as server:
+        key = server.account(5)
+        assert server.ask("GET", "/account", key).status_code == 200
+        other = sqlite3.connect(data_dir / "convertd.db", isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+
+        answer = server.ask(
+            "POST", "/convert", key, files={"file": ("a.png", sample("png"))}, data={"output_format": "webp"}
+        )
+
+        other.execute("ROLLBACK")
+        other.close()
+        problem(answer, 503, "not_ready", retryable=True)
+        assert int(answer.headers["Retry-After"]) > 0
+        assert _balance(server, key) == 5
+        assert _sound(server)
+        assert eventually(lambda: not server.jobs())
