@@ -58,14 +58,14 @@ def _deep(data: bytes) -> Iterator[Frame]:
     yield Frame(Samples(array, _LAYOUTS[bands]), header.info.get("icc_profile"))
 
 
-@conversion(RASTER, PNG, cost=10)
+@conversion(RASTER, PNG, cost=5, memory=20)
 def encode(raster: Raster, _options: Options) -> bytes:
     modes = ("RGBA",) if raster.timed else ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
     deep = ("L", "LA", "RGB", "RGBA")
     frames = list(raster.fitted(Holds(modes, deep=deep, icc=True, animation=True)).frames)
     if isinstance(frames[0].pixels, Samples):
-        data = bytes(png_encode(frames[0].pixels.array, level=0))
-        return _compressed(_with_chunks(data, _chunks(raster, frames[0])))
+        stored = png_encode(frames[0].pixels.array, level=0)
+        return _compressed(_with_chunks(bytes(stored), _chunks(raster, frames[0])))
     info = PngImagePlugin.PngInfo()
     if raster.xmp:
         info.add_itxt(_XMP, raster.xmp.decode("utf-8", "replace"))
@@ -116,6 +116,7 @@ def _compressed(data: bytes) -> bytes:
             raw += rows.decompress(chunk[8:-4])
         else:
             (after if raw else before).append(bytes(chunk))
+    del data, chunk  # large: they make room for what is next
     return b"".join([*before, _chunk(b"IDAT", bytes(deflate_encode(raw, _LEVEL))), *after])
 
 
