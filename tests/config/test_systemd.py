@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from config.settings import ENV_PREFIX, load_settings
 from web import app
+from web.services import post
 
 _UNIT = Path(__file__).parents[2] / "config" / "systemd" / "convertd.service"
 _COMMAND = "/opt/convertd/.venv/bin/convertd"
@@ -34,6 +37,13 @@ def _values(name: str) -> list[str]:
 def _value(name: str) -> str:
     (value,) = _values(name)
     return value
+
+
+def _environment() -> dict[str, str]:
+    """The variables as a shell understands them."""
+    lines = _UNIT.with_name("environment").read_text().splitlines()
+    words = shlex.split("\n".join(lines), comments=True)
+    return dict(word.split("=", 1) for word in words)
 
 
 def _analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -83,9 +93,9 @@ def test_what_only_administrators_do_is_forbidden() -> None:
 
 
 def test_a_stop_leaves_requests_their_time() -> None:
-    drain = app._DRAIN_SECONDS + app._FAREWELL_SECONDS
+    drain = app._DRAIN_SECONDS + app._FAREWELL_SECONDS + post._FAREWELL
 
-    assert int(_value("TimeoutStopSec")) >= drain + 5
+    assert int(_value("TimeoutStopSec")) >= drain + 10
     assert _value("KillMode") == "mixed"  # jobs get no signal before their time is up
     assert _value("OOMPolicy") == "continue"
 
@@ -93,5 +103,16 @@ def test_a_stop_leaves_requests_their_time() -> None:
 def test_what_is_kept_lies_where_the_unit_may_write() -> None:
     folder = _value("StateDirectory")
 
-    assert f"CONVERTD_DATA_DIR=/var/lib/{folder}" in _values("Environment")
     assert _value("WorkingDirectory") == f"/var/lib/{folder}"
+    assert _environment()["CONVERTD_DATA_DIR"] == f"/var/lib/{folder}"
+
+
+def test_the_environment_holds_settings_that_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = _environment()
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    settings = load_settings()
+
+    assert {ENV_PREFIX + name.upper() for name in settings.model_fields_set} == set(environment)
+    assert settings.mail_from == "convertd <no-reply@example.com>"
