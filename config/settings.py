@@ -117,6 +117,7 @@ class Settings(BaseSettings):
     )
     mail_from: Annotated[str, AfterValidator(_sender)] = "convertd <no-reply@localhost>"
     workers: int = Field(default_factory=_cores, ge=1)  # conversions at a time
+    metrics_port: int = Field(9464, ge=0, le=65_535)  # on this machine alone; 0 is off
     sandbox: Literal["required", "best_effort", "off"] = "best_effort"
     trusted_proxies: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_networks)] = ()
     log_format: Literal["text", "json"] = "text"

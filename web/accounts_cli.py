@@ -18,8 +18,8 @@ from storage.errors import StorageError
 from storage.keyring import IssuedKey
 from storage.transaction import Transaction
 from web import fields
-from web.app import open_database
 from web.errors import InvalidParameter
+from web.stores import open_database
 
 R = TypeVar("R")
 

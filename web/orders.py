@@ -22,7 +22,9 @@ class OrderHandler(DownloadHandler):
 
     async def carry_out(self, order: Order, *, described: bool) -> None:
         """Converts and answers."""
-        done = await self.services.conversions.convert(order)
+        if order.file is None:
+            self.services.metrics.conversions.stage("upload", self.request.request_time())
+        done = await self.services.conversions.convert(replace(order, trail=self.trail))
         if isinstance(done, Replayed):
             self.set_header("Idempotency-Replayed", "true")
         else:

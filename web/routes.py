@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tornado.routing import URLSpec
@@ -28,12 +29,19 @@ from web.services.paths import API
 def build(services: Services) -> Application:
     """The application."""
     arguments = {"services": services}
+    specs = [*_api(arguments), *_pages(arguments), *_probes(arguments)]
     return Application(
-        [*_api(arguments), *_pages(arguments), *_probes(arguments)],
+        specs,
+        routes={spec.handler_class: _pattern(spec) for spec in specs},
         template_loader=load_pages(),
         default_handler_class=Nothing,
         default_handler_args=arguments,
     )
+
+
+def _pattern(spec: URLSpec) -> str:
+    """The paths of a resource, with {} for what differs."""
+    return re.sub(r"\(.*?\)", "{}", spec.regex.pattern.removesuffix("$"))
 
 
 def _api(arguments: dict[str, Any]) -> list[URLSpec]:

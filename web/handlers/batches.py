@@ -58,6 +58,7 @@ class BatchConversion(OrderHandler, JsonHandler):
             target=output_format(body),
             options=json_options(body),
             repeatable=self.repeatable(),
+            trail=self.trail,
         )
         answer = await self.services.batch_conversions.convert(order)
         if isinstance(answer, Replayed):

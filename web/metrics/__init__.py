@@ -9,6 +9,7 @@ read from the database that they share, they all tell alike.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from prometheus_client import (
@@ -19,6 +20,9 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
+from engine.loading import Plugin
+from engine.planner import Plan
+from engine.worker import Done
 from web.metrics.conversions import ConversionMetrics
 from web.metrics.http import HttpMetrics
 from web.metrics.installation import InstallationMetrics
@@ -41,14 +45,24 @@ class Metrics:
     stock: StockMetrics
     installation: InstallationMetrics
 
+    def waited(self, seconds: float) -> None:
+        """A conversion got its turn."""
+        self.workers.waited(seconds)
+        self.conversions.stage("queue", seconds)
 
-def create() -> Metrics:
-    """Metrics that nothing has been told to yet."""
+    def ran(self, plan: Plan, done: Done) -> None:
+        """A job is done."""
+        self.conversions.ran(plan, done)
+        self.workers.peak(done.peak_memory)
+
+
+def create(version: str, plugins: Iterable[Plugin]) -> Metrics:
+    """Metrics of that version of convertd with these plugins, which know of nothing else yet."""
     disable_created_metrics()  # of no use to Prometheus, and a third of all series
     registry = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
-    return Metrics(
+    created = Metrics(
         registry=registry,
         http=HttpMetrics(registry),
         conversions=ConversionMetrics(registry),
@@ -57,3 +71,5 @@ def create() -> Metrics:
         stock=StockMetrics(registry),
         installation=InstallationMetrics(registry),
     )
+    created.installation.runs(version, plugins)
+    return created

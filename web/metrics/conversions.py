@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from engine.conversions import AnyConversion
+from engine.errors import CorruptInput
+from engine.formats import FileFormat
+from engine.planner import Plan
+from engine.worker import Done
+from web.envelopes import public
+from web.errors import STATUS
+from web.metrics.labels import OTHER
+from web.trail import Trail
 
 STAGES = ("upload", "queue", "decode", "convert", "tool", "encode", "check", "store")
 """What a conversion goes through, in this order; it need not go through all."""
@@ -10,14 +22,16 @@ STAGES = ("upload", "queue", "decode", "convert", "tool", "encode", "check", "st
 OUTCOMES = ("success", "rejected", "failed", "cancelled")
 """How conversions end: rejected because of the file or the request, failed because of us, cancelled by the client."""
 
-CODES = ("file_too_large", "invalid_file_type", "invalid_parameter", "processing_failed", "unsupported_conversion")
 REASONS = frozenset(
     {
         *("timeout", "out_of_memory", "worker_crashed", "corrupt_input", "engine_error"),
         *("unrecognized", "empty_file", "not_a_pdf", "pdf_encrypted"),
         *("bytes", "pixels", "frames", "pages", "scans", "elements"),
+        *("out_of_range", "queue_full", "disk_full", "none"),
     }
 )
+"""Reasons that have a label of their own; a job's process could tell any."""
+
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _STAGE_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _BYTES = tuple(float(1 << power) for power in range(10, 31, 2))
@@ -64,6 +78,48 @@ class ConversionMetrics:
         if 0 <= seconds <= _LONGEST:  # which also keeps what is no number out of the sum
             self._stages.labels(name).observe(seconds)
 
+    def ran(self, plan: Plan, done: Done) -> None:
+        """A job is done; these are its own words, of which only the plan's steps count."""
+        steps = [step for path in (*plan.openings, plan.steps) for step in path]
+        stages = {str(step): _stage(step) for step in steps}
+        if plan.tool is not None:
+            stages[str(plan.tool)] = "tool"
+        for timing in done.trace:
+            if timing.step in stages:
+                self.stage(stages[timing.step], timing.seconds)
+        self.stage("check", done.check_seconds)
+
+    def succeeded(self, trail: Trail, seconds: float, *, given: int, made: int) -> None:
+        """A conversion ended well: its job took so long, and made so many bytes of those that it was given."""
+        self._end(trail, "success")
+        self._seconds.labels(trail.engine or OTHER, trail.output_format or OTHER).observe(seconds)
+        self._input.observe(given)
+        self._output.observe(made)
+
+    def failed(self, trail: Trail, error: BaseException) -> None:
+        """A conversion ended otherwise."""
+        if isinstance(error, asyncio.CancelledError):
+            self._end(trail, "cancelled")
+            return
+        shown = public(error)
+        self._end(trail, "rejected" if isinstance(shown, CorruptInput) or STATUS[shown.code] < 500 else "failed")
+        reason = shown.reason or "none"
+        self._errors.labels(shown.code, reason if reason in REASONS else OTHER).inc()
+
     def replayed(self) -> None:
         """A request got the answer that it had before."""
         self._replays.inc()
+
+    def _end(self, trail: Trail, outcome: str) -> None:
+        known = (trail.input_format, trail.output_format, trail.engine)
+        self._ended.labels(*(value or OTHER for value in known), outcome).inc()
+
+
+def _stage(step: AnyConversion) -> str:
+    match isinstance(step.source, FileFormat), isinstance(step.target, FileFormat):
+        case True, False:
+            return "decode"
+        case False, True:
+            return "encode"
+        case _:
+            return "convert"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from web.errors import ApiError, RateLimited
+from web.errors import RateLimited
 from web.metrics.labels import OTHER
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -40,7 +40,7 @@ class HttpMetrics:
         self._requests.labels(method if method in _METHODS else OTHER, route, status).inc()
         self._seconds.labels(route).observe(seconds)
 
-    def refused(self, error: ApiError | None, *, known: bool) -> None:
+    def refused(self, error: Exception | None, *, known: bool) -> None:
         """What a request was refused with; `known` is whether its account was."""
         if isinstance(error, RateLimited):
             self._limited.labels(error.reason or ("account" if known else "address")).inc()

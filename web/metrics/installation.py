@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import platform
+from collections.abc import Iterable, Mapping
+
 from prometheus_client import CollectorRegistry, Gauge, Info
+
+from engine.loading import Plugin
 
 
 class InstallationMetrics:
@@ -21,3 +26,18 @@ class InstallationMetrics:
             "Whether Redis does not answer, so that limits hold for each process by itself.",
             registry=registry,
         )
+
+    def runs(self, version: str, plugins: Iterable[Plugin]) -> None:
+        """The version of convertd, and the plugins that it found; those that come with it are of its version."""
+        self._build.info({"version": version, "python": platform.python_version()})
+        for plugin in plugins:
+            self._plugins.labels(plugin.name, plugin.version or version).set(plugin.error is None)
+
+    def sandboxed(self, layers: Mapping[str, bool]) -> None:
+        """Which layers of the sandbox hold."""
+        for layer, holds in layers.items():
+            self._layers.labels(layer).set(holds)
+
+    def redis(self, *, failing: bool) -> None:
+        """Whether requests are counted without Redis, which should count them."""
+        self._breaker.set(failing)

@@ -27,3 +27,19 @@ class MoneyMetrics:
             self._granted.labels(source)
         for outcome in ("sent", "failed"):
             self._mail.labels(outcome)
+
+    def charged(self, operation: Operation, credits: int) -> None:
+        """An operation was charged for."""
+        self._charged.labels(operation).inc(credits)
+
+    def granted(self, source: str, credits: int) -> None:
+        """Credits came in, by one of SOURCES."""
+        self._granted.labels(source).inc(credits)
+
+    def mailed(self, sent: bool) -> None:
+        """A letter left, or was given up."""
+        self._mail.labels("sent" if sent else "failed").inc()
+
+    def mail_waits(self, letters: int) -> None:
+        """So many letters are on their way."""
+        self._mail_waiting.set(letters)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Gauge
 
+from storage.stock import Stock
+
 
 class StockMetrics:
     """Told of what upkeep finds in the database and on the disk."""
@@ -22,3 +24,15 @@ class StockMetrics:
             self._accounts.labels(tier)
         for state in ("pending", "processed"):
             self._files.labels(state)
+
+    def found(self, stock: Stock, free_bytes: int) -> None:
+        """This is what there is now, and how many bytes are free on the disk."""
+        self._accounts.labels("free").set(stock.free_accounts)
+        self._accounts.labels("paid").set(stock.paid_accounts)
+        self._held.set(stock.held)
+        self._balance.set(stock.balance)
+        self._files.labels("pending").set(stock.pending_files)
+        self._files.labels("processed").set(stock.processed_files)
+        self._bytes.set(stock.bytes)
+        self._free.set(free_bytes)
+        self._updated.set_to_current_time()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from config.settings import Settings
@@ -11,6 +11,7 @@ from engine.registry import Registry
 from storage.database import Database
 from storage.limits import Limiter
 from web.assets import Assets
+from web.metrics import Metrics
 from web.services.accounts import Accounts
 from web.services.batch_conversions import BatchConversions
 from web.services.batches import Batches
@@ -57,4 +58,5 @@ class Services:
     openapi: Mapping[str, Any]
     sales: Sales
     upkeep: Upkeep
-    traffic: Traffic
+    metrics: Metrics
+    traffic: Traffic = field(default_factory=Traffic)
