@@ -27,7 +27,11 @@ _CASES: dict[str, tuple[Series, Series]] = {
         {'up{job="convertd",instance="a"}': "1x10 0x110", 'up{job="convertd",instance="b"}': "1x120"},
         {'up{job="convertd"}': "1x120", 'up{job="other"}': "0x120"},
     ),
-    "ConvertdDatabaseSilent": (
+    "ConvertdNotReady": (
+        {"convertd_ready": "1x100 0x20"},
+        {"convertd_ready": "1x119 0"},  # for a moment, and no longer
+    ),
+    "ConvertdUpkeepStalls": (
         {"convertd_stock_updated_timestamp_seconds": "0x120"},
         {"convertd_stock_updated_timestamp_seconds": "0+60x120"},
     ),
