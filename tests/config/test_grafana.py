@@ -1,4 +1,4 @@
-"""Grafana's dashboard and where it finds it: what Grafana would not tell before somebody looks. Data: test_prometheus."""
+"""The dashboard and where Grafana finds it. That its expressions have data is seen in test_prometheus."""
 
 from __future__ import annotations
 
