@@ -10,7 +10,14 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 _SECRETS = re.compile(
-    r"cvd_live_\w+|[sr]k_(?:live|test)_\w+|whsec_\w+|(?<=token=)[\w-]+|(?<=Bearer )\S+", re.IGNORECASE
+    r"""
+      cvd_live_\w+ | [sr]k_(?:live|test)_\w+ | whsec_\w+     # keys, ours and Stripe's
+    | (?<=token=)[\w-]+ | \b[0-9a-f]{64}\b                  # of a letter's link
+    | (?<=Bearer\ )\S+
+    | (?<=://)[^\s/@]*:[^\s/]*(?=@)                         # of a URL
+    | [\w.+%-]+@[\w-]+(?:\.[\w-]+)+                        # addresses of people
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 _CHATTY = ("tornado", "python_multipart", "asyncio", "httpx", "stripe", "pikepdf")
 

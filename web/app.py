@@ -82,7 +82,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         formats=listing(formats_catalogue(registry)),
         tools=listing(tools_catalogue(registry)),
         sales=open_sales(settings, database, measured.money),
-        readiness=Readiness(registry, settings.data_dir, database, blobs, measured.installation),
+        readiness=Readiness(registry, executor, limiter, settings.data_dir, database, blobs, measured.installation),
         sessions=Sessions(database),
         request_log=RequestLog(database),
         assets=Assets(_STATIC),
@@ -154,7 +154,7 @@ async def serve(settings: Settings, host: str, port: int) -> None:
         async with listening(services, host, port) as url:
             _announce(registry, settings, url)
             if not await services.database.run(accounts.exist):
-                log.info("no account yet; make one: convertd account create --email you@example.com --name You")
+                log.info("no account yet; make one with: convertd account create")
             await stop.wait()
             log.info("stopping: no new connections, up to %d s for requests that run", _DRAIN_SECONDS)
             for number in (signal.SIGTERM, signal.SIGINT):

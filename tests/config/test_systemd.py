@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from config.settings import ENV_PREFIX, load_settings
+from config.names import ENV_PREFIX
+from config.settings import load_settings
 from web import app
 from web.services import post
 

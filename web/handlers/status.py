@@ -16,13 +16,13 @@ class Health(UncountedHandler):
 
 
 class Ready(UncountedHandler):
-    """The process can do its work."""
+    """The process can do its work. What it can do without is told, and is no reason to send it none."""
 
     async def get(self) -> None:
-        reasons = await self.services.readiness.reasons()
-        if reasons:
-            raise NotReady("The service is not ready.", details={"reasons": reasons})
-        self.write_json({"status": "ok"})
+        state = await self.services.readiness.state()
+        if state.reasons:
+            raise NotReady("The service is not ready.", details={"reasons": [*state.reasons, *state.degraded]})
+        self.write_json({"status": "degraded", "reasons": state.degraded} if state.degraded else {"status": "ok"})
 
 
 class Version(UncountedHandler):
