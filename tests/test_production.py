@@ -15,7 +15,7 @@ from typing import TypeAlias
 import httpx
 import pytest
 
-from storage import accounts
+from storage import accounts, keyring
 from storage.database import Database
 from tests.storage.postgres import find_binaries, running_server
 from tests.test_readme import section
@@ -62,9 +62,11 @@ def _opened(url: str) -> Iterator[Database]:
         yield database
 
 
-def _prepare(url: str) -> None:
+def _prepare(url: str) -> str:
+    """Makes the account, and gives its key."""
     with _opened(url) as database:
-        database.run_blocking(accounts.create, _EMAIL, "You", free_credits=_CREDITS, verified=True)
+        made = database.run_blocking(accounts.create, _EMAIL, "You", free_credits=_CREDITS, verified=True)
+        return database.run_blocking(keyring.issue, made.id, "You").text
 
 
 def _grant(url: str, credits: int) -> int:
@@ -105,9 +107,8 @@ def test_keys_are_rotated_credits_given_and_requests_found(folder: Path) -> None
     journal = folder / "journalctl"
     journal.write_text(f'#!/bin/sh\n[ "$*" = "--unit convertd --output cat" ] && exec cat {log}\n')
     journal.chmod(0o755)
+    key = _prepare(f"sqlite:///{folder / 'data' / 'convertd.db'}")
     with log.open("w") as told, _serving(folder, told.fileno(), log) as url:
-        run = _shell(folder)
-        key = run(f".venv/bin/convertd account create --email {_EMAIL} --name You").strip()
         asked = httpx.get(f"{url}/api/v1/account", headers={"Authorization": f"Bearer {key}"})
         environment = {"KEY": key, "REQUEST": asked.headers["X-Request-Id"], "PATH": f"{folder}:{os.environ['PATH']}"}
         run = _shell(folder, **environment)

@@ -109,6 +109,15 @@ def test_every_alert_is_tried() -> None:
     assert list(_CASES) == re.findall(r"alert: (\w+)", _ALERTS.read_text())
 
 
+def test_prometheus_takes_the_configuration() -> None:
+    configuration = _ALERTS.with_name("prometheus.yml")
+
+    done = subprocess.run(["promtool", "check", "config", configuration], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert f"SUCCESS: {len(_CASES)} rules found" in done.stdout
+
+
 def test_each_fires_at_what_it_is_for_and_not_at_what_is_close(tmp_path: Path) -> None:
     tests = [
         _promtool_test(alert, series, fires)
