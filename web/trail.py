@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from engine.planner import Plan
@@ -42,4 +42,4 @@ class Trail:
 
     def fields(self) -> dict[str, object]:
         """The same by name, as the log shows it."""
-        return asdict(self)
+        return dict(vars(self))

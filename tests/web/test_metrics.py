@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,14 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
+from engine.errors import OutOfMemory, TimedOut, WorkerCrashed
 from engine.registry import load_registry
+from tests.redis_server import RedisServer
 from tests.samples import sample
 from tests.server_process import free_port
 from tests.web.servers import Running, Servers, eventually
+from tests.web.test_convert import Stuck
+from tests.web.test_logs import Dying
 from web import metrics
 
 _README = (Path(__file__).parents[2] / "README.md").read_text()
@@ -245,3 +250,44 @@ def test_the_readme_lists_all(scraped: Scraped) -> None:
         name = family.name.removesuffix(suffix) + suffix
         found.setdefault(name, set()).update(*(set(seen.labels) - {"le"} for seen in family.samples))
     assert documented == {name: labels for name, labels in found.items() if name.startswith("convertd_")}
+
+
+def test_the_line_and_a_client_that_goes_away(servers: Servers, data_dir: Path) -> None:
+    form = httpx.Request("POST", "http://here", data={"output_format": "webp"}, files={"file": sample("png")})
+    head = f"Content-Type: {form.headers['Content-Type']}\r\nContent-Length: {form.headers['Content-Length']}\r\n\r\n"
+    with scraping(servers, data_dir, executor=Stuck(), workers=1) as found:
+
+        def in_progress(requests: int) -> bool:
+            return found.value("convertd_http_requests_in_progress") == requests
+
+        first, second = found.server.connect(), found.server.connect()
+        for connection, running in ((first, 1), (second, 2)):
+            connection.sendall(found.server.posting.encode() + head.encode() + form.read())
+            assert eventually(partial(in_progress, running))
+        assert eventually(lambda: found.value("convertd_queue_depth") == 1)
+        assert (found.value("convertd_workers_busy"), found.value("convertd_queue_oldest_seconds") > 0) == (1, True)
+        with found.rising("convertd_worker_restarts_total", cause="cancelled"):
+            first.close()
+        assert found.value("convertd_queue_depth") == 0
+        with found.rising("convertd_conversions_total", outcome="cancelled"):
+            second.close()
+
+
+def test_jobs_that_die(servers: Servers, data_dir: Path) -> None:
+    errors = {"timeout": TimedOut("Late."), "oom": OutOfMemory("Killed."), "crash": WorkerCrashed("Crashed.")}
+    with scraping(servers, data_dir, executor=Dying(*errors.values())) as found:
+        for cause in errors:
+            with (
+                found.rising("convertd_worker_restarts_total", cause=cause),
+                found.rising("convertd_conversions_total", outcome="failed"),
+            ):
+                found.server.convert(sample("png"))
+
+
+def test_redis(servers: Servers, data_dir: Path, tmp_path: Path) -> None:
+    with RedisServer(tmp_path) as redis, scraping(servers, data_dir, redis_url=redis.url) as found:
+        httpx.get(f"{found.server.api}/formats")
+        assert found.value("convertd_redis_breaker_open") == 0
+        redis.kill()
+        httpx.get(f"{found.server.api}/formats")
+        assert found.value("convertd_redis_breaker_open") == 1
