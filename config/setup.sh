@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 packages="python3 python3-venv ca-certificates libcairo2 ghostscript"
 extra=""
 if [ "${1:-}" = test ]; then
-    packages="$packages chromium libheif-examples redis-server postgresql"
+    packages="$packages chromium libheif-examples redis-server postgresql sqlite3 nginx prometheus systemd"
     extra="[test]"
 fi
 
@@ -22,6 +22,13 @@ if [ -n "$absent" ]; then
         as_root=""
         [ "$(id -u)" = 0 ] || as_root="sudo"
         export DEBIAN_FRONTEND=noninteractive
+        # Servers that are installed for the tests are started by the tests, not by Debian.
+        policy=/usr/sbin/policy-rc.d
+        if [ -n "$extra" ] && [ ! -e "$policy" ]; then
+            printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null
+            $as_root chmod 755 "$policy"
+            trap '$as_root rm -f "$policy"' EXIT
+        fi
         $as_root apt-get update -qq
         # shellcheck disable=SC2086
         $as_root apt-get install -y -qq --no-install-recommends $absent >/dev/null

@@ -77,11 +77,14 @@ class LocalExecutor:
         return _findings(await self._asked(None, Limits(), []))
 
     async def ready(self) -> bool:
+        return await asyncio.to_thread(self._forks)
+
+    def _forks(self) -> bool:
+        """Whether there can be a process, which is gone by then, even if nobody waits for the answer. Blocks."""
         try:
-            seat = await asyncio.to_thread(self._forkserver.fork)
+            self._forkserver.fork().close(_PATIENCE)
         except ConversionError:
             return False
-        self._do_later(asyncio.to_thread(seat.close, _PATIENCE))
         return True
 
     async def _asked(self, job: Job | None, limits: Limits, descriptors: list[int]) -> bytes:

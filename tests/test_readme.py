@@ -24,8 +24,13 @@ _ROOT = Path(__file__).parents[1]
 _README = (_ROOT / "README.md").read_text()
 
 
-def _blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", _README, re.DOTALL)
+def _blocks(language: str, text: str = _README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def section(heading: str) -> str:
+    """What stands below that heading."""
+    return _README.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
 def _rows(heading: str) -> list[list[str]]:
@@ -33,7 +38,8 @@ def _rows(heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()[2:]]
 
 
-_COMMANDS = [line for block in _blocks("sh") for line in block.splitlines()]
+_PRODUCTION = "A day in production"  # has tests of its own
+_COMMANDS = [line for block in _blocks("sh", _README.replace(section(_PRODUCTION), "")) for line in block.splitlines()]
 
 
 def test_the_readme_has_commands() -> None:
@@ -124,6 +130,19 @@ def test_the_warnings_are_those_of_the_code() -> None:
                 said |= {str(code.value)} if isinstance(code, ast.Constant) else {"frames_dropped", "pages_dropped"}
 
     assert {row[0].strip("`") for row in _rows("code")} == said
+
+
+def test_the_alerts_are_those_that_are_raised() -> None:
+    raised = re.findall(r"- alert: (\w+)", (_ROOT / "config" / "alerts.yml").read_text())
+
+    assert [row[0].strip("`") for row in _rows("alert")] == raised
+
+
+def test_the_files_it_names_are_there() -> None:
+    named = set(re.findall(r"\bconfig/[\w./-]*\w", _README))
+
+    assert len(named) > 5
+    assert {name for name in named if not (_ROOT / name).exists()} == set()
 
 
 def test_the_hooks_are_documented() -> None:

@@ -10,6 +10,7 @@ import typer
 
 from config.tariff import FREE_CREDITS
 from storage import accounts, keyring
+from storage import audit as ledger_audit
 from storage.database import UnsupportedUrl
 from storage.errors import StorageError
 from storage.keyring import IssuedKey
@@ -23,7 +24,7 @@ R = TypeVar("R")
 
 _MOST = 1_000_000_000  # credits at once
 
-account_cli = typer.Typer(no_args_is_help=True, help="Make accounts, and give them credits.")
+account_cli = typer.Typer(no_args_is_help=True, help="Make accounts, give them credits, and check the ledger.")
 
 
 @account_cli.command()
@@ -51,6 +52,17 @@ def grant(
     """Give an account credits, and print its balance."""
     address = _checked(fields.email, email)
     print(_within(lambda transaction: accounts.grant(transaction, address, credits)))
+
+
+@account_cli.command()
+def audit() -> None:
+    """Check that all credits are accounted for; best in a copy of the database, as it reads all there is."""
+    problems = _within(ledger_audit.check)
+    for problem in problems:
+        print(problem)
+    if problems:
+        raise typer.Exit(FAILED)
+    tell("the ledger adds up.")
 
 
 def _made(transaction: Transaction, email: str, name: str, credits: int, *, verified: bool) -> IssuedKey:

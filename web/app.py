@@ -82,7 +82,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         formats=listing(formats_catalogue(registry)),
         tools=listing(tools_catalogue(registry)),
         sales=open_sales(settings, database, measured.money),
-        readiness=Readiness(registry, executor, limiter, settings.data_dir, database, blobs),
+        readiness=Readiness(registry, executor, limiter, settings.data_dir, database, blobs, measured.installation),
         sessions=Sessions(database),
         request_log=RequestLog(database),
         assets=Assets(_STATIC),
@@ -105,7 +105,9 @@ async def listening(services: Services, host: str, port: int, patience: Patience
     services.readiness.begin()
     await services.upkeep.begin()
     told = exposition.listen(services)
-    background = [asyncio.create_task(work.run()) for work in (services.upkeep, services.request_log)]
+    background = [
+        asyncio.create_task(work.run()) for work in (services.upkeep, services.request_log, services.readiness)
+    ]
     try:
         shown = f"[{host}]" if ":" in host else host
         yield f"http://{shown}:{sockets[0].getsockname()[1]}"

@@ -15,11 +15,10 @@ _COMMAND = (str(Path(sys.executable).with_name("convertd")), "serve", "--port", 
 
 
 @contextmanager
-def serving(folder: Path, url: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server as a process of its own, and where it listens."""
-    settings = {"CONVERTD_DATA_DIR": str(folder), "CONVERTD_DATABASE_URL": url, "CONVERTD_RATE_LIMIT_FREE": "100000"}
-    settings["CONVERTD_METRICS_PORT"] = "0"
-    environment = {**os.environ, **settings}
+def serving(folder: Path, url: str, **settings: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server as a process of its own, and where it listens; `settings` are variables of its environment."""
+    usual = {"CONVERTD_DATA_DIR": str(folder), "CONVERTD_DATABASE_URL": url, "CONVERTD_RATE_LIMIT_FREE": "100000"}
+    environment = {**os.environ, **usual, "CONVERTD_METRICS_PORT": "0", **settings}
     with subprocess.Popen(_COMMAND, stderr=subprocess.PIPE, text=True, env=environment) as server:
         assert server.stderr is not None
         told = next(found for line in server.stderr if (found := re.search(r"listening on (http://\S+?);", line)))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -52,6 +54,19 @@ def test_grant(server: Running) -> None:
     assert create(server.data_dir, "grant@example.test").returncode == 0
     done = account(server.data_dir, "grant", "GRANT@example.test", "25")
     assert (done.returncode, done.stdout, done.stderr) == (0, "75\n", "")
+
+
+def test_audit(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    assert create(folder, "audit@example.test").returncode == 0
+    done = account(folder, "audit")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "convertd: the ledger adds up.\n")
+
+    with closing(sqlite3.connect(folder / "convertd.db")) as database, database:
+        database.execute("UPDATE account SET balance = balance + 1")
+    done = account(folder, "audit")
+    assert (done.returncode, done.stdout.count("\n"), done.stderr) == (1, 1, "")
+    assert "the journal is the balance and what is held" in done.stdout
 
 
 def test_taken_and_unknown_addresses(tmp_path: Path) -> None:

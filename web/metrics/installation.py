@@ -11,10 +11,13 @@ from engine.loading import Plugin
 
 
 class InstallationMetrics:
-    """Told of what was found at the start, and of Redis."""
+    """Told of what was found at the start, and of what the process stands on."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._build = Info("convertd_build", "The version that runs, and its Python.", registry=registry)
+        self._ready = Gauge(
+            "convertd_ready", "Whether the process can do its work, as /readyz says.", registry=registry
+        )
         self._plugins = Gauge(
             "convertd_plugin_up", "Whether a plugin could be loaded.", ("plugin", "version"), registry=registry
         )
@@ -37,6 +40,10 @@ class InstallationMetrics:
         """Which layers of the sandbox hold."""
         for layer, holds in layers.items():
             self._layers.labels(layer).set(holds)
+
+    def ready(self, holds: bool) -> None:
+        """Whether the process can do its work."""
+        self._ready.set(holds)
 
     def redis(self, *, failing: bool) -> None:
         """Whether requests are counted without Redis, which should count them."""

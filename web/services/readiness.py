@@ -16,10 +16,12 @@ from storage.blobs import Blobs, writable
 from storage.database import Database
 from storage.failover import FailoverLimiter
 from storage.limits import Limiter
+from web.metrics.installation import InstallationMetrics
 
 log = logging.getLogger("convertd.readiness")
 
 _PATIENCE = 1.5  # seconds for each check
+_PAUSE = 15  # seconds between looks for the metrics
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,10 @@ class Readiness:
         data_dir: Path,
         database: Database,
         blobs: Blobs,
+        told: InstallationMetrics,
     ) -> None:
         self._registry = registry
+        self._told = told
         self._serving = False
         self._vital = _Checks(
             {
@@ -67,6 +71,19 @@ class Readiness:
         self._serving = False
         self._vital.cancel()
         self._others.cancel()
+
+    async def run(self) -> None:
+        """Tells the metrics how things stand, and the log when that changes, until it is cancelled."""
+        known: tuple[str, ...] = ()
+        while True:
+            reasons = (await self.state()).reasons
+            self._told.ready(not reasons)
+            if reasons and reasons != known:
+                log.warning("not ready: %s", "; ".join(reasons))
+            elif reasons != known:
+                log.info("ready again")
+            known = reasons
+            await asyncio.sleep(_PAUSE)
 
     async def state(self) -> State:
         """How things stand."""

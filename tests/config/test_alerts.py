@@ -1,0 +1,142 @@
+"""The alerts: each fires at what it is for, and keeps quiet at what is close to it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import TypeAlias
+
+_ALERTS = Path(__file__).parents[2] / "config" / "alerts.yml"
+
+Series: TypeAlias = dict[str, str]
+"""Values by series, one a minute, as promtool writes them."""
+
+_FINE, _TROUBLE = "0+60x120", "0+30x120"
+_ANSWERED = 'convertd_http_requests_total{method="GET",route="/api/v1/account",status="200"}'
+_BROKEN = 'convertd_http_requests_total{method="GET",route="/api/v1/account",status="500"}'
+_REFUSED_FILE = 'convertd_http_requests_total{method="POST",route="/api/v1/convert",status="500"}'
+_SUCCESS = 'convertd_conversions_total{outcome="success",input_format="png"}'
+_FAILED = 'convertd_conversions_total{outcome="failed",input_format="png"}'
+_REJECTED = 'convertd_conversions_total{outcome="rejected",input_format="png"}'
+
+# What provokes each alert, and what must not.
+_CASES: dict[str, tuple[Series, Series]] = {
+    "ConvertdDown": (
+        {'up{job="convertd",instance="a"}': "1x10 0x110", 'up{job="convertd",instance="b"}': "1x120"},
+        {'up{job="convertd"}': "1x120", 'up{job="other"}': "0x120"},
+    ),
+    "ConvertdNotReady": (
+        {"convertd_ready": "1x100 0x20"},
+        {"convertd_ready": "1x119 0"},  # for a moment, and no longer
+    ),
+    "ConvertdUpkeepStalls": (
+        {"convertd_stock_updated_timestamp_seconds": "0x120"},
+        {"convertd_stock_updated_timestamp_seconds": "0+60x120"},
+    ),
+    "ConvertdAnswersFail": (
+        {_ANSWERED: _FINE, _BROKEN: _TROUBLE},
+        {_ANSWERED: _FINE, _BROKEN: "0+1x120", _REFUSED_FILE: _TROUBLE},
+    ),
+    "ConvertdConversionsFail": (
+        {_SUCCESS: _FINE, _FAILED: _TROUBLE},
+        {_SUCCESS: _FINE, _FAILED: "0+1x120", _REJECTED: _TROUBLE},
+    ),
+    "ConvertdNothingConverted": (
+        {_SUCCESS: "5x120", _FAILED: _TROUBLE},
+        {_SUCCESS: "0+1x120", _FAILED: _TROUBLE},
+    ),
+    "ConvertdWorkersDie": (
+        {'convertd_worker_restarts_total{cause="crash"}': "0+1x120"},
+        {
+            'convertd_worker_restarts_total{cause="crash"}': "0x60 1x60",
+            'convertd_worker_restarts_total{cause="cancelled"}': _TROUBLE,
+        },
+    ),
+    "ConvertdQueueSlow": (
+        {
+            'convertd_queue_wait_seconds_bucket{le="10"}': "0+80x120",
+            'convertd_queue_wait_seconds_bucket{le="30"}': "0+100x120",
+            'convertd_queue_wait_seconds_bucket{le="+Inf"}': "0+100x120",
+        },
+        {
+            'convertd_queue_wait_seconds_bucket{le="10"}': "0+98x120",
+            'convertd_queue_wait_seconds_bucket{le="30"}': "0+100x120",
+            'convertd_queue_wait_seconds_bucket{le="+Inf"}': "0+100x120",
+        },
+    ),
+    "ConvertdConversionsRefused": (
+        {
+            'convertd_queue_refused_total{cause="full"}': "0+10x120",
+            'convertd_queue_refused_total{cause="late"}': "0x120",
+            "convertd_queue_wait_seconds_count": _FINE,
+        },
+        {
+            'convertd_queue_refused_total{cause="full"}': "0+1x120",
+            'convertd_queue_refused_total{cause="stopping"}': _TROUBLE,
+            "convertd_queue_wait_seconds_count": _FINE,
+        },
+    ),
+    "ConvertdDiskNearlyFull": (
+        {"convertd_disk_free_bytes": "4e9x120"},
+        {"convertd_disk_free_bytes": "6e9x120"},
+    ),
+    "ConvertdRedisGone": (
+        {"convertd_redis_breaker_open": "1x120"},
+        {"convertd_redis_breaker_open": "0x119 1"},  # for a moment, and no longer
+    ),
+    "ConvertdMailFails": (
+        {'convertd_mail_total{outcome="failed"}': "0x110 1x10", 'convertd_mail_total{outcome="sent"}': "0+1x120"},
+        {'convertd_mail_total{outcome="failed"}': "1x120", 'convertd_mail_total{outcome="sent"}': "0+1x120"},
+    ),
+    "ConvertdSandboxIncomplete": (
+        {'convertd_sandbox_layer{layer="seccomp"}': "0x120", 'convertd_sandbox_layer{layer="landlock"}': "1x120"},
+        {'convertd_sandbox_layer{layer="seccomp"}': "1x120", 'convertd_sandbox_layer{layer="own_user"}': "0x120"},
+    ),
+    "ConvertdPluginBroken": (
+        {'convertd_plugin_up{plugin="psd",version="1"}': "0x120", 'convertd_plugin_up{plugin="png"}': "1x120"},
+        {'convertd_plugin_up{plugin="psd",version="1"}': "1x120"},
+    ),
+    "ConvertdCreditsStuck": (
+        {"convertd_credits_held": "3x120", "convertd_workers_busy": "1x120", "convertd_queue_depth": "1x120"},
+        {"convertd_credits_held": "3x120", "convertd_workers_busy": "2x120", "convertd_queue_depth": "1x120"},
+    ),
+}
+
+
+def test_every_alert_is_tried() -> None:
+    assert list(_CASES) == re.findall(r"alert: (\w+)", _ALERTS.read_text())
+
+
+def test_prometheus_takes_the_configuration() -> None:
+    configuration = _ALERTS.with_name("prometheus.yml")
+
+    done = subprocess.run(["promtool", "check", "config", configuration], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert f"SUCCESS: {len(_CASES)} rules found" in done.stdout
+
+
+def test_each_fires_at_what_it_is_for_and_not_at_what_is_close(tmp_path: Path) -> None:
+    tests = [
+        _promtool_test(alert, series, fires)
+        for alert, pair in _CASES.items()
+        for series, fires in zip(pair, (True, False), strict=True)
+    ]
+    file = tmp_path / "tests.yml"
+    file.write_text(json.dumps({"rule_files": [str(_ALERTS)], "evaluation_interval": "5m", "tests": tests}))
+
+    done = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr or done.stdout
+
+
+def _promtool_test(alert: str, series: Series, fires: bool) -> dict[str, object]:
+    asked = {
+        "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}}) or vector(0)',
+        "eval_time": "2h",
+        "exp_samples": [{"labels": "{}", "value": int(fires)}],
+    }
+    given = [{"series": name, "values": values} for name, values in series.items()]
+    return {"interval": "1m", "input_series": given, "promql_expr_test": [asked]}

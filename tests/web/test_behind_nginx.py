@@ -1,0 +1,150 @@
+"""The service behind nginx, as config/nginx.conf has it."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from config.tariff import TIERS
+from tests.server_process import free_port
+from tests.web.nginx_server import NginxServer
+from tests.web.samples import picture
+from tests.web.servers import Running, Servers, eventually, parsed, read_answer
+from web.server import _MAX_CONNECTIONS_OF_A_CLIENT
+
+_LARGE = (4000, 3000)  # pixels: 36 MB
+_PROXY = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Proxied:
+    """A server, and the nginx in front of it."""
+
+    nginx: NginxServer
+    server: Running
+
+    def client(self, address: str = "127.0.0.2", **headers: str) -> httpx.Client:
+        """Somebody at that address."""
+        transport = httpx.HTTPTransport(verify=self.nginx.trust, local_address=address)
+        return httpx.Client(transport=transport, base_url=f"{self.nginx.url}/api/v1", headers=headers, timeout=60)
+
+    def send(self, head: str, address: str = "127.0.0.2") -> ssl.SSLSocket:
+        """A connection from that address on which these headers are sent, and nothing after them."""
+        plain = socket.create_connection((_PROXY, self.nginx.port), timeout=20, source_address=(address, 0))
+        connection = self.nginx.trust.wrap_socket(plain, server_hostname="localhost")
+        connection.sendall(head.encode())
+        return connection
+
+
+@pytest.fixture(scope="module")
+def proxied(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
+    settings: dict[str, Any] = {"trusted_proxies": (_PROXY,), "rate_limit_anonymous": 60}
+    with servers.running(tmp_path_factory.mktemp("data"), **settings) as running:
+        upstream = urlsplit(running.url).port
+        assert upstream is not None
+        with NginxServer(tmp_path_factory.mktemp("nginx"), upstream) as nginx:
+            yield Proxied(nginx, running)
+
+
+def test_nginx_takes_the_configuration(proxied: Proxied) -> None:
+    done = subprocess.run([*proxied.nginx.command, "-t"], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert "warn" not in done.stderr
+
+
+def test_large_files_go_through_and_come_back(proxied: Proxied) -> None:
+    content = picture("BMP", _LARGE)
+
+    with proxied.client(**proxied.server.auth) as client:
+        small = client.post("/convert", files={"file": content}, data={"output_format": "png"})
+        large = client.post("/convert", files={"file": small.content}, data={"output_format": "bmp"})
+
+    assert len(large.content) == len(content) == int(large.headers["Content-Length"])
+
+
+def test_what_is_too_large_is_refused_by_the_service_before_it_comes(proxied: Proxied) -> None:
+    key = proxied.server.account()
+    length = TIERS["free"].max_file_size * 2
+    head = (
+        f"POST /api/v1/convert HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n"
+        f"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: {length}\r\n\r\n"
+    )
+
+    with proxied.send(head) as connection:
+        answer = parsed(read_answer(connection))
+
+    assert answer.status_code == 413
+    error = answer.json()["error"]
+    assert error["code"] == "file_too_large"
+    assert error["details"] == {"max_file_size": TIERS["free"].max_file_size}
+    assert error["request_id"] == answer.headers["X-Request-Id"]
+
+
+def test_clients_are_counted_by_their_own_address_whatever_they_say(proxied: Proxied) -> None:
+    with (
+        proxied.client("127.0.0.5") as one,
+        proxied.client("127.0.0.5", **{"X-Forwarded-For": "192.0.2.1"}) as same,
+        proxied.client("127.0.0.6") as other,
+    ):
+        remaining = [int(client.get("/formats").headers["X-RateLimit-Remaining"]) for client in (one, same, other)]
+
+    assert remaining == [59, 58, 59]
+
+
+def test_a_request_keeps_its_id(proxied: Proxied) -> None:
+    with proxied.client(**proxied.server.auth) as client:
+        answer = client.get("/account?token=canary")
+
+    told = answer.json()["meta"]["request_id"]
+    assert answer.headers["X-Request-Id"] == told
+    assert eventually(lambda: any(told in line for line in proxied.nginx.lines))
+    assert not any("canary" in line for line in proxied.nginx.lines)
+
+
+def test_a_client_has_as_many_connections_as_without_a_proxy(proxied: Proxied) -> None:
+    head = (
+        f"POST /api/v1/files/upload HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {proxied.server.key}\r\n"
+        "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000\r\n\r\n"
+    )
+    with ExitStack() as stack, proxied.client("127.0.0.7") as same, proxied.client("127.0.0.8") as other:
+        for _ in range(_MAX_CONNECTIONS_OF_A_CLIENT):
+            stack.enter_context(proxied.send(head, "127.0.0.7"))
+        assert eventually(lambda: same.get("/formats").status_code == 429)
+        refused = same.get("/formats")
+
+        assert refused.json()["error"]["reason"] == "too_many_connections"
+        assert refused.json()["error"]["request_id"] == refused.headers["X-Request-Id"]
+        assert int(refused.headers["Retry-After"]) > 0
+        assert other.get("/formats").status_code == 200
+
+
+def test_http_2_is_spoken_and_plain_http_is_not(proxied: Proxied) -> None:
+    offering = ssl.create_default_context()
+    offering.check_hostname, offering.verify_mode = False, ssl.CERT_NONE
+    offering.set_alpn_protocols(["h2", "http/1.1"])
+    with offering.wrap_socket(socket.create_connection((_PROXY, proxied.nginx.port))) as connection:
+        assert connection.selected_alpn_protocol() == "h2"
+
+    moved = httpx.get(f"http://localhost:{proxied.nginx.http_port}/docs?a=b")
+    assert (moved.status_code, moved.headers["Location"]) == (308, "https://localhost/docs?a=b")
+
+
+def test_the_answer_has_the_envelope_when_the_service_is_down(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with NginxServer(tmp_path_factory.mktemp("nginx"), free_port()) as nginx:
+        answer = httpx.get(f"{nginx.url}/api/v1/formats", verify=nginx.trust)
+
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "not_ready"
+    assert answer.json()["error"]["retryable"] is True
+    assert answer.json()["error"]["request_id"] == answer.headers["X-Request-Id"]
+    assert int(answer.headers["Retry-After"]) > 0
