@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import pickle
-import signal
 import socket
 from collections import deque
 from collections.abc import Collection, Iterator
@@ -14,10 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from engine import sandbox, scratch
-from engine.errors import ConversionError, OutOfMemory, StepFailed, TimedOut, WorkerCrashed
+from engine import sandbox, scratch, verdicts
+from engine.errors import ConversionError, StepFailed, TimedOut
 from engine.forkserver import ForkServer, Seat
-from engine.pipeline import Timing, Warned
 from engine.worker import Done, Input, Job, Limits
 
 __all__ = ["Done", "Executor", "Input", "Job", "Limits", "LocalExecutor"]
@@ -66,7 +63,7 @@ class LocalExecutor:
     async def run(self, job: Job, limits: Limits = Limits()) -> Done:
         """Runs the job in a fresh process. Raises ConversionError; cancelling kills the process."""
         with _opened([path for path, _ in job.inputs], job.output) as descriptors:
-            done = _outcome(await self._asked(job, limits, descriptors))
+            done = verdicts.outcome(await self._asked(job, limits, descriptors))
             written = os.fstat(descriptors[-1]).st_size
             if done.size != written or written > limits.output:
                 raise StepFailed("The conversion's process told another size than it wrote.")
@@ -74,7 +71,7 @@ class LocalExecutor:
 
     async def examine(self) -> sandbox.Findings:
         """What a process of this executor finds out about its sandbox. Raises ConversionError."""
-        return _findings(await self._asked(None, Limits(), []))
+        return verdicts.findings(await self._asked(None, Limits(), []))
 
     async def ready(self) -> bool:
         return await asyncio.to_thread(self._forks)
@@ -98,7 +95,7 @@ class LocalExecutor:
                     answer = await _exchange(seat.line, pickle.dumps((job, limits)), descriptors)
                 if not answer:
                     exitcode = await asyncio.to_thread(seat.exitcode)
-                    raise _overflow(limits) if filled.done() else _death(exitcode)
+                    raise verdicts.overflow(limits) if filled.done() else verdicts.death(exitcode)
                 return answer
             except TimeoutError:
                 raise TimedOut(
@@ -160,44 +157,3 @@ async def _exchange(line: socket.socket, request: bytes, descriptors: list[int])
             answer += chunk
         return bytes(answer)
     return b""
-
-
-def _findings(answer: bytes) -> sandbox.Findings:
-    try:
-        return sandbox.Findings(**json.loads(answer)["findings"])
-    except (ValueError, KeyError, TypeError):
-        raise WorkerCrashed("The process that examines the sandbox gave no readable answer.") from None
-
-
-def _outcome(answer: bytes) -> Done:
-    try:
-        values = json.loads(answer)
-        if "error" in values:
-            error = ConversionError.from_json(values["error"])
-        else:
-            done = values["done"]
-            trace = tuple(Timing(str(t["step"]), float(t["seconds"])) for t in done["trace"])
-            warned = tuple(Warned(str(w["code"]), str(w["message"])) for w in done["warnings"])
-            counted = tuple(int(pages) for pages in done["input_pages"])
-            pages = None if done["pages"] is None else int(done["pages"])
-            effort = float(done["check_seconds"]), int(done["peak_memory"])
-            return Done(int(done["size"]), trace, warned, counted, pages, *effort)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
-        error = WorkerCrashed("The conversion's process gave no readable answer.")
-    raise error
-
-
-def _overflow(limits: Limits) -> ConversionError:
-    return StepFailed(
-        "The conversion wrote more than it may.",
-        details={"max_scratch_bytes": limits.scratch, "max_scratch_files": limits.files},
-    )
-
-
-def _death(exitcode: int | None) -> ConversionError:
-    """What the end of a process without an answer means."""
-    if exitcode == -signal.SIGXCPU:
-        return TimedOut("The conversion took more processor time than it may have.")
-    if exitcode == -signal.SIGKILL:
-        return OutOfMemory("The conversion's process was killed.")
-    return WorkerCrashed("The conversion's process crashed.", details={"exit_code": exitcode})
