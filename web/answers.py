@@ -7,8 +7,8 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from types import TracebackType
-from typing import Any
+from types import MappingProxyType, TracebackType
+from typing import Any, ClassVar
 
 from tornado.iostream import StreamClosedError
 from tornado.web import Finish, HTTPError, RequestHandler
@@ -32,7 +32,9 @@ _PATH_LENGTH = 120  # characters that are noted of a path; those of the API are 
 
 
 class Answers(RequestHandler):
-    """The half of a handler that faces the client."""
+    """The half of a handler that faces the client. `always` are headers of all that it answers."""
+
+    always: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     def initialize(self, services: Services) -> None:
         self.services = services
@@ -48,7 +50,7 @@ class Answers(RequestHandler):
         # Runs before initialize, and again when an error clears what was set.
         if "request_id" not in vars(self):
             self.request_id = new_id("req")
-        for name, value in common(self.request_id).items():
+        for name, value in {**common(self.request_id), **self.always}.items():
             self.set_header(name, value)
         if "_verdict" in vars(self):
             self.show(self._verdict)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from config.tariff import CURRENCY
-from web.bodies import JsonHandler
+from web.bodies import BodyHandler, JsonHandler
 from web.errors import InvalidParameter
-from web.fields import language, pack
+from web.fields import LANGUAGE, PACK, STRIPE_SIGNATURE
 from web.handler import UncountedHandler
+from web.headers import PRIVATE
+from web.operations import Operation, described
+from web.services.checkout import DEFAULT_LANGUAGE
 from web.services.periods import timestamp
+from web.shapes import credits as shapes
 
 _MAX_EVENT = 256 << 10  # bytes
 
@@ -15,14 +19,21 @@ _MAX_EVENT = 256 << 10  # bytes
 class Purchase(JsonHandler):
     """Opens a checkout for a pack."""
 
-    def set_default_headers(self) -> None:
-        super().set_default_headers()
-        self.set_header("Cache-Control", "no-store")
+    always = PRIVATE
 
+    @Operation(
+        id="purchaseCredits",
+        tag="Credits",
+        json=(PACK, LANGUAGE),
+        answers=(described(shapes.Purchase),),
+    )
     async def post(self) -> None:
-        body = self.body()
-        wanted, spoken = pack(body.get("pack")), language(body.get("language"))
-        opened = await self.services.sales.checkout.purchase(self.client(), wanted, spoken)
+        """Open a checkout for a pack of credits
+
+        Open `checkout_url` in a browser. The credits come in once the payment provider has told of the payment.
+        """
+        values, checkout = self.given(), self.services.sales.checkout
+        opened = await checkout.purchase(self.client(), values[PACK], values[LANGUAGE] or DEFAULT_LANGUAGE)
         self.reply(
             {
                 "checkout_url": opened.session.url,
@@ -39,14 +50,26 @@ class Purchase(JsonHandler):
         )
 
 
-class StripeWebhook(JsonHandler, UncountedHandler):
+class StripeWebhook(BodyHandler, UncountedHandler):
     """Takes what Stripe tells. Its signature is the key; who shows wrong ones is counted."""
 
     max_body = _MAX_EVENT
 
+    @Operation(
+        id="receiveStripeEvent",
+        tag="Credits",
+        json=(),
+        headers=(STRIPE_SIGNATURE,),
+        answers=(described(shapes.Received),),
+        codes=("rate_limit_exceeded",),
+    )
     async def post(self) -> None:
+        """Hear of a payment
+
+        For Stripe alone, which signs its events.
+        """
         try:
-            await self.services.sales.payments.receive(self.raw(), self.request.headers.get("Stripe-Signature"))
+            await self.services.sales.payments.receive(self.raw(), self.given()[STRIPE_SIGNATURE])
         except InvalidParameter:
             await self._count_failure()
             raise

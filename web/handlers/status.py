@@ -6,19 +6,27 @@ from importlib.metadata import version
 
 from web.errors import ApiError, NotFound, NotReady
 from web.handler import Handler, UncountedHandler
+from web.operations import Answer, Operation
+from web.shapes import service as shapes
+
+_ALIVE = Answer(200, "It is so.", shapes.Alive, enveloped=False)
 
 
 class Health(UncountedHandler):
     """The process answers."""
 
+    @Operation(id="healthz", tag="Service", answers=(_ALIVE,))
     async def get(self) -> None:
+        """Ask whether the process answers"""
         self.write_json({"status": "ok"})
 
 
 class Ready(UncountedHandler):
     """The process can do its work."""
 
+    @Operation(id="readyz", tag="Service", answers=(_ALIVE,))
     async def get(self) -> None:
+        """Ask whether the process can do its work"""
         reasons = await self.services.readiness.reasons()
         if reasons:
             raise NotReady("The service is not ready.", details={"reasons": reasons})
@@ -28,7 +36,9 @@ class Ready(UncountedHandler):
 class Version(UncountedHandler):
     """What runs here."""
 
+    @Operation(id="version", tag="Service", answers=(Answer(200, "It.", shapes.Release, enveloped=False),))
     async def get(self) -> None:
+        """Ask what runs here"""
         meta = {"request_id": self.request_id}
         self.write_json({"name": "convertd", "version": version("convertd"), "api": "v1", "meta": meta})
 

@@ -19,7 +19,7 @@ _LANGUAGES = (  # of Stripe's page
     *("hi-IN", "hr", "hu", "id", "it", "ja", "ko", "lt", "lv", "ms", "mt", "nb", "nl", "pl"),
     *("pt", "pt-BR", "ro", "ru", "sk", "sl", "sv", "th", "tr", "vi", "zh", "zh-HK", "zh-TW"),
 )
-_DEFAULT_LANGUAGE = "en"
+DEFAULT_LANGUAGE = "en"
 
 
 @dataclass(frozen=True)
@@ -108,4 +108,4 @@ def ways_back(root: str, purchase: str) -> tuple[str, str]:
 
 def spoken_language(tag: str) -> str:
     """The language of the page, as Stripe writes it: the one that is asked for, or else English."""
-    return next((known for known in _LANGUAGES if known.lower() == tag.lower()), _DEFAULT_LANGUAGE)
+    return next((known for known in _LANGUAGES if known.lower() == tag.lower()), DEFAULT_LANGUAGE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import overload
 
 from web.errors import InvalidParameter
 
@@ -32,6 +33,14 @@ def period(text: str | None, now: int) -> Period:
     except (ValueError, OverflowError):
         pass  # no such day
     raise InvalidParameter("period must be a month YYYY-MM or a day YYYY-MM-DD.", reason="malformed", param="period")
+
+
+@overload
+def timestamp(unix: int) -> str: ...
+
+
+@overload
+def timestamp(unix: int | None) -> str | None: ...
 
 
 def timestamp(unix: int | None) -> str | None:
