@@ -85,7 +85,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         jobs=jobs,
         formats=listing(formats_catalogue(registry)),
         tools=listing(tools_catalogue(registry)),
-        sales=open_sales(settings, database),
+        sales=open_sales(settings, database, repeats),
         readiness=Readiness(registry, settings.data_dir, database, blobs),
         sessions=Sessions(database),
         request_log=RequestLog(database),

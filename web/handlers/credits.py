@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from config.tariff import CURRENCY
 from web.bodies import BodyHandler, JsonHandler
 from web.errors import InvalidParameter
-from web.fields import LANGUAGE, PACK, STRIPE_SIGNATURE
+from web.fields import IDEMPOTENCY_KEY, LANGUAGE, PACK, STRIPE_SIGNATURE
 from web.handler import UncountedHandler
 from web.headers import PRIVATE
 from web.operations import Operation, described
+from web.repeating import RepeatableHandler
 from web.services.checkout import DEFAULT_LANGUAGE
-from web.services.periods import timestamp
 from web.shapes import credits as shapes
 
 _MAX_EVENT = 256 << 10  # bytes
 
 
-class Purchase(JsonHandler):
+class Purchase(RepeatableHandler, JsonHandler):
     """Opens a checkout for a pack."""
 
     always = PRIVATE
@@ -25,6 +24,7 @@ class Purchase(JsonHandler):
         id="purchaseCredits",
         tag="Credits",
         json=(PACK, LANGUAGE),
+        headers=(IDEMPOTENCY_KEY,),
         answers=(described(shapes.Purchase),),
     )
     async def post(self) -> None:
@@ -33,21 +33,9 @@ class Purchase(JsonHandler):
         Open `checkout_url` in a browser. The credits come in once the payment provider has told of the payment.
         """
         values, checkout = self.given(), self.services.sales.checkout
-        opened = await checkout.purchase(self.client(), values[PACK], values[LANGUAGE] or DEFAULT_LANGUAGE)
-        self.reply(
-            {
-                "checkout_url": opened.session.url,
-                "session_id": opened.session.id,
-                "purchase_id": opened.id,
-                "pack": opened.pack.name,
-                "credits": opened.pack.credits,
-                "amount": opened.pack.price,
-                "currency": CURRENCY,
-                "language": opened.language,
-                "status": "open",
-                "expires_at": timestamp(opened.session.expires_at),
-            }
-        )
+        wanted = (values[PACK], values[LANGUAGE] or DEFAULT_LANGUAGE, self.repeatable(values))
+        answer = self.unwrapped(await checkout.purchase_once(self.client(), *wanted))
+        self.reply(answer.data)
 
 
 class StripeWebhook(BodyHandler, UncountedHandler):

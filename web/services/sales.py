@@ -11,6 +11,7 @@ from storage.database import Database
 from web.services.checkout import Checkout, Provider
 from web.services.loopback import is_loopback
 from web.services.payments import Payments
+from web.services.repeats import Repeats
 from web.services.simulated_checkout import SimulatedCheckout
 from web.services.stripe_checkout import StripeCheckout
 
@@ -26,7 +27,7 @@ class Sales:
     simulation: SimulatedCheckout | None
 
 
-def open_sales(settings: Settings, database: Database) -> Sales:
+def open_sales(settings: Settings, database: Database, repeats: Repeats) -> Sales:
     """Sales through Stripe where there is a key, simulated ones on this machine only, or none."""
     root = settings.base_url.removesuffix("/api/v1")
     provider = _provider(settings, root)
@@ -35,7 +36,7 @@ def open_sales(settings: Settings, database: Database) -> Sales:
         log.info("checkout is simulated: without Stripe keys, whoever uses this machine gets credits for nothing")
     elif provider is None:
         log.warning("credits cannot be bought: no Stripe keys are set, and the base URL is not of this machine")
-    return Sales(Checkout(database, provider, root), Payments(database, provider), simulation)
+    return Sales(Checkout(database, provider, root, repeats), Payments(database, provider), simulation)
 
 
 def _provider(settings: Settings, root: str) -> Provider | None:
