@@ -34,8 +34,10 @@ class FormHandler(Handler):
         )
 
     async def take(self, chunk: bytes) -> None:
+        if self._form is None:  # OPTIONS takes none
+            await super().take(chunk)
+            return
         self._check(self.received)
-        assert self._form is not None
         await self._form.feed(chunk)
 
     def form(self) -> Form:
