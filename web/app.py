@@ -22,9 +22,10 @@ from storage.failover import FailoverLimiter
 from storage.limits import Limiter, MemoryLimiter
 from storage.redis_limits import RedisLimiter
 from web.assets import Assets
+from web.openapi.document import document
 from web.patience import Patience
 from web.processes import examine, local_executor
-from web.routes import build
+from web.routes import OPERATIONS, build
 from web.server import Server
 from web.services import Services, memory
 from web.services.accounts import Accounts
@@ -90,7 +91,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         sessions=Sessions(database),
         request_log=RequestLog(database),
         assets=Assets(_STATIC),
-        openapi={},
+        openapi=listing(document(OPERATIONS, registry, settings.base_url)),
         upkeep=Upkeep(database, run, charges, repeats, files),
         traffic=Traffic(),
     )

@@ -156,5 +156,8 @@ IDEMPOTENCY_KEY: Final = Field[str | None](
     default=None,
 )
 STRIPE_SIGNATURE: Final = Field[str](
-    "Stripe-Signature", _TEXT, "Shows that the event is Stripe's.", "t=1795238640,v1=5257a869e7ec…"
+    "Stripe-Signature",
+    _TEXT,
+    "Shows that the event is Stripe's.",
+    "t=1795238640,v1=5257a869e7ecebeda32affa62cdca3fa51cad7e77a0e56ff536d0ce8e108d8bd",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeVar
@@ -9,7 +10,7 @@ from typing import Any, Final, Literal, TypeVar
 from web.declarations import AnyField
 from web.headers import DOWNLOAD
 
-Tag = Literal["Conversion", "Files", "Batches", "PDF", "Catalogue", "Account", "Credits", "Registration", "Service"]
+Tag = Literal["Conversion", "Files", "Batches", "PDF", "Account", "Credits", "Registration", "Catalogue", "Service"]
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 EVERY_TARGET: Final = ("*/*",)
@@ -22,6 +23,7 @@ _MARK: Final = "__operation__"
 _SENT: Final = ("Content-Disposition", *DOWNLOAD)
 _STORED: Final = ("Accept-Ranges", "ETag")
 _KEPT: Final = ("Cache-Control", "ETag")
+_AS_JSON: Final = "With `Accept: application/json` what was made."
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class FileField:
     least: int = 1
     most: int = 1
     aliases: tuple[str, ...] = ()
+    media_type: str = "application/octet-stream"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,21 +65,21 @@ class Answer:
     headers: tuple[str, ...] = ()
 
 
-def described(shape: Any, description: str = "Done.") -> Answer:
-    """JSON in the envelope of a success."""
-    return Answer(200, description, shape)
+def described(shape: Any, description: str = "") -> Answer:
+    """JSON in the envelope of a success. Without a description it is that of the shape."""
+    return Answer(200, description or inspect.getdoc(shape) or "", shape)
 
 
-def file(media_types: tuple[str, ...] = EVERY_TARGET) -> Answer:
-    """The bytes of a result that may be stored or not."""
-    return Answer(200, "The file.", media_types=media_types, headers=(*_SENT, *_STORED))
+def result(shape: Any, media_types: tuple[str, ...] = EVERY_TARGET) -> tuple[Answer, ...]:
+    """The bytes of a result, which may be stored or not, or its description."""
+    return _file(media_types), described(shape, _AS_JSON)
 
 
 def parts() -> tuple[Answer, ...]:
     """The bytes of a stored result, whole or in part, or not at all where the client has them."""
     some = Answer(206, "The part of the file that `Range` asks for.", media_types=EVERY_TARGET)
     return (
-        file(),
+        _file(),
         replace(some, headers=(*_SENT, *_STORED, "Content-Range")),
         Answer(304, "The client has the file.", headers=_STORED),
     )
@@ -85,6 +88,10 @@ def parts() -> tuple[Answer, ...]:
 def cacheable(answer: Answer) -> tuple[Answer, ...]:
     """The answer, or none where the client has it."""
     return replace(answer, headers=_KEPT), Answer(304, "The client has it.", headers=_KEPT)
+
+
+def _file(media_types: tuple[str, ...] = EVERY_TARGET) -> Answer:
+    return Answer(200, "The file.", media_types=media_types, headers=(*_SENT, *_STORED))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,11 @@
-"""GET /formats and /tools: what can be converted here."""
+"""GET /formats, /tools and /openapi.json: what can be converted here, and how."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from web.handler import PublicHandler
-from web.operations import Operation, cacheable, described
+from web.operations import Answer, Operation, cacheable, described
 from web.services.catalogue import Listing
 from web.shapes import service as shapes
 
@@ -11,13 +13,17 @@ _CACHED = "public, max-age=300"
 
 
 class _Catalogue(PublicHandler):
-    def list(self, listing: Listing) -> None:
-        """Answers with the listing, or with 304 to a client that has it."""
+    def is_known(self, etag: str) -> bool:
+        """Whether the client has what this is the tag of: then it is answered so."""
         self.set_header("Cache-Control", _CACHED)
-        self.set_header("ETag", listing.etag)
-        if self.check_etag_header():
+        self.set_header("ETag", etag)
+        if known := self.check_etag_header():
             self.set_status(304)
-        else:
+        return known
+
+    def list(self, listing: Listing) -> None:
+        """Answers with the listing, unless the client has it."""
+        if not self.is_known(listing.etag):
             self.reply(listing.data)
 
 
@@ -40,3 +46,14 @@ class Tools(_Catalogue):
     async def get(self) -> None:
         """List the conversion tools"""
         self.list(self.services.tools)
+
+
+class ApiDocument(_Catalogue):
+    """The API's document."""
+
+    @Operation(id="getOpenapi", tag="Catalogue", answers=cacheable(Answer(200, "The document.", dict[str, Any], False)))
+    async def get(self) -> None:
+        """Fetch this document"""
+        document = self.services.openapi
+        if not self.is_known(document.etag):
+            self.write_json(document.data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.conversions import Options
 from web.fields import IDEMPOTENCY_KEY, OUTPUT_FORMAT, PASSWORD, QUALITY
 from web.forms import FormHandler
-from web.operations import CONVERTS, FileField, FormFields, Operation, described, file
+from web.operations import CONVERTS, FileField, FormFields, Operation, result
 from web.orders import OrderHandler
 from web.services.orders import Order
 from web.shapes.files import ConversionResult
@@ -19,7 +19,7 @@ class Convert(OrderHandler, FormHandler):
         tag="Conversion",
         form=FormFields(FileField("file", "The file to convert."), (OUTPUT_FORMAT, QUALITY, PASSWORD)),
         headers=(IDEMPOTENCY_KEY,),
-        answers=(file(), described(ConversionResult)),
+        answers=result(ConversionResult),
         codes=CONVERTS,
     )
     async def post(self) -> None:

@@ -6,13 +6,14 @@ from engine.conversions import Options
 from storage import usage
 from web.fields import IDEMPOTENCY_KEY, PAGES, PASSWORD
 from web.forms import FormHandler
-from web.operations import CONVERTS, FileField, FormFields, Operation, described, file
+from web.operations import CONVERTS, FileField, FormFields, Operation, result
 from web.orders import OrderHandler
 from web.services.orders import Order, Upload
 from web.services.repeats import Repeatable
 from web.shapes.files import PdfResult
 
-_ANSWERS = (file(("application/pdf",)), described(PdfResult))
+_PDF = "application/pdf"
+_ANSWERS = result(PdfResult, (_PDF,))
 
 
 class _PdfTool(OrderHandler, FormHandler):
@@ -47,7 +48,10 @@ class Merge(_PdfTool):
     @Operation(
         id="mergePdfs",
         tag="PDF",
-        form=FormFields(FileField("files[]", "The documents, in their order.", 2, 20, aliases=("files",)), (PASSWORD,)),
+        form=FormFields(
+            FileField("files[]", "The documents, in their order.", 2, 20, aliases=("files",), media_type=_PDF),
+            (PASSWORD,),
+        ),
         headers=(IDEMPOTENCY_KEY,),
         answers=_ANSWERS,
         codes=CONVERTS,
@@ -72,7 +76,7 @@ class DeletePages(_PdfTool):
     @Operation(
         id="deletePdfPages",
         tag="PDF",
-        form=FormFields(FileField("file", "The document."), (PAGES, PASSWORD)),
+        form=FormFields(FileField("file", "The document.", media_type=_PDF), (PAGES, PASSWORD)),
         headers=(IDEMPOTENCY_KEY,),
         answers=_ANSWERS,
         codes=CONVERTS,

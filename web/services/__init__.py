@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from config.settings import Settings
 from engine.registry import Registry
@@ -54,7 +52,7 @@ class Services:
     sessions: Sessions
     request_log: RequestLog
     assets: Assets
-    openapi: Mapping[str, Any]
+    openapi: Listing
     sales: Sales
     upkeep: Upkeep
     traffic: Traffic

@@ -9,7 +9,18 @@ from typing_extensions import TypedDict
 
 from web.shapes.errors import Told
 from web.shapes.files import ConversionResult, Fault, StoredFile
-from web.shapes.values import BatchId, Count, DownloadUrl, FileId, OutputFormat, Timestamp
+from web.shapes.values import (
+    BatchId,
+    Count,
+    DownloadUrl,
+    Extension,
+    FileId,
+    InputFormat,
+    OriginalName,
+    OutputFormat,
+    Size,
+    Timestamp,
+)
 
 
 class NewBatch(TypedDict):
@@ -34,16 +45,16 @@ class BatchFile(TypedDict):
     """A file of a batch."""
 
     file_id: FileId
-    original_name: str
-    extension: str
-    size: int
-    input_format: str
+    original_name: OriginalName
+    extension: Extension
+    size: Size
+    input_format: InputFormat
     status: Annotated[
         Literal["pending", "processed", "failed"],
         Field(description="`failed`: its last conversion failed; it can be tried again.", examples=["pending"]),
     ]
     download_url: DownloadUrl | None
-    error: Fault | None
+    error: Annotated[Fault | None, Field(description="Why the last conversion failed, if it did.")]
     expires_at: Timestamp
 
 
@@ -83,14 +94,14 @@ class Failed(TypedDict):
     file_id: Annotated[str, Field(description="As it was asked for.", examples=["file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"])]
     status: Literal["failed"]
     download_url: None
-    error: Told
+    error: Annotated[Told, Field(description="Why it was not.")]
 
 
 class BatchResult(TypedDict):
     """What was made of files of a batch, in the order of `file_ids`."""
 
     batch_id: BatchId
-    results: list[Converted | Failed]
+    results: Annotated[list[Converted | Failed], Field(description="In the order of `file_ids`.")]
     total: Count
     successful: Count
     failed: Count

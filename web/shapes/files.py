@@ -51,7 +51,7 @@ class StoredFile(TypedDict):
     extension: Extension
     size: Size
     original_name: OriginalName
-    status: Annotated[FileState, Field(examples=["pending"])]
+    status: Annotated[FileState, Field(description="`processed` once it has been converted.", examples=["pending"])]
     input_format: InputFormat
     expires_at: Timestamp
 
@@ -67,7 +67,7 @@ class ConversionResult(TypedDict):
     reduction_percent: Reduction
     download_url: DownloadUrl
     processing_time_ms: Milliseconds
-    warnings: list[Warned]
+    warnings: Annotated[list[Warned], Field(description="What the target could not hold.")]
 
 
 class PdfResult(ConversionResult):
@@ -89,10 +89,10 @@ class FileStatus(StoredFile):
     reduction_percent: Annotated[float | None, Field(description="How much smaller the result is.", examples=[58.3])]
     download_url: DownloadUrl | None
     processing_time_ms: Annotated[int | None, Field(description="How long the conversion ran.", examples=[312])]
-    warnings: list[Warned]
+    warnings: Annotated[list[Warned], Field(description="What the target could not hold.")]
     batch_id: BatchId | None
     source_file_id: Annotated[FileId | None, Field(description="The file that this one was converted anew from.")]
-    error: Fault | None
+    error: Annotated[Fault | None, Field(description="Why the last conversion failed, if it did.")]
     created_at: Timestamp
     processed_at: Timestamp | None
 

@@ -11,9 +11,17 @@ from config.tariff import TierName
 Timestamp: TypeAlias = Annotated[
     str, Field(pattern=r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", description="UTC.", examples=["2026-11-21 05:23:00"])
 ]
-FileId: TypeAlias = Annotated[str, Field(pattern="^file_[0-9A-Za-z]{22}$", examples=["file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"])]
-BatchId: TypeAlias = Annotated[str, Field(pattern="^batch_[0-9A-Za-z]{22}$", examples=["batch_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"])]
-KeyId: TypeAlias = Annotated[str, Field(pattern="^key_[0-9A-Za-z]{22}$", examples=["key_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"])]
+FileId: TypeAlias = Annotated[
+    str,
+    Field(pattern="^file_[0-9A-Za-z]{22}$", description="Names the file.", examples=["file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"]),
+]
+BatchId: TypeAlias = Annotated[
+    str,
+    Field(pattern="^batch_[0-9A-Za-z]{22}$", description="Names the batch.", examples=["batch_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"]),
+]
+KeyId: TypeAlias = Annotated[
+    str, Field(pattern="^key_[0-9A-Za-z]{22}$", description="Names the key.", examples=["key_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"])
+]
 RequestId: TypeAlias = Annotated[
     str,
     Field(
