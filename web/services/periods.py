@@ -45,7 +45,7 @@ def timestamp(unix: int | None) -> str | None: ...
 
 def timestamp(unix: int | None) -> str | None:
     """The time in UTC."""
-    return None if unix is None else f"{datetime.fromtimestamp(unix, UTC):%Y-%m-%d %H:%M:%S}"
+    return None if unix is None else datetime.fromtimestamp(unix, UTC).replace(tzinfo=None).isoformat(" ", "seconds")
 
 
 def _month(name: str) -> Period:
