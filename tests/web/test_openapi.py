@@ -206,6 +206,14 @@ class TestServed:
         assert told["paths"]["/healthz"]["servers"] == [{"url": "https://convert.example"}]
 
 
+def test_who_needs_a_key(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir) as server:
+        for path, verb, operation in _operations():
+            base = server.url if "servers" in published()["paths"][path] else server.api
+            answer = conforms(httpx.request(verb, base + re.sub(r"{\w+}", "of_nobody", path)))
+            assert (answer.status_code == 401) == ("security" not in operation), path
+
+
 class TestJudging:
     """What the document does not tell is noticed."""
 
