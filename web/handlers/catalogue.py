@@ -51,7 +51,11 @@ class Tools(_Catalogue):
 class ApiDocument(_Catalogue):
     """The API's document."""
 
-    @Operation(id="getOpenapi", tag="Catalogue", answers=cacheable(Answer(200, "The document.", dict[str, Any], False)))
+    @Operation(
+        id="getOpenapi",
+        tag="Catalogue",
+        answers=cacheable(Answer(200, "The document.", dict[str, Any], enveloped=False)),
+    )
     async def get(self) -> None:
         """Fetch this document"""
         document = self.services.openapi

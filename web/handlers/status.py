@@ -9,7 +9,7 @@ from web.handler import Handler, UncountedHandler
 from web.operations import Answer, Operation
 from web.shapes import service as shapes
 
-_ALIVE = Answer(200, "It is so.", shapes.Alive, enveloped=False)
+_ALIVE = Answer(200, "It does.", shapes.Alive, enveloped=False)
 
 
 class Health(UncountedHandler):
@@ -36,7 +36,7 @@ class Ready(UncountedHandler):
 class Version(UncountedHandler):
     """What runs here."""
 
-    @Operation(id="version", tag="Service", answers=(Answer(200, "It.", shapes.Release, enveloped=False),))
+    @Operation(id="version", tag="Service", answers=(Answer(200, "The version.", shapes.Release, enveloped=False),))
     async def get(self) -> None:
         """Ask what runs here"""
         meta = {"request_id": self.request_id}

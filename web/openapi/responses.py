@@ -14,7 +14,7 @@ from web.openapi.schemas import Schemas, error_name, reference
 from web.operations import EVERY_TARGET, Answer, Operation
 
 _JSON = "application/json"
-_ANYWHERE = ("invalid_parameter", "server_error", "not_ready")
+_ANYWHERE = ("invalid_parameter", "server_error", "not_ready")  # any request can be malformed, or come at a bad time
 
 
 class Responses:

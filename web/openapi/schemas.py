@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core.core_schema import CoreSchema
 
 from web.openapi.problems import PROBLEMS
 from web.shapes import errors
@@ -25,23 +24,20 @@ class _Generate(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
-    def generate(self, schema: CoreSchema, mode: Any = "serialization") -> Schema:
-        return super().generate(schema, mode)
-
 
 class Schemas:
     """The schemas of the shapes, the error codes and the envelopes."""
 
     def __init__(self, shapes: Iterable[Any]) -> None:
-        details = [problem.details for problem in PROBLEMS.values() if problem.details]
-        adapters = [TypeAdapter(shape) for shape in (*shapes, *details, errors.Problem, Meta, PlainMeta)]
-        found, definitions = TypeAdapter.json_schemas(
-            [(number, "serialization", adapter) for number, adapter in enumerate(adapters)],
+        details = (problem.details for problem in PROBLEMS.values() if problem.details)
+        self._by_shape, definitions = TypeAdapter.json_schemas(
+            [
+                (shape, "serialization", TypeAdapter(shape))
+                for shape in {*shapes, *details, errors.Problem, Meta, PlainMeta}
+            ],
             ref_template=f"{_COMPONENTS}{{model}}",
             schema_generator=_Generate,
         )
-        self._adapters = adapters
-        self._by_shape = {id(adapter._type): found[number, "serialization"] for number, adapter in enumerate(adapters)}
         self.components: Schema = definitions["$defs"]
         common = self.components.pop("Problem")
         for code in PROBLEMS:
@@ -49,7 +45,7 @@ class Schemas:
 
     def of(self, shape: Any) -> Schema:
         """The schema of a shape that was given."""
-        return self._by_shape[id(shape)]
+        return self._by_shape[shape, "serialization"]
 
     def enveloped(self, shape: Any, *, public: bool) -> Schema:
         """The schema of the shape as `data`."""
@@ -79,13 +75,12 @@ class Schemas:
         """The envelope of the errors of that code."""
         problem, properties = PROBLEMS[code], deepcopy(common["properties"])
         properties["code"] = {"const": code}
+        properties["message"]["examples"] = [problem.message]
         if code != "invalid_parameter":
             del properties["param"]["examples"]
-        properties["message"]["examples"] = [problem.message]
         del properties["reason"], properties["details"]
         if problem.reasons:
-            reasons = [*problem.reasons]
-            properties["reason"] = {"enum": reasons, "description": _listed(problem.reasons)}
+            properties["reason"] = {"enum": [*problem.reasons], "description": _listed(problem.reasons)}
         if problem.details:
             properties["details"] = self.of(problem.details)
         error = {"type": "object", "required": common["required"], "properties": properties}
