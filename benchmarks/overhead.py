@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, redirect_stderr
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -12,6 +13,8 @@ from time import perf_counter
 import httpx
 
 from benchmarks.report import Report
+from benchmarks.unwatched import unwatched
+from config.logs import configure
 from config.settings import Settings
 from engine import Options, pipeline, sandbox
 from engine.executor import Input, Job, LocalExecutor
@@ -38,10 +41,14 @@ async def _measure(folder: Path, rounds: int) -> Report:
     bare = LocalExecutor(2, sandbox.ALWAYS)
     await executor.start()
     await bare.start()
-    settings = Settings(data_dir=folder, rate_limit_free=10**9, rate_limit_anonymous=10**9)
+    settings = Settings(data_dir=folder, rate_limit_free=10**9, rate_limit_anonymous=10**9, metrics_port=0)
     services = await asyncio.to_thread(assemble, settings, registry, executor)
-    async with listening(services, "127.0.0.1", 0) as url, httpx.AsyncClient() as client:
-        ways = await _ways(folder, services, (bare, executor), client, f"{url}/api/v1/convert")
+    async with AsyncExitStack() as stack:
+        with redirect_stderr(stack.enter_context((folder / "log").open("w"))):
+            configure("json")
+        url = await stack.enter_async_context(listening(services, "127.0.0.1", 0))
+        client = await stack.enter_async_context(httpx.AsyncClient())
+        ways = await _ways(folder, services, (bare, executor), client, f"{url}/api/v1")
         times: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(rounds):
             for name, way in ways.items():
@@ -83,16 +90,38 @@ async def _ways(
         async with services.charges.charged(account.id, 1, use, None) as charge:
             return await charge.settle(1)
 
-    async def over_http() -> object:
-        files, form = {"file": ("in.png", data)}, {"output_format": "jpeg"}
-        return (await client.post(url, files=files, data=form, headers=headers)).raise_for_status()
-
+    over_http = _over_http(services, client, url, headers, data)
     return {
         "codec in process": in_process,
         "in a process of its own": in_a_bare_job,
         "in its sandbox": in_a_job,
-        "POST /convert": over_http,
+        **over_http,
         "account, limit and credit alone": metered,
+    }
+
+
+def _over_http(
+    services: Services, client: httpx.AsyncClient, url: str, headers: dict[str, str], data: bytes
+) -> dict[str, Way]:
+    async def convert() -> object:
+        files, form = {"file": ("in.png", data)}, {"output_format": "jpeg"}
+        return (await client.post(f"{url}/convert", files=files, data=form, headers=headers)).raise_for_status()
+
+    async def get() -> object:
+        return (await client.get(f"{url}/account", headers=headers)).raise_for_status()
+
+    def alone(way: Way) -> Way:
+        async def unwatched_way() -> object:
+            with unwatched(services.metrics):
+                return await way()
+
+        return unwatched_way
+
+    return {
+        "GET /account, no metrics and no log": alone(get),
+        "GET /account": get,
+        "POST /convert, no metrics and no log": alone(convert),
+        "POST /convert": convert,
     }
 
 
@@ -106,7 +135,7 @@ def _report(times: dict[str, list[float]], rounds: int) -> Report:
     above: list[float] | None = None
     for name, taken in times.items():
         added = median(mine - other for mine, other in zip(taken, above or taken, strict=True))
-        # The last way is a part of the one above it.
+        # Some ways are a part of the one above.
         rows.append((name, median(taken), sorted(taken)[int(len(taken) * 0.95)], max(added, 0.0)))
         above = taken
     return Report(f"overhead, {rounds} rounds", ("way", "median ms", "p95 ms", "added ms"), tuple(rows))

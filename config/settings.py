@@ -21,6 +21,7 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
+from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -29,8 +30,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-ENV_PREFIX = "CONVERTD_"
-TOML_VARIABLE = "CONVERTD_CONFIG"
+from config.names import ENV_PREFIX, TOML_VARIABLE, complaint, unknown, variable
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
@@ -103,7 +103,7 @@ def _cores() -> int:
 class Settings(BaseSettings):
     """What the operator chose. Each field is CONVERTD_<FIELD> in the environment, which wins over the file."""
 
-    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="forbid")
 
     data_dir: Path = Path("data")  # everything that is kept lies below it
     base_url: Annotated[str, AfterValidator(_base_url)] = "http://localhost:8000/api/v1"  # as clients see it
@@ -117,6 +117,7 @@ class Settings(BaseSettings):
     )
     mail_from: Annotated[str, AfterValidator(_sender)] = "convertd <no-reply@localhost>"
     workers: int = Field(default_factory=_cores, ge=1)  # conversions at a time
+    metrics_port: int = Field(9464, ge=0, le=65_535)  # on this machine alone; 0 is off
     sandbox: Literal["required", "best_effort", "off"] = "best_effort"
     trusted_proxies: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_networks)] = ()
     log_format: Literal["text", "json"] = "text"
@@ -166,19 +167,23 @@ def load_settings() -> Settings:
     file = os.environ.get(TOML_VARIABLE)
     if file and not Path(file).is_file():
         raise SettingsError(f"{TOML_VARIABLE} names a file that does not exist: {file}")
+    fields = Settings.model_fields
+    wrong = {name: complaint(name, fields) for name in unknown(os.environ, fields)}
     try:
-        return Settings()
+        settings = Settings()
     except ValidationError as error:
         # Values stay out of the message: some settings are secrets.
-        wrong = [f"  {_named(entry['loc'])}: {_sentence(entry['msg'])}" for entry in error.errors()]
-        raise SettingsError("\n".join(["These settings cannot be used:", *wrong])) from None
+        wrong |= dict(map(_complaint, error.errors()))
     except ValueError as error:
         raise SettingsError(f"{file} is no valid TOML: {error}") from None
+    if wrong:
+        lines = [f"  {name}: {message}" for name, message in wrong.items()]
+        raise SettingsError("\n".join(["These settings cannot be used:", *lines]))
+    return settings
 
 
-def _named(location: tuple[int | str, ...]) -> str:
-    return ENV_PREFIX + str(location[0]).upper()
-
-
-def _sentence(message: str) -> str:
-    return message.removeprefix("Value error, ")
+def _complaint(error: ErrorDetails) -> tuple[str, str]:
+    name = variable(str(error["loc"][0]))
+    if error["type"] == "extra_forbidden":
+        return name, complaint(name, Settings.model_fields)
+    return name, error["msg"].removeprefix("Value error, ")

@@ -32,6 +32,9 @@ class Executor(Protocol):
     async def run(self, job: Job, limits: Limits = ...) -> Done:
         """Runs the job to its end. Raises ConversionError; cancelling kills the job."""
 
+    async def ready(self) -> bool:
+        """Whether jobs can be run now."""
+
 
 class LocalExecutor:
     """At most `workers` jobs at a time on this machine; more wait. `start` forks the first processes ahead.
@@ -72,6 +75,14 @@ class LocalExecutor:
     async def examine(self) -> sandbox.Findings:
         """What a process of this executor finds out about its sandbox. Raises ConversionError."""
         return _findings(await self._asked(None, Limits(), []))
+
+    async def ready(self) -> bool:
+        try:
+            seat = await asyncio.to_thread(self._forkserver.fork)
+        except ConversionError:
+            return False
+        self._do_later(asyncio.to_thread(seat.close, _PATIENCE))
+        return True
 
     async def _asked(self, job: Job | None, limits: Limits, descriptors: list[int]) -> bytes:
         """The answer of a fresh process, which is dead by then, and so is all that it started."""
@@ -162,8 +173,9 @@ def _outcome(answer: bytes) -> Done:
             warned = tuple(Warned(str(w["code"]), str(w["message"])) for w in done["warnings"])
             counted = tuple(int(pages) for pages in done["input_pages"])
             pages = None if done["pages"] is None else int(done["pages"])
-            return Done(int(done["size"]), trace, warned, counted, pages)
-    except (ValueError, KeyError, TypeError, AttributeError):
+            effort = float(done["check_seconds"]), int(done["peak_memory"])
+            return Done(int(done["size"]), trace, warned, counted, pages, *effort)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         error = WorkerCrashed("The conversion's process gave no readable answer.")
     raise error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import pkgutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from itertools import chain
 from types import ModuleType
@@ -23,7 +23,10 @@ ENTRY_POINT_GROUP = "convertd.plugins"
 
 @dataclass(frozen=True)
 class Plugin:
-    """A loaded plugin and what it declared, or the error that kept it out."""
+    """A loaded plugin and what it declared, or the error that kept it out.
+
+    `version` is that of the distribution it came with, if it came with another than ours.
+    """
 
     name: str
     summary: str
@@ -31,6 +34,7 @@ class Plugin:
     tools: tuple[AnyTool, ...] = ()
     requirements: tuple[Requirement, ...] = ()
     error: str | None = None
+    version: str | None = None
 
     @property
     def reads(self) -> tuple[FileFormat, ...]:
@@ -66,11 +70,12 @@ def _builtin(manager: pluggy.PluginManager, module_name: str) -> Plugin:
 
 
 def _foreign(manager: pluggy.PluginManager, entry: EntryPoint) -> Plugin:
+    version = entry.dist.version if entry.dist else None
     try:
-        return _declared(manager, entry.load(), entry.name)
+        return replace(_declared(manager, entry.load(), entry.name), version=version)
     except Exception as error:
         log.exception("the plugin %s cannot be loaded", entry.name)
-        return Plugin(entry.name, "", error=f"{type(error).__name__}: {error}")
+        return Plugin(entry.name, "", error=f"{type(error).__name__}: {error}", version=version)
 
 
 def _declared(manager: pluggy.PluginManager, module: ModuleType, name: str) -> Plugin:

@@ -33,7 +33,7 @@ class Registry:
             if known:
                 error = f"another plugin describes the {known[0]} differently"
                 log.error("the plugin %s is left out: %s", plugin.name, error)
-                plugin = Plugin(plugin.name, plugin.summary, error=error)
+                plugin = Plugin(plugin.name, plugin.summary, error=error, version=plugin.version)
             accepted.append(plugin)
             formats |= {fmt.name: fmt for fmt in (*plugin.reads, *plugin.writes)}
             self.tools |= {tool.name: tool for tool in plugin.tools}

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from engine import inspection, pipeline, sandbox
@@ -52,7 +53,8 @@ class Job:
 class Done:
     """A job's result lies at its output: `size` bytes, made in the steps of `trace`.
 
-    With a tool, `input_pages` are the pages of each input, and `pages` those of the result.
+    With a tool, `input_pages` are the pages of each input, and `pages` those of the result. To open the result again
+    took `check_seconds`, and the process had at most `peak_memory` bytes.
     """
 
     size: int
@@ -60,6 +62,8 @@ class Done:
     warnings: tuple[pipeline.Warned, ...]
     input_pages: tuple[int, ...] = ()
     pages: int | None = None
+    check_seconds: float = 0.0
+    peak_memory: int = 0
 
 
 MAX_FILES = 250
@@ -108,10 +112,13 @@ def convert(registry: Registry, job: Job, descriptors: list[int], layers: Mappin
         sandbox.forbid_programs(layers)
     *sources, output = descriptors
     result = pipeline.run(plan, map(_read, sources), job.options)
+    started = perf_counter()
     inspection.inspect(registry, plan, result, job.options)
+    checked = perf_counter() - started
     with os.fdopen(output, "wb") as file:
         file.write(result.data)
-    return Done(len(result.data), result.trace, result.warnings, result.input_pages, result.pages)
+    size, memory = len(result.data), sandbox.peak_memory()
+    return Done(size, result.trace, result.warnings, result.input_pages, result.pages, checked, memory)
 
 
 def _read(descriptor: int) -> bytes:

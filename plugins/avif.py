@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from imagecodecs import avif_decode
+import numpy as np
+from imagecodecs import avif_decode, avif_encode
 
 from engine import (
     RASTER,
@@ -32,6 +33,8 @@ AVIF = FileFormat(
     animated=True,
 )
 
+_BT709, _SRGB, _BT601 = 1, 13, 6  # what H.273 calls primaries, transfer and matrix
+_SPEED = 6  # of 10: the slower ones save little
 _LAYOUTS = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
@@ -60,16 +63,35 @@ def _deep(data: bytes, bits: int) -> Iterator[Frame]:
 @conversion(RASTER, AVIF, loss=Loss.DETAIL, cost=30)
 def encode(raster: Raster, options: Options) -> bytes:
     frames = list(raster.fitted(Holds(("RGB", "RGBA"), icc=True, animation=True, longest=32_768)).frames)
+    quality = options.quality or 65
+    if len(frames) == 1 and not (frames[0].icc_profile or raster.exif or raster.xmp):
+        return _plain(frames[0], quality)
     return _pillow.saved(
         frames[0].image,
         "AVIF",
-        quality=options.quality or 65,
-        speed=6,
+        quality=quality,
+        speed=_SPEED,
         icc_profile=frames[0].icc_profile,
         exif=raster.exif,
         xmp=raster.xmp,
         **_pillow.animation(raster, frames),
     )
+
+
+def _plain(frame: Frame, quality: int) -> bytes:
+    """A picture with nothing beside it, by an encoder that makes the same of it in two thirds of the time."""
+    samples = np.asarray(frame.image)
+    encoded = avif_encode(
+        samples,
+        quality,
+        speed=_SPEED,
+        pixelformat="yuv420",
+        primaries=_BT709,
+        transfer=_SRGB,
+        matrix=_BT601,
+        numthreads=1,  # jobs share the cores
+    )
+    return bytes(encoded)
 
 
 @hookimpl

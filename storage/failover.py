@@ -26,6 +26,11 @@ class FailoverLimiter:
         self._pause = pause
         self._retry_at: float | None = None  # on the monotonic clock; None while `shared` answers
 
+    @property
+    def failing(self) -> bool:
+        """Whether `local` stands in."""
+        return self._retry_at is not None
+
     async def hit(self, key: str, limit: int, window: int) -> Verdict:
         return await self._first_to_answer(lambda limiter: limiter.hit(key, limit, window))
 

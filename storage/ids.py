@@ -8,11 +8,17 @@ import string
 
 ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _LENGTH = 22  # of 62 characters: 130 bits
+_BITS = 6  # enough for a character
+_SURPLUS = 64  # bits; so many more than needed that no text is likelier than another
 
 
 def random_text(length: int) -> str:
     """So many random letters and digits."""
-    return "".join(secrets.choice(ALPHABET) for _ in range(length))
+    number, text = secrets.randbits(length * _BITS + _SURPLUS), ""
+    for _ in range(length):
+        number, digit = divmod(number, len(ALPHABET))
+        text += ALPHABET[digit]
+    return text
 
 
 def new_id(kind: str) -> str:

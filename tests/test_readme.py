@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from config.settings import ENV_PREFIX, Settings
+from config.names import variable
+from config.settings import Settings
 from engine import hookspecs
 from engine.registry import load_registry
 from tests.samples import sample
@@ -108,10 +109,10 @@ def test_the_formats_are_those_of_the_registry() -> None:
 def test_the_settings_are_those_of_the_program() -> None:
     documented = {row[0].strip("`"): row[1].strip("`") for row in _rows("setting")}
 
-    assert set(documented) == {ENV_PREFIX + name.upper() for name in Settings.model_fields}
+    assert set(documented) == {variable(name) for name in Settings.model_fields}
     for name, field in Settings.model_fields.items():
         if isinstance(field.default, int | str | Path) and field.default is not None:
-            assert documented[ENV_PREFIX + name.upper()] == str(field.default)
+            assert documented[variable(name)] == str(field.default)
 
 
 def test_the_warnings_are_those_of_the_code() -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Annotated, NoReturn, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
-from rich.console import Console
 
-from config.settings import SettingsError, load_settings
 from config.tariff import FREE_CREDITS
 from storage import accounts, keyring
 from storage.database import UnsupportedUrl
@@ -17,12 +15,12 @@ from storage.errors import StorageError
 from storage.keyring import IssuedKey
 from storage.transaction import Transaction
 from web import fields
-from web.app import open_database
 from web.errors import InvalidParameter
+from web.stores import open_database
+from web.terminal import FAILED, WRONG_USAGE, end, settings, tell
 
 R = TypeVar("R")
 
-_FAILED, _WRONG_USAGE = 1, 2
 _MOST = 1_000_000_000  # credits at once
 
 account_cli = typer.Typer(no_args_is_help=True, help="Make accounts, and give them credits.")
@@ -42,7 +40,7 @@ def create(
     if as_json:
         return print(json.dumps({"api_key": issued.text, "key_id": issued.key.id, "email": address}))
     print(issued.text)
-    return _tell(f"{address} has an account with {credits} credits; its key is not shown again.")
+    return tell(f"{address} has an account with {credits} credits; its key is not shown again.")
 
 
 @account_cli.command()
@@ -63,15 +61,15 @@ def _made(transaction: Transaction, email: str, name: str, credits: int, *, veri
 def _within(work: Callable[[Transaction], R]) -> R:
     """Does the work in the database of the settings."""
     try:
-        database = open_database(load_settings())
-    except (SettingsError, UnsupportedUrl) as error:
-        _end(str(error), _WRONG_USAGE)
+        database = open_database(settings())
+    except UnsupportedUrl as error:
+        end(str(error), WRONG_USAGE)
     except OSError as error:
-        _end(f"the database cannot be opened: {error.strerror or error}", _FAILED)
+        end(f"the database cannot be opened: {error.strerror or error}", FAILED)
     try:
         return database.run_blocking(work)
     except StorageError as error:
-        _end(str(error), _FAILED)
+        end(str(error), FAILED)
     finally:
         database.close()
 
@@ -80,13 +78,4 @@ def _checked(field: Callable[[object], str], text: str) -> str:
     try:
         return field(text)
     except InvalidParameter as error:
-        _end(str(error), _WRONG_USAGE)
-
-
-def _end(message: str, status: int) -> NoReturn:
-    _tell(message)
-    raise typer.Exit(status) from None
-
-
-def _tell(message: str) -> None:
-    Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(f"convertd: {message}")
+        end(str(error), WRONG_USAGE)

@@ -14,15 +14,17 @@ from tornado.iostream import StreamClosedError
 from tornado.web import Finish, HTTPError, RequestHandler
 
 from config.tariff import RATE_WINDOW
+from storage.ids import new_id
 from storage.limits import Verdict, fresh
 from storage.requests import Request
 from web.envelopes import Shown, envelope, headers, public
 from web.errors import STATUS
 from web.headers import DOWNLOAD, common, limits
+from web.metrics.labels import OTHER
 from web.services import Services
 from web.services.accounts import Account
 from web.services.filenames import content_disposition
-from web.services.ids import new_id
+from web.trail import Trail
 
 log = logging.getLogger("convertd.web")
 access_log = logging.getLogger("convertd.access")
@@ -40,7 +42,9 @@ class Answers(RequestHandler):
         self.services = services
         self.account: Account | None = None
         self.received = 0  # bytes of the body
-        self._error_code: str | None = None
+        self.sent = 0  # bytes of the answer, as it was written
+        self.trail = Trail(self.request_id)
+        self._error: Shown | None = None
         self._gone = False
         self._work: asyncio.Task[None] | None = None
         self.show(fresh(services.settings.rate_limit_anonymous, RATE_WINDOW, time.time()))
@@ -79,7 +83,10 @@ class Answers(RequestHandler):
 
     def write_json(self, value: Mapping[str, Any]) -> None:
         """Makes this JSON the body, complete with its length."""
-        body = json.dumps(value, ensure_ascii=False).encode()
+        self.write_encoded(json.dumps(value, ensure_ascii=False).encode())
+
+    def write_encoded(self, body: bytes) -> None:
+        """The same of what is JSON already."""
         self.set_header("Content-Type", "application/json")
         self.set_header("Content-Length", str(len(body)))
         self.write(body)
@@ -98,6 +105,11 @@ class Answers(RequestHandler):
         async for block in blocks:
             self.write(block)
             await self.flush()
+
+    def write(self, chunk: str | bytes | dict[str, Any]) -> None:
+        if self.request.method != "HEAD":
+            self.sent += len(chunk) if isinstance(chunk, bytes) else len(str(chunk).encode())
+        super().write(chunk)
 
     async def unless_gone(self, work: Coroutine[Any, Any, None]) -> None:
         """Does the work of a verb, and gives it up when the client goes away."""
@@ -135,7 +147,7 @@ class Answers(RequestHandler):
 
     def mark(self, error: Shown) -> None:
         """Gives the answer the status and the headers of the error."""
-        self._error_code = error.code
+        self._error = error
         self.set_status(STATUS[error.code])
         for name, value in headers(error).items():
             self.set_header(name, value)
@@ -148,22 +160,32 @@ class Answers(RequestHandler):
     ) -> None:
         # What was foreseen is in the line of the request.
         if value is not None and not isinstance(value, Shown | HTTPError):
-            log.error("request %s failed", self.request_id, exc_info=(type(value), value, tb))
+            fields = {"request_id": self.request_id}
+            log.error("request failed", exc_info=(type(value), value, tb), extra={"fields": fields})
+
+    @property
+    def route(self) -> str:
+        """The pattern of the paths that lead here."""
+        return str(self.settings["routes"].get(type(self), OTHER))
 
     def _log(self) -> None:
-        # Neither query nor file names: they are the client's own affair.
-        milliseconds = round(self.request.request_time() * 1000)
+        # Neither paths nor file names: they are the client's own affair.
+        seconds, status, error = self.request.request_time(), self.get_status(), self._error
         fields = {
-            "status": self.get_status(),
-            "ms": milliseconds,
-            "request_id": self.request_id,
+            "status": status,
+            "ms": round(seconds * 1000),
             "account": self.account.id if self.account else None,
             "received": self.received or None,
-            "code": self._error_code,
+            "sent": self.sent or None,
+            "code": error.code if error else None,
+            **self.trail.fields(),
         }
-        access_log.info("%s %s", self.request.method, self.request.path, extra={"fields": fields})
+        method = str(self.request.method)
+        access_log.info("%s %s", method, self.route, extra={"fields": fields})
+        self.services.metrics.http.answered(method, self.route, status, seconds)
+        self.services.metrics.http.refused(error, known=self.account is not None)
         if self.account:
-            self.services.request_log.note(self._noted(self.account, milliseconds))
+            self.services.request_log.note(self._noted(self.account, round(seconds * 1000)))
 
     def _noted(self, account: Account, milliseconds: int) -> Request:
         return Request(
@@ -172,7 +194,7 @@ class Answers(RequestHandler):
             method=str(self.request.method),
             path=self.request.path[:_PATH_LENGTH],
             status=self.get_status(),
-            code=self._error_code,
+            code=self._error.code if self._error else None,
             milliseconds=milliseconds,
             at_milliseconds=round(time.time() * 1000),
         )

@@ -7,6 +7,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 from tornado.netutil import bind_sockets
@@ -16,11 +17,7 @@ from config.settings import Settings
 from engine.executor import Executor
 from engine.registry import Registry, load_registry
 from storage import accounts
-from storage.blobs import Blobs, open_blobs
-from storage.database import Database
-from storage.failover import FailoverLimiter
-from storage.limits import Limiter, MemoryLimiter
-from storage.redis_limits import RedisLimiter
+from web import exposition, metrics, stores
 from web.assets import Assets
 from web.openapi.document import document
 from web.patience import Patience
@@ -35,8 +32,8 @@ from web.services.catalogue import formats_catalogue, listing, tools_catalogue
 from web.services.charges import Charges
 from web.services.conversion import Conversions
 from web.services.files import Files
+from web.services.inventory import Inventory
 from web.services.jobs import JobFolders
-from web.services.mail import Mailer, OutboxMailer, SmtpMailer
 from web.services.post import Postbox
 from web.services.readiness import Readiness
 from web.services.registrations import Registrations
@@ -44,7 +41,6 @@ from web.services.repeats import Repeats
 from web.services.request_log import RequestLog
 from web.services.sales import open_sales
 from web.services.sessions import Sessions
-from web.services.traffic import Traffic
 from web.services.turns import Turns
 from web.services.upkeep import Upkeep, owner
 
@@ -59,14 +55,14 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
     """The parts that handlers work with, below the data folder, which is made. Works on disk and database."""
     jobs = JobFolders(settings.data_dir.absolute() / "jobs")
     jobs.prepare()
-    database = open_database(settings)
-    limiter, postbox = _limiter(settings), Postbox(_mailer(settings))
+    measured = metrics.create(version("convertd"), registry.plugins)
+    database, blobs, limiter = stores.open_database(settings), stores.blobs(settings), stores.limiter(settings)
+    postbox = Postbox(stores.mailer(settings), ended=measured.money.mailed)
     run = owner(settings.data_dir)
     charges, repeats = Charges(database, run), Repeats(database, run)
     turns = Turns(settings.workers, memory=memory.budget())
-    blobs = _blobs(settings)
     files = Files(database, blobs, registry, settings.file_retention_seconds)
-    conversions = Conversions(registry, executor, turns, charges, repeats, files)
+    conversions = Conversions(registry, executor, turns, charges, repeats, files, measured)
     batches = Batches(database, registry, files, settings.max_batch_files)
     batch_conversions = BatchConversions(database, files, jobs, batches, conversions, repeats, run)
     return Services(
@@ -74,7 +70,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         registry=registry,
         database=database,
         accounts=Accounts(database),
-        registrations=Registrations(database, postbox, limiter, settings.base_url),
+        registrations=Registrations(database, postbox, limiter, settings.base_url, measured.money),
         limiter=limiter,
         postbox=postbox,
         charges=charges,
@@ -86,41 +82,15 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         jobs=jobs,
         formats=listing(formats_catalogue(registry)),
         tools=listing(tools_catalogue(registry)),
-        sales=open_sales(settings, database, repeats),
-        readiness=Readiness(registry, settings.data_dir, database, blobs),
+        sales=open_sales(settings, database, repeats, measured.money),
+        readiness=Readiness(registry, executor, limiter, settings.data_dir, database, blobs),
         sessions=Sessions(database),
         request_log=RequestLog(database),
         assets=Assets(_STATIC),
         openapi=listing(document(OPERATIONS, registry, settings.base_url)),
-        upkeep=Upkeep(database, run, charges, repeats, files),
-        traffic=Traffic(),
+        upkeep=Upkeep(database, run, charges, repeats, files, Inventory(database, settings.data_dir, measured.stock)),
+        metrics=measured,
     )
-
-
-def open_database(settings: Settings) -> Database:
-    """The database of the settings, which is made if it is not there. Blocks."""
-    if settings.database_url is not None:
-        return Database(settings.database_url.get_secret_value())
-    path = settings.data_dir.absolute() / "convertd.db"
-    return Database(f"sqlite:///{path}")
-
-
-def _blobs(settings: Settings) -> Blobs:
-    url = settings.blob_url.get_secret_value() if settings.blob_url else None
-    return open_blobs(url, settings.data_dir.absolute() / "blobs")
-
-
-def _limiter(settings: Settings) -> Limiter:
-    local = MemoryLimiter()
-    if settings.redis_url is None:
-        return local
-    return FailoverLimiter(RedisLimiter(settings.redis_url.get_secret_value()), local)
-
-
-def _mailer(settings: Settings) -> Mailer:
-    if settings.smtp_url is None:
-        return OutboxMailer(settings.data_dir.absolute() / "outbox", settings.mail_from)
-    return SmtpMailer(settings.smtp_url.get_secret_value(), settings.mail_from)
 
 
 @asynccontextmanager
@@ -135,6 +105,7 @@ async def listening(services: Services, host: str, port: int, patience: Patience
     server.add_sockets(sockets)
     services.readiness.begin()
     await services.upkeep.begin()
+    told = exposition.listen(services)
     background = [asyncio.create_task(work.run()) for work in (services.upkeep, services.request_log)]
     try:
         shown = f"[{host}]" if ":" in host else host
@@ -147,6 +118,9 @@ async def listening(services: Services, host: str, port: int, patience: Patience
         services.turns.close()
         await services.traffic.drain(_DRAIN_SECONDS)
         await server.close_all_connections()
+        if told is not None:
+            told.stop()
+            await told.close_all_connections()
         await services.traffic.drain(_FAREWELL_SECONDS)  # what has lost its client is given up
         await services.jobs.close()
         await services.request_log.close()
@@ -172,13 +146,14 @@ async def serve(settings: Settings, host: str, port: int) -> None:
         loop.add_signal_handler(number, stop.set)
     try:
         await executor.start()
-        missing = (await examine(settings, executor)).missing
-        if missing:
-            log.warning("the sandbox of jobs (%s) lacks: %s", settings.sandbox, ", ".join(missing))
+        findings = await examine(settings, executor)
+        services.metrics.installation.sandboxed(findings.layers)
+        if findings.missing:
+            log.warning("the sandbox of jobs (%s) lacks: %s", settings.sandbox, ", ".join(findings.missing))
         async with listening(services, host, port) as url:
             _announce(registry, settings, url)
             if not await services.database.run(accounts.exist):
-                log.info("no account yet; make one: convertd account create --email you@example.com --name You")
+                log.info("no account yet; make one with: convertd account create")
             await stop.wait()
             log.info("stopping: no new connections, up to %d s for requests that run", _DRAIN_SECONDS)
             for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""The command: serve, convert, formats, account, doctor."""
+"""The command: serve, convert, formats, account, config, doctor."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict
 from importlib.metadata import version as distribution_version
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from config.settings import Settings, SettingsError, load_settings
+from config.settings import Settings
 from engine import ConversionError, Options
 from engine.registry import Registry, load_registry
 from engine.sandbox import Findings
 from web import app as service
-from web import local, remote
+from web import config_cli, local, remote
 from web.accounts_cli import account_cli
 from web.client import AsyncClient
 from web.processes import SandboxIncomplete, local_executor
 from web.services.catalogue import formats_catalogue
-
-FAILED, WRONG_USAGE = 1, 2
+from web.terminal import FAILED, WRONG_USAGE, end, settings, tell
 
 cli = typer.Typer(
     no_args_is_help=True,
@@ -36,6 +35,7 @@ cli = typer.Typer(
     help="Converts files between image, document and camera-RAW formats.",
 )
 cli.add_typer(account_cli, name="account")
+cli.command("config")(config_cli.show)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -51,13 +51,11 @@ def serve(
 ) -> None:
     """Serve the API until stopped."""
     try:
-        asyncio.run(service.serve(_settings().at_port(port), host, port))
+        asyncio.run(service.serve(settings().at_port(port), host, port))
     except OSError as error:
-        _tell(f"cannot serve on {host}:{port}: {error.strerror or error}")
-        raise typer.Exit(FAILED) from None
+        end(f"cannot serve on {host}:{port}: {error.strerror or error}", FAILED)
     except SandboxIncomplete as error:
-        _tell(str(error))
-        raise typer.Exit(FAILED) from None
+        end(str(error), FAILED)
 
 
 @cli.command()
@@ -78,15 +76,14 @@ def convert(
         options = Options(quality=quality)
         client = _client(server, explain=explain) if server is not None else None
     except (ValueError, ConversionError) as error:
-        _wrong(str(error))
+        end(str(error), WRONG_USAGE)
     by_server = remote.convert(client, wanted, options) if client is not None else None
-    outcomes = by_server or local.convert(registry, wanted, options, _settings())
+    outcomes = by_server or local.convert(registry, wanted, options, settings())
     try:
         if asyncio.run(_count_failures(outcomes, len(wanted), explain=explain)):
             raise typer.Exit(FAILED)
     except SandboxIncomplete as error:
-        _tell(str(error))
-        raise typer.Exit(FAILED) from None
+        end(str(error), FAILED)
 
 
 def _client(server: str, *, explain: bool) -> AsyncClient:
@@ -110,7 +107,7 @@ async def _count_failures(outcomes: AsyncIterator[local.Outcome], total: int, *,
             for line in _report(outcome, explain=explain):
                 errors.print(line)
     if balances:
-        _tell(f"{min(balances)} credits remain.")
+        tell(f"{min(balances)} credits remain.")
     return failures
 
 
@@ -158,7 +155,7 @@ def doctor(as_json: Json = False) -> None:
 def _findings(registry: Registry) -> dict[str, Any]:
     return {
         "version": distribution_version("convertd"),
-        "sandbox": asdict(asyncio.run(_examined(_settings()))),
+        "sandbox": asdict(asyncio.run(_examined(settings()))),
         "plugins": [
             {
                 "name": plugin.name,
@@ -174,26 +171,10 @@ def _findings(registry: Registry) -> dict[str, Any]:
     }
 
 
-async def _examined(settings: Settings) -> Findings:
+async def _examined(chosen: Settings) -> Findings:
     """What `serve` would find; the doctor does not refuse to look where it is not enough."""
-    executor = local_executor(settings, 1)
+    executor = local_executor(chosen, 1)
     try:
         return await executor.examine()
     finally:
         await executor.close()
-
-
-def _settings() -> Settings:
-    try:
-        return load_settings()
-    except SettingsError as error:
-        _wrong(str(error))
-
-
-def _wrong(message: str) -> NoReturn:
-    _tell(message)
-    raise typer.Exit(WRONG_USAGE)
-
-
-def _tell(message: str) -> None:
-    Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(f"convertd: {message}")

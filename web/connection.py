@@ -14,12 +14,12 @@ from typing import Any
 from tornado.iostream import IOStream, UnsatisfiableReadError
 
 from config.tariff import RATE_WINDOW
+from storage.ids import new_id
 from storage.limits import fresh
 from web.envelopes import envelope
 from web.errors import STATUS, ApiError, InvalidParameter
 from web.headers import common, limits
 from web.patience import Pace
-from web.services.ids import new_id
 
 log = logging.getLogger("convertd.access")
 

@@ -22,7 +22,9 @@ class OrderHandler(RepeatableHandler, DownloadHandler):
 
     async def carry_out(self, order: Order, *, described: bool) -> None:
         """Converts and answers."""
-        done = await self.services.conversions.convert(order)
+        if order.file is None:
+            self.services.metrics.conversions.stage("upload", self.request.request_time())
+        done = await self.services.conversions.convert(replace(order, trail=self.trail))
         if isinstance(done, Done):
             self.account = replace(self.client(), credits_remaining=done.balance)
             if done.answer is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TypeAlias
 
 from tornado.routing import URLSpec
@@ -82,7 +83,13 @@ def build(services: Services) -> Application:
     arguments = {"services": services}
     return Application(
         [URLSpec(pattern, handler, arguments) for pattern, handler in (*OPERATIONS, *PAGES)],
+        routes={handler: _named(pattern) for pattern, handler in (*OPERATIONS, *PAGES)},
         template_loader=load_pages(),
         default_handler_class=Nothing,
         default_handler_args=arguments,
     )
+
+
+def _named(pattern: str) -> str:
+    """The paths of a resource, with {} for what differs."""
+    return re.sub(r"\(.*?\)", "{}", pattern)

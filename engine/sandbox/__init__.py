@@ -9,11 +9,22 @@ from pathlib import Path
 
 from engine.sandbox import landlock, process, seccomp
 from engine.sandbox.landlock import Access
-from engine.sandbox.limits import bound
+from engine.sandbox.limits import bound, peak_memory
 from engine.sandbox.places import known_places
 from engine.sandbox.trials import attempt
 
-__all__ = ["ALWAYS", "LAYERS", "Findings", "attempt", "bound", "enter", "forbid_programs", "isolate", "known_places"]
+__all__ = [
+    "ALWAYS",
+    "LAYERS",
+    "Findings",
+    "attempt",
+    "bound",
+    "enter",
+    "forbid_programs",
+    "isolate",
+    "known_places",
+    "peak_memory",
+]
 
 ALWAYS = frozenset({"rlimits", "session", "parent_death_signal"})
 """The layers that stay when the sandbox is switched off."""

@@ -21,6 +21,12 @@ def bound(*, memory: int, seconds: float, output: int) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
 
+def peak_memory() -> int:
+    """The most bytes of memory that this process, or a program that it ran, has had."""
+    who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return max(resource.getrusage(each).ru_maxrss for each in who) * 1024
+
+
 def _lower(limit: int, value: int, *, spare: int = 0) -> None:
     """Lowers a limit to `value`, the hard one to `spare` more; never raises one."""
     _, ceiling = resource.getrlimit(limit)

@@ -71,6 +71,29 @@ def test_all_wrong_values_are_reported_together(monkeypatch: pytest.MonkeyPatch)
     assert len(lines) == len(wrong) + 1
 
 
+def test_names_that_are_no_settings_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "convertd.toml"
+    file.write_text("workres = 3\n")
+    monkeypatch.setenv("CONVERTD_CONFIG", str(file))
+    monkeypatch.setenv("CONVERTD_SANDBXO", "required")
+    monkeypatch.setenv("CONVERTD_WORKERS", "many")
+    monkeypatch.setenv("CONVERTD_NOTHING_OF_THE_KIND", "secret")
+    with pytest.raises(SettingsError) as refused:
+        load_settings()
+    assert sorted(str(refused.value).splitlines()[1:]) == [
+        "  CONVERTD_NOTHING_OF_THE_KIND: is no setting",
+        "  CONVERTD_SANDBXO: is no setting; did you mean CONVERTD_SANDBOX?",
+        "  CONVERTD_WORKERS: Input should be a valid integer, unable to parse string as an integer",
+        "  CONVERTD_WORKRES: is no setting; did you mean CONVERTD_WORKERS?",
+    ]
+
+
+@pytest.mark.parametrize("name", ["CONVERTD_API_KEY", "CONVERTD_URL", "CONVERTD_KEY", "convertd_workers"])
+def test_other_names_are_left_alone(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "1")
+    load_settings()
+
+
 def test_a_missing_file_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CONVERTD_CONFIG", str(tmp_path / "none.toml"))
     with pytest.raises(SettingsError, match=r"does not exist: .*none\.toml"):

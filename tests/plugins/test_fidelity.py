@@ -333,3 +333,23 @@ def test_entities_of_drawing_programs_are_put_in() -> None:
     )
 
     assert opened(convert(svg, "png").data).convert("RGB").getpixel((10, 10)) == (0, 255, 0)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA"])
+def test_a_png_is_about_as_small_as_pillow_makes_it_and_the_same(mode: str) -> None:
+    drawn = quadrants((400, 300)).effect_spread(3).convert(mode)
+    made = convert(encoded(drawn, "TIFF"), "png").data
+    assert np.array_equal(np.asarray(opened(made).convert("RGBA")), np.asarray(drawn.convert("RGBA")))
+    assert len(made) < 1.03 * len(encoded(drawn, "PNG"))
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
+def test_an_avif_with_nothing_beside_the_picture_is_the_one_with_a_profile(mode: str) -> None:
+    drawn = quadrants((400, 300)).effect_spread(3).convert(mode)
+    if mode == "RGBA":
+        drawn.putalpha(Image.linear_gradient("L").resize(drawn.size))
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    plain, profiled = (convert(encoded(drawn, "PNG", icc_profile=icc), "avif").data for icc in (None, profile))
+    difference = np.asarray(opened(plain), float) - np.asarray(opened(profiled), float)
+    assert abs(difference).mean() < 1
+    assert 0.9 < len(plain) / (len(profiled) - len(profile)) < 1.1

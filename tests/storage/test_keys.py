@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import InvalidKey
-from storage.ids import ALPHABET, is_id, new_id
+from storage.ids import ALPHABET, is_id, new_id, random_text
 from storage.keys import make_key, parse_key, shown_prefix
 
 
@@ -54,3 +55,11 @@ def test_ids() -> None:
     assert is_id("key", new_id("key"))
     assert not is_id("hold", new_id("key"))
     assert not any(is_id("key", text) for text in ("", "key_", "key_\0" + "a" * 21, new_id("key") + "\n"))
+
+
+def test_every_character_is_as_likely_at_every_place() -> None:
+    texts = [random_text(3) for _ in range(62 * 400)]
+    for place in range(3):
+        counts = Counter(text[place] for text in texts)
+        assert set(counts) == set(ALPHABET)
+        assert max(counts.values()) < 2 * min(counts.values())

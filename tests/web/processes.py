@@ -18,6 +18,7 @@ _COMMAND = (str(Path(sys.executable).with_name("convertd")), "serve", "--port", 
 def serving(folder: Path, url: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A server as a process of its own, and where it listens."""
     settings = {"CONVERTD_DATA_DIR": str(folder), "CONVERTD_DATABASE_URL": url, "CONVERTD_RATE_LIMIT_FREE": "100000"}
+    settings["CONVERTD_METRICS_PORT"] = "0"
     environment = {**os.environ, **settings}
     with subprocess.Popen(_COMMAND, stderr=subprocess.PIPE, text=True, env=environment) as server:
         assert server.stderr is not None

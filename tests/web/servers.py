@@ -117,7 +117,8 @@ class Servers:
         **settings: Any,
     ) -> Iterator[Running]:
         """A server with these settings, on that port or a free one."""
-        chosen = Settings(data_dir=data_dir, **{"workers": 2, "rate_limit_anonymous": 10_000, **settings}).at_port(port)
+        usual = {"workers": 2, "rate_limit_anonymous": 10_000, "metrics_port": 0}
+        chosen = Settings(data_dir=data_dir, **{**usual, **settings}).at_port(port)
         services = assemble(chosen, self.registry, executor or self.executor)
         server = listening(services, "127.0.0.1", port, patience)
         url = self._run(server.__aenter__())

@@ -36,6 +36,9 @@ class Stuck:
             self.running -= 1
         raise AssertionError
 
+    async def ready(self) -> bool:
+        return True
+
 
 def opened(content: bytes) -> Image.Image:
     return Image.open(io.BytesIO(content))

@@ -20,6 +20,9 @@ class Broken:
     async def run(self, job: Job, limits: Limits = Limits()) -> Done:
         raise RuntimeError("a secret of the machine")
 
+    async def ready(self) -> bool:
+        return True
+
 
 @pytest.fixture(scope="module")
 def strict(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:

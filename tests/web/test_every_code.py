@@ -21,6 +21,9 @@ class Broken:
     async def run(self, job: Job, limits: Limits = Limits()) -> Done:
         raise RuntimeError("nobody foresaw this")
 
+    async def ready(self) -> bool:
+        return True
+
 
 def _key(server: Running, credits: int = 1, *, verified: bool = True) -> dict[str, str]:
     return {"Authorization": f"Bearer {server.account(credits, verified=verified)}"}

@@ -98,6 +98,7 @@ class BatchConversion(OrderHandler, JsonHandler):
             target=values[OUTPUT_FORMAT],
             options=Options(quality=values[QUALITY], password=values[PASSWORD]),
             repeatable=self.repeatable(values),
+            trail=self.trail,
         )
         answer = self.unwrapped(await self.services.batch_conversions.convert(order))
         balance = await self.services.database.run(ledger.balance, self.client().id)

@@ -60,4 +60,4 @@ class ApiDocument(_Catalogue):
         """Fetch this document"""
         document = self.services.openapi
         if not self.is_known(document.etag):
-            self.write_json(document.data)
+            self.write_encoded(document.encoded)

@@ -11,7 +11,7 @@ from web.envelopes import envelope
 from web.errors import STATUS, InvalidParameter
 from web.handlers.pages import PageHandler
 from web.openapi.problems import PROBLEMS
-from web.services.reference import Endpoint, endpoints
+from web.services.reference import Endpoint
 from web.services.samples import LANGUAGES, VARIABLE, Call
 
 
@@ -20,14 +20,13 @@ class Docs(PageHandler):
 
     async def get(self) -> None:
         services, url = self.services, self.services.settings.base_url
-        described = endpoints(services.openapi.data, url)
         self.write_page(
             "docs.html",
             url=url,
             variable=VARIABLE,
             languages=tuple(LANGUAGES),
             quickstart=_quickstart(url),
-            tags=_by_tag(described),
+            tags=_by_tag(services.reference),
             refusal=_refusal(),
             status=STATUS,
             problems=PROBLEMS,

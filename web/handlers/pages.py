@@ -143,10 +143,10 @@ class StatusPage(PageHandler):
     """What works here now."""
 
     async def get(self) -> None:
-        reasons = await self.services.readiness.reasons()
+        state = await self.services.readiness.state()
         self.write_page(
             "status.html",
-            reasons=reasons,
+            reasons=state.reasons,
             version=version("convertd"),
             registry=self.services.registry,
             total=self.services.formats.data["total"],

@@ -9,28 +9,29 @@ from web.handler import Handler, UncountedHandler
 from web.operations import Answer, Operation
 from web.shapes import service as shapes
 
-_ALIVE = Answer(200, "It does.", shapes.Alive, enveloped=False)
-
 
 class Health(UncountedHandler):
     """The process answers."""
 
-    @Operation(id="healthz", tag="Service", answers=(_ALIVE,))
+    @Operation(id="healthz", tag="Service", answers=(Answer(200, "It does.", shapes.Alive, enveloped=False),))
     async def get(self) -> None:
         """Ask whether the process answers"""
         self.write_json({"status": "ok"})
 
 
 class Ready(UncountedHandler):
-    """The process can do its work."""
+    """The process can do its work. What it can do without is told, and is no reason to send it none."""
 
-    @Operation(id="readyz", tag="Service", answers=(_ALIVE,))
+    @Operation(id="readyz", tag="Service", answers=(Answer(200, "It can.", shapes.Ready, enveloped=False),))
     async def get(self) -> None:
-        """Ask whether the process can do its work"""
-        reasons = await self.services.readiness.reasons()
-        if reasons:
-            raise NotReady("The service is not ready.", details={"reasons": reasons})
-        self.write_json({"status": "ok"})
+        """Ask whether the process can do its work
+
+        What it can do without is told in `reasons`, and is no reason to send it none.
+        """
+        state = await self.services.readiness.state()
+        if state.reasons:
+            raise NotReady("The service is not ready.", details={"reasons": [*state.reasons, *state.degraded]})
+        self.write_json({"status": "degraded", "reasons": state.degraded} if state.degraded else {"status": "ok"})
 
 
 class Version(UncountedHandler):

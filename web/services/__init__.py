@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from config.settings import Settings
 from engine.registry import Registry
 from storage.database import Database
 from storage.limits import Limiter
 from web.assets import Assets
+from web.metrics import Metrics
 from web.services.accounts import Accounts
 from web.services.batch_conversions import BatchConversions
 from web.services.batches import Batches
@@ -19,6 +21,7 @@ from web.services.files import Files
 from web.services.jobs import JobFolders
 from web.services.post import Postbox
 from web.services.readiness import Readiness
+from web.services.reference import Endpoint, endpoints
 from web.services.registrations import Registrations
 from web.services.request_log import RequestLog
 from web.services.sales import Sales
@@ -55,4 +58,10 @@ class Services:
     openapi: Listing
     sales: Sales
     upkeep: Upkeep
-    traffic: Traffic
+    metrics: Metrics
+    traffic: Traffic = field(default_factory=Traffic)
+
+    @cached_property
+    def reference(self) -> tuple[Endpoint, ...]:
+        """The API's document as the docs show it."""
+        return endpoints(self.openapi.data, self.settings.base_url)

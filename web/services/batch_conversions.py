@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from config.tariff import CREDITS_PER_CONVERSION
@@ -25,6 +25,7 @@ from web.services.files import Files
 from web.services.jobs import JobFolders
 from web.services.orders import Order
 from web.services.repeats import LEASE, Answer, Repeatable, Repeats, Replayed
+from web.trail import Trail
 
 log = logging.getLogger("convertd.batches")
 
@@ -41,6 +42,7 @@ class BatchOrder:
     target: str
     options: Options = Options()
     repeatable: Repeatable | None = None
+    trail: Trail = field(default_factory=Trail)
 
 
 class BatchConversions:
@@ -127,7 +129,8 @@ class BatchConversions:
             answer = await self._patiently(order, file_id, target)
         except Exception as error:
             if not isinstance(error, Shown):
-                log.exception("a file of the batch %s failed", order.batch_id)
+                request = {"fields": {"request_id": order.trail.request_id}}
+                log.exception("a file of the batch %s failed", order.batch_id, extra=request)
             return {"file_id": file_id, "status": "failed", "download_url": None, "error": told(public(error))}
         return {**answer.data, "file_id": file_id, "result_file_id": answer.file_id, "status": "success"}
 
@@ -154,7 +157,9 @@ class BatchConversions:
                 keep=True,
                 file=file,
                 repeatable=repeatable,
+                trail=Trail(order.trail.request_id),
             )
             done = await self._conversions.convert(single)
+        order.trail.charged(single.trail.credits or 0)
         assert done.answer is not None  # as it was ordered
         return done.answer

@@ -17,17 +17,18 @@ from web.services.paths import API
 
 @dataclass(frozen=True)
 class Listing:
-    """A part of the catalogue, and the tag by which clients know that it has not changed."""
+    """A part of the catalogue, as values and as JSON, and the tag by which clients know that it has not changed."""
 
     data: dict[str, Any]
+    encoded: bytes
     etag: str
 
 
 def listing(data: dict[str, Any]) -> Listing:
-    """The data with its tag."""
+    """The data with its JSON and its tag."""
     # Weak, because the rest of the answer tells one request from another.
-    digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
-    return Listing(data, f'W/"{digest[:32]}"')
+    encoded = json.dumps(data, ensure_ascii=False).encode()
+    return Listing(data, encoded, f'W/"{hashlib.sha256(encoded).hexdigest()[:32]}"')
 
 
 def formats_catalogue(registry: Registry) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import asdict
 from time import perf_counter
 from typing import Any
@@ -15,6 +16,7 @@ from engine.planner import Plan
 from engine.registry import Registry
 from storage.idempotency import Fresh
 from storage.usage import Use
+from web.metrics import Metrics
 from web.services.charges import Charge, Charges
 from web.services.descriptions import counted
 from web.services.filenames import renamed
@@ -23,6 +25,8 @@ from web.services.memory import needed
 from web.services.orders import Done, Order, Result
 from web.services.repeats import Repeats, Replayed
 from web.services.turns import Turns
+
+log = logging.getLogger("convertd.conversions")
 
 
 class Conversions:
@@ -36,6 +40,7 @@ class Conversions:
         charges: Charges,
         repeats: Repeats,
         files: Files,
+        metrics: Metrics,
         limits: Limits = Limits(),
     ) -> None:
         self._registry = registry
@@ -44,6 +49,7 @@ class Conversions:
         self._charges = charges
         self._repeats = repeats
         self._files = files
+        self._metrics = metrics
         self._limits = limits
 
     async def convert(self, order: Order) -> Done | Replayed:
@@ -51,14 +57,32 @@ class Conversions:
 
         Cancelling kills the job. Whatever happens before the charge is settled, nothing is charged.
         """
-        plan = self._registry.plan(await self._sources(order), order.target, order.tool)
+        try:
+            done = await self._carried_out(order)
+        except BaseException as error:
+            self._metrics.conversions.failed(order.trail, error)
+            if isinstance(error, ConversionError) and error.code == "processing_failed":
+                _tell_failure(order, error)
+            raise
+        self._note(order, done)
+        return done
+
+    async def _carried_out(self, order: Order) -> Done | Replayed:
+        sources = await self._sources(order)
+        order.trail.input_format = sources[0].name
+        plan = self._registry.plan(sources, order.target, order.tool)
+        order.trail.planned(plan)
         claim = await self._claimed(order, plan)
         if isinstance(claim, Replayed):
             return claim
         use = Use(order.operation, plan.source.name, plan.target.name, order.size)
         try:
             async with self._charges.charged(order.account.id, CREDITS_PER_CONVERSION, use, claim) as charge:
-                return await self._settled(order, plan, await self._run(order, plan), charge)
+                result = await self._run(order, plan)
+                started = perf_counter()
+                done = await self._settled(order, plan, result, charge)
+                self._metrics.conversions.stage("store", perf_counter() - started)
+                return done
         except ConversionError as error:
             await self._files.note_failure(order, error)
             raise
@@ -87,9 +111,14 @@ class Conversions:
         inputs = tuple(Input(path, source.name) for path, source in zip(order.paths, plan.sources, strict=True))
         job = Job(inputs, output, plan.target.name, order.options, order.tool)
         account, memory = order.account, needed(plan.source.name, plan.target.name, order.size)
+        entered = perf_counter()
         async with self._turns.taken(account.id, account.tier.max_concurrent, memory=memory):
             started = perf_counter()
-            done = await self._executor.run(job, self._limits)
+            self._metrics.waited(started - entered)
+            with self._metrics.workers.job():
+                done = await self._executor.run(job, self._limits)
+        self._metrics.ran(plan, done)
+        order.trail.warned(done)
         return Result(
             path=output,
             filename=renamed(order.original_name, plan.target.extensions[0]),
@@ -99,6 +128,15 @@ class Conversions:
             warnings=done.warnings,
             counts=counted(order, done),
         )
+
+    def _note(self, order: Order, done: Done | Replayed) -> None:
+        conversions = self._metrics.conversions
+        if isinstance(done, Replayed):
+            conversions.replayed()
+            return
+        order.trail.charged(CREDITS_PER_CONVERSION)
+        self._metrics.money.charged(order.operation, CREDITS_PER_CONVERSION)
+        conversions.succeeded(order.trail, done.result.seconds, given=order.size, made=done.result.size)
 
     async def _settled(self, order: Order, plan: Plan, result: Result, charge: Charge) -> Done:
         """The charge is final, and the result where it is to be, before the client hears of it."""
@@ -114,3 +152,8 @@ class Conversions:
                 await self._files.discard([blob])
             raise
         return Done(result, answer, balance)
+
+
+def _tell_failure(order: Order, error: ConversionError) -> None:
+    details = {name: error.details.get(name) for name in ("step", "exit_code")}
+    log.warning("conversion failed", extra={"fields": {**order.trail.fields(), "reason": error.reason, **details}})

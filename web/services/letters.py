@@ -8,7 +8,7 @@ from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import format_datetime, parseaddr
 
-from web.services.ids import new_id
+from storage.ids import new_id
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from storage.conversions import File
 from storage.usage import Operation
 from web.services.accounts import Account
 from web.services.repeats import Answer, Repeatable
+from web.trail import Trail
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Order:
     """Files to convert, or to put through a tool: what is charged as one.
 
     `keep`: the result is to be fetched later. `file` is the stored file of which the one upload is a copy; it becomes
-    processed. `name` is what the result is named after, the first upload by default.
+    processed. `name` is what the result is named after, the first upload by default. `trail` is that of the request.
     """
 
     account: Account
@@ -42,6 +43,7 @@ class Order:
     keep: bool = False
     file: File | None = None
     repeatable: Repeatable | None = None
+    trail: Trail = field(default_factory=Trail)
 
     @property
     def original_name(self) -> str:

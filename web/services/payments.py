@@ -12,6 +12,7 @@ from storage import purchases, reversals
 from storage.database import Database
 from storage.purchases import State
 from web.errors import InvalidParameter
+from web.metrics.money import MoneyMetrics
 from web.services.checkout import Provider
 from web.services.events import CheckoutSession, Event, Returned, returned
 
@@ -26,8 +27,9 @@ _ENDS: dict[str, State] = {"async_payment_failed": "failed", "expired": "expired
 class Payments:
     """Hears the provider. Messages may come repeatedly, at the same time and in any order."""
 
-    def __init__(self, database: Database, provider: Provider | None) -> None:
+    def __init__(self, database: Database, provider: Provider | None, metrics: MoneyMetrics) -> None:
         self._database = database
+        self._metrics = metrics
         self._secrets = provider.secrets if provider else ()
         self._live = bool(provider and provider.live)
 
@@ -59,6 +61,8 @@ class Payments:
         kind, report = event.type.removeprefix(_SESSION), session.report(event)
         if kind in _PAID and session.payment_status == "paid":
             outcome = await self._database.run(purchases.pay, report)
+            if outcome == "credited" and (bought := await self._database.run(purchases.find, session.id)):
+                self._metrics.granted("purchase", bought.credits)
         elif kind in _PAID:
             outcome = await self._database.run(purchases.progress, report, "processing")
         elif kind in _ENDS:

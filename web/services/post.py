@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from web.services.letters import Letter
@@ -18,19 +18,35 @@ _FAREWELL = 10.0  # seconds
 
 
 class Postbox:
-    """Takes letters and returns at once. Each is tried again after every one of `pauses`, then given up."""
+    """Takes letters and returns at once. Each is tried again after every one of `pauses`, then given up.
 
-    def __init__(self, mailer: Mailer, *, pauses: Sequence[float] = _PAUSES, capacity: int = _CAPACITY) -> None:
+    `ended` is told of each whether it was sent.
+    """
+
+    def __init__(
+        self,
+        mailer: Mailer,
+        *,
+        pauses: Sequence[float] = _PAUSES,
+        capacity: int = _CAPACITY,
+        ended: Callable[[bool], None] = lambda sent: None,
+    ) -> None:
         self._mailer = mailer
+        self._ended = ended
         self._pauses = pauses
         self._capacity = capacity
         self._closing = asyncio.Event()
         self._deliveries: set[asyncio.Task[None]] = set()
 
+    @property
+    def waiting(self) -> int:
+        """How many letters are on their way."""
+        return len(self._deliveries)
+
     def post(self, letter: Letter) -> None:
         """Sends the letter in the background. One that cannot be sent is only logged."""
         if len(self._deliveries) >= self._capacity:
-            _give_up(letter, "too many letters are waiting")
+            self._give_up(letter, "too many letters are waiting")
             return
         delivery = asyncio.create_task(self._deliver(letter))
         self._deliveries.add(delivery)
@@ -50,11 +66,12 @@ class Postbox:
         try:
             await self._try(letter)
         except asyncio.CancelledError:
-            _give_up(letter, "the server stops")
+            self._give_up(letter, "the server stops")
             raise
         except Exception as error:  # its text may hold the address
-            _give_up(letter, type(error).__name__, getattr(error, "smtp_code", None))
+            self._give_up(letter, type(error).__name__, getattr(error, "smtp_code", None))
         else:
+            self._ended(True)
             log.info("letter sent", extra={"fields": {"letter": letter.id}})
 
     async def _try(self, letter: Letter) -> None:
@@ -66,7 +83,7 @@ class Postbox:
                     await self._closing.wait()
         return await self._mailer.send(letter)
 
-
-def _give_up(letter: Letter, reason: str, status: int | None = None) -> None:
-    fields = {"letter": letter.id, "reason": reason, "status": status}
-    log.error("letter not sent", extra={"fields": fields})
+    def _give_up(self, letter: Letter, reason: str, status: int | None = None) -> None:
+        self._ended(False)
+        fields = {"letter": letter.id, "reason": reason, "status": status}
+        log.error("letter not sent", extra={"fields": fields})

@@ -9,6 +9,7 @@ from storage.database import Database
 from storage.limits import Limiter, Verdict
 from storage.registration import Verified
 from web.errors import RateLimited
+from web.metrics.money import MoneyMetrics
 from web.services import letters
 from web.services.post import Postbox
 
@@ -16,11 +17,14 @@ from web.services.post import Postbox
 class Registrations:
     """Who has an account already is told to nobody but the owner of the address."""
 
-    def __init__(self, database: Database, postbox: Postbox, limiter: Limiter, base_url: str) -> None:
+    def __init__(
+        self, database: Database, postbox: Postbox, limiter: Limiter, base_url: str, metrics: MoneyMetrics
+    ) -> None:
         self._database = database
         self._postbox = postbox
         self._limiter = limiter
         self._base_url = base_url
+        self._metrics = metrics
 
     async def register(self, email: str, name: str, address: str) -> None:
         """Writes to an e-mail address, for a client at that network address. Raises RateLimited."""
@@ -32,7 +36,10 @@ class Registrations:
 
     async def verify(self, token: str) -> Verified:
         """Uses the token of a letter up. Raises Missing."""
-        return await self._database.run(registration.verify, token.lower(), free_credits=FREE_CREDITS)
+        verified = await self._database.run(registration.verify, token.lower(), free_credits=FREE_CREDITS)
+        if verified.purpose == "register":
+            self._metrics.granted("registration", FREE_CREDITS)
+        return verified
 
     async def _count(self, email: str, address: str) -> None:
         """Counts a registration for both, or for neither where one of them has had its share."""

@@ -15,6 +15,11 @@ class Traffic:
         self._calm = asyncio.Event()
         self._calm.set()
 
+    @property
+    def running(self) -> int:
+        """How many requests are being answered."""
+        return len(self._running)
+
     def enter(self, request_id: str) -> None:
         """A request has begun."""
         self._running.add(request_id)

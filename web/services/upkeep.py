@@ -13,6 +13,7 @@ from storage.ids import new_id
 from storage.ledger import Owner
 from web.services.charges import Charges
 from web.services.files import Files
+from web.services.inventory import Inventory
 from web.services.repeats import Repeats
 
 log = logging.getLogger("convertd.upkeep")
@@ -33,12 +34,21 @@ def owner(data_dir: Path) -> Owner:
 class Upkeep:
     """Gives back credits that nobody holds any more, and erases what has expired or been left behind."""
 
-    def __init__(self, database: Database, owner: Owner, charges: Charges, repeats: Repeats, files: Files) -> None:
+    def __init__(
+        self,
+        database: Database,
+        owner: Owner,
+        charges: Charges,
+        repeats: Repeats,
+        files: Files,
+        inventory: Inventory,
+    ) -> None:
         self._database = database
         self._owner = owner
         self._charges = charges
         self._repeats = repeats
         self._files = files
+        self._inventory = inventory
 
     async def begin(self) -> None:
         """What an earlier run of this server left behind."""
@@ -68,3 +78,4 @@ class Upkeep:
         await self._files.sweep()
         while await self._database.run(batches.expired, _AT_ONCE):
             pass
+        await self._inventory.take()

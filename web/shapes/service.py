@@ -69,9 +69,16 @@ class Tools(TypedDict):
 
 
 class Alive(TypedDict):
-    """The service answers."""
+    """The process answers."""
 
     status: Literal["ok"]
+
+
+class Ready(TypedDict):
+    """The process can do its work."""
+
+    status: Annotated[Literal["ok", "degraded"], Field(description="`degraded`: without something that helps.")]
+    reasons: NotRequired[Annotated[list[str], Field(description="What it does without.")]]
 
 
 class PlainMeta(TypedDict):

@@ -1,0 +1,119 @@
+"""/readyz: what must work, what need not, and checks that hang."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from config.settings import Settings
+from engine.errors import StepFailed
+from engine.executor import Done, Job, Limits, LocalExecutor
+from engine.loading import Plugin
+from engine.registry import Registry, load_registry
+from tests.redis_server import RedisServer
+from tests.web.checks import problem
+from tests.web.servers import Running, Servers, eventually
+from web.app import assemble
+
+
+class Idle:
+    """An executor that is asked whether it is ready, and otherwise left alone."""
+
+    def __init__(self, *, answers: bool = True) -> None:
+        self._answers = answers
+        self.asked = 0
+
+    async def run(self, job: Job, limits: Limits = Limits()) -> Done:
+        raise StepFailed("Nothing is done here.")
+
+    async def ready(self) -> bool:
+        self.asked += 1
+        if not self._answers:
+            await asyncio.Event().wait()
+        return True
+
+
+def reasons(answer: httpx.Response) -> list[str]:
+    problem(answer, 503, "not_ready", retryable=True)
+    found: list[str] = answer.json()["error"]["details"]["reasons"]
+    return found
+
+
+def ready(server: Running) -> bool:
+    return bool(httpx.get(f"{server.url}/readyz", timeout=30).json() == {"status": "ok"})
+
+
+@pytest.fixture
+def executor(servers: Servers) -> Iterator[LocalExecutor]:
+    """One of the test's own."""
+    made = LocalExecutor(1)
+    servers._run(made.start())
+    yield made
+    servers._run(made.close())
+
+
+def test_a_fork_server_that_hangs(servers: Servers, executor: LocalExecutor, data_dir: Path) -> None:
+    assert executor._forkserver._running is not None
+    process = executor._forkserver._running[0]
+    with servers.running(data_dir, executor) as server:
+        assert eventually(lambda: ready(server))
+        os.kill(process.pid, signal.SIGSTOP)
+        try:
+            assert "the executor cannot run jobs" in reasons(httpx.get(f"{server.url}/readyz", timeout=30))
+        finally:
+            os.kill(process.pid, signal.SIGCONT)
+        assert eventually(lambda: ready(server))
+
+
+def test_checks_that_hang_do_not_pile_up(servers: Servers, data_dir: Path) -> None:
+    executor = Idle(answers=False)
+    with servers.running(data_dir, executor) as server, ThreadPoolExecutor(5) as threads:
+        answers = list(threads.map(lambda _: httpx.get(f"{server.url}/readyz", timeout=30), range(5)))
+        assert all("the executor cannot run jobs" in reasons(answer) for answer in answers)
+        assert executor.asked == 1
+
+
+def test_a_database_that_somebody_else_has_locked(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir, Idle()) as server:
+        other = sqlite3.connect(data_dir / "convertd.db", isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        assert "the database does not answer" in reasons(httpx.get(f"{server.url}/readyz", timeout=30))
+        assert httpx.get(f"{server.url}/healthz").json() == {"status": "ok"}
+        other.close()
+        assert eventually(lambda: ready(server))
+
+
+def test_without_redis_limits_hold_and_requests_are_welcome(servers: Servers, data_dir: Path, tmp_path: Path) -> None:
+    with RedisServer(tmp_path) as redis, servers.running(data_dir, Idle(), redis_url=redis.url) as server:
+        assert eventually(lambda: ready(server))
+        redis.kill()
+        answer = httpx.get(f"{server.url}/readyz")
+        assert (answer.status_code, answer.json()) == (
+            200,
+            {"status": "degraded", "reasons": ["Redis does not answer"]},
+        )
+
+
+async def test_plugins(data_dir: Path) -> None:
+    broken = Registry([*load_registry().plugins, Plugin("broken", "", error="ImportError: no such library")])
+    services = assemble(Settings(data_dir=data_dir), broken, Idle())
+    assert (await services.readiness.state()).reasons == ("the server does not serve",)
+    services.readiness.begin()
+    state = await services.readiness.state()
+    assert (state.reasons, state.degraded) == ((), ("the plugin broken cannot be loaded",))
+    await asyncio.to_thread(services.database.close)
+
+
+async def test_nothing_to_convert(data_dir: Path) -> None:
+    services = assemble(Settings(data_dir=data_dir), Registry([]), Idle())
+    services.readiness.begin()
+    assert (await services.readiness.state()).reasons == ("no plugin declares a format",)
+    await asyncio.to_thread(services.database.close)
