@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
 
 MIB = 1 << 20
 RATE_WINDOW = 60  # seconds
@@ -16,11 +17,14 @@ REGISTRATIONS_PER_ADDRESS = 50  # in DAY seconds
 HOUR, DAY = 3_600, 86_400
 
 
+TierName: TypeAlias = Literal["free", "paid"]
+
+
 @dataclass(frozen=True)
 class Tier:
     """The limits of a kind of account: bytes of a file, conversions at a time."""
 
-    name: str
+    name: TierName
     max_file_size: int
     max_concurrent: int
 
@@ -32,7 +36,7 @@ TIERS: Mapping[str, Tier] = MappingProxyType(
     }
 )
 
-CURRENCY = "eur"
+CURRENCY: Final = "eur"
 
 
 @dataclass(frozen=True)

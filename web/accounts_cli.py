@@ -36,7 +36,7 @@ def create(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Make an account, and print its key, which cannot be had again."""
-    address, called = _checked(fields.email, email), _checked(fields.name, name)
+    address, called = _checked(fields.EMAIL.of, email), _checked(fields.NAME.of, name)
     issued = _within(lambda transaction: _made(transaction, address, called, credits, verified=not unverified))
     if as_json:
         return print(json.dumps({"api_key": issued.text, "key_id": issued.key.id, "email": address}))
@@ -50,7 +50,7 @@ def grant(
     credits: Annotated[int, typer.Argument(metavar="N", min=1, max=_MOST, help="How many.")],
 ) -> None:
     """Give an account credits, and print its balance."""
-    address = _checked(fields.email, email)
+    address = _checked(fields.EMAIL.of, email)
     print(_within(lambda transaction: accounts.grant(transaction, address, credits)))
 
 

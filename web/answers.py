@@ -7,8 +7,8 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from types import TracebackType
-from typing import Any
+from types import MappingProxyType, TracebackType
+from typing import Any, ClassVar
 
 from tornado.iostream import StreamClosedError
 from tornado.web import Finish, HTTPError, RequestHandler
@@ -34,7 +34,9 @@ _PATH_LENGTH = 120  # characters that are noted of a path; those of the API are 
 
 
 class Answers(RequestHandler):
-    """The half of a handler that faces the client."""
+    """The half of a handler that faces the client. `always` are headers of all that it answers."""
+
+    always: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     def initialize(self, services: Services) -> None:
         self.services = services
@@ -52,7 +54,7 @@ class Answers(RequestHandler):
         # Runs before initialize, and again when an error clears what was set.
         if "request_id" not in vars(self):
             self.request_id = new_id("req")
-        for name, value in common(self.request_id).items():
+        for name, value in {**common(self.request_id), **self.always}.items():
             self.set_header(name, value)
         if "_verdict" in vars(self):
             self.show(self._verdict)
@@ -81,7 +83,10 @@ class Answers(RequestHandler):
 
     def write_json(self, value: Mapping[str, Any]) -> None:
         """Makes this JSON the body, complete with its length."""
-        body = json.dumps(value, ensure_ascii=False).encode()
+        self.write_encoded(json.dumps(value, ensure_ascii=False).encode())
+
+    def write_encoded(self, body: bytes) -> None:
+        """The same of what is JSON already."""
         self.set_header("Content-Type", "application/json")
         self.set_header("Content-Length", str(len(body)))
         self.write(body)

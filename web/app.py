@@ -19,9 +19,10 @@ from engine.registry import Registry, load_registry
 from storage import accounts
 from web import exposition, metrics, stores
 from web.assets import Assets
+from web.openapi.document import document
 from web.patience import Patience
 from web.processes import examine, local_executor
-from web.routes import build
+from web.routes import OPERATIONS, build
 from web.server import Server
 from web.services import Services, memory
 from web.services.accounts import Accounts
@@ -81,12 +82,12 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         jobs=jobs,
         formats=listing(formats_catalogue(registry)),
         tools=listing(tools_catalogue(registry)),
-        sales=open_sales(settings, database, measured.money),
+        sales=open_sales(settings, database, repeats, measured.money),
         readiness=Readiness(registry, executor, limiter, settings.data_dir, database, blobs, measured.installation),
         sessions=Sessions(database),
         request_log=RequestLog(database),
         assets=Assets(_STATIC),
-        openapi={},
+        openapi=listing(document(OPERATIONS, registry, settings.base_url)),
         upkeep=Upkeep(database, run, charges, repeats, files, Inventory(database, settings.data_dir, measured.stock)),
         metrics=measured,
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from email.message import Message
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl
 
+from web.declarations import ABSENT, AnyField
 from web.errors import InvalidParameter
 from web.handler import Handler, PublicHandler
 from web.services import Services
@@ -18,7 +19,7 @@ _CHARSETS = ("utf-8", "utf8", "us-ascii")
 _MAX_DEPTH = 32
 
 
-class _BodyHandler(Handler):
+class BodyHandler(Handler):
     """A resource that keeps its body in memory."""
 
     def initialize(self, services: Services) -> None:
@@ -34,18 +35,22 @@ class _BodyHandler(Handler):
         return bytes(self._body)
 
 
-class JsonHandler(_BodyHandler):
-    """A resource that takes a JSON object."""
+class JsonHandler(BodyHandler):
+    """A resource that takes a JSON object; an empty body is an empty one."""
 
-    def body(self) -> Mapping[str, Any]:
-        """The object that came; an empty body is an empty one. Raises InvalidParameter."""
+    def carried(self) -> Iterator[tuple[AnyField, object]]:
+        body = self._object()
+        for field in self.operation().json or ():
+            yield field, field.of(body.get(field.name, ABSENT))
+
+    def _object(self) -> Mapping[str, Any]:
         if _charset(self.request.headers.get("Content-Type", "")) not in _CHARSETS:
             raise _malformed("The body must be in UTF-8.")
         if not self._body.strip():
             return {}
         try:
             value = json.loads(
-                self._body.decode(), object_pairs_hook=_object, parse_constant=_refuse, parse_float=_finite
+                self._body.decode(), object_pairs_hook=_unambiguous, parse_constant=_refuse, parse_float=_finite
             )
             json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair can be escaped, but not answered
             depth = _depth(value)
@@ -58,7 +63,7 @@ class JsonHandler(_BodyHandler):
         return value
 
 
-class WebForm(_BodyHandler):
+class WebForm(BodyHandler):
     """A resource that takes what people enter into a form of a page."""
 
     def entered(self) -> Mapping[str, str]:
@@ -79,7 +84,7 @@ def _charset(content_type: str) -> str:
     return message.get_content_charset("utf-8")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of these fields. What is written twice could be read either way."""
     found = dict(pairs)
     if len(found) < len(pairs):

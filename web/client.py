@@ -449,6 +449,7 @@ class Purchase:
 
     checkout_url: str
     session_id: str
+    purchase_id: str
     pack: str
     credits: int
     amount: int
@@ -759,7 +760,7 @@ class _Calls:
     def purchase(self, pack: str, *, language: str = "en") -> Steps[Purchase]:
         """Opens a checkout for a pack: starter, pro or business."""
         body = {"pack": pack, "language": language}
-        return (yield from self._ask(Purchase, _Request("POST", "/credits/purchase", body=body)))
+        return (yield from self._ask(Purchase, _Request("POST", "/credits/purchase", body=body, key=_new_key())))
 
     def register(self, email: str, name: str) -> Steps[Registration]:
         """Asks for a letter with a link. Needs no key."""

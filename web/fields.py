@@ -1,89 +1,31 @@
-"""Request values to typed values, or InvalidParameter."""
+"""The fields of requests, each declared once."""
 
 from __future__ import annotations
 
-import re
+import time
 import unicodedata
-from collections.abc import Mapping
+from typing import Final
 
 from email_validator import EmailNotValidError, validate_email
 
 from config.tariff import PACKS, Pack
-from engine.conversions import Options
 from engine.pages import Pages
+from storage.keyring import MAX_GRACE
+from web.declarations import Field, Kind, integer, matching, text
 from web.errors import InvalidParameter
+from web.services.periods import Period, period
 
-_JSON = "application/json"
 _EMAIL_LENGTH = 254
 _NAME_LENGTH = range(2, 101)
 _CONTROL = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories: surrogates cannot be stored, separators break lines
+_PRINTED = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"  # the same for JSON Schema
+_NAME = rf"^\s*[^\s{_PRINTED}][^{_PRINTED}]{{0,98}}[^\s{_PRINTED}]\s*$"
+_DAY = 86_400  # seconds
 
 
-def output_format(fields: Mapping[str, object]) -> str:
-    """The name of the target; whether it exists is for the registry to say."""
-    name = _text(fields.get("output_format"), "output_format")
-    if not re.fullmatch(r"[A-Za-z0-9]{1,20}", name):
-        message = "output_format must be the name of a format, such as jpeg."
-        raise InvalidParameter(message, reason="malformed", param="output_format")
-    return name
-
-
-def form_options(fields: Mapping[str, str]) -> Options:
-    """What the client chose for the conversion, in the fields of a form."""
-    text = fields.get("quality")
-    number = text if text is None else _integer(text)
-    pages = fields.get("pages")
-    return Options(
-        quality=_quality(number),
-        pages=None if pages is None else Pages.parse(pages),
-        password=fields.get("password"),
-    )
-
-
-def json_options(body: Mapping[str, object]) -> Options:
-    """What the client chose for the conversion, in a JSON object."""
-    password = body.get("password")
-    return Options(
-        quality=_quality(body.get("quality")),
-        password=None if password is None else _text(password, "password"),
-    )
-
-
-def _quality(value: object) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    message = "quality must be an integer from 1 to 100."
-    raise InvalidParameter(message, reason="not_an_integer", param="quality", details={"min": 1, "max": 100})
-
-
-def _integer(text: str) -> int | str:
-    return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else text
-
-
-def file_ids(body: Mapping[str, object], most: int) -> tuple[str, ...]:
-    """The ids of the files to convert, each once, in the order given; whether they exist is not asked."""
-    ids = body.get("file_ids")
-    if ids is None:
-        raise InvalidParameter("file_ids is missing.", reason="missing", param="file_ids")
-    if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
-        raise InvalidParameter("file_ids must be a list of strings.", reason="malformed", param="file_ids")
-    if not 1 <= len(ids) <= most:
-        message = f"file_ids must name 1 to {most} files."
-        raise InvalidParameter(message, reason="out_of_range", param="file_ids", details={"min": 1, "max": most})
-    return tuple(dict.fromkeys(ids))
-
-
-def idempotency_key(value: str | None) -> str | None:
-    """The key under which the request may come again, if it has one."""
-    if value is None or re.fullmatch(r"[\x20-\x7e]{1,255}", value):
-        return value
-    message = "Idempotency-Key must be 1 to 255 printable ASCII characters."
-    raise InvalidParameter(message, reason="malformed", param="Idempotency-Key")
-
-
-def email(value: object) -> str:
+def _email(name: str, value: object) -> str:
     """An address that mail can be sent to, its domain in lower case and ASCII; whether it exists is not asked."""
-    address = _text(value, "email")
+    address = text(name, value)
     try:
         found = validate_email(
             address.strip(" "),
@@ -95,71 +37,127 @@ def email(value: object) -> str:
     except EmailNotValidError:
         found = None
     if found is None or len(found) > _EMAIL_LENGTH:
-        raise InvalidParameter("email must be an e-mail address.", reason="malformed", param="email")
+        raise InvalidParameter(f"{name} must be an e-mail address.", reason="malformed", param=name)
     return found
 
 
-def name(value: object) -> str:
-    """What a client calls its application, without blanks around it."""
-    found = _text(value, "name").strip()
+def _called(name: str, value: object) -> str:
+    """What a client calls something, without blanks around it."""
+    found = text(name, value).strip()
     if any(unicodedata.category(character) in _CONTROL for character in found):
-        raise InvalidParameter("name must not hold control characters.", reason="malformed", param="name")
+        raise InvalidParameter(f"{name} must not hold control characters.", reason="malformed", param=name)
     if len(found) not in _NAME_LENGTH:
         least, most = _NAME_LENGTH[0], _NAME_LENGTH[-1]
-        message = f"name must have {least} to {most} characters."
-        raise InvalidParameter(message, reason="out_of_range", param="name", details={"min": least, "max": most})
+        message = f"{name} must have {least} to {most} characters."
+        raise InvalidParameter(message, reason="out_of_range", param=name, details={"min": least, "max": most})
     return found
 
 
-def pack(value: object) -> Pack:
-    """The pack of credits of that name."""
-    found = PACKS.get(_text(value, "pack"))
+def _pack(name: str, value: object) -> Pack:
+    found = PACKS.get(text(name, value))
     if found is None:
-        message = f"pack must be one of {', '.join(PACKS)}."
-        raise InvalidParameter(message, reason="unknown", param="pack", details={"available": list(PACKS)})
+        message = f"{name} must be one of {', '.join(PACKS)}."
+        raise InvalidParameter(message, reason="unknown", param=name, details={"available": list(PACKS)})
     return found
 
 
-def language(value: object) -> str:
-    """A language tag such as de or pt-BR, English where there is none; whether anybody speaks it is not asked."""
-    tag = _text("en" if value is None else value, "language")
-    if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}", tag):
-        message = "language must be a language tag, such as en or pt-BR."
-        raise InvalidParameter(message, reason="malformed", param="language")
-    return tag
+def _file_ids(name: str, value: object) -> tuple[str, ...]:
+    """The ids in the order given; whether they exist is not asked."""
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise InvalidParameter(f"{name} must be a list of strings.", reason="malformed", param=name)
+    return tuple(value)
 
 
-def _text(value: object, param: str) -> str:
-    if value is None:
-        raise InvalidParameter(f"{param} is missing.", reason="missing", param=param)
-    if not isinstance(value, str):
-        raise InvalidParameter(f"{param} must be a string.", reason="malformed", param=param)
-    return value
+_TEXT: Final = Kind[str]({"type": "string"}, text)
+_CALLED: Final = Kind[str]({"type": "string", "pattern": _NAME}, _called)
 
-
-def wants_json(accept: str) -> bool:
-    """Whether an Accept header names JSON, and no other concrete type more dearly."""
-    json_weight, other_weight = 0.0, 0.0
-    for entry in accept.lower().split(","):
-        media_type, *parameters = (part.strip() for part in entry.split(";"))
-        weight = _weight(parameters)
-        if media_type == _JSON:
-            json_weight = max(json_weight, weight)
-        elif "*" not in media_type:
-            other_weight = max(other_weight, weight)
-    return json_weight > 0 and json_weight >= other_weight
-
-
-def _weight(parameters: list[str]) -> float:
-    for parameter in parameters:
-        name, _, value = parameter.partition("=")
-        if name.strip() == "q":
-            # What is no weight counts for nothing.
-            return float(value) if re.fullmatch(r"\s*(0(\.\d*)?|1(\.0*)?)\s*", value, re.ASCII) else 0.0
-    return 1.0
-
-
-def declared_length(content_length: str | None) -> int | None:
-    """The bytes that a request announces; None where it does not say, or says nonsense."""
-    plain = content_length is not None and re.fullmatch(r"[0-9]{1,4000}", content_length)
-    return int(plain[0]) if plain else None
+OUTPUT_FORMAT: Final = Field[str](
+    "output_format",
+    matching("[A-Za-z0-9]{1,20}", "the name of a format, such as jpeg"),
+    "The format to convert to, in capitals or not; `jpg`, `tif` and `heif` are known too. "
+    "`GET /formats` tells which there are.",
+    "webp",
+)
+QUALITY: Final = Field[int | None](
+    "quality",
+    integer(1, 100),
+    "How much a lossy format keeps. For a lossless one it is checked, ignored, and told in a warning.",
+    80,
+    default=None,
+)
+PASSWORD: Final = Field[str | None]("password", _TEXT, "Opens an encrypted PDF.", "secret", default=None)
+PAGES: Final = Field[Pages](
+    "pages",
+    Kind({"type": "string", "minLength": 1}, lambda name, value: Pages.parse(text(name, value))),
+    "The pages to delete, counted from 1, with commas between them; ranges such as `3-5` are taken too. "
+    "One page at least has to stay.",
+    "2,5,8-10",
+)
+FILE_IDS: Final = Field[tuple[str, ...]](
+    "file_ids",
+    Kind({"type": "array", "items": {"type": "string"}, "minItems": 1}, _file_ids),
+    "The files of the batch to convert, all of them or some. What is named twice is converted once.",
+    ["file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"],
+)
+EMAIL: Final = Field[str](
+    "email",
+    Kind({"type": "string", "format": "email"}, _email),
+    "The address that the letter with the link goes to.",
+    "you@example.com",
+)
+NAME: Final = Field[str](
+    "name",
+    _CALLED,
+    "What the application is called: 2 to 100 characters, without control characters. Blanks around it do not count.",
+    "Photo shop",
+)
+KEY_NAME: Final = Field[str | None](
+    "name", _CALLED, "What the key is called; by default as the account is.", "Laptop", default=None
+)
+GRACE_PERIOD: Final = Field[int](
+    "grace_period_seconds",
+    integer(0, MAX_GRACE),
+    "How many seconds the old key goes on working.",
+    3600,
+    default=_DAY,
+)
+TOKEN: Final = Field[str](
+    "token",
+    matching("[0-9A-Fa-f]{64}", "64 hexadecimal digits"),
+    "The token in the link of the letter.",
+    "0123456789abcdef" * 4,
+)
+PERIOD: Final = Field[Period | None](
+    "period",
+    Kind(
+        {"type": "string", "anyOf": [{"pattern": "^[0-9]{4}-(0[1-9]|1[0-2])$"}, {"format": "date"}]},
+        lambda name, value: period(text(name, value), int(time.time())),
+    ),
+    "A month `YYYY-MM`, or a day `YYYY-MM-DD` from which on to report; the current month by default.",
+    "2026-11",
+    default=None,
+)
+PACK: Final = Field[Pack](
+    "pack", Kind({"type": "string", "enum": list(PACKS)}, _pack), "How many credits to buy.", "starter"
+)
+LANGUAGE: Final = Field[str | None](
+    "language",
+    matching("[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}", "a language tag, such as en or pt-BR"),
+    "The language of the checkout page; `en` by default, and where the provider does not have it.",
+    "de",
+    default=None,
+)
+IDEMPOTENCY_KEY: Final = Field[str | None](
+    "Idempotency-Key",
+    matching("[!-~]([ -~]{0,253}[!-~])?", "1 to 255 printable ASCII characters"),
+    "Makes it safe to send the request again: within 24 hours the same request under the same key gets the same "
+    "answer, and is carried out once.",
+    "0b9d6c1e-5b1f-4c38-9a52-2f0f3c6a7d11",
+    default=None,
+)
+STRIPE_SIGNATURE: Final = Field[str](
+    "Stripe-Signature",
+    _TEXT,
+    "Shows that the event is Stripe's.",
+    "t=1795238640,v1=5257a869e7ecebeda32affa62cdca3fa51cad7e77a0e56ff536d0ce8e108d8bd",
+)

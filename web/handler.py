@@ -8,14 +8,14 @@ from contextlib import suppress
 from typing import Any, ClassVar, cast
 
 from tornado.iostream import StreamClosedError
-from tornado.web import HTTPError, RequestHandler, stream_request_body
+from tornado.web import HTTPError, stream_request_body
 
 from config.tariff import FAILED_LOGINS, RATE_WINDOW
 from storage.errors import InvalidKey
 from web.answers import Answers
 from web.errors import ApiError, FileTooLarge, InvalidParameter, KeyNotVerified, MethodNotAllowed, RateLimited
-from web.fields import declared_length
 from web.headers import PREFLIGHT
+from web.requests import Requests, declared_length
 from web.services import Services
 from web.services.accounts import Account
 from web.services.addresses import client_address, subscriber
@@ -25,7 +25,7 @@ _SURPLUS_SECONDS = 10
 
 
 @stream_request_body
-class Handler(Answers):
+class Handler(Requests, Answers):
     """A resource. Every handler takes its body as a stream, and so can refuse a request before its body."""
 
     max_body: ClassVar[int] = 64 << 10  # bytes
@@ -49,13 +49,6 @@ class Handler(Answers):
             await self.expect_body(declared_length(self.request.headers.get("Content-Length")))
         except Exception as error:
             await self._refuse(error)
-
-    def verbs(self) -> tuple[str, ...]:
-        """The verbs that the resource answers to."""
-        unknown = RequestHandler._unimplemented_method
-        verbs = ("GET", "POST", "PUT", "PATCH", "DELETE")
-        own = [verb for verb in verbs if getattr(type(self), verb.lower()) is not unknown]
-        return (*own, *(["HEAD"] if "GET" in own else []), "OPTIONS")
 
     def misrouted(self) -> ApiError:
         return MethodNotAllowed(self.verbs())

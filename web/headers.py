@@ -42,6 +42,9 @@ PREFLIGHT: Mapping[str, str] = MappingProxyType(
     }
 )
 
+PRIVATE: Mapping[str, str] = MappingProxyType({"Cache-Control": "no-store"})
+"""Of what no cache may keep."""
+
 DOWNLOAD: Mapping[str, str] = MappingProxyType(
     {
         # What is in the file runs nowhere, should a browser show it after all.

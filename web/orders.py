@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from storage.blobs import read_blocks
 from web.downloads import DownloadHandler
-from web.fields import idempotency_key, wants_json
+from web.negotiation import wants_json
+from web.repeating import RepeatableHandler
 from web.services.orders import Done, Order, Result
-from web.services.repeats import Repeatable, Replayed
 
 
-class OrderHandler(DownloadHandler):
+class OrderHandler(RepeatableHandler, DownloadHandler):
     """A resource that converts, charges for it, and answers with the file or with a description of it."""
 
     async def expect_body(self, length: int | None) -> None:
@@ -25,15 +25,14 @@ class OrderHandler(DownloadHandler):
         if order.file is None:
             self.services.metrics.conversions.stage("upload", self.request.request_time())
         done = await self.services.conversions.convert(replace(order, trail=self.trail))
-        if isinstance(done, Replayed):
-            self.set_header("Idempotency-Replayed", "true")
-        else:
+        if isinstance(done, Done):
             self.account = replace(self.client(), credits_remaining=done.balance)
-        if isinstance(done, Done) and done.answer is None:
-            await self._send_made(done.result)
-            return
-        answer = done.answer
-        assert answer is not None  # what is repeated is kept
+            if done.answer is None:
+                await self._send_made(done.result)
+                return
+            answer = done.answer
+        else:
+            answer = self.unwrapped(done)
         if described:
             self.reply(answer.data)
         else:
@@ -46,8 +45,3 @@ class OrderHandler(DownloadHandler):
     def wants_json(self) -> bool:
         """Whether the client asks for a description rather than for the file."""
         return wants_json(self.request.headers.get("Accept", ""))
-
-    def repeatable(self) -> Repeatable | None:
-        """What the request is known by should it come again."""
-        key = idempotency_key(self.request.headers.get("Idempotency-Key"))
-        return Repeatable(self.client().id, self.request.path, key) if key else None

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TypeAlias
 
 from tornado.routing import URLSpec
 from tornado.web import Application
 
 from web.assets import load_pages
+from web.handler import Handler
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Usage
 from web.handlers.batches import BatchConversion, BatchFiles, BatchResource, NewBatch
-from web.handlers.catalogue import Formats, Tools
+from web.handlers.catalogue import ApiDocument, Formats, Tools
 from web.handlers.checkout import CheckoutChoice, CheckoutPage
 from web.handlers.convert import Convert
 from web.handlers.credits import Purchase, StripeWebhook
@@ -25,74 +26,70 @@ from web.handlers.status import Health, Nothing, Ready, Version
 from web.services import Services
 from web.services.paths import API
 
+Route: TypeAlias = tuple[str, type[Handler]]
+
+
+OPERATIONS: tuple[Route, ...] = (
+    (f"{API}/convert", Convert),
+    (f"{API}/files/upload", Upload),
+    (f"{API}/files/([^/]+)", FileResource),
+    (f"{API}/files/([^/]+)/convert", Conversion),
+    (f"{API}/files/([^/]+)/download", Download),
+    (f"{API}/batch", NewBatch),
+    (f"{API}/batch/([^/]+)", BatchResource),
+    (f"{API}/batch/([^/]+)/files", BatchFiles),
+    (f"{API}/batch/([^/]+)/convert", BatchConversion),
+    (f"{API}/pdf/merge", Merge),
+    (f"{API}/pdf/delete-pages", DeletePages),
+    (f"{API}/account", AccountResource),
+    (f"{API}/account/usage", Usage),
+    (f"{API}/account/keys", Keys),
+    (f"{API}/account/keys/([^/]+)", KeyResource),
+    (f"{API}/account/keys/([^/]+)/rotate", KeyRotation),
+    (f"{API}/credits/purchase", Purchase),
+    (f"{API}/webhooks/stripe", StripeWebhook),
+    (f"{API}/register", Register),
+    (f"{API}/verify", Verify),
+    (f"{API}/formats", Formats),
+    (f"{API}/tools", Tools),
+    (f"{API}/openapi.json", ApiDocument),
+    ("/healthz", Health),
+    ("/readyz", Ready),
+    ("/version", Version),
+)
+"""What programs call."""
+
+PAGES: tuple[Route, ...] = (
+    ("/checkout/([^/]+)", CheckoutPage),
+    ("/checkout/([^/]+)/(pay|decline|cancel)", CheckoutChoice),
+    ("/", Landing),
+    ("/docs", Docs),
+    ("/register", RegisterPage),
+    ("/developers/verify", VerifyPage),
+    ("/status", StatusPage),
+    ("/dashboard", Dashboard),
+    ("/dashboard/(sign-in|sign-out)", Session),
+    ("/dashboard/keys", NewKey),
+    ("/dashboard/keys/([^/]+)/(rotate|revoke)", KeyChange),
+    ("/dashboard/credits", Buy),
+    ("/dashboard/usage.csv", UsageTable),
+    ("/static/([^/]+)/([^/]+)", Asset),
+)
+"""What people see."""
+
 
 def build(services: Services) -> Application:
     """The application."""
     arguments = {"services": services}
-    specs = [*_api(arguments), *_pages(arguments), *_probes(arguments)]
     return Application(
-        specs,
-        routes={spec.handler_class: _pattern(spec) for spec in specs},
+        [URLSpec(pattern, handler, arguments) for pattern, handler in (*OPERATIONS, *PAGES)],
+        routes={handler: _named(pattern) for pattern, handler in (*OPERATIONS, *PAGES)},
         template_loader=load_pages(),
         default_handler_class=Nothing,
         default_handler_args=arguments,
     )
 
 
-def _pattern(spec: URLSpec) -> str:
+def _named(pattern: str) -> str:
     """The paths of a resource, with {} for what differs."""
-    return re.sub(r"\(.*?\)", "{}", spec.regex.pattern.removesuffix("$"))
-
-
-def _api(arguments: dict[str, Any]) -> list[URLSpec]:
-    return [
-        URLSpec(f"{API}/convert", Convert, arguments),
-        URLSpec(f"{API}/files/upload", Upload, arguments),
-        URLSpec(f"{API}/files/([^/]+)", FileResource, arguments),
-        URLSpec(f"{API}/files/([^/]+)/convert", Conversion, arguments),
-        URLSpec(f"{API}/files/([^/]+)/download", Download, arguments),
-        URLSpec(f"{API}/batch", NewBatch, arguments),
-        URLSpec(f"{API}/batch/([^/]+)", BatchResource, arguments),
-        URLSpec(f"{API}/batch/([^/]+)/files", BatchFiles, arguments),
-        URLSpec(f"{API}/batch/([^/]+)/convert", BatchConversion, arguments),
-        URLSpec(f"{API}/pdf/merge", Merge, arguments),
-        URLSpec(f"{API}/pdf/delete-pages", DeletePages, arguments),
-        URLSpec(f"{API}/account", AccountResource, arguments),
-        URLSpec(f"{API}/account/usage", Usage, arguments),
-        URLSpec(f"{API}/account/keys", Keys, arguments),
-        URLSpec(f"{API}/account/keys/([^/]+)", KeyResource, arguments),
-        URLSpec(f"{API}/account/keys/([^/]+)/rotate", KeyRotation, arguments),
-        URLSpec(f"{API}/register", Register, arguments),
-        URLSpec(f"{API}/verify", Verify, arguments),
-        URLSpec(f"{API}/formats", Formats, arguments),
-        URLSpec(f"{API}/tools", Tools, arguments),
-        URLSpec(f"{API}/credits/purchase", Purchase, arguments),
-        URLSpec(f"{API}/webhooks/stripe", StripeWebhook, arguments),
-    ]
-
-
-def _pages(arguments: dict[str, Any]) -> list[URLSpec]:
-    return [
-        URLSpec("/checkout/([^/]+)", CheckoutPage, arguments),
-        URLSpec("/checkout/([^/]+)/(pay|decline|cancel)", CheckoutChoice, arguments),
-        URLSpec("/", Landing, arguments),
-        URLSpec("/docs", Docs, arguments),
-        URLSpec("/register", RegisterPage, arguments),
-        URLSpec("/developers/verify", VerifyPage, arguments),
-        URLSpec("/status", StatusPage, arguments),
-        URLSpec("/dashboard", Dashboard, arguments),
-        URLSpec("/dashboard/(sign-in|sign-out)", Session, arguments),
-        URLSpec("/dashboard/keys", NewKey, arguments),
-        URLSpec("/dashboard/keys/([^/]+)/(rotate|revoke)", KeyChange, arguments),
-        URLSpec("/dashboard/credits", Buy, arguments),
-        URLSpec("/dashboard/usage.csv", UsageTable, arguments),
-        URLSpec("/static/([^/]+)/([^/]+)", Asset, arguments),
-    ]
-
-
-def _probes(arguments: dict[str, Any]) -> list[URLSpec]:
-    return [
-        URLSpec("/healthz", Health, arguments),
-        URLSpec("/readyz", Ready, arguments),
-        URLSpec("/version", Version, arguments),
-    ]
+    return re.sub(r"\(.*?\)", "{}", pattern)

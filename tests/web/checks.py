@@ -6,6 +6,7 @@ import re
 
 import httpx
 
+from tests.web.contract import conforms
 from web.errors import STATUS
 
 HEADERS = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
@@ -26,9 +27,11 @@ def problem(answer: httpx.Response, status: int, code: str, **expected: object) 
 
 
 def dressed(answer: httpx.Response) -> None:
-    """Asserts the headers of every answer."""
+    """Asserts the headers of every answer, and what the API's document says of it."""
     assert all(answer.headers[name].isdigit() for name in HEADERS)
     assert re.fullmatch(r'"default";q=\d+;w=60', answer.headers["RateLimit-Policy"])
     assert re.fullmatch(r'"default";r=\d+;t=\d+', answer.headers["RateLimit"])
     assert answer.headers["Access-Control-Allow-Origin"] == "*"
     assert "X-Request-Id" in answer.headers["Access-Control-Expose-Headers"]
+    if answer._request is not None:  # the bytes of some have come without httpx
+        conforms(answer)

@@ -139,3 +139,4 @@ def test_periods() -> None:
     assert timestamp(period("2025-12", NOON).end) == "2026-01-01 00:00:00"
     since = period("2026-02-09", NOON)
     assert (timestamp(since.start), since.end) == ("2026-02-09 00:00:00", NOON + 1)
+    assert timestamp(period("0472-03-27", NOON).start) == "0472-03-27 00:00:00"

@@ -307,6 +307,17 @@ class _Zeros(io.RawIOBase):
         return count
 
 
+def test_a_purchase(client: Any, server: Running) -> None:
+    made = client.purchase("pro", language="de")
+
+    assert (made.pack, made.credits, made.amount, made.currency) == ("pro", 2_000, 15_00, "eur")
+    assert (made.language, made.status) == ("de", "open")
+    assert made.checkout_url.endswith(f"/checkout/{made.session_id}")
+    with pytest.raises(web.client.InvalidParameter) as refused:
+        client.purchase("huge")
+    assert (refused.value.param, refused.value.reason) == ("pack", "unknown")
+
+
 def test_a_large_upload_takes_little_memory(client: Any) -> None:
     tracemalloc.start()
     with pytest.raises(web.client.InvalidFileType):

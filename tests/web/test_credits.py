@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,45 @@ def test_wrong_packs(selling: Running, stripe: StripeServer, pack: object, reaso
     tries = stripe.tries
     problem(buy(selling, pack=pack), 400, "invalid_parameter", param="pack", reason=reason)
     assert stripe.tries == tries
+
+
+class TestRepeating:
+    def test_the_same_request(self, selling: Running, stripe: StripeServer) -> None:
+        known, headers = len(stripe.sessions), {**selling.auth, "Idempotency-Key": "again"}
+        first, second = (buy(selling, headers, pack="pro", language="de") for _ in range(2))
+        assert first.json()["data"] == second.json()["data"]
+        assert "Idempotency-Replayed" not in first.headers
+        assert second.headers["Idempotency-Replayed"] == "true"
+        assert len(stripe.sessions) == known + 1
+        problem(buy(selling, headers, pack="starter", language="de"), 422, "idempotency_key_reused")
+        other = {"Authorization": f"Bearer {selling.account()}", "Idempotency-Key": "again"}
+        assert buy(selling, other, pack="starter").json()["data"]["pack"] == "starter"
+
+    def test_at_the_same_time(self, selling: Running, stripe: StripeServer) -> None:
+        known, headers = len(stripe.sessions), {**selling.auth, "Idempotency-Key": "at once"}
+        stripe.trouble = [0.5]
+        with ThreadPoolExecutor() as pool:
+            answers = list(pool.map(lambda _: buy(selling, headers, pack="pro"), range(4)))
+        for refused in (answer for answer in answers if answer.status_code != 200):
+            problem(refused, 409, "idempotency_conflict", retryable=True)
+        assert 200 in [answer.status_code for answer in answers]
+        assert len(stripe.sessions) == known + 1
+
+    def test_what_failed_is_not_repeated(self, selling: Running, stripe: StripeServer) -> None:
+        headers = {**selling.auth, "Idempotency-Key": "once more"}
+        stripe.trouble = [402]
+        problem(buy(selling, headers, pack="pro"), 500, "server_error", reason="checkout_unavailable")
+        answer = buy(selling, headers, pack="pro")
+        assert answer.status_code == 200
+        assert "Idempotency-Replayed" not in answer.headers
+
+
+@pytest.mark.parametrize("key", ["", "k" * 256, "\u00e9"])
+def test_wrong_idempotency_keys(selling: Running, key: str) -> None:
+    headers = {name.encode(): value.encode() for name, value in selling.auth.items()}
+    headers[b"Idempotency-Key"] = key.encode("latin-1")
+    answer = httpx.post(f"{selling.api}/credits/purchase", json={"pack": "pro"}, headers=headers)
+    problem(answer, 400, "invalid_parameter", param="Idempotency-Key", reason="malformed")
 
 
 def test_who_may_buy(selling: Running) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from web.errors import InvalidParameter
-from web.fields import email, name, wants_json
+from web.fields import EMAIL, NAME
+from web.negotiation import wants_json
 
 LONGEST = "l" * 64 + "@" + ".".join(["d" * 46] * 4) + "de"  # 254 characters
 
@@ -74,18 +75,18 @@ def test_wants_json(accept: str, json: bool) -> None:
 def test_email(sent: object, found: str | None) -> None:
     if found is None:
         with pytest.raises(InvalidParameter) as refused:
-            email(sent)
+            EMAIL.of(sent)
         assert (refused.value.param, refused.value.reason) == ("email", "malformed")
         assert "b.test" not in str(refused.value)
     else:
-        assert email(sent) == found
+        assert EMAIL.of(sent) == found
 
 
 @pytest.mark.parametrize(
     "sent", ["My App", "ab", "x" * 100, "\u5199\u771f", "\U0001f44d\U0001f3fd", "O'Brien & <b>Co</b>"]
 )
 def test_name(sent: str) -> None:
-    assert name(f" \t{sent}\n ") == sent
+    assert NAME.of(f" \t{sent}\n ") == sent
 
 
 @pytest.mark.parametrize(
@@ -107,11 +108,11 @@ def test_name(sent: str) -> None:
 )
 def test_wrong_names(sent: object, reason: str) -> None:
     with pytest.raises(InvalidParameter) as refused:
-        name(sent)
+        NAME.of(sent)
     assert (refused.value.param, refused.value.reason) == ("name", reason)
 
 
 def test_a_missing_address() -> None:
     with pytest.raises(InvalidParameter) as refused:
-        email(None)
+        EMAIL.of(None)
     assert (refused.value.param, refused.value.reason) == ("email", "missing")

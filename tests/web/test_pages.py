@@ -14,7 +14,7 @@ from tests.web.checks import dressed, problem
 from tests.web.servers import Running, Servers
 from tests.web.test_registration import BROWSER, letters, mailed
 from web.errors import STATUS
-from web.handlers.docs import ADVICE
+from web.openapi.problems import PROBLEMS
 
 PAGES = ("/", "/docs", "/register", "/developers/verify", "/status", "/dashboard")
 
@@ -70,7 +70,7 @@ def test_errors_are_pages_for_browsers_only(server: Running) -> None:
 
 
 def test_the_docs_advise_on_every_error() -> None:
-    assert set(ADVICE) == set(STATUS)
+    assert set(PROBLEMS) == set(STATUS)
 
 
 def test_the_status_names_what_is_there(server: Running) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.web.checks import problem
 from tests.web.samples import BOUNDARY, FILE, FORM, TARGET, form, part, picture
 from tests.web.servers import Running, eventually
 from web.envelopes import headers, public
@@ -186,3 +187,9 @@ def test_noise_is_refused_or_read_but_never_crashes(
     body = form(part(b"content", 'name="file"; filename="a.bin"'), TARGET)
     with suppress(InvalidParameter, FileTooLarge):
         read(tmp_path_factory.mktemp("form"), body[:at] + noise + body[at + len(noise) :])
+
+
+def test_a_body_that_comes_with_options(server: Running) -> None:
+    url = f"{server.api}/convert"
+    assert httpx.request("OPTIONS", url, files={"file": ("photo.jpg", picture())}).status_code == 204
+    problem(httpx.request("OPTIONS", url, content=bytes(70_000)), 413, "file_too_large")

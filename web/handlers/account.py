@@ -3,50 +3,49 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from config.tariff import RATE_WINDOW
 from storage import keyring, usage
-from storage.keyring import MAX_GRACE, IssuedKey, Key
+from storage.keyring import IssuedKey, Key
 from web.bodies import JsonHandler
-from web.errors import InvalidParameter
-from web.fields import name, wants_json
+from web.fields import GRACE_PERIOD, KEY_NAME, PERIOD
+from web.handler import Handler
+from web.headers import PRIVATE
+from web.negotiation import wants_json
+from web.operations import Answer, Operation, described
+from web.services.accounts import Account
 from web.services.descriptions import usage_csv
 from web.services.periods import period, timestamp
-
-_DEFAULT_GRACE = 86_400  # seconds
-
-
-class _Private(JsonHandler):
-    """What no cache may keep."""
-
-    def set_default_headers(self) -> None:
-        super().set_default_headers()
-        self.set_header("Cache-Control", "no-store")
+from web.shapes import accounts as shapes
 
 
-class AccountResource(_Private):
+class AccountResource(Handler):
     """The account, its balance and its limits."""
 
-    async def get(self) -> None:
-        account = self.client()
-        self.reply(
-            {
-                "name": account.name,
-                "email": account.email,
-                "tier": account.tier.name,
-                "credits_remaining": account.credits_remaining,
-                "credits_total_purchased": account.credits_purchased,
-                "credits_used_total": account.credits_used,
-                "max_file_size": account.tier.max_file_size,
-                "created_at": timestamp(account.created_at),
-                "last_used_at": timestamp(account.last_used_at),
-                "rate_limit": self._rate_limit(),
-                "limits": self._limits(),
-            }
-        )
+    always = PRIVATE
 
-    def _rate_limit(self) -> dict[str, int]:
+    @Operation(id="getAccount", tag="Account", answers=(described(shapes.Account),))
+    async def get(self) -> None:
+        """See balance and limits"""
+        self.reply(self._described(self.client()))
+
+    def _described(self, account: Account) -> shapes.Account:
+        return {
+            "name": account.name,
+            "email": account.email,
+            "tier": account.tier.name,
+            "credits_remaining": account.credits_remaining,
+            "credits_total_purchased": account.credits_purchased,
+            "credits_used_total": account.credits_used,
+            "max_file_size": account.tier.max_file_size,
+            "created_at": timestamp(account.created_at),
+            "last_used_at": timestamp(account.last_used_at),
+            "rate_limit": self._rate_limit(),
+            "limits": self._limits(),
+        }
+
+    def _rate_limit(self) -> shapes.RateLimit:
         return {
             "limit": self._verdict.limit,
             "window_seconds": RATE_WINDOW,
@@ -54,7 +53,7 @@ class AccountResource(_Private):
             "reset": self._verdict.reset_unix,
         }
 
-    def _limits(self) -> dict[str, int]:
+    def _limits(self) -> shapes.Limits:
         tier, settings = self.client().tier, self.services.settings
         return {
             "max_file_size": tier.max_file_size,
@@ -65,11 +64,26 @@ class AccountResource(_Private):
         }
 
 
-class Usage(_Private):
+class Usage(Handler):
     """What was converted in a period."""
 
+    always = PRIVATE
+
+    @Operation(
+        id="getUsage",
+        tag="Account",
+        query=(PERIOD,),
+        answers=(
+            replace(described(shapes.Usage), headers=("Vary",)),
+            Answer(200, "With `Accept: text/csv` the rows of `by_day`.", media_types=("text/csv",), headers=("Vary",)),
+        ),
+    )
     async def get(self) -> None:
-        chosen = period(self.get_query_argument("period", None), int(time.time()))
+        """See what was converted in a period
+
+        Requests that were refused are not counted.
+        """
+        chosen = self.given()[PERIOD] or period(None, int(time.time()))
         report = await self.services.database.run(usage.report, self.client().id, chosen.start, chosen.end)
         self.set_header("Vary", "Accept")
         accept = self.request.headers.get("Accept", "")
@@ -82,47 +96,54 @@ class Usage(_Private):
             self.reply({"period": chosen.name, **times, **asdict(report)})
 
 
-class Keys(_Private):
+class Keys(JsonHandler):
     """The keys that work, and new ones."""
 
+    always = PRIVATE
+
+    @Operation(id="listKeys", tag="Account", answers=(described(shapes.Keys),))
     async def get(self) -> None:
+        """List the keys that work"""
         keys = await self.services.database.run(keyring.list_keys, self.client().id)
         self.reply({"keys": [_shown(key) for key in keys], "total": len(keys)})
 
+    @Operation(id="createKey", tag="Account", json=(KEY_NAME,), answers=(described(shapes.IssuedKey),))
     async def post(self) -> None:
-        account, wanted = self.client(), self.body().get("name")
-        called = account.name if wanted is None else name(wanted)
+        """Make a further key"""
+        account = self.client()
+        called = self.given()[KEY_NAME] or account.name
         self.reply(_shown_once(await self.services.database.run(keyring.issue, account.id, called)))
 
 
-class KeyResource(_Private):
+class KeyResource(Handler):
     """A key, to be ended."""
 
+    always = PRIVATE
+
+    @Operation(id="revokeKey", tag="Account", answers=(described(shapes.RevokedKey),))
     async def delete(self, key_id: str) -> None:
+        """End a key at once
+
+        The last key that lasts can only be rotated.
+        """
         await self.services.database.run(keyring.revoke, self.client().id, key_id)
         self.reply({"key_id": key_id, "revoked": True})
 
 
-class KeyRotation(_Private):
+class KeyRotation(JsonHandler):
     """A new key for an old one, which goes on working for a while."""
 
+    always = PRIVATE
+
+    @Operation(id="rotateKey", tag="Account", json=(GRACE_PERIOD,), answers=(described(shapes.RotatedKey),))
     async def post(self, key_id: str) -> None:
-        grace = _grace(self.body().get("grace_period_seconds", _DEFAULT_GRACE))
+        """Put a new key in the place of another"""
+        grace = self.given()[GRACE_PERIOD]
         issued = await self.services.database.run(keyring.rotate, self.client().id, key_id, grace)
         self.reply({**_shown_once(issued), "replaced_key_id": key_id, "grace_period_seconds": grace})
 
 
-def _grace(value: object) -> int:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if isinstance(value, int) and whole and 0 <= value <= MAX_GRACE:
-        return value
-    message = f"grace_period_seconds must be an integer from 0 to {MAX_GRACE}."
-    reason = "out_of_range" if whole else "not_an_integer"
-    details = {"min": 0, "max": MAX_GRACE}
-    raise InvalidParameter(message, reason=reason, param="grace_period_seconds", details=details)
-
-
-def _shown(key: Key) -> dict[str, object]:
+def _shown(key: Key) -> shapes.Key:
     return {
         "key_id": key.id,
         "key_prefix": key.prefix,
@@ -133,6 +154,6 @@ def _shown(key: Key) -> dict[str, object]:
     }
 
 
-def _shown_once(issued: IssuedKey) -> dict[str, object]:
+def _shown_once(issued: IssuedKey) -> shapes.IssuedKey:
     message = "Keep the key in a safe place: it is not shown again."
     return {"api_key": issued.text, **_shown(issued.key), "message": message}

@@ -4,37 +4,64 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from engine.conversions import Options
 from storage import ledger
 from web.bodies import JsonHandler
-from web.fields import file_ids, json_options, output_format
+from web.errors import InvalidParameter
+from web.fields import FILE_IDS, IDEMPOTENCY_KEY, OUTPUT_FORMAT, PASSWORD, QUALITY
 from web.forms import FormHandler
 from web.handler import Handler
+from web.operations import FileField, FormFields, Operation, described
 from web.orders import OrderHandler
 from web.services.batch_conversions import BatchOrder
 from web.services.descriptions import batch_status, created, uploaded
-from web.services.repeats import Replayed
+from web.shapes import batches as shapes
 
 
 class NewBatch(JsonHandler):
     """Begins a batch."""
 
+    @Operation(
+        id="createBatch",
+        tag="Batches",
+        json=(OUTPUT_FORMAT,),
+        answers=(described(shapes.NewBatch),),
+        codes=("unsupported_conversion",),
+    )
     async def post(self) -> None:
+        """Begin a batch
+
+        Costs nothing.
+        """
         batches = self.services.batches
-        batch = await batches.create(self.client().id, output_format(self.body()))
+        batch = await batches.create(self.client().id, self.given()[OUTPUT_FORMAT])
         self.reply(created(batch, batches.max_files))
 
 
 class BatchResource(Handler):
     """A batch and its files."""
 
+    @Operation(id="getBatch", tag="Batches", answers=(described(shapes.BatchStatus),))
     async def get(self, batch_id: str) -> None:
+        """See how far a batch is"""
         self.reply(batch_status(*await self.services.batches.find(self.client().id, batch_id)))
 
 
 class BatchFiles(FormHandler):
     """Stores a file in a batch."""
 
+    @Operation(
+        id="addToBatch",
+        tag="Batches",
+        form=FormFields(FileField("file", "The file to store.")),
+        answers=(described(shapes.AddedFile),),
+        codes=("invalid_file_type",),
+    )
     async def post(self, batch_id: str) -> None:
+        """Store a file in a batch
+
+        It is not converted yet. Costs nothing.
+        """
         await self.unless_gone(self._add(batch_id))
 
     async def _add(self, batch_id: str) -> None:
@@ -46,24 +73,42 @@ class BatchFiles(FormHandler):
 class BatchConversion(OrderHandler, JsonHandler):
     """Converts files of a batch."""
 
+    @Operation(
+        id="convertBatch",
+        tag="Batches",
+        json=(FILE_IDS, OUTPUT_FORMAT, QUALITY, PASSWORD),
+        headers=(IDEMPOTENCY_KEY,),
+        answers=(described(shapes.BatchResult),),
+        codes=("unsupported_conversion", "no_credits"),
+    )
     async def post(self, batch_id: str) -> None:
+        """Convert files of a batch
+
+        The files are converted side by side, and what fails, fails alone. Every file that is converted costs one
+        credit.
+        """
         await self.unless_gone(self._convert(batch_id))
 
     async def _convert(self, batch_id: str) -> None:
-        body = self.body()
+        values = self.given()
         order = BatchOrder(
             account=self.client(),
             batch_id=batch_id,
-            file_ids=file_ids(body, self.services.batches.max_files),
-            target=output_format(body),
-            options=json_options(body),
-            repeatable=self.repeatable(),
+            file_ids=_limited(values[FILE_IDS], self.services.batches.max_files),
+            target=values[OUTPUT_FORMAT],
+            options=Options(quality=values[QUALITY], password=values[PASSWORD]),
+            repeatable=self.repeatable(values),
             trail=self.trail,
         )
-        answer = await self.services.batch_conversions.convert(order)
-        if isinstance(answer, Replayed):
-            self.set_header("Idempotency-Replayed", "true")
-            answer = answer.answer
+        answer = self.unwrapped(await self.services.batch_conversions.convert(order))
         balance = await self.services.database.run(ledger.balance, self.client().id)
         self.account = replace(self.client(), credits_remaining=balance)
         self.reply(answer.data)
+
+
+def _limited(file_ids: tuple[str, ...], most: int) -> tuple[str, ...]:
+    """The ids, each once. Raises InvalidParameter for none, and for more than a batch holds."""
+    if 1 <= len(file_ids) <= most:
+        return tuple(dict.fromkeys(file_ids))
+    message = f"file_ids must name 1 to {most} files."
+    raise InvalidParameter(message, reason="out_of_range", param="file_ids", details={"min": 1, "max": most})

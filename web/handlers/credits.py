@@ -2,51 +2,62 @@
 
 from __future__ import annotations
 
-from config.tariff import CURRENCY
-from web.bodies import JsonHandler
+from web.bodies import BodyHandler, JsonHandler
 from web.errors import InvalidParameter
-from web.fields import language, pack
+from web.fields import IDEMPOTENCY_KEY, LANGUAGE, PACK, STRIPE_SIGNATURE
 from web.handler import UncountedHandler
-from web.services.periods import timestamp
+from web.headers import PRIVATE
+from web.operations import Operation, described
+from web.repeating import RepeatableHandler
+from web.services.checkout import DEFAULT_LANGUAGE
+from web.shapes import credits as shapes
 
 _MAX_EVENT = 256 << 10  # bytes
 
 
-class Purchase(JsonHandler):
+class Purchase(RepeatableHandler, JsonHandler):
     """Opens a checkout for a pack."""
 
-    def set_default_headers(self) -> None:
-        super().set_default_headers()
-        self.set_header("Cache-Control", "no-store")
+    always = PRIVATE
 
+    @Operation(
+        id="purchaseCredits",
+        tag="Credits",
+        json=(PACK, LANGUAGE),
+        headers=(IDEMPOTENCY_KEY,),
+        answers=(described(shapes.Purchase),),
+    )
     async def post(self) -> None:
-        body = self.body()
-        wanted, spoken = pack(body.get("pack")), language(body.get("language"))
-        opened = await self.services.sales.checkout.purchase(self.client(), wanted, spoken)
-        self.reply(
-            {
-                "checkout_url": opened.session.url,
-                "session_id": opened.session.id,
-                "purchase_id": opened.id,
-                "pack": opened.pack.name,
-                "credits": opened.pack.credits,
-                "amount": opened.pack.price,
-                "currency": CURRENCY,
-                "language": opened.language,
-                "status": "open",
-                "expires_at": timestamp(opened.session.expires_at),
-            }
-        )
+        """Open a checkout for a pack of credits
+
+        Open `checkout_url` in a browser. The credits come in once the payment provider has told of the payment.
+        """
+        values, checkout = self.given(), self.services.sales.checkout
+        wanted = (values[PACK], values[LANGUAGE] or DEFAULT_LANGUAGE, self.repeatable(values))
+        answer = self.unwrapped(await checkout.purchase_once(self.client(), *wanted))
+        self.reply(answer.data)
 
 
-class StripeWebhook(JsonHandler, UncountedHandler):
+class StripeWebhook(BodyHandler, UncountedHandler):
     """Takes what Stripe tells. Its signature is the key; who shows wrong ones is counted."""
 
     max_body = _MAX_EVENT
 
+    @Operation(
+        id="receiveStripeEvent",
+        tag="Credits",
+        json=(),
+        headers=(STRIPE_SIGNATURE,),
+        answers=(described(shapes.Received),),
+        codes=("rate_limit_exceeded",),
+    )
     async def post(self) -> None:
+        """Hear of a payment
+
+        For Stripe alone, which signs its events.
+        """
         try:
-            await self.services.sales.payments.receive(self.raw(), self.request.headers.get("Stripe-Signature"))
+            await self.services.sales.payments.receive(self.raw(), self.given()[STRIPE_SIGNATURE])
         except InvalidParameter:
             await self._count_failure()
             raise

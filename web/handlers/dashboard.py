@@ -11,10 +11,11 @@ from storage import keyring, usage
 from storage.errors import InvalidKey, StorageError
 from storage.keyring import IssuedKey
 from web.errors import ApiError
-from web.fields import name, pack
+from web.fields import NAME, PACK
 from web.handlers.pages import FormPage
 from web.services import charts, overview
 from web.services.accounts import Account
+from web.services.checkout import DEFAULT_LANGUAGE
 from web.services.descriptions import usage_csv
 from web.services.periods import period, timestamp
 from web.services.sessions import LIFETIME
@@ -115,7 +116,7 @@ class NewKey(SessionPage):
         if account is None:
             return self.leave()
         try:
-            called = name(self.entered().get("name") or account.name)
+            called = NAME.of_text(self.entered().get("name") or account.name)
         except ApiError as error:
             self.mark(error)
             return await self.write_dashboard(account, error=error)
@@ -150,8 +151,8 @@ class Buy(SessionPage):
         if account is None:
             return self.leave()
         try:
-            wanted = pack(self.entered().get("pack"))
-            opened = await self.services.sales.checkout.purchase(account, wanted, "en")
+            wanted = PACK.of_text(self.entered().get("pack"))
+            opened = await self.services.sales.checkout.purchase(account, wanted, DEFAULT_LANGUAGE)
         except ApiError as error:
             self.mark(error)
             return await self.write_dashboard(account, error=error)

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+from engine.conversions import Options
 from web.bodies import JsonHandler
 from web.downloads import DownloadHandler
-from web.fields import json_options, output_format
+from web.fields import IDEMPOTENCY_KEY, OUTPUT_FORMAT, PASSWORD, QUALITY
 from web.forms import FormHandler
 from web.handler import Handler
+from web.operations import CONVERTS, FileField, FormFields, Operation, described, parts
 from web.orders import OrderHandler
 from web.services.descriptions import status, uploaded
 from web.services.orders import Order
+from web.shapes.files import ConversionResult, DeletedFile, FileStatus, StoredFile
 
 
 class Upload(FormHandler):
     """Stores a file to be converted later."""
 
+    @Operation(
+        id="uploadFile",
+        tag="Files",
+        form=FormFields(FileField("file", "The file to store.")),
+        answers=(described(StoredFile),),
+        codes=("invalid_file_type",),
+    )
     async def post(self) -> None:
+        """Store a file
+
+        It is kept for a day, or for as long as `expires_at` says. Costs nothing.
+        """
         await self.unless_gone(self._store())
 
     async def _store(self) -> None:
@@ -26,10 +40,14 @@ class Upload(FormHandler):
 class FileResource(Handler):
     """What is known about a file; and its end."""
 
+    @Operation(id="getFile", tag="Files", answers=(described(FileStatus),))
     async def get(self, file_id: str) -> None:
+        """See what is known about a file"""
         self.reply(status(await self.services.files.find(self.client().id, file_id)))
 
+    @Operation(id="deleteFile", tag="Files", answers=(described(DeletedFile),))
     async def delete(self, file_id: str) -> None:
+        """Erase a file at once"""
         await self.services.files.delete(self.client().id, file_id)
         self.reply({"file_id": file_id, "deleted": True})
 
@@ -37,23 +55,34 @@ class FileResource(Handler):
 class Conversion(OrderHandler, JsonHandler):
     """Converts a stored file."""
 
+    @Operation(
+        id="convertFile",
+        tag="Files",
+        json=(OUTPUT_FORMAT, QUALITY, PASSWORD),
+        headers=(IDEMPOTENCY_KEY,),
+        answers=(described(ConversionResult),),
+        codes=CONVERTS,
+    )
     async def post(self, file_id: str) -> None:
+        """Convert a stored file
+
+        A file that was processed before stays as it is, and the result becomes another. Costs one credit.
+        """
         await self.unless_gone(self._convert(file_id))
 
     async def _convert(self, file_id: str) -> None:
-        body, files = self.body(), self.services.files
-        target, options, repeatable = output_format(body), json_options(body), self.repeatable()
+        values, files = self.given(), self.services.files
         file = await files.find(self.client().id, file_id)
         async with self.services.jobs.folder(file.material.original_size) as folder:
             order = Order(
                 account=self.client(),
                 operation="convert",
                 uploads=(await files.working_copy(file, folder),),
-                target=target,
-                options=options,
+                target=values[OUTPUT_FORMAT],
+                options=Options(quality=values[QUALITY], password=values[PASSWORD]),
                 keep=True,
                 file=file,
-                repeatable=repeatable,
+                repeatable=self.repeatable(values),
             )
             await self.carry_out(order, described=True)
 
@@ -61,5 +90,10 @@ class Conversion(OrderHandler, JsonHandler):
 class Download(DownloadHandler):
     """The bytes of a result."""
 
+    @Operation(id="downloadFile", tag="Files", answers=parts())
     async def get(self, file_id: str) -> None:
+        """Fetch the result of a conversion
+
+        A file that is not processed yet is answered with 404, reason `not_processed`.
+        """
         await self.unless_gone(self.send_stored(file_id))

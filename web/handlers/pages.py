@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib.metadata import version
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,7 +13,7 @@ from storage.registration import VALIDITY
 from web.bodies import WebForm
 from web.envelopes import Shown, public
 from web.errors import ApiError, InvalidParameter, NotFound
-from web.fields import email, name
+from web.fields import EMAIL, NAME
 from web.handler import UncountedHandler
 from web.services.samples import LANGUAGES, Call
 
@@ -27,11 +28,13 @@ _TRIED = ("curl", "Python", "JavaScript")
 class PageHandler(UncountedHandler):
     """A page for people, made of what this server has and of nothing from elsewhere."""
 
-    def set_default_headers(self) -> None:
-        super().set_default_headers()
-        self.set_header("Content-Security-Policy", _POLICY)
-        self.set_header("Cache-Control", "no-store")
-        self.set_header("Referrer-Policy", "same-origin")  # with less, browsers do not say where a form comes from
+    always = MappingProxyType(
+        {
+            "Content-Security-Policy": _POLICY,
+            "Cache-Control": "no-store",
+            "Referrer-Policy": "same-origin",  # with less, browsers do not say where a form comes from
+        }
+    )
 
     def get_template_namespace(self) -> dict[str, Any]:
         return {
@@ -119,7 +122,7 @@ class RegisterPage(FormPage):
     async def post(self) -> None:
         entered = self.entered()
         try:
-            address, application = email(entered.get("email")), name(entered.get("name"))
+            address, application = EMAIL.of_text(entered.get("email")), NAME.of_text(entered.get("name"))
             await self.services.registrations.register(address, application, self._address)
         except ApiError as error:
             self.write_refusal(error, "register.html", entered=entered, sent_to=None, free_credits=FREE_CREDITS)

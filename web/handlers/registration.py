@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import re
+from types import MappingProxyType
 
 from storage.registration import Verified
 from web.bodies import PublicJsonHandler
-from web.errors import InvalidParameter
-from web.fields import email, name
+from web.fields import EMAIL, NAME, TOKEN
 from web.handler import PublicHandler
+from web.headers import PRIVATE
+from web.operations import Answer, Operation, described
 from web.services.accounts import known
+from web.shapes import accounts as shapes
 
 _PAGE = "/developers/verify"
 
@@ -17,9 +19,15 @@ _PAGE = "/developers/verify"
 class Register(PublicJsonHandler):
     """Asks for a letter with a link. The answer is the same whether or not the address has an account."""
 
+    @Operation(id="register", tag="Registration", json=(EMAIL, NAME), answers=(described(shapes.Registered),))
     async def post(self) -> None:
-        body = self.body()
-        address, application = email(body.get("email")), name(body.get("name"))
+        """Ask for a letter with a link
+
+        The answer is the same whether or not the address has an account; that of an account is sent a link to a
+        replacement of its key.
+        """
+        values = self.given()
+        address, application = values[EMAIL], values[NAME]
         await self.services.registrations.register(address, application, self._address)
         message = "Open the link in the letter within 24 hours to receive your API key."
         self.reply({"email": address, "verification_sent": True, "message": message})
@@ -31,20 +39,31 @@ class Verify(PublicHandler):
     So what looks at the links of letters, before their readers do, does not use them up.
     """
 
-    def set_default_headers(self) -> None:
-        super().set_default_headers()
-        self.set_header("Cache-Control", "no-store")
-        self.set_header("Referrer-Policy", "no-referrer")
+    always = MappingProxyType({**PRIVATE, "Referrer-Policy": "no-referrer"})
 
+    @Operation(
+        id="verify",
+        tag="Registration",
+        query=(TOKEN,),
+        answers=(
+            described(shapes.VerifiedKey),
+            Answer(303, "To browsers: the page whose button fetches the key.", headers=("Location",)),
+        ),
+        codes=("not_found",),
+    )
     async def get(self) -> None:
-        token = self._token()
+        """Fetch the key, for the token of the letter
+
+        This uses the token up. A browser is sent to a page instead, and the token stays good.
+        """
+        token = self.given()[TOKEN]
         if self._is_browser():
             self._send_to_page(token)
         else:
             self.reply(_shown_once(await self.services.registrations.verify(token)))
 
     async def head(self, *_args: str) -> None:
-        token = self._token()
+        token = self.given()[TOKEN]
         if self._is_browser():
             self._send_to_page(token)
 
@@ -52,21 +71,13 @@ class Verify(PublicHandler):
         self.set_status(303)
         self.set_header("Location", f"{_PAGE}#token={token}")
 
-    def _token(self) -> str:
-        values = self.request.query_arguments.get("token")
-        if not values:
-            raise InvalidParameter("token is missing.", reason="missing", param="token")
-        if len(values) > 1 or not re.fullmatch(rb"[0-9A-Fa-f]{64}", values[0]):
-            raise InvalidParameter("token must be 64 hexadecimal digits.", reason="malformed", param="token")
-        return values[0].decode()
-
     def _is_browser(self) -> bool:
         accept = self.request.headers.get("Accept", "").lower()
         navigates = self.request.headers.get("Sec-Fetch-Mode", "").lower() == "navigate"
         return "application/json" not in accept and ("text/html" in accept or navigates)
 
 
-def _shown_once(verified: Verified) -> dict[str, object]:
+def _shown_once(verified: Verified) -> shapes.VerifiedKey:
     account = known(verified.account, verified.issued.key)
     return {
         "api_key": verified.issued.text,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
 
 from config.settings import Settings
 from engine.registry import Registry
@@ -22,6 +21,7 @@ from web.services.files import Files
 from web.services.jobs import JobFolders
 from web.services.post import Postbox
 from web.services.readiness import Readiness
+from web.services.reference import Endpoint, endpoints
 from web.services.registrations import Registrations
 from web.services.request_log import RequestLog
 from web.services.sales import Sales
@@ -55,8 +55,13 @@ class Services:
     sessions: Sessions
     request_log: RequestLog
     assets: Assets
-    openapi: Mapping[str, Any]
+    openapi: Listing
     sales: Sales
     upkeep: Upkeep
     metrics: Metrics
     traffic: Traffic = field(default_factory=Traffic)
+
+    @cached_property
+    def reference(self) -> tuple[Endpoint, ...]:
+        """The API's document as the docs show it."""
+        return endpoints(self.openapi.data, self.settings.base_url)

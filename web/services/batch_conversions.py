@@ -75,24 +75,17 @@ class BatchConversions:
         target = self._batches.target(order.target)
         balance = await self._database.run(ledger.balance, order.account.id)
         parameters = {"target": target, "files": order.file_ids, **asdict(order.options)}
-        claim = await self._repeats.claim(order.repeatable, parameters) if order.repeatable else None
-        if isinstance(claim, Replayed):
-            return claim
-        try:
+
+        async def work(claim: Fresh | None) -> Answer:
             async with self._running(order, claim):
                 results = await self._convert_all(order, target)
             successful = sum(entry["status"] == "success" for entry in results)
             if balance < CREDITS_PER_CONVERSION and not successful:
                 raise NoCredits(balance, CREDITS_PER_CONVERSION)
             counts = {"total": len(results), "successful": successful, "failed": len(results) - successful}
-            answer = Answer({"batch_id": order.batch_id, "results": results, **counts})
-            if claim is not None:
-                await self._repeats.keep(claim, answer)
-        except BaseException:
-            if claim is not None:
-                await self._repeats.abandon(claim)
-            raise
-        return answer
+            return Answer({"batch_id": order.batch_id, "results": results, **counts})
+
+        return await self._repeats.once(order.repeatable, parameters, work)
 
     @asynccontextmanager
     async def _running(self, order: BatchOrder, claim: Fresh | None) -> AsyncIterator[None]:

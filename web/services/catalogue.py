@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,28 +11,24 @@ from config.tariff import CREDITS_PER_CONVERSION
 from engine.conversions import AnyTool
 from engine.loading import Plugin
 from engine.registry import Registry
+from web.fields import PAGES, PASSWORD, QUALITY
 from web.services.paths import API
-
-_OPTIONS: Mapping[str, dict[str, Any]] = {
-    "quality": {"name": "quality", "type": "integer", "required": False, "minimum": 1, "maximum": 100},
-    "pages": {"name": "pages", "type": "string", "required": True, "example": "2,5,8-10"},
-    "password": {"name": "password", "type": "string", "required": False},
-}
 
 
 @dataclass(frozen=True)
 class Listing:
-    """A part of the catalogue, and the tag by which clients know that it has not changed."""
+    """A part of the catalogue, as values and as JSON, and the tag by which clients know that it has not changed."""
 
     data: dict[str, Any]
+    encoded: bytes
     etag: str
 
 
 def listing(data: dict[str, Any]) -> Listing:
-    """The data with its tag."""
+    """The data with its JSON and its tag."""
     # Weak, because the rest of the answer tells one request from another.
-    digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
-    return Listing(data, f'W/"{digest[:32]}"')
+    encoded = json.dumps(data, ensure_ascii=False).encode()
+    return Listing(data, encoded, f'W/"{hashlib.sha256(encoded).hexdigest()[:32]}"')
 
 
 def formats_catalogue(registry: Registry) -> dict[str, Any]:
@@ -67,7 +62,7 @@ def _family(registry: Registry, plugin: Plugin) -> dict[str, Any]:
         "credits": CREDITS_PER_CONVERSION,
         "input_formats": [fmt.name for fmt in plugin.reads],
         "output_formats": [fmt.name for fmt in targets],
-        "options": [_OPTIONS["quality"] | {"output_formats": lossy}] if lossy else [],
+        "options": [_option("quality") | {"output_formats": lossy}] if lossy else [],
         "plugin": plugin.name,
     }
 
@@ -83,6 +78,17 @@ def _tool(plugin: Plugin, tool: AnyTool) -> dict[str, Any]:
         "input_formats": [fmt.name for fmt in tool.sources],
         "output_formats": [fmt.name for fmt in tool.sources],
         "files": {"minimum": tool.inputs[0], "maximum": tool.inputs[-1]},
-        "options": [_OPTIONS[name] for name in tool.options],
+        "options": [_option(name) for name in tool.options],
         "plugin": plugin.name,
+    }
+
+
+def _option(name: str) -> dict[str, Any]:
+    (field,) = (one for one in (QUALITY, PAGES, PASSWORD) if one.name == name)
+    return {
+        "name": name,
+        "required": field.required,
+        "description": field.description,
+        "example": field.example,
+        **{key: field.kind.schema[key] for key in ("type", "minimum", "maximum") if key in field.kind.schema},
     }

@@ -9,8 +9,12 @@ from typing import Protocol
 from config.tariff import CURRENCY, Pack
 from storage import purchases
 from storage.database import Database
+from storage.idempotency import Fresh
 from web.errors import CheckoutNotConfigured, CheckoutUnavailable
 from web.services.accounts import Account
+from web.services.periods import timestamp
+from web.services.repeats import Answer, Repeatable, Repeats, Replayed
+from web.shapes.credits import Purchase
 
 log = logging.getLogger("convertd.checkout")
 
@@ -19,7 +23,7 @@ _LANGUAGES = (  # of Stripe's page
     *("hi-IN", "hr", "hu", "id", "it", "ja", "ko", "lt", "lv", "ms", "mt", "nb", "nl", "pl"),
     *("pt", "pt-BR", "ro", "ru", "sk", "sl", "sv", "th", "tr", "vi", "zh", "zh-HK", "zh-TW"),
 )
-_DEFAULT_LANGUAGE = "en"
+DEFAULT_LANGUAGE = "en"
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,9 @@ class Opened:
 class Checkout:
     """Opens checkouts, whose buyers are sent back to the dashboard below `root`."""
 
-    def __init__(self, database: Database, provider: Provider | None, root: str) -> None:
+    def __init__(self, database: Database, provider: Provider | None, root: str, repeats: Repeats) -> None:
         self._database = database
+        self._repeats = repeats
         self._provider = provider
         self._root = root
 
@@ -94,10 +99,35 @@ class Checkout:
         log.info("checkout opened", extra={"fields": {"purchase": purchase, "session": session.id, "pack": pack.name}})
         return Opened(purchase, pack, spoken, session)
 
+    async def purchase_once(
+        self, account: Account, pack: Pack, language: str, repeatable: Repeatable | None
+    ) -> Answer | Replayed:
+        """The same as an answer that is given again when the request comes again."""
+
+        async def work(_claim: Fresh | None) -> Answer:
+            return Answer(_described(await self.purchase(account, pack, language)))
+
+        return await self._repeats.once(repeatable, {"pack": pack.name, "language": language}, work)
+
     async def close(self) -> None:
         """Takes leave of the provider."""
         if self._provider is not None:
             await self._provider.close()
+
+
+def _described(opened: Opened) -> Purchase:
+    return {
+        "checkout_url": opened.session.url,
+        "session_id": opened.session.id,
+        "purchase_id": opened.id,
+        "pack": opened.pack.name,
+        "credits": opened.pack.credits,
+        "amount": opened.pack.price,
+        "currency": CURRENCY,
+        "language": opened.language,
+        "status": "open",
+        "expires_at": timestamp(opened.session.expires_at),
+    }
 
 
 def ways_back(root: str, purchase: str) -> tuple[str, str]:
@@ -108,4 +138,4 @@ def ways_back(root: str, purchase: str) -> tuple[str, str]:
 
 def spoken_language(tag: str) -> str:
     """The language of the page, as Stripe writes it: the one that is asked for, or else English."""
-    return next((known for known in _LANGUAGES if known.lower() == tag.lower()), _DEFAULT_LANGUAGE)
+    return next((known for known in _LANGUAGES if known.lower() == tag.lower()), DEFAULT_LANGUAGE)

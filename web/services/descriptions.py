@@ -16,9 +16,11 @@ from storage.usage import Day
 from web.services.orders import Order
 from web.services.paths import download_url
 from web.services.periods import timestamp
+from web.shapes import files as shapes
+from web.shapes.batches import BatchStatus, NewBatch
 
 
-def uploaded(file: File) -> Mapping[str, Any]:
+def uploaded(file: File) -> shapes.StoredFile:
     """A file that has just been stored."""
     return {
         "file_id": file.id,
@@ -31,16 +33,35 @@ def uploaded(file: File) -> Mapping[str, Any]:
     }
 
 
-def conversion_result(file: File) -> Mapping[str, Any]:
+def conversion_result(file: File) -> shapes.ConversionResult:
     """What was made of a processed file."""
-    return {"file_id": file.id, "input_format": file.input_format, **_outcome(file)}
+    made = file.outcome
+    assert made is not None
+    return {
+        "file_id": file.id,
+        "input_format": file.input_format,
+        "output_format": made.output_format,
+        "original_size": file.original_size,
+        "processed_size": made.size,
+        "reduction_percent": round((1 - made.size / file.original_size) * 100, 1),
+        "download_url": download_url(file.id),
+        "processing_time_ms": round(made.seconds * 1000),
+        "warnings": [{"code": code, "message": message} for code, message in made.warnings],
+    }
 
 
-def status(file: File) -> Mapping[str, Any]:
+def status(file: File) -> shapes.FileStatus:
     """All that is known about a file; what is not known yet is None."""
+    made = conversion_result(file) if file.outcome else None
     return {
         **uploaded(file),
-        **_outcome(file),
+        "output_format": made and made["output_format"],
+        "original_size": file.original_size,
+        "processed_size": made and made["processed_size"],
+        "reduction_percent": made and made["reduction_percent"],
+        "download_url": made and made["download_url"],
+        "processing_time_ms": made and made["processing_time_ms"],
+        "warnings": made["warnings"] if made else [],
         "batch_id": file.batch,
         "source_file_id": file.source_file,
         "error": _fault(file.fault),
@@ -49,7 +70,7 @@ def status(file: File) -> Mapping[str, Any]:
     }
 
 
-def created(batch: Batch, max_files: int) -> Mapping[str, Any]:
+def created(batch: Batch, max_files: int) -> NewBatch:
     """A batch that has just been made."""
     return {
         "batch_id": batch.id,
@@ -61,14 +82,17 @@ def created(batch: Batch, max_files: int) -> Mapping[str, Any]:
     }
 
 
-def batch_status(batch: Batch, files: Sequence[File]) -> Mapping[str, Any]:
+def batch_status(batch: Batch, files: Sequence[File]) -> BatchStatus:
     """A batch and its files."""
     counts = batches.count(files)
     return {
         "batch_id": batch.id,
         "output_format": batch.output_format,
         "status": batches.status(batch, counts),
-        **asdict(counts),
+        "total": counts.total,
+        "pending": counts.pending,
+        "processed": counts.processed,
+        "failed": counts.failed,
         "created_at": timestamp(batch.created_at),
         "updated_at": timestamp(batch.updated_at),
         "expires_at": timestamp(batch.expires_at),
@@ -107,20 +131,7 @@ def usage_csv(days: Sequence[Day]) -> str:
     return text.getvalue()
 
 
-def _outcome(file: File) -> Mapping[str, Any]:
-    made = file.outcome
-    return {
-        "output_format": made.output_format if made else None,
-        "original_size": file.original_size,
-        "processed_size": made.size if made else None,
-        "reduction_percent": round((1 - made.size / file.original_size) * 100, 1) if made else None,
-        "download_url": download_url(file.id) if made else None,
-        "processing_time_ms": round(made.seconds * 1000) if made else None,
-        "warnings": [{"code": code, "message": message} for code, message in made.warnings] if made else [],
-    }
-
-
-def _fault(fault: Fault | None) -> Mapping[str, Any] | None:
+def _fault(fault: Fault | None) -> shapes.Fault | None:
     if fault is None:
         return None
     return {"code": fault.code, "message": fault.message, "reason": fault.reason, "retryable": fault.retryable}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import overload
 
 from web.errors import InvalidParameter
 
@@ -34,9 +35,17 @@ def period(text: str | None, now: int) -> Period:
     raise InvalidParameter("period must be a month YYYY-MM or a day YYYY-MM-DD.", reason="malformed", param="period")
 
 
+@overload
+def timestamp(unix: int) -> str: ...
+
+
+@overload
+def timestamp(unix: int | None) -> str | None: ...
+
+
 def timestamp(unix: int | None) -> str | None:
     """The time in UTC."""
-    return None if unix is None else f"{datetime.fromtimestamp(unix, UTC):%Y-%m-%d %H:%M:%S}"
+    return None if unix is None else datetime.fromtimestamp(unix, UTC).replace(tzinfo=None).isoformat(" ", "seconds")
 
 
 def _month(name: str) -> Period:

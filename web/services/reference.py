@@ -118,8 +118,12 @@ class _Reader:
         required = schema.get("required", [])
         for name, found in schema.get("properties", {}).items():
             one = self._look_up(found)
-            told = found.get("description") or one.get("description", "")
-            yield Field(name, self._type(one), where, name in required, told)
+            yield Field(name, self._type(one), where, name in required, self._told(found) or self._told(one))
+
+    def _told(self, schema: Schema) -> str:
+        """The description, or that of its first kind."""
+        first, *_ = schema.get("anyOf", [{}])
+        return str(schema.get("description") or first.get("description", ""))
 
     def _type(self, schema: Schema) -> str:
         if _is_file(schema):
@@ -133,8 +137,8 @@ class _Reader:
             kinds = [f"{inside}[]" if kind == "array" else kind for kind in kinds]
         if "enum" in schema:
             return " | ".join(json.dumps(value) for value in schema["enum"])
-        bounds = " to ".join(str(schema[name]) for name in ("minimum", "maximum") if name in schema)
-        return " or ".join(dict.fromkeys(filter(None, kinds))) + (f" {bounds}" if bounds else "")
+        bounds = f" {schema['minimum']} to {schema['maximum']}" if {"minimum", "maximum"} <= {*schema} else ""
+        return " or ".join(dict.fromkeys(filter(None, kinds))) + bounds
 
     def _answers(self, operation: Schema) -> Iterator[Answer]:
         for status, found in operation.get("responses", {}).items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,13 +80,32 @@ class Repeats:
             raise IdempotencyKeyReused("This key belongs to another request.", param="Idempotency-Key")
         return _replayed(begun.stored) if isinstance(begun, Replay) else begun
 
+    async def once(
+        self,
+        request: Repeatable | None,
+        parameters: Mapping[str, Any],
+        work: Callable[[Fresh | None], Awaitable[Answer]],
+    ) -> Answer | Replayed:
+        """What the work answers, or what it answered when the request came first. Raises as `claim` does.
+
+        Work that fails leaves nothing to be repeated.
+        """
+        if request is None:
+            return await work(None)
+        claim = await self.claim(request, parameters)
+        if isinstance(claim, Replayed):
+            return claim
+        try:
+            answer = await work(claim)
+            await self._database.run(idempotency.finish, claim, stored(answer))
+        except BaseException:
+            await self.abandon(claim)
+            raise
+        return answer
+
     async def renew(self, claim: Fresh) -> None:
         """Has the key for another lease, for requests that take longer than one."""
         await self._database.run(idempotency.renew, claim, LEASE)
-
-    async def keep(self, claim: Fresh, answer: Answer) -> None:
-        """Keeps the answer of a request that charges for its parts only."""
-        await self._database.run(idempotency.finish, claim, stored(answer))
 
     async def abandon(self, claim: Fresh) -> None:
         """Keeps nothing, so that the request can come again."""

@@ -12,6 +12,7 @@ from web.metrics.money import MoneyMetrics
 from web.services.checkout import Checkout, Provider
 from web.services.loopback import is_loopback
 from web.services.payments import Payments
+from web.services.repeats import Repeats
 from web.services.simulated_checkout import SimulatedCheckout
 from web.services.stripe_checkout import StripeCheckout
 
@@ -27,7 +28,7 @@ class Sales:
     simulation: SimulatedCheckout | None
 
 
-def open_sales(settings: Settings, database: Database, metrics: MoneyMetrics) -> Sales:
+def open_sales(settings: Settings, database: Database, repeats: Repeats, metrics: MoneyMetrics) -> Sales:
     """Sales through Stripe where there is a key, simulated ones on this machine only, or none."""
     root = settings.base_url.removesuffix("/api/v1")
     provider = _provider(settings, root)
@@ -36,7 +37,7 @@ def open_sales(settings: Settings, database: Database, metrics: MoneyMetrics) ->
         log.info("checkout is simulated: without Stripe keys, whoever uses this machine gets credits for nothing")
     elif provider is None:
         log.warning("credits cannot be bought: no Stripe keys are set, and the base URL is not of this machine")
-    return Sales(Checkout(database, provider, root), Payments(database, provider, metrics), simulation)
+    return Sales(Checkout(database, provider, root, repeats), Payments(database, provider, metrics), simulation)
 
 
 def _provider(settings: Settings, root: str) -> Provider | None:

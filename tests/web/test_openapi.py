@@ -1,0 +1,242 @@
+"""The API's document: valid, complete, and about nothing that is not there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jsonschema_rs
+import pytest
+from openapi_spec_validator import validate
+
+import web.fields
+from tests.web.contract import conforms, published
+from tests.web.samples import picture
+from tests.web.servers import Running, Servers
+from web.declarations import Field
+from web.errors import STATUS
+from web.handler import Handler
+from web.headers import PREFLIGHT, common
+from web.openapi.headers import EVERYWHERE, HEADERS
+from web.openapi.problems import PROBLEMS
+from web.operations import Operation, operation_of
+from web.requests import Requests
+from web.routes import OPERATIONS, PAGES
+from web.services.paths import API
+
+_ROOT = Path(__file__).parents[2]
+_VERBS = ("get", "post", "put", "patch", "delete")
+_NOT_OF_THE_API = {"cross_site", "email_taken", "none"}  # of forms on pages, the operator's commands, and metrics
+
+
+def _operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, item in published()["paths"].items():
+        for verb in _VERBS:
+            if verb in item:
+                yield path, verb, item[verb]
+
+
+def _declared() -> dict[str, Operation]:
+    found = [operation_of(handler, verb) for _, handler in OPERATIONS for verb in _VERBS]
+    return {operation.id: operation for operation in found if operation is not None}
+
+
+def _verbs(handler: type[Handler]) -> set[str]:
+    return {verb.lower() for verb in Requests.verbs(handler.__new__(handler))} & {*_VERBS}
+
+
+def test_it_is_valid() -> None:
+    assert published()["openapi"].startswith("3.1.")
+    validate(published())
+
+
+def test_every_verb_of_every_path_is_in_it() -> None:
+    there = [(re.sub(r"\([^)]*\)", "{}", pattern), _verbs(handler)) for pattern, handler in OPERATIONS]
+    told = {
+        ("" if "servers" in item else API) + re.sub(r"{\w+}", "{}", path): {*item} & {*_VERBS}
+        for path, item in published()["paths"].items()
+    }
+    assert dict(there) == told
+    assert all(told[path] for path in told)
+    assert not any(pattern.startswith(API) or _declared_verbs(handler) for pattern, handler in PAGES)
+
+
+def _declared_verbs(handler: type[Handler]) -> list[str]:
+    return [verb for verb in _VERBS if operation_of(handler, verb)]
+
+
+def test_everything_in_it_is_used() -> None:
+    ids = [operation["operationId"] for _, _, operation in _operations()]
+    assert sorted(ids) == sorted({*ids})
+    assert {tag for _, _, operation in _operations() for tag in operation["tags"]} == {
+        tag["name"] for tag in published()["tags"]
+    }
+    written = str(published())
+    for kind, names in published()["components"].items():
+        if kind != "securitySchemes":
+            unused = {name for name in names if f"#/components/{kind}/{name}'" not in written}
+            assert unused <= {"MethodNotAllowedError"}
+    assert all(operation["summary"] for _, _, operation in _operations())
+
+
+@pytest.mark.parametrize("name", [name for name, value in vars(web.fields).items() if isinstance(value, Field)])
+def test_every_field_belongs_to_an_operation_and_takes_its_example(name: str) -> None:
+    field: Field[Any] = getattr(web.fields, name)
+    users = [
+        operation
+        for operation in _declared().values()
+        if field
+        in (
+            *operation.query,
+            *operation.headers,
+            *(operation.json or ()),
+            *(operation.form.fields if operation.form else ()),
+        )
+    ]
+    assert users
+    assert jsonschema_rs.is_valid(dict(field.kind.schema), field.example)
+    if isinstance(field.example, str):
+        field.of_text(field.example)
+    field.of(field.example)
+    assert field.kind.from_text("words") == "words"
+
+
+def test_the_examples_are_of_their_schemas() -> None:
+    components = published()["components"]
+    responses = [one for _, _, operation in _operations() for one in operation["responses"].values()]
+    for response in [*responses, *components["responses"].values()]:
+        media = response.get("content", {}).get("application/json")
+        if media is not None:
+            examples = [one["value"] for one in media.get("examples", {}).values()] or [media["example"]]
+            for example in examples:
+                jsonschema_rs.validate({**media["schema"], "components": components}, example)
+
+
+def test_every_code_and_every_reason_is_in_it() -> None:
+    assert {*PROBLEMS} == {*STATUS}
+    documented = {reason for told in PROBLEMS.values() for reason in told.reasons}
+    assert documented == _reasons() - _NOT_OF_THE_API
+
+
+def _reasons() -> set[str]:
+    """All reasons that the code gives, and those that it makes."""
+    found = {"not_a_pdf", "frames", "pages"}
+    for folder in ("engine", "plugins", "storage", "web"):
+        for path in (_ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                found |= set(_reasons_in(node))
+    return found
+
+
+def _reasons_in(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.keyword) and node.arg == "reason":
+        yield from _texts(node.value)
+    elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        names = {getattr(inner, "id", "") for target in targets for inner in ast.walk(target)}
+        if names & {"reason", "default_reason"}:
+            yield from _texts(node.value)
+    elif isinstance(node, ast.FunctionDef):
+        for argument, default in zip(node.args.args[::-1], node.args.defaults[::-1], strict=False):
+            yield from _texts(default) if argument.arg == "reason" else ()
+
+
+def _texts(node: ast.AST) -> Iterator[str]:
+    """The texts that the value may have, as far as they are written there."""
+    if isinstance(node, ast.Constant) and re.fullmatch("[a-z_]+", str(node.value)):
+        yield str(node.value)
+    for inner in ast.iter_child_nodes(node) if isinstance(node, ast.IfExp | ast.BoolOp | ast.Tuple) else ():
+        yield from _texts(inner)
+
+
+class TestHeaders:
+    def test_those_of_every_answer(self, server: Running) -> None:
+        sent = {name.lower() for name in httpx.get(f"{server.url}/healthz").headers}
+        assert {name.lower() for name in EVERYWHERE} <= sent
+        exposed = common("req_0")["Access-Control-Expose-Headers"].split(", ")
+        assert {*exposed} <= {*HEADERS}
+
+    def test_those_that_requests_have(self) -> None:
+        told = {
+            parameter["name"]
+            for _, _, operation in _operations()
+            for parameter in operation.get("parameters", [])
+            if parameter["in"] == "header"
+        }
+        accepted = {*PREFLIGHT["Access-Control-Allow-Headers"].split(", ")}
+        assert accepted - told == {"Accept", "Authorization", "Content-Type"}
+        assert told - accepted == {"Stripe-Signature"}
+
+    def test_all_of_them_are_sent(self, server: Running) -> None:
+        made = server.convert(picture(), headers={"Accept": "application/json", "Idempotency-Key": "headers"})
+        path = made.json()["data"]["download_url"].removeprefix(API)
+        answers = [
+            server.convert(picture(), headers={"Accept": "application/json", "Idempotency-Key": "headers"}),
+            server.ask("GET", path, headers={"Range": "bytes=0-9"}),
+            server.ask("GET", "/account", "wrong"),
+            server.ask("PATCH", "/account"),
+            server.ask("GET", f"/verify?token={'0' * 64}", headers={"Accept": "text/html"}),
+            server.ask("GET", "/account/usage"),
+            *(server.ask("POST", "/register", json={"email": "many@example.test", "name": "Many"}) for _ in range(6)),
+        ]
+        sent = {name.lower() for answer in answers for name in answer.headers}
+        assert {name.lower() for name in HEADERS} <= sent
+
+
+class TestServed:
+    def test_to_anybody_and_counted(self, server: Running) -> None:
+        first = conforms(httpx.get(f"{server.api}/openapi.json"))
+        assert first.json() == published()
+        second = httpx.get(f"{server.api}/openapi.json")
+        left = [int(answer.headers["X-RateLimit-Remaining"]) for answer in (first, second)]
+        assert left[1] < left[0]
+        headers = {"If-None-Match": first.headers["ETag"]}
+        again = conforms(httpx.get(f"{server.api}/openapi.json", headers=headers))
+        assert (again.status_code, again.content) == (304, b"")
+        assert "max-age" in again.headers["Cache-Control"]
+
+    def test_for_the_address_that_clients_use(self, servers: Servers, data_dir: Path) -> None:
+        with servers.running(data_dir, base_url="https://convert.example/api/v1") as server:
+            told = httpx.get(f"{server.api}/openapi.json").json()
+        assert told["servers"] == [{"url": "https://convert.example/api/v1"}]
+        assert told["paths"]["/healthz"]["servers"] == [{"url": "https://convert.example"}]
+
+
+def test_who_needs_a_key(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir) as server:
+        for path, verb, operation in _operations():
+            base = server.url if "servers" in published()["paths"][path] else server.api
+            answer = conforms(httpx.request(verb, base + re.sub(r"{\w+}", "of_nobody", path)))
+            assert (answer.status_code == 401) == ("security" not in operation), path
+
+
+class TestJudging:
+    """What the document does not tell is noticed."""
+
+    def test_fields(self, server: Running) -> None:
+        answer = server.ask("GET", "/account")
+        changed = answer.json()
+        for data in ({**changed["data"], "more": 1}, {**changed["data"], "tier": "gold"}, {}):
+            with pytest.raises(jsonschema_rs.ValidationError):
+                conforms(_like(answer, answer.headers, {**changed, "data": data}))
+
+    def test_headers(self, server: Running) -> None:
+        answer = server.ask("GET", "/account")
+        without = {name: value for name, value in answer.headers.items() if name != "x-request-id"}
+        for headers in ({**answer.headers, "X-More": "1"}, without):
+            with pytest.raises(AssertionError):
+                conforms(_like(answer, headers, answer.json()))
+
+    def test_statuses(self, server: Running) -> None:
+        answer = server.ask("GET", "/account")
+        with pytest.raises(AssertionError):
+            conforms(httpx.Response(418, headers=answer.headers, request=answer.request))
+
+
+def _like(answer: httpx.Response, headers: Any, body: object) -> httpx.Response:
+    kept = {name: value for name, value in headers.items() if name.lower() != "content-length"}
+    return httpx.Response(200, headers=kept, json=body, request=answer.request)

@@ -1,0 +1,45 @@
+"""The API as schemathesis finds it: requests made of the document, right and wrong ones, and all its checks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+
+from tests.server_process import free_port
+from tests.web.contract import published
+from tests.web.servers import Servers
+
+_HERE = Path(__file__).parent
+_ROOT = _HERE.parents[1]
+_PLENTY = 10_000_000  # requests a minute
+
+
+def test_nothing_is_found(servers: Servers, data_dir: Path, tmp_path: Path, fuzz_seconds: float) -> None:
+    config = tmp_path / "schemathesis.toml"
+    config.write_text(f'hooks = "{_HERE / "schemathesis_hooks.py"}"\n')
+    with servers.running(data_dir, port=free_port(), rate_limit_paid=_PLENTY, rate_limit_anonymous=_PLENTY) as server:
+        (key,) = httpx.get(f"{server.api}/account/keys", headers=server.auth).json()["data"]["keys"]
+        found = subprocess.run(
+            [
+                *(sys.executable, "-m", "schemathesis.cli", "--config-file", config),
+                *("run", f"{server.api}/openapi.json", "--checks", "all", "--continue-on-failure"),
+                *(
+                    "--max-time",
+                    str(round(fuzz_seconds * 3 / 4)),
+                    "--no-color",
+                    "--header",
+                    f"Authorization: Bearer {server.key}",
+                ),
+            ],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(_ROOT), "CONVERTD_OWN_KEY_ID": key["key_id"]},
+            capture_output=True,
+            text=True,
+        )
+    assert found.returncode == 0, found.stdout + found.stderr
+    operations = sum(verb in item for item in published()["paths"].values() for verb in ("get", "post", "delete"))
+    assert f"Tested: {operations - 1}\n" in found.stdout, found.stdout  # all but what serves the document
