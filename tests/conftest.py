@@ -22,7 +22,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--screenshots", help="a folder for pictures of the pages")
     parser.addoption("--rounds", type=int, default=3, help="how often clients race for a last credit over HTTP")
 
-    parser.addoption("--fuzz-seconds", type=float, default=40, help="how long broken files and forms are tried")
+    parser.addoption(
+        "--fuzz-seconds", type=float, default=40, help="how long broken files, forms and requests are tried"
+    )
 
 
 def pytest_report_header() -> str:
