@@ -22,17 +22,18 @@ TierName: TypeAlias = Literal["free", "paid"]
 
 @dataclass(frozen=True)
 class Tier:
-    """The limits of a kind of account: bytes of a file, conversions at a time."""
+    """The limits of a kind of account: bytes of a file, bytes of all uploads that are kept, conversions at a time."""
 
     name: TierName
     max_file_size: int
+    max_stored: int
     max_concurrent: int
 
 
 TIERS: Mapping[str, Tier] = MappingProxyType(
     {
-        "free": Tier("free", max_file_size=10 * MIB, max_concurrent=2),
-        "paid": Tier("paid", max_file_size=100 * MIB, max_concurrent=8),
+        "free": Tier("free", max_file_size=10 * MIB, max_stored=1024 * MIB, max_concurrent=2),
+        "paid": Tier("paid", max_file_size=100 * MIB, max_stored=20_480 * MIB, max_concurrent=8),
     }
 )
 

@@ -9,6 +9,8 @@ from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any
 
+from peewee import fn
+
 from storage import models
 from storage.conversions import Fault, File, Original, Outcome
 from storage.errors import Missing
@@ -19,6 +21,16 @@ from storage.transaction import Transaction
 def add(transaction: Transaction, account: str, original: Original, retention: int) -> File:
     """Keeps an upload that is yet to be converted, for `retention` seconds."""
     return insert(transaction, account, original, retention)
+
+
+def stored(transaction: Transaction, account: str) -> int:
+    """The bytes of the account's uploads that are kept."""
+    table = models.File
+    mine = (table.account == account) & table.source.is_null(False) & (table.expires_at > transaction.now)
+    # Files that were made of the same upload share it.
+    own = mine & table.source_file.is_null()
+    ((total,),) = transaction.tuples(table.select(fn.SUM(table.original_size)).where(own))
+    return int(total or 0)
 
 
 def record(

@@ -117,6 +117,17 @@ class FileTooLarge(ApiError):
         super().__init__(message, reason="bytes", param="file", details={"max_file_size": max_file_size})
 
 
+class StorageFull(ApiError):
+    """The account keeps `stored` bytes of uploads, and with this one it would be more than it may."""
+
+    code = "file_too_large"
+
+    def __init__(self, stored: int, max_stored: int) -> None:
+        message = f"Your files may take {max_stored} bytes in all; delete some, or wait until they expire."
+        details = {"max_stored_bytes": max_stored, "stored_bytes": stored}
+        super().__init__(message, reason="storage", param="file", details=details)
+
+
 class RangeNotSatisfiable(ApiError):
     """The part of a file that is asked for lies beyond its end."""
 

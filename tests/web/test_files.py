@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from config.tariff import TIERS
 from storage import audit, models
 from storage.transaction import Transaction
 from tests.web.checks import problem
@@ -200,3 +201,26 @@ def test_extensions_tell_the_content(server: Running) -> None:
     assert server.upload(picture("PNG"), "photo.jpg")["extension"] == "png"
     assert server.upload(picture("TIFF"), "scan.TIF")["extension"] == "tif"
     assert server.upload(picture(), "../../etc/passwd")["original_name"] == "passwd"
+
+
+def _grown(server: Running, file_id: str, size: int) -> None:
+    """Has a stored file of that many bytes, as far as the account's sum goes."""
+    grown = models.File.update(original_size=size).where(models.File.id == file_id)
+    server.database.run_blocking(Transaction.change, grown)
+
+
+def test_uploads_that_are_kept_are_bounded_in_all(either: Running) -> None:
+    key, most, content = either.account(), TIERS["free"].max_stored, picture("JPEG")
+    first = either.upload(content, key=key)["file_id"]
+    _grown(either, first, most - len(content))
+    last = either.upload(content, key=key)["file_id"]
+    convert(either, last, key=key)
+    convert(either, last, key=key)
+    batch = either.ask("POST", "/batch", key, json={"output_format": "png"}).json()["data"]["batch_id"]
+    for path in ("/files/upload", f"/batch/{batch}/files"):
+        answer = either.ask("POST", path, key, files={"file": ("a.jpg", content)})
+        details = {"max_stored_bytes": most, "stored_bytes": most}
+        problem(answer, 413, "file_too_large", reason="storage", param="file", details=details)
+    assert either.convert(content, "png", key=either.account()).status_code == 200
+    assert either.ask("DELETE", f"/files/{first}", key).status_code == 200
+    either.upload(content, path=f"/batch/{batch}/files", key=key)

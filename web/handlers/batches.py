@@ -66,7 +66,7 @@ class BatchFiles(FormHandler):
 
     async def _add(self, batch_id: str) -> None:
         upload = self.form().file("file")
-        file, total = await self.services.batches.add(self.client().id, batch_id, upload)
+        file, total = await self.services.batches.add(self.client(), batch_id, upload)
         self.reply({"batch_id": batch_id, **uploaded(file), "total": total})
 
 

@@ -34,7 +34,7 @@ class Upload(FormHandler):
 
     async def _store(self) -> None:
         upload = self.form().file("file")
-        self.reply(uploaded(await self.services.files.upload(self.client().id, upload)))
+        self.reply(uploaded(await self.services.files.upload(self.client(), upload)))
 
 
 class FileResource(Handler):

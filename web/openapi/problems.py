@@ -68,10 +68,11 @@ PROBLEMS: Mapping[str, Problem] = MappingProxyType(
         ),
         "file_too_large": Problem(
             "The file is larger than 10485760 bytes.",
-            "`reason` tells whether it has too many bytes, pixels, frames, pages, scans or elements; `details` the "
-            "limit.",
+            "`reason` tells whether it has too many bytes, pixels, frames, pages, scans or elements, or whether files "
+            "have to be deleted first; `details` the limit.",
             {
                 "bytes": "the file or the body has too many",
+                "storage": "the account's uploads, which are kept for a time, would take too much together",
                 "pixels": "a picture is too large",
                 "frames": "there are too many, or too many pixels in all of them",
                 "pages": "there are too many, or too many pixels on all of them",

@@ -9,6 +9,7 @@ from storage.batches import Batch
 from storage.conversions import File, Original
 from storage.database import Database
 from storage.transaction import Transaction
+from web.services.accounts import Account
 from web.services.files import Files
 from web.services.orders import Upload
 
@@ -30,17 +31,20 @@ class Batches:
         """The account's batch of that id, and its files in the order they came. Raises Missing."""
         return await self._database.run(_with_files, account_id, batch_id)
 
-    async def add(self, account_id: str, batch_id: str, upload: Upload) -> tuple[File, int]:
-        """Stores a file in the batch; says how many it has now. Raises Missing, UnknownFormat, BatchFull."""
+    async def add(self, account: Account, batch_id: str, upload: Upload) -> tuple[File, int]:
+        """Stores a file in the batch; says how many it has now.
+
+        Raises Missing, UnknownFormat, StorageFull, and BatchFull.
+        """
         total = 0
 
         def add(transaction: Transaction, original: Original) -> File:
             nonlocal total
             retention = self._files.retention
-            file, total = batches.add_file(transaction, account_id, batch_id, original, self.max_files, retention)
+            file, total = batches.add_file(transaction, account.id, batch_id, original, self.max_files, retention)
             return file
 
-        return await self._files.store(upload, add), total
+        return await self._files.store(account, upload, add), total
 
     def target(self, name: str) -> str:
         """The format of that name. Raises UnsupportedConversion where nothing can be converted to it."""

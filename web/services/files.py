@@ -17,7 +17,8 @@ from storage.database import Database
 from storage.errors import OutcomeUnknown
 from storage.ids import new_id
 from storage.transaction import Transaction
-from web.errors import NotFound
+from web.errors import NotFound, StorageFull
+from web.services.accounts import Account
 from web.services.charges import Keeping
 from web.services.descriptions import conversion_result
 from web.services.filenames import extension_of, plain
@@ -40,17 +41,21 @@ class Files:
         self._registry = registry
         self.retention = retention
 
-    async def upload(self, account_id: str, upload: Upload) -> File:
-        """Stores a file to be converted later. Raises UnknownFormat."""
-        return await self.store(upload, lambda row, original: files.add(row, account_id, original, self.retention))
+    async def upload(self, account: Account, upload: Upload) -> File:
+        """Stores a file to be converted later. Raises UnknownFormat, and StorageFull."""
 
-    async def store(self, upload: Upload, add: Adding) -> File:
-        """Stores the bytes of an upload, then its row. Raises UnknownFormat, and whatever `add` raises."""
+        def add(transaction: Transaction, original: Original) -> File:
+            return files.add(transaction, account.id, original, self.retention)
+
+        return await self.store(account, upload, add)
+
+    async def store(self, account: Account, upload: Upload, add: Adding) -> File:
+        """Stores the bytes of an upload, then its row. Raises UnknownFormat, StorageFull, and whatever `add` raises."""
         fmt = await asyncio.to_thread(self._registry.identify, upload.path)
         blob = await self.put(upload.path)
         original = Original(plain(upload.filename), extension(fmt, upload.filename), fmt.name, upload.size, blob)
         try:
-            return await self._database.run(add, original)
+            return await self._database.run(_added, account, original, add)
         except OutcomeUnknown:
             raise  # the row may be there; if it is not, the sweep of orphans finds the blob
         except Exception:
@@ -139,6 +144,13 @@ class Files:
             return
         fault = Fault(error.code, str(error), error.reason, error.retryable)
         await self._database.run(files.fail, order.account.id, order.file.id, fault)
+
+
+def _added(transaction: Transaction, account: Account, original: Original, add: Adding) -> File:
+    stored = files.stored(transaction, account.id)
+    if stored + original.original_size > account.tier.max_stored:
+        raise StorageFull(stored, account.tier.max_stored)
+    return add(transaction, original)
 
 
 def extension(fmt: FileFormat, filename: str) -> str:

@@ -60,6 +60,8 @@ class SizeDetails(TypedDict, total=False):
 
     max_file_size: Annotated[int, Field(description="Bytes.", examples=[10_485_760])]
     max_bytes: int
+    max_stored_bytes: int
+    stored_bytes: int
     max_pixels: int
     pixels: int | None
     max_side: int

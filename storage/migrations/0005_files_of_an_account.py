@@ -1,0 +1,10 @@
+"""Finds what an account keeps."""
+
+from __future__ import annotations
+
+from peewee import Database
+
+
+def up(_migrator: object, database: Database) -> None:
+    """Makes the index."""
+    database.execute_sql("CREATE INDEX file_account ON file (account, expires_at)")
