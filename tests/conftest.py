@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rounds", type=int, default=3, help="how often clients race for a last credit over HTTP")
 
     parser.addoption(
-        "--fuzz-seconds", type=float, default=40, help="how long broken files, forms and requests are tried"
+        "--fuzz-seconds", type=float, default=24, help="how long broken files, forms and requests are tried"
     )
 
 

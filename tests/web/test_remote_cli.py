@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from tests.samples import sample
-from tests.web.servers import Running
+from tests.web.servers import Running, Servers
 from tests.web.test_cli import run
 
 
@@ -44,8 +44,10 @@ def test_warnings_and_failures_are_told_as_without_a_server(folder: Path, server
     assert [path.name for path in (folder / "out").iterdir()] == ["photo.tiff"]
 
 
-def test_a_key_that_is_wrong(folder: Path, server: Running) -> None:
-    done = run(folder, "convert", "--remote", server.url, "photo.heic", "photo.jpg", CONVERTD_API_KEY="cvd_live_wrong")
+def test_a_key_that_is_wrong(folder: Path, servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir) as server:  # to which no other test has shown wrong keys
+        arguments = ("convert", "--remote", server.url, "photo.heic", "photo.jpg")
+        done = run(folder, *arguments, CONVERTD_API_KEY="cvd_live_wrong")
 
     assert (done.returncode, done.stderr) == (1, "photo.heic: The API key is missing or invalid.\n")
     assert not (folder / "photo.jpg").exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.web.checks import problem
@@ -174,6 +174,7 @@ def test_file_names(tmp_path: Path, disposition: str, filename: str, stored: str
 @given(content=st.binary(max_size=300), step=st.integers(1, 64))
 def test_contents_survive_any_cut(tmp_path_factory: pytest.TempPathFactory, content: bytes, step: int) -> None:
     tricky = content + f"\r\n--{BOUNDARY[:-1]}".encode() + content
+    assume(BOUNDARY.encode() not in tricky)  # which would end it
     body = form(part(tricky, 'name="file"; filename="a.bin"'), TARGET)
     found = read(tmp_path_factory.mktemp("form"), body, step)
     assert found.file("file").path.read_bytes() == tricky
