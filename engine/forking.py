@@ -24,15 +24,22 @@ NUMBER = struct.Struct("=i")
 
 
 def main() -> None:
-    """Serves the socket that the first argument numbers; the others are the sandbox's layers. Ends when it closes."""
+    """Serves the socket that the first argument numbers; the others are the sandbox's layers. Ends when it closes.
+
+    What takes a second is done once: should the process that serves be killed, another is forked at once.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):  # these are for the server, which hangs up when it ends
         signal.signal(number, signal.SIG_IGN)
     layers = sys.argv[2:]
     shared = sandbox.isolate(layers)
     preload.warm()
     places = sandbox.known_places(load_registry().programs)
-    enter = partial(sandbox.enter, layers, os.getpid(), places)
-    _Nursery(socket.socket(fileno=int(sys.argv[1])), lambda folder: shared | enter(folder)).run()
+    control = socket.socket(fileno=int(sys.argv[1]))
+    while (serving := os.fork()) and os.WIFSIGNALED(os.waitpid(serving, 0)[1]):
+        pass
+    if not serving:
+        enter = partial(sandbox.enter, layers, os.getpid(), places)
+        _Nursery(control, lambda folder: shared | enter(folder)).run()
 
 
 class _Nursery:

@@ -23,7 +23,7 @@ _PROGRAM = "from engine.forking import main; main()"
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 # Else each thread of a codec reserves 128 MiB of addresses, which are bounded.
 _FEW_ARENAS = {"MALLOC_ARENA_MAX": "2"}
-_DYING = 0.5  # seconds between the end of a process's lines and its own
+_PATIENCE = (0.0, 0.5, 0.0)  # seconds between the end of a process's lines and its own, at each try
 _KILLED = -signal.SIGKILL
 _MAX_TOLD = 8192  # bytes: more than a path can have
 
@@ -73,14 +73,13 @@ class ForkServer:
     def fork(self) -> Seat:
         """A process that waits for a job. Blocks. Raises WorkerCrashed if there cannot be one."""
         with self._turn:
-            for _ in range(2):
+            for patience in _PATIENCE:
                 process, control = self._started()
                 try:
                     return _fork(control)
                 except OSError:
-                    if _runs(process):
-                        break
-                    self._stop()
+                    if not _runs(process, patience):
+                        self._stop()
         raise WorkerCrashed("No process can be started for the conversion.")
 
     def close(self) -> None:
@@ -127,9 +126,9 @@ def _fork(control: socket.socket) -> Seat:
     return Seat(pid, Path(os.fsdecode(told[NUMBER.size :])), line, status)
 
 
-def _runs(process: subprocess.Popen[bytes]) -> bool:
+def _runs(process: subprocess.Popen[bytes], patience: float) -> bool:
     try:
-        process.wait(_DYING)
+        process.wait(patience)
     except subprocess.TimeoutExpired:
         return True
     return False

@@ -127,7 +127,7 @@ def _below(pid: int) -> list[int]:
 
 def running_jobs(pid: int, folder: Path) -> list[int]:
     """The processes below a server that have files of a request open."""
-    return [job for forkserver in _children(pid) for job in _children(forkserver) if _has_open(job, folder / "jobs")]
+    return [job for server in _children(pid) for job in _below(server) if _has_open(job, folder / "jobs")]
 
 
 def _has_open(pid: int, folder: Path) -> bool:

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from engine import ConversionError
-from engine.executor import Input, Job, Limits, LocalExecutor
+from engine.executor import Done, Input, Job, Limits, LocalExecutor
 from tests.samples import sample
 
 _MISBEHAVING = Path(__file__).parents[1] / "misbehaving"
@@ -158,3 +158,36 @@ async def test_a_killed_spare_costs_one_job_at_most(executor: LocalExecutor, tmp
 
     assert sum(isinstance(result, ConversionError) for result in results) <= 2
     await executor.run(_job(tmp_path, "behave"))
+
+
+def _serving(guardian: int) -> int:
+    """The process that forks jobs, by the one that guards it."""
+    return int(Path(f"/proc/{guardian}/task/{guardian}/children").read_text())
+
+
+async def _recovered(executor: LocalExecutor, tmp_path: Path) -> bool:
+    """Whether jobs run again, at the latest when the spares are used up."""
+    jobs = [executor.run(_job(tmp_path, f"behave{number}")) for number in range(6)]
+    outcomes = await asyncio.gather(*jobs, return_exceptions=True)
+    assert all(isinstance(outcome, ConversionError) for outcome in outcomes if isinstance(outcome, BaseException))
+    return sum(isinstance(outcome, Done) for outcome in outcomes) >= 4
+
+
+async def test_a_fork_server_that_is_killed_is_forked_again(tmp_path: Path) -> None:
+    executor = LocalExecutor(2)
+    await executor.start()
+    try:
+        assert executor._forkserver._running is not None
+        guardian = executor._forkserver._running[0]
+        for _ in range(2):
+            os.kill(_serving(guardian.pid), signal.SIGKILL)
+            assert await _recovered(executor, tmp_path)
+            assert executor._forkserver._running[0] is guardian
+        serving = _serving(guardian.pid)
+        guardian.kill()
+        assert await _recovered(executor, tmp_path)
+        os.kill(serving, signal.SIGKILL)
+        assert await _recovered(executor, tmp_path)
+        assert executor._forkserver._running[0] is not guardian
+    finally:
+        await executor.close()

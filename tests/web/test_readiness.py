@@ -62,14 +62,15 @@ def executor(servers: Servers) -> Iterator[LocalExecutor]:
 
 def test_a_fork_server_that_hangs(servers: Servers, executor: LocalExecutor, data_dir: Path) -> None:
     assert executor._forkserver._running is not None
-    process = executor._forkserver._running[0]
+    guardian = executor._forkserver._running[0].pid
+    serving = int(Path(f"/proc/{guardian}/task/{guardian}/children").read_text())
     with servers.running(data_dir, executor) as server:
         assert eventually(lambda: ready(server))
-        os.kill(process.pid, signal.SIGSTOP)
+        os.kill(serving, signal.SIGSTOP)
         try:
             assert "the executor cannot run jobs" in reasons(httpx.get(f"{server.url}/readyz", timeout=30))
         finally:
-            os.kill(process.pid, signal.SIGCONT)
+            os.kill(serving, signal.SIGCONT)
         assert eventually(lambda: ready(server))
 
 
