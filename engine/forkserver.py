@@ -114,13 +114,16 @@ class ForkServer:
 def _fork(control: socket.socket) -> Seat:
     line, their_line = socket.socketpair()
     status, their_status = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with their_line, their_status:
-        socket.send_fds(control, [b"fork"], [their_line.fileno(), their_status.fileno()])
-    told = status.recv(_MAX_TOLD)
-    if not told:
+    try:
+        with their_line, their_status:
+            socket.send_fds(control, [b"fork"], [their_line.fileno(), their_status.fileno()])
+        told = status.recv(_MAX_TOLD)
+        if not told:
+            raise ConnectionError("the fork server is gone")
+    except OSError:
         line.close()
         status.close()
-        raise ConnectionError("the fork server is gone")
+        raise
     line.setblocking(False)
     (pid,) = NUMBER.unpack(told[: NUMBER.size])
     return Seat(pid, Path(os.fsdecode(told[NUMBER.size :])), line, status)
