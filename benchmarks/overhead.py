@@ -24,7 +24,7 @@ from storage.transaction import Transaction
 from storage.usage import Use
 from tests.samples import sample
 from web.app import assemble, listening
-from web.services import Services
+from web.services.all import Services
 
 Way = Callable[[], Awaitable[object]]
 

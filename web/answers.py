@@ -21,8 +21,8 @@ from web.envelopes import Shown, envelope, headers, public
 from web.errors import STATUS
 from web.headers import DOWNLOAD, common, limits
 from web.metrics.labels import OTHER
-from web.services import Services
 from web.services.accounts import Account
+from web.services.all import Services
 from web.services.filenames import content_disposition
 from web.trail import Trail
 

@@ -24,8 +24,9 @@ from web.patience import Patience
 from web.processes import examine, local_executor
 from web.routes import OPERATIONS, build
 from web.server import Server
-from web.services import Services, memory
+from web.services import memory
 from web.services.accounts import Accounts
+from web.services.all import Services
 from web.services.batch_conversions import BatchConversions
 from web.services.batches import Batches
 from web.services.catalogue import formats_catalogue, listing, tools_catalogue

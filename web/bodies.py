@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 from web.declarations import ABSENT, AnyField
 from web.errors import InvalidParameter
 from web.handler import Handler, PublicHandler
-from web.services import Services
+from web.services.all import Services
 
 _FIELDS = 50
 _CHARSETS = ("utf-8", "utf8", "us-ascii")

@@ -20,7 +20,6 @@ from config.settings import Settings
 from engine import ConversionError, Options
 from engine.registry import Registry, load_registry
 from engine.sandbox import Findings
-from web import app as service
 from web import config_cli, local, remote
 from web.accounts_cli import account_cli
 from web.client import AsyncClient
@@ -50,6 +49,8 @@ def serve(
     port: Annotated[int, typer.Option(help="The port to listen on.")] = 8000,
 ) -> None:
     """Serve the API until stopped."""
+    from web import app as service  # noqa: PLC0415, as no other command needs what takes half a second
+
     try:
         asyncio.run(service.serve(settings().at_port(port), host, port))
     except OSError as error:

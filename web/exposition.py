@@ -11,7 +11,7 @@ from tornado.httpserver import HTTPServer
 from tornado.web import Application, RequestHandler
 
 from storage.failover import FailoverLimiter
-from web.services import Services
+from web.services.all import Services
 
 log = logging.getLogger("convertd.metrics")
 

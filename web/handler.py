@@ -16,9 +16,9 @@ from web.answers import Answers
 from web.errors import ApiError, FileTooLarge, InvalidParameter, KeyNotVerified, MethodNotAllowed, RateLimited
 from web.headers import PREFLIGHT
 from web.requests import Requests, declared_length
-from web.services import Services
 from web.services.accounts import Account
 from web.services.addresses import client_address, subscriber
+from web.services.all import Services
 
 _SURPLUS = 32 << 20  # bytes still read after an early answer, for clients that send before they listen
 _SURPLUS_SECONDS = 10

@@ -23,7 +23,7 @@ from web.handlers.pages import Asset, Landing, RegisterPage, StatusPage, VerifyP
 from web.handlers.pdf import DeletePages, Merge
 from web.handlers.registration import Register, Verify
 from web.handlers.status import Health, Nothing, Ready, Version
-from web.services import Services
+from web.services.all import Services
 from web.services.paths import API
 
 Route: TypeAlias = tuple[str, type[Handler]]

@@ -94,6 +94,7 @@ def test_a_burst_gets_what_is_allowed(servers: Servers, redis: RedisServer, data
     assert sorted(answer.status_code for answer in answers) == [200] * 20 + [429] * 80
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     ("outage", "end"),
     [(RedisServer.kill, RedisServer.start), (RedisServer.stall, RedisServer.resume)],
