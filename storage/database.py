@@ -7,7 +7,7 @@ import errno
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -59,7 +59,30 @@ class Database:
         locked, and OSError (ENOSPC) where its disk is full. When cancelled, the function has either never begun or
         run to its end, commit included, before CancelledError comes.
         """
-        job = self._threads.submit(self._transact, lambda transaction: function(transaction, *args, **kwargs))
+        return await self._done(self._begun(function, *args, **kwargs))
+
+    async def run_promptly(
+        self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """The same for what nothing has been done for yet: DatabaseBusy, too, where its turn does not come in time."""
+        job = self._begun(function, *args, **kwargs)
+        given_up = asyncio.get_running_loop().call_later(_PATIENCE, job.cancel)
+        try:
+            return await self._done(job)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise DatabaseBusy from None
+        finally:
+            given_up.cancel()
+
+    def _begun(
+        self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Future[R]:
+        return self._threads.submit(self._transact, lambda transaction: function(transaction, *args, **kwargs))
+
+    async def _done(self, job: Future[R]) -> R:
         done = asyncio.wrap_future(job)
         try:
             return await asyncio.shield(done)
@@ -72,7 +95,7 @@ class Database:
         self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
         """The same for callers without an event loop: blocks until it is done."""
-        return self._threads.submit(self._transact, lambda transaction: function(transaction, *args, **kwargs)).result()
+        return self._begun(function, *args, **kwargs).result()
 
     def close(self) -> None:
         """Lets what runs come to its end, then closes every connection. Blocks."""

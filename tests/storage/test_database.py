@@ -132,3 +132,20 @@ def test_a_database_that_another_keeps_locked_is_busy(tmp_path: Path) -> None:
     other.close()
     assert balance_of(opened, account.id) == 3
     opened.close()
+
+
+async def test_what_is_to_run_promptly_does_not_wait_behind_others(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'convertd.db'}")
+    slow = asyncio.create_task(database.run(lambda _: time.sleep(6)))
+    await asyncio.sleep(0.1)
+    cancelled = asyncio.create_task(database.run_promptly(lambda _: None))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    with pytest.raises(DatabaseBusy):
+        await database.run_promptly(lambda _: None)
+    assert not slow.done()
+    await slow
+    assert await database.run_promptly(lambda _: "in time") == "in time"
+    database.close()

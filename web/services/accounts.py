@@ -39,11 +39,11 @@ class Accounts:
         self._database = database
 
     async def authenticate(self, authorization: str | None) -> Account:
-        """The account behind an Authorization header, verified or not. Raises InvalidKey."""
+        """The account behind an Authorization header, verified or not. Raises InvalidKey and DatabaseBusy."""
         shown = _BEARER.fullmatch(authorization or "")
         if shown is None:
             raise InvalidKey
-        return known(*await self._database.run(keyring.authenticate, parse_key(shown[1])))
+        return known(*await self._database.run_promptly(keyring.authenticate, parse_key(shown[1])))
 
 
 def known(account: accounts.Account, key: Key) -> Account:
