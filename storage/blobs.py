@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Protocol
@@ -22,7 +21,6 @@ from storage.ids import new_id
 BLOCK = 256 << 10  # bytes that are read at a time
 
 _KEY = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,199}")
-_PAGE = 500  # keys that are listed at a time
 
 
 class Blobs(Protocol):
@@ -114,10 +112,9 @@ class FolderBlobs:
 
     async def list(self, older_than: int) -> AsyncIterator[str]:
         until = self._clock() - older_than
-        with os.scandir(self._folder) as entries:
-            while page := await asyncio.to_thread(lambda: list(islice(entries, _PAGE))):
-                for name in await asyncio.to_thread(_put_before, page, until):
-                    yield name
+        # In one go: a scan that another thread closes, as it would where this is cancelled, crashes the process.
+        for name in await asyncio.to_thread(_put_before, self._folder, until):
+            yield name
 
     async def ready(self) -> bool:
         return await asyncio.to_thread(writable, self._folder)
@@ -170,12 +167,13 @@ def _unlink(paths: Iterable[Path]) -> None:
         path.unlink(missing_ok=True)
 
 
-def _put_before(entries: Iterable[os.DirEntry[str]], until: float) -> list[str]:
+def _put_before(folder: Path, until: float) -> list[str]:
     names = []
-    for entry in entries:
-        with suppress(FileNotFoundError):  # deleted meanwhile
-            if entry.stat(follow_symlinks=False).st_mtime <= until:
-                names.append(entry.name)
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                if entry.stat(follow_symlinks=False).st_mtime <= until:
+                    names.append(entry.name)
     return names
 
 

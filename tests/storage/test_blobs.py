@@ -218,3 +218,19 @@ def test_the_library_for_s3_is_loaded_only_for_s3(tmp_path: Path) -> None:
     script += "print('obstore' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "False"
+
+
+async def test_a_list_that_is_given_up_harms_nothing(tmp_path: Path) -> None:
+    store = FolderBlobs(tmp_path / "blobs")
+    for number in range(2000):
+        (tmp_path / "blobs" / f"blob_{number:022}").touch()
+
+    async def listed() -> None:
+        async for _ in store.list(-1):
+            pass
+
+    for pause in range(20):
+        task = asyncio.create_task(listed())
+        await asyncio.sleep(pause / 5000)
+        task.cancel()
+        await asyncio.wait([task])
