@@ -181,6 +181,8 @@ def test_noise_gets_the_envelope_or_nothing(server: Running, noise: bytes, at: i
         connection.settimeout(0.05)  # what is incomplete gets no answer yet
         connection.sendall(request)
         with suppress(TimeoutError):
-            answer = parsed(connection.recv(65_536) or b"HTTP/1.1 400 \r\n\r\n")
-            assert answer.status_code < 500
-            assert not answer.content or answer.json()["error"]["request_id"]
+            # Noise may make two requests of one: each is answered.
+            for text in re.split(rb"(?=HTTP/1\.1 \d{3} )", connection.recv(65_536))[1:]:
+                answer = parsed(text)
+                assert answer.status_code < 500
+                assert not answer.content or answer.json()["error"]["request_id"]
