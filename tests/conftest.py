@@ -20,10 +20,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
     parser.addoption("--screenshots", help="a folder for pictures of the pages")
-    parser.addoption("--rounds", type=int, default=2, help="how often clients race for a last credit over HTTP")
+    parser.addoption("--rounds", type=int, default=3, help="how often clients race for a last credit over HTTP")
 
     parser.addoption(
-        "--fuzz-seconds", type=float, default=18, help="how long broken files, forms and requests are tried"
+        "--fuzz-seconds", type=float, default=40, help="how long broken files, forms and requests are tried"
     )
 
 

@@ -1,6 +1,6 @@
 """Broken files and forms by the thousand: what comes of them is a result or an error of ours, and soon.
 
-Half a minute in all; `--fuzz-seconds` gives each test as long as wanted.
+A minute in all; `--fuzz-seconds` gives each test as long as wanted.
 """
 
 from __future__ import annotations
