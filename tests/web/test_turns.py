@@ -124,11 +124,12 @@ async def test_closing_refuses_those_who_wait_and_lets_the_others_end() -> None:
 async def test_no_call_is_lost_when_clients_come_and_go(seed: int) -> None:
     chance = random.Random(seed)
     turns = Turns(2, memory=10, rounds=10**6)
+    patience = 1e6  # seconds: nobody is refused for the machine being slow
     memory = 0
 
     async def work(account: str, needs: int, steps: int) -> None:
         nonlocal memory
-        async with turns.taken(account, 2, memory=needs):
+        async with turns.taken(account, 2, memory=needs, patience=patience):
             memory += needs
             assert turns.running <= 2
             assert memory <= 10 or turns.running == 1
