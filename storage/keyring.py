@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from storage import accounts, models
+from peewee import Model
+
+from storage import models
 from storage.accounts import Account
 from storage.errors import InvalidKey, LastKey, Missing
 from storage.ids import is_id, new_id
 from storage.keys import digest, make_key, shown_prefix
+from storage.prepared import Prepared
 from storage.transaction import Transaction
 
 MAX_GRACE = 604_800  # seconds: 7 days
@@ -42,21 +45,17 @@ def authenticate(transaction: Transaction, sha256: str) -> tuple[Account, Key]:
 
     The account need not be verified: `verified_at` tells. When it was used is noted once a minute at most.
     """
-    row = transaction.first(models.Key.select().where((models.Key.sha256 == sha256) & _works(transaction)))
-    if row is None:
-        raise InvalidKey
-    if row.last_used_at is None or row.last_used_at + _NOTED_EVERY <= transaction.now:
-        row.last_used_at = transaction.now
-        _note_use(transaction, row)
-    return accounts.get(transaction, row.account), _value(row)
+    account, key = _holder(transaction.ask(_BY_SHA256, sha256=sha256, now=transaction.now))
+    if key.last_used_at is None or key.last_used_at + _NOTED_EVERY <= transaction.now:
+        _note_use(transaction, account.id, key.id)
+        used: dict[str, Any] = {"last_used_at": transaction.now}
+        account, key = replace(account, **used), replace(key, **used)
+    return account, key
 
 
 def holder(transaction: Transaction, key_id: str) -> tuple[Account, Key]:
     """Whose key it is, by its id. Raises InvalidKey where it works no more. This is no use of the key."""
-    row = transaction.first(models.Key.select().where((models.Key.id == key_id) & _works(transaction)))
-    if row is None:
-        raise InvalidKey
-    return accounts.get(transaction, row.account), _value(row)
+    return _holder(transaction.ask(_BY_ID, id=key_id, now=transaction.now))
 
 
 def issue(transaction: Transaction, account: str, name: str) -> IssuedKey:
@@ -77,7 +76,7 @@ def issue(transaction: Transaction, account: str, name: str) -> IssuedKey:
 def list_keys(transaction: Transaction, account: str) -> tuple[Key, ...]:
     """The keys that work, oldest first."""
     table = models.Key
-    query = table.select().where((table.account == account) & _works(transaction))
+    query = table.select().where((table.account == account) & _works(transaction.now))
     return tuple(_value(row) for row in transaction.all(query.order_by(table.created_at, table.id)))
 
 
@@ -96,7 +95,7 @@ def revoke(transaction: Transaction, account: str, key_id: str) -> None:
     """Ends a key at once. Raises Missing, or LastKey where no other key would last."""
     row = _own(transaction, account, key_id)
     table = models.Key
-    others = (table.account == account) & (table.id != row.id) & _works(transaction) & table.expires_at.is_null()
+    others = (table.account == account) & (table.id != row.id) & _works(transaction.now) & table.expires_at.is_null()
     if row.expires_at is None and transaction.first(table.select().where(others)) is None:
         raise LastKey
     transaction.change(table.update({table.revoked_at: transaction.now}).where(table.id == row.id))
@@ -105,24 +104,45 @@ def revoke(transaction: Transaction, account: str, key_id: str) -> None:
 def _own(transaction: Transaction, account: str, key_id: str) -> models.Key:
     """A key of the account that works. The account's other keys stay as they are until the transaction ends."""
     transaction.locked(models.Account.select().where(models.Account.id == account))
-    mine = (models.Key.account == account) & (models.Key.id == key_id) & _works(transaction)
+    mine = (models.Key.account == account) & (models.Key.id == key_id) & _works(transaction.now)
     row = transaction.first(models.Key.select().where(mine)) if is_id("key", key_id) else None
     if row is None:
         raise Missing("key")
     return row
 
 
-def _works(transaction: Transaction) -> Any:
+def _works(now: Any) -> Any:
     table = models.Key
-    return table.revoked_at.is_null() & (table.expires_at.is_null() | (table.expires_at > transaction.now))
+    return table.revoked_at.is_null() & (table.expires_at.is_null() | (table.expires_at > now))
 
 
-def _note_use(transaction: Transaction, row: models.Key) -> None:
+def _note_use(transaction: Transaction, account: str, key: str) -> None:
     now = transaction.now
-    transaction.change(models.Key.update({models.Key.last_used_at: now}).where(models.Key.id == row.id))
-    transaction.change(
-        models.Account.update({models.Account.last_used_at: now}).where(models.Account.id == row.account)
-    )
+    transaction.change(models.Key.update({models.Key.last_used_at: now}).where(models.Key.id == key))
+    transaction.change(models.Account.update({models.Account.last_used_at: now}).where(models.Account.id == account))
+
+
+def _holders(which: Any, now: Any) -> Any:
+    """The accounts with the keys of these that work."""
+    key, account = models.Key, models.Account
+    columns = (*_columns(account, Account), *_columns(key, Key))
+    return key.select(*columns).join(account, on=(key.account == account.id)).where(which & _works(now))
+
+
+_BY_SHA256 = Prepared(lambda given: _holders(models.Key.sha256 == given("sha256"), given("now")))
+_BY_ID = Prepared(lambda given: _holders(models.Key.id == given("id"), given("now")))
+
+
+def _columns(table: type[Model], value: type[Account | Key]) -> list[Any]:
+    return [getattr(table, field.name) for field in fields(value)]
+
+
+def _holder(rows: list[tuple[Any, ...]]) -> tuple[Account, Key]:
+    if not rows:
+        raise InvalidKey
+    (row,) = rows
+    values = len(fields(Account))
+    return Account(*row[:values]), Key(*row[values:])
 
 
 def _value(row: models.Key) -> Key:

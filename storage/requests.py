@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+
+from peewee import BaseQuery
 
 from storage import dashboard_models
+from storage.prepared import Given, Prepared
 from storage.transaction import Transaction
 
 KEPT = 200  # of an account
@@ -29,10 +32,19 @@ def record(transaction: Transaction, requests: Iterable[Request]) -> None:
     """Notes requests, and forgets what is older than the latest KEPT of their accounts."""
     accounts = set()
     for request in requests:
-        if transaction.add_if_new(dashboard_models.Request.insert(asdict(request))):
+        if transaction.ask(_NOTE, **asdict(request)):
             accounts.add(request.account)
     for account in sorted(accounts):
         _forget(transaction, account)
+
+
+def _noting(given: Given) -> BaseQuery:
+    table = dashboard_models.Request
+    row = {field.name: given(field.name) for field in fields(Request)}
+    return table.insert(row).on_conflict_ignore().returning(table.id)
+
+
+_NOTE = Prepared(_noting)
 
 
 def latest(transaction: Transaction, account: str) -> tuple[Request, ...]:

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import peewee
 
+from storage.prepared import Prepared
+
 Row = TypeVar("Row", bound=peewee.Model)
 
 
@@ -55,3 +57,7 @@ class Transaction:
     def tuples(self, query: peewee.ModelSelect[Row]) -> list[tuple[Any, ...]]:
         """All rows, as tuples of what was selected."""
         return list(query.tuples().execute(self.connection))
+
+    def ask(self, query: Prepared, **values: Any) -> list[tuple[Any, ...]]:
+        """All rows of a prepared query, with these values in its blanks."""
+        return query.ask(self.connection, values)
