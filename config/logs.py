@@ -9,6 +9,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from config.log_handler import BackgroundHandler
+
 _SECRETS = re.compile(
     r"""
       cvd_live_\w+ | [sr]k_(?:live|test)_\w+ | whsec_\w+     # keys, ours and Stripe's
@@ -24,11 +26,12 @@ _CHATTY = ("tornado", "python_multipart", "asyncio", "httpx", "stripe", "pikepdf
 
 
 def configure(log_format: Literal["text", "json"]) -> None:
-    """Sends all log records to standard error. Values of the record's `fields` are shown by name.
+    """Sends all log records to standard error, without waiting for it.
 
-    A record that is `unscrubbed` keeps its secrets: it is made for a developer to read them.
+    Values of the record's `fields` are shown by name. A record that is `unscrubbed` keeps its secrets: it is made
+    for a developer to read them.
     """
-    handler = logging.StreamHandler(sys.stderr)
+    handler = BackgroundHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     for name in _CHATTY:
