@@ -22,7 +22,7 @@ from tests.storage.postgres import PostgresServer, find_binaries
 _SMALL = (64, 48)
 _LEASE = 240  # seconds in which credits come back that could not be given back at once
 _ADDRESSES = 8  # a server takes 64 connections of each
-_RATE = 10  # requests a second, of which two cores can do that many beside the clients
+_REDIS_RATE, _LOCK_RATE = 50, 20  # requests a second
 
 
 def redis(folder: Path, share: int) -> list[Row]:
@@ -33,9 +33,9 @@ def redis(folder: Path, share: int) -> list[Row]:
         RedisServer(folder) as store,
         served.serving(folder, {"CONVERTD_REDIS_URL": store.url}) as (_, at),
     ):
-        calm = asyncio.run(_steady(at, key, seconds))
-        stalled = asyncio.run(_steady(at, key, seconds, store.stall, store.resume))
-        killed = asyncio.run(_steady(at, key, seconds, store.kill, store.start))
+        calm = asyncio.run(_steady(at, key, _REDIS_RATE, seconds))
+        stalled = asyncio.run(_steady(at, key, _REDIS_RATE, seconds, store.stall, store.resume))
+        killed = asyncio.run(_steady(at, key, _REDIS_RATE, seconds, store.kill, store.start))
         left = leftovers(folder)
     rows: list[Row] = []
     for name, answers in (("stalled", stalled), ("killed", killed)):
@@ -48,6 +48,7 @@ def redis(folder: Path, share: int) -> list[Row]:
 async def _steady(
     url: str,
     key: str,
+    rate: int,
     seconds: float,
     fail: Callable[[], None] = lambda: None,
     mend: Callable[[], None] = lambda: None,
@@ -57,9 +58,9 @@ async def _steady(
     async with scattered(_ADDRESSES) as clients:
         for change in (fail, mend):
             await asyncio.to_thread(change)
-            for _ in range(int(seconds * _RATE)):
+            for _ in range(int(seconds * rate)):
                 asked.append(asyncio.create_task(served.ask(next(clients), url, key, content)))
-                await asyncio.sleep(1 / _RATE)
+                await asyncio.sleep(1 / rate)
         return await asyncio.gather(*asked)
 
 
@@ -152,7 +153,7 @@ async def _while_locked(folder: Path, url: str, key: str, seconds: float) -> lis
         other.close()
 
     other.execute("BEGIN EXCLUSIVE")
-    return await _steady(url, key, seconds, mend=unlock)
+    return await _steady(url, key, _LOCK_RATE, seconds, mend=unlock)
 
 
 async def _one_by_one(url: str, key: str, count: int) -> list[served.Answer]:
