@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from storage import models, usage
+from storage.charge_queries import ADD_ENTRY, ADD_HOLD, CHARGE, RESOLVE, SET_ASIDE
 from storage.errors import HoldLost, Missing, NoCredits
 from storage.ids import new_id
 from storage.transaction import Transaction
@@ -51,7 +52,7 @@ def credit(transaction: Transaction, account: str, kind: Income, amount: int, re
     if amount <= 0:
         raise ValueError("Credits that come in are more than 0.")
     balance(transaction, account)
-    if not transaction.add_if_new(_entry(transaction, account, kind, amount, ref)):
+    if not transaction.add_if_new(models.Entry.insert(_entry(transaction, account, kind, amount, ref))):
         return Credited(balance(transaction, account), fresh=False)
     changes: dict[Any, Any] = {models.Account.balance: models.Account.balance + amount}
     if kind == "purchase":
@@ -66,7 +67,7 @@ def take_back(transaction: Transaction, account: str, most: int, ref: str) -> in
         raise Missing("account")
     amount = min(most, row.balance)
     if amount > 0:
-        transaction.add(_entry(transaction, account, "reversal", -amount, ref))
+        transaction.ask(ADD_ENTRY, **_entry(transaction, account, "reversal", -amount, ref))
         _change(transaction, account, {models.Account.balance: models.Account.balance - amount})
     return amount
 
@@ -88,9 +89,7 @@ def reserve(
     """
     if amount <= 0:
         raise ValueError("Credits to hold are more than 0.")
-    table = models.Account
-    taken = table.update({table.balance: table.balance - amount, table.held: table.held + amount})
-    found = transaction.change_returning(taken.where((table.id == account) & (table.balance >= amount)), table.balance)
+    found = transaction.ask(SET_ASIDE, account=account, amount=amount)
     if not found:
         raise NoCredits(balance(transaction, account), amount)
     hold = Hold(hold_id or new_id("hold"), account, amount, found[0][0])
@@ -104,7 +103,7 @@ def reserve(
         "created_at": transaction.now,
         "expires_at": transaction.now + lifetime,
     }
-    transaction.add(models.Hold.insert(row))
+    transaction.ask(ADD_HOLD, **row)
     return hold
 
 
@@ -117,14 +116,12 @@ def settle(transaction: Transaction, hold: Hold, use: Use, also: Callable[[Trans
     amount = _resolve(transaction, hold.account, hold.id, "settled")
     if not amount:
         raise HoldLost
-    table = models.Account
-    changes = {table.held: table.held - amount, table.used: table.used + amount}
-    left = _change(transaction, hold.account, changes)
-    transaction.add(_entry(transaction, hold.account, "charge", -amount, hold.id))
+    ((left,),) = transaction.ask(CHARGE, account=hold.account, amount=amount)
+    transaction.ask(ADD_ENTRY, **_entry(transaction, hold.account, "charge", -amount, hold.id))
     usage.record(transaction, hold.account, use, success=True, credits=amount)
     if also:
         also(transaction)
-    return left
+    return int(left)
 
 
 def is_settled(transaction: Transaction, hold: Hold) -> bool:
@@ -167,9 +164,7 @@ def _release_all(transaction: Transaction, which: Any) -> int:
 
 def _resolve(transaction: Transaction, account: str, hold_id: str, state: Literal["settled", "released"]) -> int:
     """Ends a hold; gives its amount, or 0 where it is none of this account's or has ended before."""
-    table = models.Hold
-    held = (table.id == hold_id) & (table.account == account) & (table.state == "held")
-    found = transaction.change_returning(table.update({table.state: state}).where(held), table.amount)
+    found = transaction.ask(RESOLVE, hold=hold_id, account=account, state=state)
     return int(found[0][0]) if found else 0
 
 
@@ -186,6 +181,5 @@ def _change(transaction: Transaction, account: str, changes: dict[Any, Any]) -> 
     return int(found[0][0])
 
 
-def _entry(transaction: Transaction, account: str, kind: str, amount: int, ref: str) -> Any:
-    row = {"ref": ref, "account": account, "kind": kind, "amount": amount, "at": transaction.now}
-    return models.Entry.insert(row)
+def _entry(transaction: Transaction, account: str, kind: str, amount: int, ref: str) -> dict[str, Any]:
+    return {"ref": ref, "account": account, "kind": kind, "amount": amount, "at": transaction.now}

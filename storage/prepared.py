@@ -28,13 +28,20 @@ class Prepared:
         self._written: dict[type[peewee.Database], tuple[str, list[Any]]] = {}
 
     def ask(self, connection: peewee.Database, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """The rows, with these values in the blanks."""
+        """The rows, if it has any, with these values in the blanks."""
         kind = type(connection)
         if kind not in self._written:
             self._written[kind] = connection.get_sql_context().sql(self._build(_blank)).query()
         text, parameters = self._written[kind]
         filled = [values[value.name] if isinstance(value, _Blank) else value for value in parameters]
-        return list(connection.execute_sql(text, filled).fetchall())
+        answer = connection.execute_sql(text, filled)
+        return list(answer.fetchall()) if answer.description else []
+
+
+def insertion(table: type[peewee.Model]) -> Prepared:
+    """A query that adds a row, with a blank for each of the table's columns."""
+    columns = table._meta.sorted_fields
+    return Prepared(lambda given: table.insert({column: given(column.name) for column in columns}))
 
 
 def _blank(name: str) -> peewee.Value:

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from peewee import SQL, fn
 
 from storage import models
+from storage.charge_queries import ADD_USE
 from storage.transaction import Transaction
 
 Operation = Literal["convert", "batch", "pdf_merge", "pdf_delete_pages"]
@@ -86,7 +87,7 @@ def record(transaction: Transaction, account: str, use: Use, *, success: bool, c
     """Notes an operation that has ended, in the transaction that charges it or gives its credits back."""
     row = {field.name: getattr(use, field.name) for field in fields(use)}
     row |= {"account": account, "success": success, "credits": credits, "at": transaction.now}
-    transaction.add(models.Usage.insert(row))
+    transaction.ask(ADD_USE, **row)
 
 
 def report(transaction: Transaction, account: str, start: int, end: int) -> Report:

@@ -135,7 +135,7 @@ def _judged(tried: Sequence[Hostile], found: Sequence[Tried]) -> list[Row]:
     return [
         ("files, each time", float(len(tried)), "", ""),
         exactly(f"outcomes that may not be {', '.join(wrong)}".strip(), len(wrong), 0),
-        at_most("longest answer, s", max(seconds for _, seconds, _ in found), 65),
+        at_most("longest answer, s", max(seconds for _, seconds, _ in found), 60),
         at_most("longest answer of /formats afterwards, s", max(formats for _, _, formats in found), 1),
     ]
 
