@@ -56,8 +56,6 @@ class Answers(RequestHandler):
             self.request_id = new_id("req")
         for name, value in {**common(self.request_id), **self.always}.items():
             self.set_header(name, value)
-        if "_verdict" in vars(self):
-            self.show(self._verdict)
 
     def compute_etag(self) -> str | None:
         return None  # the request id makes every answer another
@@ -65,12 +63,13 @@ class Answers(RequestHandler):
     def show(self, verdict: Verdict) -> None:
         """Puts where the client's limit stands into the headers."""
         self._verdict = verdict
-        for name, value in limits(verdict).items():
-            self.set_header(name, value)
 
     def flush(self, include_footers: bool = False) -> asyncio.Future[None]:
-        if self.services.traffic.stopping and not self._headers_written:
-            self.set_header("Connection", "close")
+        if not self._headers_written:
+            for name, value in limits(self._verdict).items():
+                self.set_header(name, value)
+            if self.services.traffic.stopping:
+                self.set_header("Connection", "close")
         return super().flush(include_footers)
 
     def reply(self, data: Mapping[str, Any]) -> None:

@@ -142,7 +142,6 @@ class Handler(Requests, Answers):
         self._surplus = _SURPLUS
         asyncio.get_running_loop().call_later(_SURPLUS_SECONDS, self._cut_off)
         setattr(self, str(self.request.method).lower(), self._nothing_more)
-        self.clear()
         self.write_problem(error)
         with suppress(StreamClosedError):
             await self.flush()

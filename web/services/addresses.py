@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 _SUBSCRIBER = 64  # bits of an IPv6 address that one client has to itself
@@ -38,6 +39,7 @@ def subscriber(address: str) -> str:
     return address if parsed is None else str(parsed)
 
 
+@lru_cache(4096)  # each request looks at its client's, and clients make many
 def _address(text: str) -> IPv4Address | IPv6Address | None:
     """The address, without a port that some proxies add, and without a zone, which means nothing elsewhere."""
     found = _WITH_PORT.fullmatch(text)
