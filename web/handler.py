@@ -73,7 +73,7 @@ class Handler(Requests, Answers):
         if not account.verified:
             await self.look()
             raise KeyNotVerified("The account's e-mail address is not verified: open the link in the mail.")
-        await self.count(f"account:{account.id}", self.services.settings.rate_limit(account.tier.name))
+        await self.count(*self._limit(account))
 
     async def _count_failure(self) -> None:
         verdict = await self.services.limiter.hit(f"failures:{self._address}", FAILED_LOGINS, RATE_WINDOW)
@@ -96,12 +96,19 @@ class Handler(Requests, Answers):
 
     async def count_address(self) -> None:
         """Counts the request for its address."""
-        await self.count(f"address:{self._address}", self.services.settings.rate_limit_anonymous)
+        await self.count(*self._limit(None))
 
     async def look(self) -> None:
-        """Shows where the address stands, and counts nothing."""
-        limit = self.services.settings.rate_limit_anonymous
-        self.show(await self.services.limiter.peek(f"address:{self._address}", limit, RATE_WINDOW))
+        """Shows where the account stands, or the address where there is none, and counts nothing."""
+        key, limit = self._limit(self.account)
+        self.show(await self.services.limiter.peek(key, limit, RATE_WINDOW))
+
+    def _limit(self, account: Account | None) -> tuple[str, int]:
+        """By what its requests are counted, and how many it may make."""
+        settings = self.services.settings
+        if account is None:
+            return f"address:{self._address}", settings.rate_limit_anonymous
+        return f"account:{account.id}", settings.rate_limit(account.tier.name)
 
     def _understand(self) -> None:
         coding = self.request.headers.get("Content-Encoding", "identity")

@@ -6,19 +6,35 @@ from dataclasses import replace
 
 from storage.blobs import read_blocks
 from web.downloads import DownloadHandler
+from web.errors import ApiError
 from web.negotiation import wants_json
 from web.repeating import RepeatableHandler
+from web.services.accounts import Account
 from web.services.orders import Done, Order, Result
 
 
 class OrderHandler(RepeatableHandler, DownloadHandler):
     """A resource that converts, charges for it, and answers with the file or with a description of it."""
 
+    async def admit(self) -> None:
+        # What an overloaded server cannot do, it has to refuse at little cost: without the database where it can.
+        recent = self.services.accounts.recent(self.request.headers.get("Authorization"))
+        if recent is not None and recent.verified:
+            try:
+                self._check_turn(recent)
+            except ApiError:
+                self.account = recent
+                await self.look()
+                raise
+        await super().admit()
+
     async def expect_body(self, length: int | None) -> None:
-        # An overloaded server says so before it takes a body.
-        account = self.client()
-        self.services.turns.check(account.id, account.tier.max_concurrent)
+        self._check_turn(self.client())
         await super().expect_body(length)
+
+    def _check_turn(self, account: Account) -> None:
+        """Raises what the account would meet when its turn is asked for, before its body is taken."""
+        self.services.turns.check(account.id, account.tier.max_concurrent)
 
     async def carry_out(self, order: Order, *, described: bool) -> None:
         """Converts and answers."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
+from time import monotonic
 
 from config.tariff import TIERS, Tier
 from storage import accounts, keyring
@@ -12,6 +14,8 @@ from storage.errors import InvalidKey
 from storage.keyring import Key
 from storage.keys import parse_key
 
+_RECENT = 10  # seconds
+_REMEMBERED = 10_000  # keys
 _BEARER = re.compile(r"Bearer +(\S+) *", re.IGNORECASE)
 
 
@@ -37,13 +41,35 @@ class Accounts:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._seen: dict[str, tuple[Account, float]] = {}  # by the key's SHA-256, with when; the latest last
 
     async def authenticate(self, authorization: str | None) -> Account:
         """The account behind an Authorization header, verified or not. Raises InvalidKey and DatabaseBusy."""
-        shown = _BEARER.fullmatch(authorization or "")
-        if shown is None:
-            raise InvalidKey
-        return known(*await self._database.run_promptly(keyring.authenticate, parse_key(shown[1])))
+        sha256 = _shown(authorization)
+        self._seen.pop(sha256, None)
+        account = known(*await self._database.run_promptly(keyring.authenticate, sha256))
+        while len(self._seen) >= _REMEMBERED:
+            del self._seen[next(iter(self._seen))]
+        self._seen[sha256] = account, monotonic()
+        return account
+
+    def recent(self, authorization: str | None) -> Account | None:
+        """The account as it stood seconds ago, when it last showed this key, without a look at the database.
+
+        Good for refusing it, and for nothing else: the key may have been revoked since.
+        """
+        with suppress(InvalidKey):
+            account, when = self._seen.get(_shown(authorization), (None, 0.0))
+            return account if monotonic() - when < _RECENT else None
+        return None
+
+
+def _shown(authorization: str | None) -> str:
+    """The SHA-256 of the key in the header. Raises InvalidKey."""
+    shown = _BEARER.fullmatch(authorization or "")
+    if shown is None:
+        raise InvalidKey
+    return parse_key(shown[1])
 
 
 def known(account: accounts.Account, key: Key) -> Account:
