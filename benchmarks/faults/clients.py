@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import cycle
 from pathlib import Path
 
 import httpx
@@ -60,17 +58,6 @@ class Clients:
     def seconds(self) -> list[float]:
         """How long each try took."""
         return [answer.seconds for answer in self.answers]
-
-
-@asynccontextmanager
-async def scattered(count: int) -> AsyncIterator[Iterator[httpx.AsyncClient]]:
-    """Clients at so many addresses, in turn and without end."""
-    async with AsyncExitStack() as stack:
-        clients = []
-        for number in range(count):
-            transport = httpx.AsyncHTTPTransport(local_address=f"127.0.3.{number + 1}")
-            clients.append(await stack.enter_async_context(httpx.AsyncClient(timeout=_TIMEOUT, transport=transport)))
-        yield cycle(clients)
 
 
 def books(url: str, served_orders: int, seconds: float = 10) -> list[Row]:

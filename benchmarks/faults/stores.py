@@ -14,8 +14,9 @@ from time import perf_counter
 import httpx
 
 from benchmarks import served
-from benchmarks.faults.clients import Clients, beside, books, leftovers, scattered
+from benchmarks.faults.clients import Clients, beside, books, leftovers
 from benchmarks.faults.figures import Row, at_most, exactly, holds, p99
+from benchmarks.faults.pressure import Heard, Plan, carry_out
 from tests.redis_server import RedisServer
 from tests.storage.postgres import PostgresServer, find_binaries
 
@@ -33,9 +34,9 @@ def redis(folder: Path, share: int) -> list[Row]:
         RedisServer(folder) as store,
         served.serving(folder, {"CONVERTD_REDIS_URL": store.url}) as (_, at),
     ):
-        calm = asyncio.run(_steady(at, key, _REDIS_RATE, seconds))
-        stalled = asyncio.run(_steady(at, key, _REDIS_RATE, seconds, store.stall, store.resume))
-        killed = asyncio.run(_steady(at, key, _REDIS_RATE, seconds, store.kill, store.start))
+        calm = asyncio.run(_steady(folder, at, key, _REDIS_RATE, seconds))
+        stalled = asyncio.run(_steady(folder, at, key, _REDIS_RATE, seconds, store.stall, store.resume))
+        killed = asyncio.run(_steady(folder, at, key, _REDIS_RATE, seconds, store.kill, store.start))
         left = leftovers(folder)
     rows: list[Row] = []
     for name, answers in (("stalled", stalled), ("killed", killed)):
@@ -46,22 +47,22 @@ def redis(folder: Path, share: int) -> list[Row]:
 
 
 async def _steady(
+    folder: Path,
     url: str,
     key: str,
     rate: int,
     seconds: float,
     fail: Callable[[], None] = lambda: None,
     mend: Callable[[], None] = lambda: None,
-) -> list[served.Answer]:
-    """Requests at a steady rate while something fails, and as long again when it is mended."""
-    content, asked = served.picture(_SMALL), []
-    async with scattered(_ADDRESSES) as clients:
-        for change in (fail, mend):
-            await asyncio.to_thread(change)
-            for _ in range(int(seconds * rate)):
-                asked.append(asyncio.create_task(served.ask(next(clients), url, key, content)))
-                await asyncio.sleep(1 / rate)
-        return await asyncio.gather(*asked)
+) -> list[Heard]:
+    """So many requests a second while something fails, and as long again when it is mended."""
+    file = folder / "picture.png"
+    file.write_bytes(served.picture(_SMALL))
+    await asyncio.to_thread(fail)
+    asking = asyncio.create_task(carry_out(Plan(url, (key,) * _ADDRESSES, str(file), 2 * seconds, rate)))
+    await asyncio.sleep(seconds)
+    await asyncio.to_thread(mend)
+    return await asking
 
 
 def full_disk(folder: Path, share: int) -> list[Row]:
@@ -109,7 +110,7 @@ def locked(folder: Path, share: int) -> list[Row]:
         left = leftovers(folder)
     answers = [*short, *long]
     good = sum(answer.status == 200 for answer in answers)
-    strange = [f"{answer.status} {answer.reason}" for answer in long if answer.status not in (200, 503)]
+    strange = [str(answer.status) for answer in long if answer.status not in (200, 503)]
     refused = sum(answer.status == 503 for answer in long)
     return [
         ("15 s: answers 503", float(refused), "> 0", holds(refused > 0)),
@@ -145,7 +146,7 @@ def postgresql(folder: Path, share: int) -> list[Row]:
     ]
 
 
-async def _while_locked(folder: Path, url: str, key: str, seconds: float) -> list[served.Answer]:
+async def _while_locked(folder: Path, url: str, key: str, seconds: float) -> list[Heard]:
     other = sqlite3.connect(folder / "convertd.db", isolation_level=None, check_same_thread=False)
 
     def unlock() -> None:
@@ -153,7 +154,7 @@ async def _while_locked(folder: Path, url: str, key: str, seconds: float) -> lis
         other.close()
 
     other.execute("BEGIN EXCLUSIVE")
-    return await _steady(url, key, _LOCK_RATE, seconds, mend=unlock)
+    return await _steady(folder, url, key, _LOCK_RATE, seconds, mend=unlock)
 
 
 async def _one_by_one(url: str, key: str, count: int) -> list[served.Answer]:
