@@ -33,4 +33,5 @@ def _python() -> set[Path]:
     installed = {Path(entry) for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")}
     standard = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     packages = [vars(module).get("__path__", ()) for name, module in list(sys.modules.items()) if "." not in name]
-    return installed | standard | {Path(path) for paths in packages for path in paths}
+    places = installed | standard | {Path(path) for paths in packages for path in paths}
+    return {place for place in places if places.isdisjoint(place.parents)}
