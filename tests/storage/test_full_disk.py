@@ -1,0 +1,78 @@
+"""A PostgreSQL database whose disk is full: what is not written was never there, and it goes on when there is room."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from storage import accounts, audit, ledger
+from storage.database import Database
+from storage.ledger import Hold
+from tests.storage.conftest import MakeUrl
+from tests.storage.samples import OWNER, USE, open_account
+
+_SIZE = "4m"
+
+
+@pytest.fixture
+def small_disk(postgres: str) -> Iterator[Path]:
+    """A file system of its own, which the server may write to, and has as the tablespace `small`."""
+    with tempfile.TemporaryDirectory(prefix="convertd-disk-") as name, psycopg.connect(postgres, autocommit=True) as db:
+        folder = Path(name) / "disk"
+        folder.mkdir()
+        folder.parent.chmod(0o755)
+        ((data,),) = db.execute("SHOW data_directory").fetchall()
+        owner = Path(data).stat()
+        options = f"size={_SIZE},mode=0700,uid={owner.st_uid},gid={owner.st_gid}"
+        mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+        if os.geteuid() or subprocess.run(mount, stderr=subprocess.DEVNULL, check=False).returncode:
+            pytest.skip("file systems cannot be mounted here")
+        db.execute(f"CREATE TABLESPACE small LOCATION '{folder}'".encode())
+        yield folder
+        db.execute("DROP TABLESPACE small")
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def _holds_until_it_is_full(database: Database, account: str) -> list[Hold]:
+    holds = list[Hold]()
+    while True:
+        try:
+            holds.append(database.run_blocking(ledger.reserve, account, 1, OWNER, 60))
+        except OSError as full:
+            if full.errno != errno.ENOSPC:
+                raise
+            return holds
+
+
+def test_what_cannot_be_written(small_disk: Path, new_postgres_url: MakeUrl) -> None:
+    url = f"{new_postgres_url()}%20-cdefault_tablespace%3Dsmall"
+    database = Database(url)
+    try:
+        account = open_account(database, 100_000).id
+        filler = small_disk / "filler"
+        with suppress(OSError), filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+
+        holds = _holds_until_it_is_full(database, account)
+
+        found = database.run_blocking(accounts.get, account)
+        assert (found.balance, found.held) == (100_000 - len(holds), len(holds))
+        filler.unlink()
+        more = database.run_blocking(ledger.reserve, account, 1, OWNER, 60)
+        for hold in (*holds, more):
+            database.run_blocking(ledger.settle, hold, USE)
+        assert not database.run_blocking(audit.check)
+    finally:
+        database.close()
+        with psycopg.connect(url, autocommit=True) as db:
+            ((schema,),) = db.execute("SELECT current_schema()").fetchall()
+            db.execute(f"DROP SCHEMA {schema} CASCADE".encode())
