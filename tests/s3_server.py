@@ -9,6 +9,7 @@ import httpx
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import run_simple
 
+from tests import plain
 from tests.server_process import ServerProcess
 
 _BUCKET = "convertd-tests"
@@ -37,7 +38,7 @@ class S3Server(ServerProcess):
 
     def answers(self) -> bool:
         try:
-            return httpx.put(f"{self.environment['AWS_ENDPOINT_URL']}/{_BUCKET}").is_success
+            return plain.put(f"{self.environment['AWS_ENDPOINT_URL']}/{_BUCKET}").is_success
         except httpx.TransportError:
             return False
 

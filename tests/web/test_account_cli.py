@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests import plain
 from tests.web.checks import problem
 from tests.web.servers import Running
 from tests.web.test_cli import run
@@ -25,7 +26,7 @@ def create(folder: Path, email: str, *arguments: str) -> subprocess.CompletedPro
 
 
 def about(server: Running, key: str) -> httpx.Response:
-    return httpx.get(f"{server.api}/account", headers={"Authorization": f"Bearer {key}"})
+    return plain.get(f"{server.api}/account", headers={"Authorization": f"Bearer {key}"})
 
 
 def test_the_key_alone_is_printed(server: Running) -> None:

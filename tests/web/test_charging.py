@@ -14,6 +14,7 @@ import pytest
 
 from storage import audit, models
 from storage.transaction import Transaction
+from tests import plain
 from tests.storage.postgres import find_binaries, running_server
 from tests.web.checks import problem
 from tests.web.samples import FILE, FORM, TARGET, form, picture
@@ -63,7 +64,7 @@ def sound(server: Running) -> bool:
 @pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer x", "Basic abc", "Bearer cvd_live_" + "a" * 38])
 def test_a_missing_or_invalid_key(server: Running, header: str | None) -> None:
     headers = {**FORM, "Authorization": header} if header is not None else FORM
-    answer = httpx.post(f"{server.api}/convert", content=form(FILE, TARGET), headers=headers)
+    answer = plain.post(f"{server.api}/convert", content=form(FILE, TARGET), headers=headers)
     problem(answer, 401, "invalid_api_key")
     assert answer.headers["WWW-Authenticate"] == "Bearer"
 
@@ -75,7 +76,7 @@ def test_an_unverified_key(server: Running) -> None:
 
 def test_too_many_wrong_keys(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as server:
-        answers = [httpx.post(f"{server.api}/convert") for _ in range(31)]
+        answers = [plain.post(f"{server.api}/convert") for _ in range(31)]
         assert [answer.status_code for answer in answers] == [401] * 30 + [429]
         assert int(answers[-1].headers["Retry-After"]) >= 1
         assert server.convert(picture()).status_code == 200
@@ -125,7 +126,7 @@ def test_the_last_credit_is_spent_once(paying: Running, request: pytest.FixtureR
 async def test_a_client_that_goes_away_is_not_charged(paying: Running) -> None:
     key = paying.account(credits=3)
     large = picture("PNG", (2000, 2000))
-    async with httpx.AsyncClient() as client:
+    async with plain.AsyncClient() as client:
         for _ in range(3):
             with pytest.raises(httpx.TimeoutException):
                 await client.post(
