@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import pytest
 from storage import audit, models
 from storage.transaction import Transaction
 from tests import plain
-from tests.storage.postgres import find_binaries, running_server
 from tests.web.checks import problem
 from tests.web.samples import FILE, FORM, TARGET, form, picture
 from tests.web.servers import Running, Servers, eventually
@@ -30,12 +28,10 @@ def paying(
 ) -> Iterator[Running]:
     """A server that limits nothing but credits, on each kind of database."""
     settings: dict[str, Any] = {"rate_limit_paid": 100_000, "rate_limit_free": 100_000}
-    with ExitStack() as stack:
-        if request.param == "postgresql":
-            binaries = find_binaries()
-            assert binaries is not None, "PostgreSQL is not installed here"
-            settings["database_url"] = stack.enter_context(running_server(binaries))
-        yield stack.enter_context(servers.running(tmp_path_factory.mktemp("paying"), **settings))
+    if request.param == "postgresql":
+        settings["database_url"] = request.getfixturevalue("new_postgres_url")()
+    with servers.running(tmp_path_factory.mktemp("paying"), **settings) as running:
+        yield running
 
 
 def bearer(key: str, **more: str) -> dict[str, str]:
