@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
+import hypothesis
 import psycopg
 import pytest
 
@@ -15,6 +16,9 @@ from tests.s3_server import S3Server
 from tests.storage.postgres import find_binaries, running_server
 
 MakeUrl = Callable[[], str]
+
+hypothesis.settings.register_profile("at any pace", deadline=None)
+hypothesis.settings.load_profile("at any pace")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
