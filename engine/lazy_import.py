@@ -8,7 +8,10 @@ from types import ModuleType
 
 
 def lazy_import(name: str) -> ModuleType:
-    """The module of that name, loaded when something of it is first used, or by `load_all`. Raises ImportError."""
+    """The module of that name, loaded when something of it is first used, or by `load_all`. Raises ImportError.
+
+    A plugin keeps it in a private name: public ones are looked at for hooks, which is a use.
+    """
     if name in sys.modules:
         return sys.modules[name]
     spec = find_spec(name)

@@ -148,3 +148,17 @@ def test_a_port_in_use_is_told(folder: Path) -> None:
     assert done.returncode == 1
     assert "cannot serve" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "others"),
+    [
+        ("account", {"engine", "httpx", "redis", "stripe", "tornado"}),
+        ("convert", {"httpx", "peewee", "redis", "stripe", "tornado"}),
+    ],
+)
+def test_a_command_loads_nothing_that_only_others_need(command: str, others: set[str]) -> None:
+    program = f"import sys, web.cli, web.commands.{command}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+
+    assert others & {*done.stdout.split()} == set()
