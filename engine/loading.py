@@ -47,12 +47,19 @@ class Plugin:
         return tuple(dict.fromkeys(s.target for s in self.conversions if isinstance(s.target, FileFormat)))
 
 
+class _Manager(pluggy.PluginManager):
+    """Looks for hooks among public names only: to look at a module whose loading is put off would load it."""
+
+    def parse_hookimpl_opts(self, plugin: object, name: str) -> pluggy.HookimplOpts | None:
+        return None if name.startswith("_") else super().parse_hookimpl_opts(plugin, name)
+
+
 def load_plugins(builtins: str) -> list[Plugin]:
     """The modules of that package, then the foreign ones.
 
     A foreign plugin that fails to load is kept out and listed with its error; a built-in that fails raises.
     """
-    manager = pluggy.PluginManager("convertd")
+    manager = _Manager("convertd")
     manager.add_hookspecs(hookspecs)
     loaded = [_builtin(manager, name) for name in _module_names(builtins)]
     found = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name)

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from PIL import Image
 
+from engine.lazy_import import load_all
 from engine.registry import load_registry
 
 
@@ -17,7 +18,9 @@ def warm() -> None:
     for module in pkgutil.iter_modules(encodings.__path__):
         with suppress(ImportError):  # those of other systems
             importlib.import_module(f"encodings.{module.name}")
-    load_registry().catalogue()  # plans every pair once, for all
+    registry = load_registry()
+    load_all()
+    registry.catalogue()  # plans every pair once, for all
     # Whatever the collector touches in a job's process is copied for it.
     gc.collect()
     gc.freeze()

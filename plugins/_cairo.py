@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from io import BytesIO
 
-from cairosvg.parser import Tree
-from cairosvg.surface import PDFSurface, PNGSurface, Surface, SVGSurface
-from cairosvg.url import safe_fetch
 from PIL import Image
 
 from engine.gates import check_size
 from plugins import _pillow, _xml
+from plugins._cairosvg import PDFSurface, PNGSurface, Surface, SVGSurface, Tree, safe_fetch
 
 _DEFAULT_SIZE = (300, 150)  # what CSS gives to pictures that tell no size, in pixels
 _PICTURES = ("PNG", "JPEG", "GIF", "WEBP", "AVIF", "BMP", "TIFF")  # that may be embedded

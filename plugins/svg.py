@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator
+from ctypes import CDLL
+from typing import TYPE_CHECKING
 from warnings import warn
 
 from engine import (
@@ -23,16 +25,22 @@ from engine import (
 )
 from engine.conversions import AnyConversion
 from engine.formats import ends_with
+from engine.lazy_import import lazy_import
 from engine.media import Document
 from plugins import _xml
 from plugins.pdf import PDF
 
-try:
+if TYPE_CHECKING:
     from plugins import _cairo
+
+try:
+    CDLL("libcairo.so.2")
 except OSError:
     HAS_CAIRO = False
 else:
     HAS_CAIRO = True
+    if not TYPE_CHECKING:
+        _cairo = lazy_import("plugins._cairo")
 
 _HEAD = 65_536  # bytes in which the root element must begin
 

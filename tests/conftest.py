@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
 
+import hypothesis
+import psycopg
 import pytest
 
 from tests.corpus import CORPUS, load_corpus
 from tests.redis_server import RedisServer
 from tests.s3_server import S3Server
+from tests.storage.postgres import find_binaries, running_server
+
+MakeUrl = Callable[[], str]
+
+hypothesis.settings.register_profile("at any pace", deadline=None)
+hypothesis.settings.load_profile("at any pace")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,3 +61,35 @@ def s3_server() -> Iterator[S3Server]:
     """A store that speaks S3 and stays up."""
     with S3Server() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a database on a PostgreSQL server."""
+    binaries = find_binaries()
+    assert binaries is not None, "PostgreSQL is not installed here"
+    with running_server(binaries) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def new_postgres_url(postgres: str) -> MakeUrl:
+    """Makes URLs of empty databases: schemas, which are quicker to make."""
+    numbers = count()
+
+    def make() -> str:
+        name = f"test_{next(numbers)}"
+        with psycopg.connect(postgres, autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {name}".encode())
+        return f"{postgres}?options=-csearch_path%3D{name}"
+
+    return make
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database, of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'convertd.db'}"
+    make: MakeUrl = request.getfixturevalue("new_postgres_url")
+    return make()

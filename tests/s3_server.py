@@ -6,12 +6,18 @@ import sys
 from collections.abc import Mapping
 
 import httpx
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import run_simple
 
+from tests import plain
 from tests.server_process import ServerProcess
 
 _BUCKET = "convertd-tests"
+# What moto's own command does, without the packages that only its other services need.
+_PROGRAM = """
+import sys
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import run_simple
+run_simple("127.0.0.1", int(sys.argv[1]), DomainDispatcherApplication(create_backend_app), threaded=True)
+"""
 
 
 class S3Server(ServerProcess):
@@ -33,15 +39,10 @@ class S3Server(ServerProcess):
 
     @property
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "tests.s3_server", str(self.port)]
+        return [sys.executable, "-c", _PROGRAM, str(self.port)]
 
     def answers(self) -> bool:
         try:
-            return httpx.put(f"{self.environment['AWS_ENDPOINT_URL']}/{_BUCKET}").is_success
+            return plain.put(f"{self.environment['AWS_ENDPOINT_URL']}/{_BUCKET}").is_success
         except httpx.TransportError:
             return False
-
-
-if __name__ == "__main__":
-    # What moto's own command does, without the packages that only its other services need.
-    run_simple("127.0.0.1", int(sys.argv[1]), DomainDispatcherApplication(create_backend_app), threaded=True)

@@ -15,6 +15,8 @@ from urllib.parse import parse_qsl
 import httpx
 from stripe import WebhookSignature
 
+from tests import plain
+
 KEY = "sk_test_of_the_tests"
 SECRET = "whsec_of_the_tests"
 _REQUIRED = ("mode", "success_url", "line_items[0][price_data][currency]", "line_items[0][price_data][unit_amount]")
@@ -111,7 +113,7 @@ def signature(body: bytes, secret: str = SECRET, *, age: int = 0) -> str:
 def send(api: str, body: bytes, header: str | None = None) -> httpx.Response:
     """Delivers an event."""
     headers = {"Content-Type": "application/json", "Stripe-Signature": header or signature(body)}
-    return httpx.post(f"{api}/webhooks/stripe", content=body, headers=headers, timeout=30)
+    return plain.post(f"{api}/webhooks/stripe", content=body, headers=headers, timeout=30)
 
 
 def _error(kind: str, message: str, **fields: str) -> dict[str, Any]:

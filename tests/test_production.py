@@ -12,11 +12,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-import httpx
 import pytest
 
 from storage import accounts, keyring
 from storage.database import Database
+from tests import plain
 from tests.storage.postgres import find_binaries, running_server
 from tests.test_readme import section
 
@@ -109,7 +109,7 @@ def test_keys_are_rotated_credits_given_and_requests_found(folder: Path) -> None
     journal.chmod(0o755)
     key = _prepare(f"sqlite:///{folder / 'data' / 'convertd.db'}")
     with log.open("w") as told, _serving(folder, told.fileno(), log) as url:
-        asked = httpx.get(f"{url}/api/v1/account", headers={"Authorization": f"Bearer {key}"})
+        asked = plain.get(f"{url}/api/v1/account", headers={"Authorization": f"Bearer {key}"})
         environment = {"KEY": key, "REQUEST": asked.headers["X-Request-Id"], "PATH": f"{folder}:{os.environ['PATH']}"}
         run = _shell(folder, **environment)
 

@@ -1,31 +1,16 @@
-"""The command: serve, convert, formats, account, config, doctor."""
+"""The command: serve, convert, formats, account, config, doctor. What one needs is loaded when it is called."""
 
+# ruff: noqa: PLC0415
 from __future__ import annotations
 
-import asyncio
-import json
-import os
-from collections.abc import AsyncIterator
-from dataclasses import asdict
-from importlib.metadata import version as distribution_version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
 
-from config.settings import Settings
-from engine import ConversionError, Options
-from engine.registry import Registry, load_registry
-from engine.sandbox import Findings
-from web import config_cli, local, remote
-from web.accounts_cli import account_cli
-from web.client import AsyncClient
-from web.processes import SandboxIncomplete, local_executor
-from web.services.catalogue import formats_catalogue
-from web.terminal import FAILED, WRONG_USAGE, end, settings, tell
+from config.tariff import FREE_CREDITS
+
+_MOST = 1_000_000_000  # credits at once
 
 cli = typer.Typer(
     no_args_is_help=True,
@@ -33,8 +18,8 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     help="Converts files between image, document and camera-RAW formats.",
 )
+account_cli = typer.Typer(no_args_is_help=True, help="Make accounts, give them credits, and check the ledger.")
 cli.add_typer(account_cli, name="account")
-cli.command("config")(config_cli.show)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -49,14 +34,9 @@ def serve(
     port: Annotated[int, typer.Option(help="The port to listen on.")] = 8000,
 ) -> None:
     """Serve the API until stopped."""
-    from web import app as service  # noqa: PLC0415, as no other command needs what takes half a second
+    from web.commands import serve
 
-    try:
-        asyncio.run(service.serve(settings().at_port(port), host, port))
-    except OSError as error:
-        end(f"cannot serve on {host}:{port}: {error.strerror or error}", FAILED)
-    except SandboxIncomplete as error:
-        end(str(error), FAILED)
+    serve.run(host, port)
 
 
 @cli.command()
@@ -71,111 +51,63 @@ def convert(
     ] = None,
 ) -> None:
     """Convert files, without a server or by one."""
-    registry = load_registry()
-    try:
-        wanted = local.tasks(registry, files, to)
-        options = Options(quality=quality)
-        client = _client(server, explain=explain) if server is not None else None
-    except (ValueError, ConversionError) as error:
-        end(str(error), WRONG_USAGE)
-    by_server = remote.convert(client, wanted, options) if client is not None else None
-    outcomes = by_server or local.convert(registry, wanted, options, settings())
-    try:
-        if asyncio.run(_count_failures(outcomes, len(wanted), explain=explain)):
-            raise typer.Exit(FAILED)
-    except SandboxIncomplete as error:
-        end(str(error), FAILED)
+    from web.commands import convert
 
-
-def _client(server: str, *, explain: bool) -> AsyncClient:
-    if explain:
-        raise local.WrongUsage("--explain is for conversions without a server.")
-    if not os.environ.get("CONVERTD_API_KEY"):
-        raise local.WrongUsage("set CONVERTD_API_KEY to your key for the server.")
-    return AsyncClient(server)
-
-
-async def _count_failures(outcomes: AsyncIterator[local.Outcome], total: int, *, explain: bool) -> int:
-    """Converts and reports; the number of failures."""
-    failures, balances = 0, list[int]()
-    errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
-    with Progress(console=errors, transient=True, disable=total == 1) as progress:
-        bar = progress.add_task("converting", total=total)
-        async for outcome in outcomes:
-            progress.advance(bar)
-            failures += outcome.error is not None
-            balances += [outcome.balance] if outcome.balance is not None else []
-            for line in _report(outcome, explain=explain):
-                errors.print(line)
-    if balances:
-        tell(f"{min(balances)} credits remain.")
-    return failures
-
-
-def _report(outcome: local.Outcome, *, explain: bool) -> list[str]:
-    name = outcome.task.input
-    if outcome.error is not None:
-        reason = f" ({outcome.error.reason})" if outcome.error.reason else ""
-        return [f"{name}: {outcome.error}{reason}"]
-    assert outcome.done is not None  # there is one where there is no error
-    lines = [f"{name}: {warned.message} ({warned.code})" for warned in outcome.done.warnings]
-    if explain:
-        lines.append(f"{name}: {outcome.plan}, {outcome.done.size} bytes")
-        lines += [f"  {timing.step}: {timing.seconds * 1000:.1f} ms" for timing in outcome.done.trace]
-    return lines
+    convert.run(files, to, quality, server, explain=explain)
 
 
 @cli.command()
 def formats(as_json: Json = False) -> None:
     """List what can be converted into what."""
-    catalogue = formats_catalogue(load_registry())
-    if as_json:
-        return print(json.dumps(catalogue, indent=2))
-    table = Table("input", "outputs")
-    for source, targets in catalogue["by_input_format"].items():
-        table.add_row(source, " ".join(targets))
-    return Console().print(table)
+    from web.commands import formats
+
+    formats.run(as_json=as_json)
+
+
+@account_cli.command()
+def create(
+    email: Annotated[str, typer.Option(help="The address of its owner.")],
+    name: Annotated[str, typer.Option(help="The name of the application, 2 to 100 characters.")],
+    credits: Annotated[int, typer.Option(min=0, max=_MOST, help="The credits to begin with.")] = FREE_CREDITS,
+    unverified: Annotated[bool, typer.Option("--unverified", help="Leave the address to be verified.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make an account, and print its key, which cannot be had again."""
+    from web.commands import account
+
+    account.create(email, name, credits, verified=not unverified, as_json=as_json)
+
+
+@account_cli.command()
+def grant(
+    email: Annotated[str, typer.Argument(help="The address of the account.")],
+    credits: Annotated[int, typer.Argument(metavar="N", min=1, max=_MOST, help="How many.")],
+) -> None:
+    """Give an account credits, and print its balance."""
+    from web.commands import account
+
+    account.grant(email, credits)
+
+
+@account_cli.command()
+def audit() -> None:
+    """Check that all credits are accounted for; best in a copy of the database, as it reads all there is."""
+    from web.commands import account
+
+    account.audit()
+
+
+@cli.command()
+def config(as_json: Json = False) -> None:
+    """Tell the settings in effect and where they come from, without secrets."""
+    from web.commands import config
+
+    config.run(as_json=as_json)
 
 
 @cli.command()
 def doctor(as_json: Json = False) -> None:
     """Tell what works here, and what is missing."""
-    found = _findings(load_registry())
-    if as_json:
-        return print(json.dumps(found, indent=2))
-    table = Table("what", "state")
-    for name, held in {**found["sandbox"]["layers"], **found["sandbox"]["proofs"]}.items():
-        table.add_row(f"sandbox: {name}", "on" if held else "not here")
-    for plugin in found["plugins"]:
-        table.add_row(f"plugin: {plugin['name']}", plugin["error"] or plugin["summary"])
-    for need in found["missing"]:
-        table.add_row(f"missing: {need['name']}", f"needed for {need['purpose']}: {need['install']}")
-    return Console().print(table)
+    from web.commands import doctor
 
-
-def _findings(registry: Registry) -> dict[str, Any]:
-    return {
-        "version": distribution_version("convertd"),
-        "sandbox": asdict(asyncio.run(_examined(settings()))),
-        "plugins": [
-            {
-                "name": plugin.name,
-                "summary": plugin.summary,
-                "reads": [fmt.name for fmt in plugin.reads],
-                "writes": [fmt.name for fmt in plugin.writes],
-                "error": plugin.error,
-            }
-            for plugin in registry.plugins
-        ],
-        "missing": [asdict(need) for need in registry.missing],
-        "pairs": len(registry.catalogue()),
-    }
-
-
-async def _examined(chosen: Settings) -> Findings:
-    """What `serve` would find; the doctor does not refuse to look where it is not enough."""
-    executor = local_executor(chosen, 1)
-    try:
-        return await executor.examine()
-    finally:
-        await executor.close()
+    doctor.run(as_json=as_json)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Sequence
 
 from engine import ConversionError, Options
 from engine.executor import Done
 from engine.pipeline import Warned
 from web.client import AsyncClient, ConvertdError
-from web.local import Outcome, Task
+from web.local import Outcome, Task, WrongUsage
 
 _AT_A_TIME = 2  # conversions, as many as the server runs side by side for anybody
+
+
+def client(server: str) -> AsyncClient:
+    """A client with the key of the environment. Raises ValueError where there is none, or the URL is none."""
+    if not os.environ.get("CONVERTD_API_KEY"):
+        raise WrongUsage("set CONVERTD_API_KEY to your key for the server.")
+    return AsyncClient(server)
 
 
 async def convert(client: AsyncClient, wanted: Sequence[Task], options: Options) -> AsyncIterator[Outcome]:

@@ -7,7 +7,6 @@ from storage.blobs import Blobs, open_blobs
 from storage.database import Database
 from storage.failover import FailoverLimiter
 from storage.limits import Limiter, MemoryLimiter
-from storage.redis_limits import RedisLimiter
 from web.services.mail import Mailer, OutboxMailer, SmtpMailer
 
 
@@ -30,6 +29,8 @@ def limiter(settings: Settings) -> Limiter:
     local = MemoryLimiter()
     if settings.redis_url is None:
         return local
+    from storage.redis_limits import RedisLimiter  # noqa: PLC0415, as its library takes long to load, and few need it
+
     return FailoverLimiter(RedisLimiter(settings.redis_url.get_secret_value()), local)
 
 

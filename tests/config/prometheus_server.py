@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 
+from tests import plain
 from tests.server_process import ServerProcess
 
 _CONFIG = Path(__file__).parents[2] / "config"
@@ -62,4 +63,4 @@ class PrometheusServer(ServerProcess):
 
     def _get(self, path: str, **parameters: str) -> httpx.Response:
         # To load certificates takes longer than to ask.
-        return httpx.get(f"http://127.0.0.1:{self.port}{path}", params=parameters, timeout=20, verify=False)
+        return plain.get(f"http://127.0.0.1:{self.port}{path}", params=parameters, timeout=20)

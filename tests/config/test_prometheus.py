@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests import plain
 from tests.config.prometheus_server import PrometheusServer
 from tests.redis_server import RedisServer
 from tests.samples import sample
@@ -78,13 +79,13 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             (data / "blobs").rename(data / "gone")
             _load(url, key)
             redis.kill()
-            httpx.get(f"{url}/api/v1/formats")
-            yield Watched(prometheus, process, httpx.get(metrics).text)
+            plain.get(f"{url}/api/v1/formats")
+            yield Watched(prometheus, process, plain.get(metrics).text)
 
 
 def _load(url: str, key: str) -> None:
     """Work that is done, refused, lost and given up."""
-    with httpx.Client(base_url=f"{url}/api/v1", headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
+    with plain.Client(base_url=f"{url}/api/v1", headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
 
         def convert(content: bytes) -> int:
             answer = client.post("/convert", files={"file": content}, data={"output_format": "webp"})
@@ -100,7 +101,7 @@ def _load(url: str, key: str) -> None:
 async def _crowd(url: str, key: str) -> list[int]:
     """What those are answered who have an answer at once, of more than may wait for the only worker."""
     headers = {"Authorization": f"Bearer {key}"}
-    async with httpx.AsyncClient(base_url=f"{url}/api/v1", headers=headers, timeout=_PATIENCE) as client:
+    async with plain.AsyncClient(base_url=f"{url}/api/v1", headers=headers, timeout=_PATIENCE) as client:
 
         async def convert() -> int:
             form: dict[str, Any] = {"files": {"file": b"TROUBLE hang"}, "data": {"output_format": "webp"}}

@@ -1,12 +1,9 @@
-"""Databases of both kinds, and every way to count requests."""
+"""A database, and every way to count requests."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from itertools import count
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterator
 
-import psycopg
 import pytest
 from redis.asyncio import Redis
 
@@ -15,10 +12,8 @@ from storage.failover import FailoverLimiter
 from storage.limits import Limiter, MemoryLimiter
 from storage.redis_limits import RedisLimiter
 from tests.redis_server import RedisServer
-from tests.storage.postgres import find_binaries, running_server
 from tests.storage.samples import Clock
 
-MakeUrl = Callable[[], str]
 PATIENT = 30.0  # seconds; for tests that are not about speed
 
 
@@ -46,38 +41,6 @@ def limiter(request: pytest.FixtureRequest, redis_limiter: RedisLimiter) -> Limi
         "failover": FailoverLimiter(redis_limiter, MemoryLimiter()),
     }
     return ways[request.param]
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """The URL of a database on a PostgreSQL server."""
-    binaries = find_binaries()
-    assert binaries is not None, "PostgreSQL is not installed here"
-    with running_server(binaries) as url:
-        yield url
-
-
-@pytest.fixture(scope="session")
-def new_postgres_url(postgres: str) -> MakeUrl:
-    """Makes URLs of empty databases: schemas, which are quicker to make."""
-    numbers = count()
-
-    def make() -> str:
-        name = f"test_{next(numbers)}"
-        with psycopg.connect(postgres, autocommit=True) as connection:
-            connection.execute(f"CREATE SCHEMA {name}".encode())
-        return f"{postgres}?options=-csearch_path%3D{name}"
-
-    return make
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database, of each kind."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'convertd.db'}"
-    make: MakeUrl = request.getfixturevalue("new_postgres_url")
-    return make()
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
+import threading
 import time
 
 import psycopg
@@ -14,7 +16,14 @@ from storage.errors import OutcomeUnknown
 from storage.transaction import Transaction
 from tests.storage.samples import open_account
 
-pytestmark = pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+
+@pytest.fixture
+def url(postgres: str) -> str:
+    """The URL of an empty database, whose connections are nobody else's."""
+    name = f"lost_{secrets.token_hex(8)}"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    return f"{postgres.rpartition('/')[0]}/{name}"
 
 
 def balance_of(database: Database, account: str) -> int:
@@ -69,12 +78,18 @@ def test_a_transaction_that_may_have_happened_is_not_run_again(database: Databas
 async def test_a_deadlock_is_broken_and_both_get_through(database: Database) -> None:
     first, second = open_account(database, 0).id, open_account(database, 0).id
     runs = []
+    each_has_one, one_has_both = threading.Barrier(2, timeout=30), threading.Event()
 
     def grant_both(transaction: Transaction, *order: str) -> None:
         runs.append(order)
+        again = len(runs) > 2
+        if again:
+            one_has_both.wait(30)  # or it could be quicker than whom it made way for, and meet it again
         for account in order:
             ledger.credit(transaction, account, "grant", 1, f"{order} {account}")
-            time.sleep(0.2)
+            if account == order[0] and not again:
+                each_has_one.wait()
+        one_has_both.set()
 
     await asyncio.gather(database.run(grant_both, first, second), database.run(grant_both, second, first))
     assert len(runs) == 3

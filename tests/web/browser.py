@@ -29,5 +29,5 @@ def violations(page: Page) -> list[str]:
     """What axe-core finds wrong with the page for those who use it by keyboard or screen reader."""
     # The policy of the pages lets no script in; what the debugger evaluates is not asked.
     page.evaluate(_AXE.read_text())
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then(found => found.violations)")
     return [f"{one['id']}: {node['html']} {node['failureSummary']}" for one in found for node in one["nodes"]]

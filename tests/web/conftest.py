@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from engine.registry import load_registry
-from tests.storage.postgres import find_binaries, running_server
 from tests.web.servers import Running, Servers
 from tests.web.stores import shared_stores
 
@@ -36,20 +35,10 @@ def either(
     settings: dict[str, Any] = {"rate_limit_paid": 100_000, "rate_limit_free": 100_000}
     with ExitStack() as stack:
         if request.param == "shared":
-            settings |= stack.enter_context(shared_stores(tmp_path_factory.mktemp("stores")))
+            database_url, store = request.getfixturevalue("new_postgres_url")(), request.getfixturevalue("s3_server")
+            stores = shared_stores(tmp_path_factory.mktemp("stores"), database_url, store)
+            settings |= stack.enter_context(stores)
         yield stack.enter_context(servers.running(tmp_path_factory.mktemp("either"), **settings))
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of an empty database, of each kind."""
-    with ExitStack() as stack:
-        if request.param == "sqlite":
-            yield f"sqlite:///{tmp_path / 'convertd.db'}"
-        else:
-            binaries = find_binaries()
-            assert binaries is not None, "PostgreSQL is not installed here"
-            yield stack.enter_context(running_server(binaries))
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from typing import TypeAlias
 
 import httpx
 
+from tests import plain
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -53,7 +55,7 @@ class _Handler(BaseHTTPRequestHandler):
     def ask(self, body: bytes) -> httpx.Response:
         """What the server answers."""
         headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
-        return httpx.request(self.command, f"{self.upstream}{self.path}", headers=headers, content=body, timeout=60)
+        return plain.request(self.command, f"{self.upstream}{self.path}", headers=headers, content=body, timeout=60)
 
     def answer(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self.send_response_only(status)

@@ -22,6 +22,7 @@ from engine.registry import Registry
 from storage import accounts, keyring, ledger
 from storage.database import Database
 from storage.transaction import Transaction
+from tests import plain
 from tests.web.contract import conforms
 from web.app import assemble, listening
 from web.patience import Patience
@@ -63,14 +64,12 @@ class Running:
         headers, name = {**self.auth, **form.pop("headers", {})}, form.pop("name", "photo.jpg")
         data = {"output_format": target, **form}
         files = {"file": (name, content)}
-        return conforms(
-            httpx.post(f"{self.api}/convert", files=files, data=data, headers=headers, timeout=60, verify=False)
-        )
+        return conforms(plain.post(f"{self.api}/convert", files=files, data=data, headers=headers, timeout=60))
 
     def ask(self, method: str, path: str, key: str = "", **request: Any) -> httpx.Response:
         """A request of the account of that key, or of the one with plenty of credits, answered as is documented."""
         headers = {"Authorization": f"Bearer {key or self.key}", **request.pop("headers", {})}
-        return conforms(httpx.request(method, f"{self.api}{path}", headers=headers, timeout=120, **request))
+        return conforms(plain.request(method, f"{self.api}{path}", headers=headers, timeout=120, **request))
 
     def upload(self, content: bytes, name: str = "photo.jpg", path: str = "/files/upload", key: str = "") -> Any:
         """What is answered to a file that is stored."""

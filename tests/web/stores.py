@@ -11,20 +11,12 @@ import pytest
 
 from tests.redis_server import RedisServer
 from tests.s3_server import S3Server
-from tests.storage.postgres import find_binaries, running_server
 
 
 @contextmanager
-def shared_stores(folder: Path) -> Iterator[dict[str, Any]]:
+def shared_stores(folder: Path, database_url: str, store: S3Server) -> Iterator[dict[str, Any]]:
     """The settings of a server that keeps nothing to itself."""
-    binaries = find_binaries()
-    assert binaries is not None, "PostgreSQL is not installed here"
-    with (
-        running_server(binaries) as database_url,
-        RedisServer(folder) as redis,
-        S3Server() as store,
-        pytest.MonkeyPatch.context() as patch,
-    ):
+    with RedisServer(folder) as redis, pytest.MonkeyPatch.context() as patch:
         for name, value in store.environment.items():
             patch.setenv(name, value)
         yield {"database_url": database_url, "redis_url": redis.url, "blob_url": store.url("web")}

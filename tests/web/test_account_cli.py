@@ -11,9 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests import plain
 from tests.web.checks import problem
 from tests.web.servers import Running
-from tests.web.test_cli import run
+from tests.web.test_cli import called, run
 
 
 def account(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -25,7 +26,7 @@ def create(folder: Path, email: str, *arguments: str) -> subprocess.CompletedPro
 
 
 def about(server: Running, key: str) -> httpx.Response:
-    return httpx.get(f"{server.api}/account", headers={"Authorization": f"Bearer {key}"})
+    return plain.get(f"{server.api}/account", headers={"Authorization": f"Bearer {key}"})
 
 
 def test_the_key_alone_is_printed(server: Running) -> None:
@@ -90,7 +91,8 @@ def test_taken_and_unknown_addresses(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_usage(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    done = account(tmp_path / "data", *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
+    done = called(tmp_path, "account", *arguments, CONVERTD_DATA_DIR=str(tmp_path / "data"))
+    assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr
+    assert isinstance(done.exception, SystemExit)
     assert not (tmp_path / "data").exists()

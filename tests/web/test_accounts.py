@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests import plain
 from tests.web.checks import dressed, problem
 from tests.web.samples import picture
 from tests.web.servers import Running
@@ -25,7 +26,7 @@ def by(key: str) -> dict[str, str]:
 
 
 def get(server: Running, path: str, key: str, **headers: str) -> httpx.Response:
-    return httpx.get(f"{server.api}/account{path}", headers={**by(key), **headers})
+    return plain.get(f"{server.api}/account{path}", headers={**by(key), **headers})
 
 
 def data(answer: httpx.Response) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def test_a_paid_account(server: Running) -> None:
 
 @pytest.mark.parametrize("path", ["", "/usage", "/keys"])
 def test_who_is_let_in(server: Running, path: str) -> None:
-    problem(httpx.get(f"{server.api}/account{path}"), 401, "invalid_api_key")
+    problem(plain.get(f"{server.api}/account{path}"), 401, "invalid_api_key")
     problem(get(server, path, server.account(verified=False)), 403, "key_not_verified")
 
 

@@ -15,6 +15,7 @@ import httpx
 from storage import accounts, audit, keyring
 from storage.database import Database
 from storage.transaction import Transaction
+from tests import plain
 from tests.web.processes import serving
 from tests.web.samples import picture
 
@@ -46,7 +47,7 @@ def test_a_batch_that_is_cut_off_is_charged_once(tmp_path: Path, url: str) -> No
     headers = {"Authorization": f"Bearer {database.run_blocking(_account)}"}
     with (
         serving(tmp_path, url) as (server, address),
-        httpx.Client(base_url=f"{address}/api/v1", headers=headers) as api,
+        plain.Client(base_url=f"{address}/api/v1", headers=headers) as api,
     ):
         batch = api.post("/batch", json={"output_format": "png"}).json()["data"]["batch_id"]
         large = picture("JPEG", (700, 500))
@@ -61,7 +62,7 @@ def test_a_batch_that_is_cut_off_is_charged_once(tmp_path: Path, url: str) -> No
         asking.join()
         before = database.run_blocking(_used)[0]
     assert 3 <= before < _FILES
-    with serving(tmp_path, url) as (_, address), httpx.Client(base_url=f"{address}/api/v1", headers=headers) as api:
+    with serving(tmp_path, url) as (_, address), plain.Client(base_url=f"{address}/api/v1", headers=headers) as api:
         assert api.get(f"/batch/{batch}").json()["data"]["status"] == "partial"
         data = _ask(api, batch, body).json()["data"]
         again = _ask(api, batch, body)

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from config.tariff import TIERS
+from tests import plain
 from tests.server_process import free_port
 from tests.web.nginx_server import NginxServer
 from tests.web.samples import picture
@@ -135,7 +136,7 @@ def test_http_2_is_spoken_and_plain_http_is_not(proxied: Proxied) -> None:
     with offering.wrap_socket(socket.create_connection((_PROXY, proxied.nginx.port))) as connection:
         assert connection.selected_alpn_protocol() == "h2"
 
-    moved = httpx.get(f"http://localhost:{proxied.nginx.http_port}/docs?a=b")
+    moved = plain.get(f"http://localhost:{proxied.nginx.http_port}/docs?a=b")
     assert (moved.status_code, moved.headers["Location"]) == (308, "https://localhost/docs?a=b")
 
 

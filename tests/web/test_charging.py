@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 from storage import audit, models
 from storage.transaction import Transaction
-from tests.storage.postgres import find_binaries, running_server
+from tests import plain
 from tests.web.checks import problem
 from tests.web.samples import FILE, FORM, TARGET, form, picture
 from tests.web.servers import Running, Servers, eventually
@@ -29,12 +28,10 @@ def paying(
 ) -> Iterator[Running]:
     """A server that limits nothing but credits, on each kind of database."""
     settings: dict[str, Any] = {"rate_limit_paid": 100_000, "rate_limit_free": 100_000}
-    with ExitStack() as stack:
-        if request.param == "postgresql":
-            binaries = find_binaries()
-            assert binaries is not None, "PostgreSQL is not installed here"
-            settings["database_url"] = stack.enter_context(running_server(binaries))
-        yield stack.enter_context(servers.running(tmp_path_factory.mktemp("paying"), **settings))
+    if request.param == "postgresql":
+        settings["database_url"] = request.getfixturevalue("new_postgres_url")()
+    with servers.running(tmp_path_factory.mktemp("paying"), **settings) as running:
+        yield running
 
 
 def bearer(key: str, **more: str) -> dict[str, str]:
@@ -63,7 +60,7 @@ def sound(server: Running) -> bool:
 @pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer x", "Basic abc", "Bearer cvd_live_" + "a" * 38])
 def test_a_missing_or_invalid_key(server: Running, header: str | None) -> None:
     headers = {**FORM, "Authorization": header} if header is not None else FORM
-    answer = httpx.post(f"{server.api}/convert", content=form(FILE, TARGET), headers=headers)
+    answer = plain.post(f"{server.api}/convert", content=form(FILE, TARGET), headers=headers)
     problem(answer, 401, "invalid_api_key")
     assert answer.headers["WWW-Authenticate"] == "Bearer"
 
@@ -75,7 +72,7 @@ def test_an_unverified_key(server: Running) -> None:
 
 def test_too_many_wrong_keys(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as server:
-        answers = [httpx.post(f"{server.api}/convert") for _ in range(31)]
+        answers = [plain.post(f"{server.api}/convert") for _ in range(31)]
         assert [answer.status_code for answer in answers] == [401] * 30 + [429]
         assert int(answers[-1].headers["Retry-After"]) >= 1
         assert server.convert(picture()).status_code == 200
@@ -125,7 +122,7 @@ def test_the_last_credit_is_spent_once(paying: Running, request: pytest.FixtureR
 async def test_a_client_that_goes_away_is_not_charged(paying: Running) -> None:
     key = paying.account(credits=3)
     large = picture("PNG", (2000, 2000))
-    async with httpx.AsyncClient() as client:
+    async with plain.AsyncClient() as client:
         for _ in range(3):
             with pytest.raises(httpx.TimeoutException):
                 await client.post(

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from engine.executor import Done, Job, Limits
+from tests import plain
 from tests.web.samples import FILE, FORM, TARGET, form, part, picture
 from tests.web.servers import Running, Servers, eventually, parsed
 
@@ -100,11 +101,11 @@ def test_json_tells_the_result_and_where_to_get_it(server: Running) -> None:
         "processing_time_ms": data["processing_time_ms"],
         "warnings": [],
     }
-    downloaded = httpx.get(f"{server.url}{data['download_url']}", headers=server.auth)
+    downloaded = plain.get(f"{server.url}{data['download_url']}", headers=server.auth)
     assert len(downloaded.content) == size
     assert opened(downloaded.content).format == "JPEG"
     assert "photo.jpg" in downloaded.headers["Content-Disposition"]
-    assert httpx.head(f"{server.url}{data['download_url']}", headers=server.auth).headers["Content-Length"] == str(size)
+    assert plain.head(f"{server.url}{data['download_url']}", headers=server.auth).headers["Content-Length"] == str(size)
 
 
 def test_quality_of_a_lossless_target_is_a_warning(server: Running) -> None:
@@ -114,7 +115,7 @@ def test_quality_of_a_lossless_target_is_a_warning(server: Running) -> None:
 
 @pytest.mark.parametrize("file_id", ["file_0", "..%2f..%2fsecret", "file_%00", "%ff"])
 def test_unknown_results_are_refused(server: Running, file_id: str) -> None:
-    answer = httpx.get(f"{server.api}/files/{file_id}/download", headers=server.auth)
+    answer = plain.get(f"{server.api}/files/{file_id}/download", headers=server.auth)
     assert answer.json()["error"]["code"] in {"not_found", "invalid_parameter"}
 
 
@@ -128,7 +129,7 @@ def test_a_large_result_arrives_whole(server: Running) -> None:
 
 
 async def test_many_at_once(server: Running) -> None:
-    async with httpx.AsyncClient(timeout=60) as client:
+    async with plain.AsyncClient(timeout=60) as client:
 
         async def one() -> httpx.Response:
             return await client.post(

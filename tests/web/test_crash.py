@@ -14,6 +14,7 @@ import httpx
 from storage import accounts, audit, keyring
 from storage.database import Database
 from storage.transaction import Transaction
+from tests import plain
 from tests.samples import sample
 from tests.web.processes import serving
 
@@ -57,7 +58,7 @@ def test_each_answer_is_charged_once(tmp_path: Path, url: str) -> None:
 
 def _order(address: str, key: str, waiting: set[str], done: set[str]) -> None:
     """Takes orders until none waits or the server is gone; an order that was not answered waits again."""
-    with httpx.Client(timeout=30) as client:
+    with plain.Client(timeout=30) as client:
         while waiting:
             try:
                 order = waiting.pop()

@@ -14,6 +14,7 @@ import pytest
 
 from config.tariff import PACKS
 from storage import models
+from tests import plain
 from tests.stripe_server import KEY, SECRET, StripeServer
 from tests.web.checks import dressed, problem
 from tests.web.servers import Running, Servers
@@ -37,7 +38,7 @@ def selling(servers: Servers, stripe: StripeServer, tmp_path_factory: pytest.Tem
 
 
 def buy(server: Running, headers: dict[str, str] | None = None, **body: Any) -> httpx.Response:
-    return httpx.post(f"{server.api}/credits/purchase", json=body, headers=headers or server.auth, timeout=40)
+    return plain.post(f"{server.api}/credits/purchase", json=body, headers=headers or server.auth, timeout=40)
 
 
 def rows(server: Running) -> list[models.Purchase]:
@@ -135,15 +136,15 @@ class TestRepeating:
 def test_wrong_idempotency_keys(selling: Running, key: str) -> None:
     headers = {name.encode(): value.encode() for name, value in selling.auth.items()}
     headers[b"Idempotency-Key"] = key.encode("latin-1")
-    answer = httpx.post(f"{selling.api}/credits/purchase", json={"pack": "pro"}, headers=headers)
+    answer = plain.post(f"{selling.api}/credits/purchase", json={"pack": "pro"}, headers=headers)
     problem(answer, 400, "invalid_parameter", param="Idempotency-Key", reason="malformed")
 
 
 def test_who_may_buy(selling: Running) -> None:
-    problem(httpx.post(f"{selling.api}/credits/purchase", json={"pack": "pro"}), 401, "invalid_api_key")
+    problem(plain.post(f"{selling.api}/credits/purchase", json={"pack": "pro"}), 401, "invalid_api_key")
     unverified = {"Authorization": f"Bearer {selling.account(verified=False)}"}
     problem(buy(selling, unverified, pack="pro"), 403, "key_not_verified")
-    problem(httpx.get(f"{selling.api}/credits/purchase", headers=selling.auth), 405, "method_not_allowed")
+    problem(plain.get(f"{selling.api}/credits/purchase", headers=selling.auth), 405, "method_not_allowed")
 
 
 @pytest.mark.parametrize("trouble", [[500, 503, 500], [402], [400]])
@@ -200,4 +201,4 @@ def test_without_keys_nothing_is_sold_on_a_public_address(servers: Servers, data
             answer = buy(server, {**server.auth, "Host": host}, pack="pro")
             problem(answer, 500, "server_error", reason="checkout_not_configured", retryable=False)
         assert rows(server) == []
-        problem(httpx.post(f"{server.api}/webhooks/stripe", content=b"{}"), 400, "invalid_parameter")
+        problem(plain.post(f"{server.api}/webhooks/stripe", content=b"{}"), 400, "invalid_parameter")

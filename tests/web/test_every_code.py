@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from engine.executor import Done, Job, Limits
+from tests import plain
 from tests.web.checks import problem
 from tests.web.samples import picture
 from tests.web.servers import Running, Servers
@@ -37,7 +38,7 @@ def _reused(server: Running) -> httpx.Response:
 
 def _beyond(server: Running) -> httpx.Response:
     made = server.convert(picture(), headers={"Accept": "application/json"}).json()["data"]
-    return httpx.get(server.url + made["download_url"], headers={**server.auth, "Range": "bytes=999999-"})
+    return plain.get(server.url + made["download_url"], headers={**server.auth, "Range": "bytes=999999-"})
 
 
 WAYS: dict[str, Callable[[Running], httpx.Response]] = {
@@ -49,8 +50,8 @@ WAYS: dict[str, Callable[[Running], httpx.Response]] = {
     "unsupported_conversion": lambda server: server.convert(picture(), "svg"),
     "processing_failed": lambda server: server.convert(picture("PNG")[:60]),
     "invalid_parameter": lambda server: server.convert(picture(), quality="many"),
-    "not_found": lambda server: httpx.get(f"{server.api}/files/file_0/download", headers=server.auth),
-    "method_not_allowed": lambda server: httpx.put(f"{server.api}/convert"),
+    "not_found": lambda server: plain.get(f"{server.api}/files/file_0/download", headers=server.auth),
+    "method_not_allowed": lambda server: plain.put(f"{server.api}/convert"),
     "idempotency_key_reused": _reused,
     "range_not_satisfiable": _beyond,
 }
@@ -66,7 +67,7 @@ def test_a_bug_is_a_server_error(servers: Servers, data_dir: Path) -> None:
         answer = server.convert(picture())
         problem(answer, 500, "server_error")
         assert "foresaw this" not in answer.text
-        account = httpx.get(f"{server.api}/account", headers=server.auth).json()["data"]
+        account = plain.get(f"{server.api}/account", headers=server.auth).json()["data"]
         assert account["credits_used_total"] == 0
 
 

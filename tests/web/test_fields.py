@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from web.account_fields import EMAIL, NAME
 from web.errors import InvalidParameter
-from web.fields import EMAIL, NAME
 from web.negotiation import wants_json
 
 LONGEST = "l" * 64 + "@" + ".".join(["d" * 46] * 4) + "de"  # 254 characters

@@ -15,6 +15,7 @@ import httpx
 from config.logs import JsonFormatter, TextFormatter
 from engine.errors import OutOfMemory, WorkerCrashed
 from engine.executor import Done, Job, Limits
+from tests import plain
 from tests.samples import sample
 from tests.web.servers import Running, Servers, eventually
 
@@ -128,13 +129,13 @@ def test_nobodys_secrets(servers: Servers, server: Running) -> None:
             server.convert(CANARY.encode(), CANARY, name=name, headers={"Idempotency-Key": CANARY}),
             server.ask("POST", "/pdf/delete-pages", files={"file": (name, b"%PDF-1.7")}, data={"password": CANARY}),
             server.ask("GET", f"/files/{CANARY}"),
-            httpx.get(f"{server.url}/{CANARY}?{CANARY}={CANARY}", headers={"User-Agent": CANARY, "Cookie": CANARY}),
-            httpx.get(f"{server.api}/account", headers={"Authorization": f"Bearer cvd_live_{CANARY}"}),
-            httpx.get(f"{server.api}/verify?token={CANARY}"),
-            httpx.get(f"{server.api}/verify?token={'ca' * 32}", headers={"Accept": "application/json"}),
-            httpx.post(f"{server.api}/register", json={"email": f"{CANARY}@example.com", "name": CANARY}),
-            httpx.post(f"{server.api}/webhooks/stripe", content=CANARY, headers={"Stripe-Signature": CANARY}),
-            httpx.post(f"{server.url}/dashboard/sign-in", data={"key": f"cvd_live_{CANARY}"}),
+            plain.get(f"{server.url}/{CANARY}?{CANARY}={CANARY}", headers={"User-Agent": CANARY, "Cookie": CANARY}),
+            plain.get(f"{server.api}/account", headers={"Authorization": f"Bearer cvd_live_{CANARY}"}),
+            plain.get(f"{server.api}/verify?token={CANARY}"),
+            plain.get(f"{server.api}/verify?token={'ca' * 32}", headers={"Accept": "application/json"}),
+            plain.post(f"{server.api}/register", json={"email": f"{CANARY}@example.com", "name": CANARY}),
+            plain.post(f"{server.api}/webhooks/stripe", content=CANARY, headers={"Stripe-Signature": CANARY}),
+            plain.post(f"{server.url}/dashboard/sign-in", data={"key": f"cvd_live_{CANARY}"}),
         ]
         server.upload(sample("png"), name=name)
         for answer in answers:

@@ -14,6 +14,7 @@ import pytest
 from openapi_spec_validator import validate
 
 import web.fields
+from tests import plain
 from tests.web.contract import conforms, published
 from tests.web.samples import picture
 from tests.web.servers import Running, Servers
@@ -155,7 +156,7 @@ def _texts(node: ast.AST) -> Iterator[str]:
 
 class TestHeaders:
     def test_those_of_every_answer(self, server: Running) -> None:
-        sent = {name.lower() for name in httpx.get(f"{server.url}/healthz").headers}
+        sent = {name.lower() for name in plain.get(f"{server.url}/healthz").headers}
         assert {name.lower() for name in EVERYWHERE} <= sent
         exposed = common("req_0")["Access-Control-Expose-Headers"].split(", ")
         assert {*exposed} <= {*HEADERS}
@@ -193,19 +194,19 @@ class TestHeaders:
 
 class TestServed:
     def test_to_anybody_and_counted(self, server: Running) -> None:
-        first = conforms(httpx.get(f"{server.api}/openapi.json"))
+        first = conforms(plain.get(f"{server.api}/openapi.json"))
         assert first.json() == published()
-        second = httpx.get(f"{server.api}/openapi.json")
+        second = plain.get(f"{server.api}/openapi.json")
         left = [int(answer.headers["X-RateLimit-Remaining"]) for answer in (first, second)]
         assert left[1] < left[0]
         headers = {"If-None-Match": first.headers["ETag"]}
-        again = conforms(httpx.get(f"{server.api}/openapi.json", headers=headers))
+        again = conforms(plain.get(f"{server.api}/openapi.json", headers=headers))
         assert (again.status_code, again.content) == (304, b"")
         assert "max-age" in again.headers["Cache-Control"]
 
     def test_for_the_address_that_clients_use(self, servers: Servers, data_dir: Path) -> None:
         with servers.running(data_dir, base_url="https://convert.example/api/v1") as server:
-            told = httpx.get(f"{server.api}/openapi.json").json()
+            told = plain.get(f"{server.api}/openapi.json").json()
         assert told["servers"] == [{"url": "https://convert.example/api/v1"}]
         assert told["paths"]["/healthz"]["servers"] == [{"url": "https://convert.example"}]
 
@@ -214,7 +215,7 @@ def test_who_needs_a_key(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as server:
         for path, verb, operation in _operations():
             base = server.url if "servers" in published()["paths"][path] else server.api
-            answer = conforms(httpx.request(verb, base + re.sub(r"{\w+}", "of_nobody", path)))
+            answer = conforms(plain.request(verb, base + re.sub(r"{\w+}", "of_nobody", path)))
             assert (answer.status_code == 401) == ("security" not in operation), path
 
 

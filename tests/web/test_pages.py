@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests import plain
 from tests.web.checks import dressed, problem
 from tests.web.servers import Running, Servers
 from tests.web.test_registration import BROWSER, letters, mailed
@@ -28,7 +29,7 @@ def server(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.mark.parametrize("path", PAGES)
 def test_what_browsers_may_do_with_a_page(server: Running, path: str) -> None:
-    answer = httpx.get(server.url + path, headers=BROWSER)
+    answer = plain.get(server.url + path, headers=BROWSER)
     assert answer.status_code == 200
     dressed(answer)
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
@@ -39,31 +40,31 @@ def test_what_browsers_may_do_with_a_page(server: Running, path: str) -> None:
     assert not re.search(r"(src|href)=.(https?:)?//", answer.text)
     assert answer.headers["Cache-Control"] == "no-store"
     assert "Set-Cookie" not in answer.headers
-    assert httpx.head(server.url + path).status_code == 200
+    assert plain.head(server.url + path).status_code == 200
 
 
 def test_the_link_of_a_letter_is_told_to_nobody(server: Running) -> None:
-    assert httpx.get(f"{server.url}/developers/verify").headers["Referrer-Policy"] == "no-referrer"
+    assert plain.get(f"{server.url}/developers/verify").headers["Referrer-Policy"] == "no-referrer"
 
 
 def test_assets_are_kept_by_browsers(server: Running) -> None:
-    page = httpx.get(server.url).text
+    page = plain.get(server.url).text
     assets = set(re.findall(r"/static/\w+/[\w.]+", page))
     assert len(assets) >= 4
     for path in assets:
-        answer = httpx.get(server.url + path)
+        answer = plain.get(server.url + path)
         assert answer.status_code == 200
         assert "immutable" in answer.headers["Cache-Control"]
-        again = httpx.get(server.url + path, headers={"If-None-Match": answer.headers["ETag"]})
+        again = plain.get(server.url + path, headers={"If-None-Match": answer.headers["ETag"]})
         assert (again.status_code, again.content) == (304, b"")
-    assert httpx.get(f"{server.url}/static/0/site.css").headers["Cache-Control"] == "no-cache"
+    assert plain.get(f"{server.url}/static/0/site.css").headers["Cache-Control"] == "no-cache"
     for name in ("none.css", "..%2fapp.py", "%2e%2e"):
-        problem(httpx.get(f"{server.url}/static/0/{name}"), 404, "not_found")
+        problem(plain.get(f"{server.url}/static/0/{name}"), 404, "not_found")
 
 
 def test_errors_are_pages_for_browsers_only(server: Running) -> None:
-    problem(httpx.get(f"{server.url}/checkout/none"), 404, "not_found")
-    shown = httpx.get(f"{server.url}/checkout/none", headers=BROWSER)
+    problem(plain.get(f"{server.url}/checkout/none"), 404, "not_found")
+    shown = plain.get(f"{server.url}/checkout/none", headers=BROWSER)
     assert shown.status_code == 404
     assert "No such page." in shown.text
     assert shown.headers["X-Request-Id"] in shown.text
@@ -74,7 +75,7 @@ def test_the_docs_advise_on_every_error() -> None:
 
 
 def test_the_status_names_what_is_there(server: Running) -> None:
-    text = httpx.get(f"{server.url}/status").text
+    text = plain.get(f"{server.url}/status").text
     assert "Everything works" in text
     assert "pdf_tools" in text
     assert str(server.data_dir) not in text
@@ -82,7 +83,7 @@ def test_the_status_names_what_is_there(server: Running) -> None:
 
 def posted(server: Running, path: str, form: dict[str, str]) -> httpx.Response:
     """What is answered to a form of a page."""
-    return httpx.post(server.url + path, data=form, headers={"Origin": server.url})
+    return plain.post(server.url + path, data=form, headers={"Origin": server.url})
 
 
 class TestRegistering:
@@ -118,7 +119,7 @@ class TestForms:
     @pytest.mark.parametrize("path", ["/register", "/dashboard/sign-in", "/dashboard/keys", "/dashboard/credits"])
     def test_from_another_site_are_refused(self, server: Running, path: str, headers: dict[str, str]) -> None:
         form = {"email": "ivy@example.test", "name": "Ivy", "key": server.key}
-        with httpx.Client(headers={"User-Agent": "a browser"}) as client:
+        with plain.Client(headers={"User-Agent": "a browser"}) as client:
             answer = client.post(server.url + path, data=form, headers={"Cookie": "other=1", **headers})
         problem(answer, 400, "invalid_parameter", reason="cross_site")
         assert "Set-Cookie" not in answer.headers
@@ -127,14 +128,14 @@ class TestForms:
     @pytest.mark.parametrize("body", [b"key=%ff", b"a&" * 60, b"\xff", b"key=" + b"x" * 70_000])
     def test_that_are_malformed(self, server: Running, body: bytes) -> None:
         headers = {"Origin": server.url, "Content-Type": "application/x-www-form-urlencoded"}
-        answer = httpx.post(f"{server.url}/dashboard/sign-in", content=body, headers=headers)
+        answer = plain.post(f"{server.url}/dashboard/sign-in", content=body, headers=headers)
         assert answer.status_code in (400, 401, 413)
 
 
 @contextmanager
 def signed_in(server: Running, key: str) -> Iterator[httpx.Client]:
     """A browser with a session."""
-    with httpx.Client(base_url=server.url, headers={"Origin": server.url}) as client:
+    with plain.Client(base_url=server.url, headers={"Origin": server.url}) as client:
         answer = client.post("/dashboard/sign-in", data={"key": f" {key} "})
         assert (answer.status_code, answer.headers["Location"]) == (303, "/dashboard")
         yield client
@@ -151,7 +152,7 @@ class TestSessions:
     def test_the_cookie_of_a_public_address(self, servers: Servers, tmp_path: Path) -> None:
         with servers.running(tmp_path, base_url="https://convert.example/api/v1") as server:
             for origin, status in (("https://convert.example", 303), ("https://other.example", 400)):
-                answer = httpx.post(
+                answer = plain.post(
                     f"{server.url}/dashboard/sign-in", data={"key": server.key}, headers={"Origin": origin}
                 )
                 assert answer.status_code == status
@@ -164,7 +165,7 @@ class TestSessions:
         assert "cvd_live_x" not in answer.text
 
     def test_wrong_keys_are_counted(self, servers: Servers, data_dir: Path) -> None:
-        with servers.running(data_dir) as server, httpx.Client(headers={"Origin": server.url}) as client:
+        with servers.running(data_dir) as server, plain.Client(headers={"Origin": server.url}) as client:
             answers = [client.post(f"{server.url}/dashboard/sign-in", data={"key": "none"}) for _ in range(31)]
         assert [answer.status_code for answer in answers] == [401] * 30 + [429]
 
@@ -205,7 +206,7 @@ class TestSessions:
     @pytest.mark.parametrize("path", ["/keys", "/keys/key_x/revoke", "/credits", "/usage.csv"])
     def test_nothing_is_done_for_strangers(self, server: Running, path: str) -> None:
         method = "GET" if path.endswith("csv") else "POST"
-        answer = httpx.request(method, f"{server.url}/dashboard{path}", headers={"Origin": server.url})
+        answer = plain.request(method, f"{server.url}/dashboard{path}", headers={"Origin": server.url})
         assert (answer.status_code, answer.headers["Location"]) == (303, "/dashboard")
 
 

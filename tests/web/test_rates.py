@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import httpx
-
+from tests import plain
 from tests.web.checks import problem
 from tests.web.samples import picture
 from tests.web.servers import Servers
@@ -13,13 +12,13 @@ from tests.web.servers import Servers
 
 def test_rate_limit(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, rate_limit_anonymous=3) as server:
-        answers = [httpx.get(f"{server.api}/formats") for _ in range(4)]
+        answers = [plain.get(f"{server.api}/formats") for _ in range(4)]
         assert [answer.headers["X-RateLimit-Remaining"] for answer in answers] == ["2", "1", "0", "0"]
         problem(answers[3], 429, "rate_limit_exceeded", retryable=True)
         assert 1 <= int(answers[3].headers["Retry-After"]) <= 60
-        problem(httpx.get(f"{server.url}/nothing"), 404, "not_found")
-        assert httpx.options(f"{server.api}/formats").status_code == 204
-        assert httpx.get(f"{server.url}/healthz").status_code == 200
+        problem(plain.get(f"{server.url}/nothing"), 404, "not_found")
+        assert plain.options(f"{server.api}/formats").status_code == 204
+        assert plain.get(f"{server.url}/healthz").status_code == 200
         assert server.convert(picture()).headers["X-RateLimit-Remaining"] == "299"
 
 
@@ -28,7 +27,7 @@ def test_rate_limit_of_an_account(servers: Servers, data_dir: Path) -> None:
         assert server.convert(picture()).status_code == 200
         problem(server.convert(picture()), 429, "rate_limit_exceeded")
         problem(
-            httpx.post(f"{server.api}/convert", headers={"Content-Length": "0", **server.auth}),
+            plain.post(f"{server.api}/convert", headers={"Content-Length": "0", **server.auth}),
             429,
             "rate_limit_exceeded",
         )

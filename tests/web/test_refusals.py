@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import httpx
 import pytest
 
+from tests import plain
 from tests.web.checks import problem
 from tests.web.samples import FORM, TARGET, part
 from tests.web.servers import Running, eventually, parsed, read_answer
@@ -59,7 +59,7 @@ def test_too_large_while_streaming(server: Running) -> None:
         for _ in range(101):
             yield bytes(MIB)
 
-    answer = httpx.post(f"{server.api}/convert", content=body(), headers={**FORM, **server.auth}, timeout=60)
+    answer = plain.post(f"{server.api}/convert", content=body(), headers={**FORM, **server.auth}, timeout=60)
     problem(answer, 413, "file_too_large", reason="bytes", retryable=False)
     assert eventually(lambda: not server.jobs())
 

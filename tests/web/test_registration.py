@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests import plain
 from tests.web.checks import dressed, problem
 from tests.web.mail_server import parsed
 from tests.web.servers import Running, Servers, eventually
@@ -18,11 +19,11 @@ UNKNOWN = "ab" * 32
 
 
 def register(server: Running, **body: Any) -> httpx.Response:
-    return httpx.post(f"{server.api}/register", json=body)
+    return plain.post(f"{server.api}/register", json=body)
 
 
 def verify(server: Running, token: str, **headers: str) -> httpx.Response:
-    return httpx.get(f"{server.api}/verify", params={"token": token}, headers=headers)
+    return plain.get(f"{server.api}/verify", params={"token": token}, headers=headers)
 
 
 def letters(data_dir: Path, email: str) -> list[str]:
@@ -67,7 +68,7 @@ def test_from_an_address_to_a_working_key(server: Running) -> None:
     assert key["api_key"].startswith(key["key_prefix"])
     assert (key["name"], key["tier"], key["credits_remaining"]) == ("Ann's app", "free", 50)
 
-    account = httpx.get(f"{server.api}/account", headers={"Authorization": f"Bearer {key['api_key']}"})
+    account = plain.get(f"{server.api}/account", headers={"Authorization": f"Bearer {key['api_key']}"})
     assert account.json()["data"]["email"] == "Ann@example.test"
     problem(verify(server, token), 404, "not_found")
 
@@ -86,7 +87,7 @@ def test_a_known_address_gets_the_same_answer_and_a_replacement(server: Running)
     assert (new["email"], new["credits_remaining"]) == ("bob@example.test", 50)
     assert new["api_key"] != old["api_key"]
     for key in (old, new):
-        answer = httpx.get(f"{server.api}/account", headers={"Authorization": f"Bearer {key['api_key']}"})
+        answer = plain.get(f"{server.api}/account", headers={"Authorization": f"Bearer {key['api_key']}"})
         assert answer.status_code == 200
 
 
@@ -94,7 +95,7 @@ def test_only_a_get_by_a_program_uses_the_token(server: Running) -> None:
     register(server, email="cleo@example.test", name="Cleo")
     token = mailed(server, "cleo@example.test")
     for headers in ({}, BROWSER):
-        answer = httpx.head(f"{server.api}/verify", params={"token": token}, headers=headers)
+        answer = plain.head(f"{server.api}/verify", params={"token": token}, headers=headers)
         assert (answer.status_code, answer.content) == (303 if headers else 200, b"")
         assert answer.headers["Cache-Control"] == "no-store"
     for headers in (BROWSER, {"Accept": "*/*", "Sec-Fetch-Mode": "navigate"}, {"Accept": "text/html"}):
@@ -111,7 +112,7 @@ def test_only_a_get_by_a_program_uses_the_token(server: Running) -> None:
 @pytest.mark.parametrize("query", ["", "?token=", "?token=abc", f"?token={'g' * 64}", f"?token={UNKNOWN}0"])
 def test_malformed_tokens(server: Running, query: str) -> None:
     for headers in ({}, BROWSER):
-        problem(httpx.get(f"{server.api}/verify{query}", headers=headers), 400, "invalid_parameter", param="token")
+        problem(plain.get(f"{server.api}/verify{query}", headers=headers), 400, "invalid_parameter", param="token")
 
 
 def test_unknown_tokens(server: Running) -> None:
@@ -144,7 +145,7 @@ def test_five_an_hour_for_an_address_of_mail(server: Running) -> None:
 
 
 def test_fifty_a_day_for_an_address_of_the_network(servers: Servers, data_dir: Path) -> None:
-    with servers.running(data_dir) as server, httpx.Client(base_url=server.api) as client:
+    with servers.running(data_dir) as server, plain.Client(base_url=server.api) as client:
         for number in range(50):
             body = {"email": f"person{number}@example.test", "name": "Person"}
             assert client.post("/register", json=body).is_success

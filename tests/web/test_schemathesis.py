@@ -7,8 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
-
+from tests import plain
 from tests.server_process import free_port
 from tests.web.contract import published
 from tests.web.servers import Servers
@@ -22,7 +21,7 @@ def test_nothing_is_found(servers: Servers, data_dir: Path, tmp_path: Path, fuzz
     config = tmp_path / "schemathesis.toml"
     config.write_text(f'hooks = "{_HERE / "schemathesis_hooks.py"}"\n')
     with servers.running(data_dir, port=free_port(), rate_limit_paid=_PLENTY, rate_limit_anonymous=_PLENTY) as server:
-        (key,) = httpx.get(f"{server.api}/account/keys", headers=server.auth).json()["data"]["keys"]
+        (key,) = plain.get(f"{server.api}/account/keys", headers=server.auth).json()["data"]["keys"]
         found = subprocess.run(
             [
                 *(sys.executable, "-m", "schemathesis.cli", "--config-file", config),

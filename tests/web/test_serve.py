@@ -14,6 +14,7 @@ from pathlib import Path
 
 import httpx
 
+from tests import plain
 from tests.web.samples import FORM, TARGET, form, part
 from tests.web.samples import picture as picture_of
 from tests.web.servers import eventually, made_key
@@ -53,7 +54,7 @@ def test_a_request_that_runs_is_finished_on_sigterm(tmp_path: Path) -> None:
         headers = {**FORM, "Authorization": f"Bearer {key}"}
 
         def ask() -> None:
-            answers.append(httpx.post(url, content=body, headers=headers, timeout=30))
+            answers.append(plain.post(url, content=body, headers=headers, timeout=30))
 
         client = threading.Thread(target=ask)
         client.start()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import httpx
 import pytest
 
 from storage import audit
+from tests import plain
 from tests.web.checks import problem
 from tests.web.servers import Running, Servers
 from web.services.loopback import is_loopback
@@ -16,19 +16,19 @@ from web.services.loopback import is_loopback
 def checkout(server: Running, pack: str = "pro") -> tuple[dict[str, str], str]:
     """An account, and the address of its checkout at the server's own port."""
     auth = {"Authorization": f"Bearer {server.account(credits=0)}"}
-    data = httpx.post(f"{server.api}/credits/purchase", json={"pack": pack}, headers=auth).json()["data"]
+    data = plain.post(f"{server.api}/credits/purchase", json={"pack": pack}, headers=auth).json()["data"]
     assert data["checkout_url"] == f"http://localhost:8000/checkout/{data['session_id']}"
     return auth, data["checkout_url"].replace("http://localhost:8000", server.url)
 
 
 def account(server: Running, auth: dict[str, str]) -> tuple[int, str]:
-    data = httpx.get(f"{server.api}/account", headers=auth).json()["data"]
+    data = plain.get(f"{server.api}/account", headers=auth).json()["data"]
     return data["credits_remaining"], data["tier"]
 
 
 def test_paying(server: Running) -> None:
     auth, page = checkout(server)
-    shown = httpx.get(page)
+    shown = plain.get(page)
     assert shown.status_code == 200
     assert "simulation" in shown.text
     assert "15.00 EUR" in shown.text
@@ -36,22 +36,22 @@ def test_paying(server: Running) -> None:
     assert "form-action 'self'" in shown.headers["Content-Security-Policy"]
     assert "default-src 'none'" in shown.headers["Content-Security-Policy"]
     for _ in range(2):
-        answer = httpx.post(f"{page}/pay")
+        answer = plain.post(f"{page}/pay")
         assert answer.status_code == 303
         assert account(server, auth) == (2000, "paid")
-    assert "has been paid" in httpx.get(page).text
+    assert "has been paid" in plain.get(page).text
     assert server.database.run_blocking(audit.check) == ()
 
 
 def test_declining_and_cancelling(server: Running) -> None:
     auth, page = checkout(server)
-    declined = httpx.post(f"{page}/decline")
+    declined = plain.post(f"{page}/decline")
     assert declined.status_code == 303
-    assert "was declined" in httpx.get(server.url + declined.headers["Location"]).text
-    cancelled = httpx.post(f"{page}/cancel")
+    assert "was declined" in plain.get(server.url + declined.headers["Location"]).text
+    cancelled = plain.post(f"{page}/cancel")
     assert cancelled.headers["Location"].startswith("http://localhost:8000/dashboard?purchase=pur_")
     assert account(server, auth) == (0, "free")
-    assert httpx.post(f"{page}/pay").headers["Location"] in cancelled.headers["Location"]
+    assert plain.post(f"{page}/pay").headers["Location"] in cancelled.headers["Location"]
     assert account(server, auth) == (2000, "paid")
 
 
@@ -68,15 +68,15 @@ def test_declining_and_cancelling(server: Running) -> None:
 )
 def test_nobody_pays_from_elsewhere(server: Running, headers: dict[str, str]) -> None:
     auth, page = checkout(server)
-    problem(httpx.get(page, headers=headers), 404, "not_found")
-    problem(httpx.post(f"{page}/pay", headers=headers), 404, "not_found")
+    problem(plain.get(page, headers=headers), 404, "not_found")
+    problem(plain.post(f"{page}/pay", headers=headers), 404, "not_found")
     assert account(server, auth) == (0, "free")
 
 
 def test_pages_that_are_none(server: Running) -> None:
     for session in ("cs_simulated_0", "cs_simulated_" + "0" * 22, "%2e%2e", "cs_test_1"):
-        problem(httpx.get(f"{server.url}/checkout/{session}"), 404, "not_found")
-        problem(httpx.post(f"{server.url}/checkout/{session}/pay"), 404, "not_found")
+        problem(plain.get(f"{server.url}/checkout/{session}"), 404, "not_found")
+        problem(plain.post(f"{server.url}/checkout/{session}/pay"), 404, "not_found")
 
 
 def test_it_is_told_at_the_start(servers: Servers, data_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -89,8 +89,8 @@ def test_a_public_address_has_no_simulation(servers: Servers, data_dir: Path) ->
         auth, page = checkout(before)
         path = page.removeprefix(before.url)
     with servers.running(data_dir, base_url="https://convert.example/api/v1") as server:
-        problem(httpx.get(server.url + path), 404, "not_found")
-        problem(httpx.post(f"{server.url}{path}/pay", headers={"Host": "localhost"}), 404, "not_found")
+        problem(plain.get(server.url + path), 404, "not_found")
+        problem(plain.post(f"{server.url}{path}/pay", headers={"Host": "localhost"}), 404, "not_found")
         assert account(server, auth) == (0, "free")
 
 

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import httpx
 import pytest
 
+from tests import plain
 from tests.web.checks import dressed, problem
 from tests.web.servers import Running, Servers
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/version"])
 def test_probes_have_the_headers_too(server: Running, path: str) -> None:
-    answer = httpx.get(server.url + path)
+    answer = plain.get(server.url + path)
     assert answer.status_code == 200
     dressed(answer)
 
 
 def test_health_is_one_word(server: Running) -> None:
-    assert httpx.get(f"{server.url}/healthz").json() == {"status": "ok"}
+    assert plain.get(f"{server.url}/healthz").json() == {"status": "ok"}
 
 
 def test_not_ready_without_a_data_folder(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as server:
         data_dir.rename(data_dir.with_name("elsewhere"))
-        problem(httpx.get(f"{server.url}/readyz"), 503, "not_ready", retryable=True)
+        problem(plain.get(f"{server.url}/readyz"), 503, "not_ready", retryable=True)
         data_dir.with_name("elsewhere").rename(data_dir)
-        assert httpx.get(f"{server.url}/readyz").json() == {"status": "ok"}
+        assert plain.get(f"{server.url}/readyz").json() == {"status": "ok"}

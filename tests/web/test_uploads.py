@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests import plain
 from tests.web.checks import problem
 from tests.web.samples import BOUNDARY, FILE, FORM, TARGET, form, part, picture
 from tests.web.servers import Running, eventually
@@ -20,7 +21,7 @@ from web.uploads import Form, FormReader
 
 
 def post(server: Running, body: bytes, headers: dict[str, str] = FORM) -> httpx.Response:
-    return httpx.post(f"{server.api}/convert", content=body, headers={**headers, **server.auth})
+    return plain.post(f"{server.api}/convert", content=body, headers={**headers, **server.auth})
 
 
 def reader(folder: Path, **options: int) -> FormReader:
@@ -192,5 +193,5 @@ def test_noise_is_refused_or_read_but_never_crashes(
 
 def test_a_body_that_comes_with_options(server: Running) -> None:
     url = f"{server.api}/convert"
-    assert httpx.request("OPTIONS", url, files={"file": ("photo.jpg", picture())}).status_code == 204
-    problem(httpx.request("OPTIONS", url, content=bytes(70_000)), 413, "file_too_large")
+    assert plain.request("OPTIONS", url, files={"file": ("photo.jpg", picture())}).status_code == 204
+    problem(plain.request("OPTIONS", url, content=bytes(70_000)), 413, "file_too_large")

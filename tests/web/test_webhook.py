@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpx
 import pytest
 
 from storage import audit
+from tests import plain
 from tests.stripe_server import SECRET, StripeServer, event, send, signature
 from tests.web.checks import dressed, problem
 from tests.web.servers import Running, Servers
@@ -39,7 +39,7 @@ class Buyer:
     def __init__(self, server: Running, stripe: StripeServer, pack: str = "starter") -> None:
         self.server, self.stripe = server, stripe
         self.auth = {"Authorization": f"Bearer {server.account()}"}
-        answer = httpx.post(f"{server.api}/credits/purchase", json={"pack": pack}, headers=self.auth)
+        answer = plain.post(f"{server.api}/credits/purchase", json={"pack": pack}, headers=self.auth)
         self.session: str = answer.json()["data"]["session_id"]
 
     def pays(self, kind: str = "checkout.session.completed", **changes: Any) -> bytes:
@@ -54,7 +54,7 @@ class Buyer:
     @property
     def account(self) -> tuple[int, str]:
         """The balance and the tier."""
-        data = httpx.get(f"{self.server.api}/account", headers=self.auth).json()["data"]
+        data = plain.get(f"{self.server.api}/account", headers=self.auth).json()["data"]
         return data["credits_remaining"], data["tier"]
 
 
@@ -97,10 +97,10 @@ def test_forged_events(selling: Running, buyer: Buyer) -> None:
     }
     for why, (content, header) in forged.items():
         headers = {b"Stripe-Signature": header.encode("latin-1")}
-        answer = httpx.post(f"{selling.api}/webhooks/stripe", content=content, headers=headers)
+        answer = plain.post(f"{selling.api}/webhooks/stripe", content=content, headers=headers)
         assert answer.status_code == 400, why
         problem(answer, 400, "invalid_parameter", reason="invalid_signature", param="Stripe-Signature")
-    problem(httpx.post(f"{selling.api}/webhooks/stripe", content=body), 400, "invalid_parameter")
+    problem(plain.post(f"{selling.api}/webhooks/stripe", content=body), 400, "invalid_parameter")
     assert buyer.account == (50, "free")
 
 

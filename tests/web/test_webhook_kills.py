@@ -7,12 +7,12 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
 import pytest
 
 from storage import accounts, audit, keyring, ledger, models
 from storage.database import Database
 from storage.transaction import Transaction
+from tests import plain
 from tests.stripe_server import StripeServer, event, send
 from tests.web.processes import serving
 from tests.web.servers import eventually
@@ -44,7 +44,7 @@ def test_what_is_sent_again_is_credited_once(
             with serving(tmp_path, url) as (server, address), ThreadPoolExecutor(_DELIVERIES) as clients:
                 api = f"{address}/api/v1"
                 assert all(send(api, body).is_success for body in bodies)
-                answer = httpx.post(f"{api}/credits/purchase", json={"pack": "starter"}, headers=auth, timeout=30)
+                answer = plain.post(f"{api}/credits/purchase", json={"pack": "starter"}, headers=auth, timeout=30)
                 body = event("checkout.session.completed", stripe.paid(answer.json()["data"]["session_id"]))
                 bodies.append(body)
                 deliveries = [clients.submit(send, api, body) for _ in range(_DELIVERIES)]

@@ -8,8 +8,9 @@ from dataclasses import asdict, replace
 from config.tariff import RATE_WINDOW
 from storage import keyring, usage
 from storage.keyring import IssuedKey, Key
+from web.account_fields import KEY_NAME
 from web.bodies import JsonHandler
-from web.fields import GRACE_PERIOD, KEY_NAME, PERIOD
+from web.fields import GRACE_PERIOD, PERIOD
 from web.handler import Handler
 from web.headers import PRIVATE
 from web.negotiation import wants_json

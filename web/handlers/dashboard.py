@@ -10,8 +10,9 @@ from config.tariff import CURRENCY, PACKS
 from storage import keyring, usage
 from storage.errors import InvalidKey, StorageError
 from storage.keyring import IssuedKey
+from web.account_fields import NAME
 from web.errors import ApiError
-from web.fields import NAME, PACK
+from web.fields import PACK
 from web.handlers.pages import FormPage
 from web.services import charts, overview
 from web.services.accounts import Account

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 from config.tariff import CURRENCY, FREE_CREDITS, MIB, PACKS, TIERS
 from storage.registration import VALIDITY
+from web.account_fields import EMAIL, NAME
 from web.bodies import WebForm
 from web.envelopes import Shown, public
 from web.errors import ApiError, InvalidParameter, NotFound
-from web.fields import EMAIL, NAME
 from web.handler import UncountedHandler
 from web.services.samples import LANGUAGES, Call
 

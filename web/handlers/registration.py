@@ -5,8 +5,9 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from storage.registration import Verified
+from web.account_fields import EMAIL, NAME
 from web.bodies import PublicJsonHandler
-from web.fields import EMAIL, NAME, TOKEN
+from web.fields import TOKEN
 from web.handler import PublicHandler
 from web.headers import PRIVATE
 from web.operations import Answer, Operation, described

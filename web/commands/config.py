@@ -1,11 +1,9 @@
-"""The config command: the settings in effect."""
+"""The command that tells the settings in effect."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -13,8 +11,8 @@ from config.effective import effective
 from web.terminal import settings
 
 
-def show(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Tell the settings in effect and where they come from, without secrets."""
+def run(*, as_json: bool) -> None:
+    """Tells the settings in effect and where they come from, without secrets."""
     found = effective(settings())
     if as_json:
         told = {setting.name: {"value": setting.value, "source": setting.source} for setting in found}

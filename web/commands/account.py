@@ -1,62 +1,45 @@
-"""The account command: an operator makes accounts, and gives credits."""
+"""The account commands: an operator makes accounts, and gives credits."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 import typer
 
-from config.tariff import FREE_CREDITS
 from storage import accounts, keyring
 from storage import audit as ledger_audit
 from storage.database import UnsupportedUrl
 from storage.errors import StorageError
 from storage.keyring import IssuedKey
 from storage.transaction import Transaction
-from web import fields
+from web import account_fields as fields
 from web.errors import InvalidParameter
 from web.stores import open_database
 from web.terminal import FAILED, WRONG_USAGE, end, settings, tell
 
 R = TypeVar("R")
 
-_MOST = 1_000_000_000  # credits at once
 
-account_cli = typer.Typer(no_args_is_help=True, help="Make accounts, give them credits, and check the ledger.")
-
-
-@account_cli.command()
-def create(
-    email: Annotated[str, typer.Option(help="The address of its owner.")],
-    name: Annotated[str, typer.Option(help="The name of the application, 2 to 100 characters.")],
-    credits: Annotated[int, typer.Option(min=0, max=_MOST, help="The credits to begin with.")] = FREE_CREDITS,
-    unverified: Annotated[bool, typer.Option("--unverified", help="Leave the address to be verified.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Make an account, and print its key, which cannot be had again."""
+def create(email: str, name: str, credits: int, *, verified: bool, as_json: bool) -> None:
+    """Makes an account, and prints its key."""
     address, called = _checked(fields.EMAIL.of, email), _checked(fields.NAME.of, name)
-    issued = _within(lambda transaction: _made(transaction, address, called, credits, verified=not unverified))
+    issued = _within(lambda transaction: _made(transaction, address, called, credits, verified=verified))
     if as_json:
         return print(json.dumps({"api_key": issued.text, "key_id": issued.key.id, "email": address}))
     print(issued.text)
     return tell(f"{address} has an account with {credits} credits; its key is not shown again.")
 
 
-@account_cli.command()
-def grant(
-    email: Annotated[str, typer.Argument(help="The address of the account.")],
-    credits: Annotated[int, typer.Argument(metavar="N", min=1, max=_MOST, help="How many.")],
-) -> None:
-    """Give an account credits, and print its balance."""
+def grant(email: str, credits: int) -> None:
+    """Gives an account credits, and prints its balance."""
     address = _checked(fields.EMAIL.of, email)
     print(_within(lambda transaction: accounts.grant(transaction, address, credits)))
 
 
-@account_cli.command()
 def audit() -> None:
-    """Check that all credits are accounted for; best in a copy of the database, as it reads all there is."""
+    """Prints what does not add up."""
     problems = _within(ledger_audit.check)
     for problem in problems:
         print(problem)
