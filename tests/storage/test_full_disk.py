@@ -16,7 +16,7 @@ import pytest
 from storage import accounts, audit, ledger
 from storage.database import Database
 from storage.ledger import Hold
-from tests.storage.conftest import MakeUrl
+from tests.conftest import MakeUrl
 from tests.storage.samples import OWNER, USE, open_account
 
 _SIZE = "4m"
