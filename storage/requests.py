@@ -58,8 +58,15 @@ def latest(transaction: Transaction, account: str) -> tuple[Request, ...]:
 
 def _forget(transaction: Transaction, account: str) -> None:
     table = dashboard_models.Request
-    mine = table.select(table.id).where(table.account == account)
-    old = mine.order_by(table.at_milliseconds.desc(), table.id.desc()).offset(KEPT).limit(KEPT * 50)
-    ids = [row[0] for row in transaction.tuples(old)]
+    ids = [row[0] for row in transaction.ask(_OLD, account=account)]
     if ids:
         transaction.change(table.delete().where(table.id.in_(ids)))
+
+
+def _older(given: Given) -> BaseQuery:
+    table = dashboard_models.Request
+    mine = table.select(table.id).where(table.account == given("account"))
+    return mine.order_by(table.at_milliseconds.desc(), table.id.desc()).offset(KEPT).limit(KEPT * 50)
+
+
+_OLD = Prepared(_older)

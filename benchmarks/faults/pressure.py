@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from email.parser import BytesHeaderParser
 from itertools import cycle, islice
 from pathlib import Path
 from time import monotonic
@@ -90,11 +89,11 @@ class _Client:
         try:
             writer.write(self._request)
             line = await reader.readline()
-            fields = BytesHeaderParser().parsebytes(await reader.readuntil(b"\r\n\r\n"))
-            await reader.readexactly(int(fields["Content-Length"]))
+            fields = _fields(await reader.readuntil(b"\r\n\r\n"))
+            await reader.readexactly(int(fields["content-length"]))
             await writer.drain()  # before the next request, not before this one's answer
-            keep = fields["Connection"] != "close"
-            return int(line.split()[1]), fields["Retry-After"] or ""
+            keep = fields.get("connection") != "close"
+            return int(line.split()[1]), fields.get("retry-after", "")
         finally:
             if keep:
                 self._idle.append(connection)
@@ -103,6 +102,11 @@ class _Client:
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection(*self._to, local_addr=self._from)
+
+
+def _fields(head: bytes) -> dict[str, str]:
+    lines = (line.partition(":") for line in head.decode().splitlines())
+    return {name.lower(): value.strip() for name, _, value in lines}
 
 
 def _body(content: bytes) -> bytes:
@@ -118,7 +122,7 @@ async def _at_rate(clients: Iterable[_Client], plan: Plan) -> list[Heard]:
     while (elapsed := monotonic() - began) < plan.seconds:
         due = int(elapsed * plan.rate) + 1 - len(asked)
         asked += [asyncio.create_task(client.ask()) for client in islice(turns, due)]
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(max(0.0, began + len(asked) / plan.rate - monotonic()))
     return await asyncio.gather(*asked)
 
 
