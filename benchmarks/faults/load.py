@@ -22,7 +22,7 @@ from benchmarks.served import WORKERS, Answer
 
 _TIMES = 10  # the load, as a multiple of the capacity
 _ACCOUNTS = 10
-_PHOTO = (4000, 3000)  # what phones take
+_PHOTO, _LARGE = (2000, 1500), (4000, 3000)
 _MOST_MEMORY = 512  # MiB of the server itself
 
 
@@ -105,7 +105,7 @@ def stop(waiting: int) -> Report:
 async def _stop(
     folder: Path, server: subprocess.Popen[str], url: str, key: str, waiting: int
 ) -> tuple[list[Answer], float, int]:
-    content = served.picture(_PHOTO)
+    content = served.picture(_LARGE)
     async with httpx.AsyncClient(timeout=60) as client:
         asked = [asyncio.create_task(served.ask(client, url, key, content)) for _ in range(WORKERS)]
         await served.wait_for_files(folder, "jobs/*/out", WORKERS)
