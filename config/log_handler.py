@@ -8,7 +8,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TextIO
 
-_PAUSE = 0.02  # seconds between writes: what is logged meanwhile goes out in one
+_PAUSE = 0.1  # seconds between writes: what is logged meanwhile goes out in one
 _FAREWELL = 5  # seconds that whoever reads has for the last lines
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 from collections.abc import AsyncIterator
@@ -153,6 +154,8 @@ async def serve(settings: Settings, host: str, port: int) -> None:
         services.metrics.installation.sandboxed(findings.layers)
         if findings.missing:
             log.warning("the sandbox of jobs (%s) lacks: %s", settings.sandbox, ", ".join(findings.missing))
+        gc.collect()
+        gc.freeze()  # what is here by now stays: to walk through it again and again would have requests wait
         async with listening(services, host, port) as url:
             _announce(registry, settings, url)
             if not await services.database.run(accounts.exist):

@@ -45,6 +45,7 @@ class Connection(IOStream):
         self._rate_limit = rate_limit
         self._linger = linger
         self._answered = False
+        super().set_nodelay(True)
 
     def await_request(self) -> None:
         """Another request may come."""
@@ -72,6 +73,9 @@ class Connection(IOStream):
         if isinstance(exc_info, UnsatisfiableReadError):
             self.explain(malformed("The headers, or the line that begins a chunk, are too long."))
         super().close(exc_info)
+
+    def set_nodelay(self, value: bool) -> None:
+        """Leaves it as it is, on. Tornado would turn it on and off again with every answer."""
 
     def read_from_fd(self, buf: bytearray | memoryview) -> int | None:
         count = super().read_from_fd(buf)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
+
+from tornado.httputil import format_timestamp
 
 from config.tariff import RATE_WINDOW
 from storage.limits import Verdict
@@ -55,15 +58,25 @@ DOWNLOAD: Mapping[str, str] = MappingProxyType(
 )
 
 
-def common(request_id: str) -> dict[str, str]:
-    """What goes with any answer, a page of any origin reading it included."""
-    return {
+_COMMON: Mapping[str, str] = MappingProxyType(
+    {
         "Server": "convertd",
-        "X-Request-Id": request_id,
         "X-Content-Type-Options": "nosniff",
         "Access-Control-Allow-Origin": "*",
         "Access-Control-Expose-Headers": ", ".join(_EXPOSED),
     }
+)
+
+
+def common(request_id: str) -> dict[str, str]:
+    """What goes with any answer, a page of any origin reading it included."""
+    return {**_COMMON, "X-Request-Id": request_id}
+
+
+@lru_cache(maxsize=1)
+def date(second: int) -> str:
+    """The Date of answers in this second of Unix time."""
+    return format_timestamp(second)
 
 
 def limits(verdict: Verdict) -> dict[str, str]:

@@ -36,7 +36,6 @@ _MAX_CONNECTIONS = 512
 _MAX_CONNECTIONS_OF_A_CLIENT = 64
 _RETRY_AFTER = 5  # seconds
 _UNLIMITED = 1 << 60  # handlers count the bytes of bodies, and say so in the envelope
-_HOUR = 3_600.0
 
 
 class Server(HTTPServer):
@@ -58,10 +57,8 @@ class Server(HTTPServer):
         self._patience = patience
         self._clients: Counter[str] = Counter()
         self._lingering: set[asyncio.Task[None]] = set()
-        # The look-out knows better what to wait for.
-        super().initialize(
-            application, max_header_size=_MAX_HEADERS, max_body_size=_UNLIMITED, idle_connection_timeout=_HOUR
-        )
+        super().initialize(application, max_header_size=_MAX_HEADERS, max_body_size=_UNLIMITED)
+        self.conn_params.header_timeout = None  # the look-out knows better what to wait for
         shortest = min(patience.idle, patience.head, patience.window, patience.stall)
         self._lookout = PeriodicCallback(self._look_out, min(1000, shortest * 1000 / 4))
         self._lookout.start()
