@@ -16,7 +16,7 @@ from tornado.web import Finish, HTTPError, RequestHandler
 from config.tariff import RATE_WINDOW
 from storage.ids import new_id
 from storage.limits import Verdict, fresh
-from storage.requests import Request
+from web import access
 from web.envelopes import Shown, envelope, headers, public
 from web.errors import STATUS
 from web.headers import DOWNLOAD, common, limits
@@ -27,10 +27,8 @@ from web.services.filenames import content_disposition
 from web.trail import Trail
 
 log = logging.getLogger("convertd.web")
-access_log = logging.getLogger("convertd.access")
 
 _CLIENT_GONE = 499  # for the log; there is nobody to send it to
-_PATH_LENGTH = 120  # characters that are noted of a path; those of the API are shorter
 
 
 class Answers(RequestHandler):
@@ -168,32 +166,14 @@ class Answers(RequestHandler):
         return str(self.settings["routes"].get(type(self), OTHER))
 
     def _log(self) -> None:
-        # Neither paths nor file names: they are the client's own affair.
-        seconds, status, error = self.request.request_time(), self.get_status(), self._error
-        fields = {
-            "status": status,
-            "ms": round(seconds * 1000),
-            "account": self.account.id if self.account else None,
-            "received": self.received or None,
-            "sent": self.sent or None,
-            "code": error.code if error else None,
-            **self.trail.fields(),
-        }
-        method = str(self.request.method)
-        access_log.info("%s %s", method, self.route, extra={"fields": fields})
-        self.services.metrics.http.answered(method, self.route, status, seconds)
-        self.services.metrics.http.refused(error, known=self.account is not None)
-        if self.account:
-            self.services.request_log.note(self._noted(self.account, round(seconds * 1000)))
-
-    def _noted(self, account: Account, milliseconds: int) -> Request:
-        return Request(
-            id=self.request_id,
-            account=account.id,
-            method=str(self.request.method),
-            path=self.request.path[:_PATH_LENGTH],
+        exchange = access.Exchange(
+            request=self.request,
+            route=self.route,
             status=self.get_status(),
-            code=self._error.code if self._error else None,
-            milliseconds=milliseconds,
-            at_milliseconds=round(time.time() * 1000),
+            trail=self.trail,
+            account=self.account,
+            error=self._error,
+            received=self.received,
+            sent=self.sent,
         )
+        access.note(self.services, exchange)

@@ -1,0 +1,66 @@
+"""What is noted of every request that a resource has answered: a line, figures, and what its account may look up."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+
+from tornado.httputil import HTTPServerRequest
+
+from storage.requests import Request
+from web.envelopes import Shown
+from web.services.accounts import Account
+from web.services.all import Services
+from web.trail import Trail
+
+log = logging.getLogger("convertd.access")
+
+_PATH_LENGTH = 120  # characters that are noted of a path; those of the API are shorter
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A request and its answer; `route` is the pattern of its paths, sizes are those of the bodies in bytes."""
+
+    request: HTTPServerRequest
+    route: str
+    status: int
+    trail: Trail
+    account: Account | None = None
+    error: Shown | None = None
+    received: int = 0
+    sent: int = 0
+
+
+def note(services: Services, exchange: Exchange) -> None:
+    """Takes it down, as it has just ended."""
+    seconds, method = exchange.request.request_time(), str(exchange.request.method)
+    # Neither paths nor file names: they are the client's own affair.
+    fields = {
+        "status": exchange.status,
+        "ms": round(seconds * 1000),
+        "account": exchange.account.id if exchange.account else None,
+        "received": exchange.received or None,
+        "sent": exchange.sent or None,
+        "code": exchange.error.code if exchange.error else None,
+        **exchange.trail.fields(),
+    }
+    log.info("%s %s", method, exchange.route, extra={"fields": fields})
+    services.metrics.http.answered(method, exchange.route, exchange.status, seconds)
+    services.metrics.http.refused(exchange.error, known=exchange.account is not None)
+    if exchange.account:
+        services.request_log.note(_noted(exchange, exchange.account, round(seconds * 1000)))
+
+
+def _noted(exchange: Exchange, account: Account, milliseconds: int) -> Request:
+    return Request(
+        id=exchange.trail.request_id,
+        account=account.id,
+        method=str(exchange.request.method),
+        path=exchange.request.path[:_PATH_LENGTH],
+        status=exchange.status,
+        code=exchange.error.code if exchange.error else None,
+        milliseconds=milliseconds,
+        at_milliseconds=round(time.time() * 1000),
+    )
