@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, ClassVar, cast
@@ -19,9 +18,7 @@ from web.requests import Requests, declared_length
 from web.services.accounts import Account
 from web.services.addresses import client_address, subscriber
 from web.services.all import Services
-
-_SURPLUS = 32 << 20  # bytes still read after an early answer, for clients that send before they listen
-_SURPLUS_SECONDS = 10
+from web.surplus import Surplus
 
 
 @stream_request_body
@@ -32,7 +29,7 @@ class Handler(Requests, Answers):
 
     def initialize(self, services: Services) -> None:
         super().initialize(services)
-        self._refused = False
+        self._surplus: Surplus | None = None  # of a request that has been refused
         peer, forwarded = self.request.remote_ip or "", self.request.headers.get("X-Forwarded-For")
         self._address = subscriber(client_address(peer, forwarded, services.settings.trusted_proxies))
 
@@ -108,7 +105,7 @@ class Handler(Requests, Answers):
         settings = self.services.settings
         if account is None:
             return f"address:{self._address}", settings.rate_limit_anonymous
-        return f"account:{account.id}", settings.rate_limit(account.tier.name)
+        return account.counted_as, settings.rate_limit(account.tier.name)
 
     def _understand(self) -> None:
         coding = self.request.headers.get("Content-Encoding", "identity")
@@ -128,9 +125,8 @@ class Handler(Requests, Answers):
 
     async def data_received(self, chunk: bytes) -> None:
         self.received += len(chunk)
-        if self._refused:
-            self._surplus -= len(chunk)
-            if self._surplus < 0:
+        if self._surplus is not None:
+            if self._surplus.is_too_much(chunk):
                 self._cut_off()
             return
         try:
@@ -139,25 +135,24 @@ class Handler(Requests, Answers):
             await self._refuse(error)
 
     async def _refuse(self, error: Exception) -> None:
-        """Answers now, and passes over the body that may still come.
-
-        To close on a client that is sending could cost it the answer. One that asks before it sends has
-        nothing on the way.
-        """
+        """Answers now, and passes over the body that may still come."""
         self.log_exception(type(error), error, error.__traceback__)
-        self._refused = True
-        self._surplus = _SURPLUS
-        asyncio.get_running_loop().call_later(_SURPLUS_SECONDS, self._cut_off)
+        self._surplus = Surplus(self._cut_off)
         setattr(self, str(self.request.method).lower(), self._nothing_more)
         self.write_problem(error)
         with suppress(StreamClosedError):
             await self.flush()
-        if "Expect" in self.request.headers:
+        if "Expect" in self.request.headers:  # it has nothing on the way yet
             self.finish()
 
     def _cut_off(self) -> None:
         if not self._finished:
             self.finish()
+
+    def on_finish(self) -> None:
+        super().on_finish()
+        if self._surplus is not None:
+            self._surplus.end()
 
     async def _nothing_more(self, *_args: str) -> None:
         """Stands in for the verb of a request that has been refused."""

@@ -25,6 +25,7 @@ from web.handlers.registration import Register, Verify
 from web.handlers.status import Health, Nothing, Ready, Version
 from web.services.all import Services
 from web.services.paths import API
+from web.shedding import SheddingApplication
 
 Route: TypeAlias = tuple[str, type[Handler]]
 
@@ -81,7 +82,7 @@ PAGES: tuple[Route, ...] = (
 def build(services: Services) -> Application:
     """The application."""
     arguments = {"services": services}
-    return Application(
+    return SheddingApplication(
         [URLSpec(pattern, handler, arguments) for pattern, handler in (*OPERATIONS, *PAGES)],
         routes={handler: _named(pattern) for pattern, handler in (*OPERATIONS, *PAGES)},
         template_loader=load_pages(),

@@ -3,39 +3,126 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import ExitStack, closing
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from select import select
 
 import httpx
 import pytest
 
 from tests import plain
-from tests.web.checks import problem
+from tests.web.checks import dressed, problem
 from tests.web.samples import FILE, FORM, TARGET, form
-from tests.web.servers import Running, Servers, eventually
+from tests.web.servers import Running, Servers, eventually, parsed, read_answer
 from tests.web.test_convert import Stuck, request
+from tests.web.test_logs import listening, one
 
+MIB = 1 << 20
 _MOST = 51  # conversions of one worker: the one that runs, and 50 that wait
 _LIMIT = 10_000  # requests a minute
 _MOMENT = 1.0  # seconds
 
 
-def test_those_it_knows_are_refused_without_the_database(servers: Servers, data_dir: Path) -> None:
+@pytest.fixture(scope="module")
+def full(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server that can take no more."""
+    data = tmp_path_factory.mktemp("data")
     with (
-        servers.running(data_dir, executor=Stuck(), workers=1, rate_limit_paid=_LIMIT) as server,
+        servers.running(data, executor=Stuck(), workers=1, rate_limit_paid=_LIMIT) as server,
         ExitStack() as waiting,
-        closing(sqlite3.connect(data_dir / "convertd.db", isolation_level=None)) as other,
     ):
-        stranger = server.account(purchased=1)
         for _ in range(_MOST):
             waiting.enter_context(server.connect()).sendall(request(server, form(FILE, TARGET)))
         assert eventually(lambda: _one_more_is_refused(server, waiting), 60)
-        other.execute("BEGIN EXCLUSIVE")
-        answer = _convert(server, server.key)
-        problem(answer, 429, "rate_limit_exceeded", reason="queue_full")
+        yield server
+
+
+def test_those_it_knows_are_refused_without_the_database(full: Running) -> None:
+    stranger = full.account(purchased=1)
+    with _locked(full):
+        answer = _convert(full, full.key)
+        problem(answer, 429, "rate_limit_exceeded", reason="queue_full", retryable=True)
+        assert answer.headers["Retry-After"].isdigit()
         assert int(answer.headers["X-RateLimit-Remaining"]) < int(answer.headers["X-RateLimit-Limit"]) == _LIMIT
         with pytest.raises(httpx.ReadTimeout):
-            _convert(server, stranger, _MOMENT)
+            _convert(full, stranger, _MOMENT)
+
+
+@pytest.mark.parametrize("path", ["/files/file_0000000000000000000000/convert", "/pdf/merge", "/pdf/delete-pages"])
+def test_whatever_takes_a_turn_is_refused(full: Running, path: str) -> None:
+    problem(full.ask("POST", path), 429, "rate_limit_exceeded", reason="queue_full")
+
+
+def test_all_else_is_not(full: Running) -> None:
+    assert full.ask("GET", "/account").status_code == 200
+    assert full.ask("OPTIONS", "/convert").status_code == 204
+    problem(full.ask("GET", "/convert"), 405, "method_not_allowed")
+
+
+def test_a_refusal_is_noted_like_any_answer(full: Running) -> None:
+    with listening() as lines:
+        answer = _convert(full, full.key)
+    entry = one(lines, answer)
+    assert (entry["message"], entry["status"]) == ("POST /api/v1/convert", 429)
+    assert (entry["code"], entry["sent"]) == ("rate_limit_exceeded", len(answer.content))
+    assert entry["account"].startswith("acct_")
+
+
+def test_the_body_is_passed_over_and_the_next_request_answered(full: Running) -> None:
+    with full.connect() as connection:
+        ids = set()
+        for _ in range(3):
+            connection.sendall(request(full, bytes(MIB)))
+            answer = parsed(read_answer(connection))
+            problem(answer, 429, "rate_limit_exceeded")
+            dressed(answer)
+            ids.add(answer.headers["X-Request-Id"])
+        assert len(ids) == 3
+
+
+def test_whoever_waits_for_a_go_gets_none(full: Running) -> None:
+    with full.connect() as connection:
+        connection.sendall(f"{full.posting}Expect: 100-continue\r\nContent-Length: 10\r\n\r\n".encode())
+        problem(parsed(read_answer(connection)), 429, "rate_limit_exceeded")
+        assert connection.recv(100) == b""
+
+
+def test_whoever_never_stops_sending_is_cut_off(full: Running) -> None:
+    with full.connect() as connection:
+        connection.sendall(f"{full.posting}Content-Length: {1 << 40}\r\n\r\n".encode())
+        problem(parsed(read_answer(connection)), 429, "rate_limit_exceeded")
+        with pytest.raises(ConnectionError):
+            connection.sendall(bytes(200 * MIB))
+
+
+def test_whoever_goes_away_leaves_nothing_behind(full: Running) -> None:
+    before = len(full.jobs())
+    for _ in range(20):
+        with full.connect() as connection:
+            connection.sendall(request(full, bytes(MIB))[: MIB // 2])
+    problem(_convert(full, full.key), 429, "rate_limit_exceeded")
+    assert eventually(lambda: len(full.jobs()) <= before)
+
+
+def test_those_on_their_way_count_like_those_who_wait(full: Running) -> None:
+    key = full.account(purchased=1)
+    assert full.ask("GET", "/account", key).status_code == 200
+    asked = request(full, form(FILE, TARGET)).replace(full.key.encode(), key.encode())
+    with ExitStack() as coming, _locked(full):
+        connections = [coming.enter_context(full.connect("127.0.0.2")) for _ in range(_MOST)]
+        for connection in connections:
+            connection.sendall(asked)
+        refused, _, _ = select(connections, [], [], 4)  # the others stand at the database for longer
+        assert refused
+        problem(parsed(read_answer(refused[0])), 429, "rate_limit_exceeded", reason="queue_full")
+
+
+@contextmanager
+def _locked(server: Running) -> Iterator[None]:
+    """The database, by somebody else."""
+    with closing(sqlite3.connect(server.data_dir / "convertd.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        yield
 
 
 def _one_more_is_refused(server: Running, waiting: ExitStack) -> bool:
@@ -50,5 +137,5 @@ def _one_more_is_refused(server: Running, waiting: ExitStack) -> bool:
 
 
 def _convert(server: Running, key: str, timeout: float = 20) -> httpx.Response:
-    headers = {**FORM, "Authorization": f"Bearer {key}"}
-    return plain.post(f"{server.api}/convert", content=form(FILE, TARGET), headers=headers, timeout=timeout)
+    sent = {**FORM, "Authorization": f"Bearer {key}"}
+    return plain.post(f"{server.api}/convert", content=form(FILE, TARGET), headers=sent, timeout=timeout)

@@ -14,7 +14,7 @@ from storage.errors import InvalidKey
 from storage.keyring import Key
 from storage.keys import parse_key
 
-_RECENT = 10  # seconds
+_RECENT = 60  # seconds
 _REMEMBERED = 10_000  # keys
 _BEARER = re.compile(r"Bearer +(\S+) *", re.IGNORECASE)
 
@@ -35,6 +35,11 @@ class Account:
     last_used_at: int | None
     key_id: str
 
+    @property
+    def counted_as(self) -> str:
+        """By what its requests are counted."""
+        return f"account:{self.id}"
+
 
 class Accounts:
     """Knows accounts by their keys."""
@@ -46,15 +51,19 @@ class Accounts:
     async def authenticate(self, authorization: str | None) -> Account:
         """The account behind an Authorization header, verified or not. Raises InvalidKey and DatabaseBusy."""
         sha256 = _shown(authorization)
+        try:
+            account = known(*await self._database.run_promptly(keyring.authenticate, sha256))
+        except InvalidKey:
+            self._seen.pop(sha256, None)
+            raise
         self._seen.pop(sha256, None)
-        account = known(*await self._database.run_promptly(keyring.authenticate, sha256))
         while len(self._seen) >= _REMEMBERED:
             del self._seen[next(iter(self._seen))]
         self._seen[sha256] = account, monotonic()
         return account
 
     def recent(self, authorization: str | None) -> Account | None:
-        """The account as it stood seconds ago, when it last showed this key, without a look at the database.
+        """The account as it stood when it last showed this key, a minute ago at most, without a look at the database.
 
         Good for refusing it, and for nothing else: the key may have been revoked since.
         """

@@ -112,7 +112,8 @@ class Conversions:
         job = Job(inputs, output, plan.target.name, order.options, order.tool)
         account, memory = order.account, expected(plan, order.size)
         entered = perf_counter()
-        async with self._turns.taken(account.id, account.tier.max_concurrent, memory=memory):
+        turn = self._turns.taken(account.id, account.tier.max_concurrent, memory=memory, expected=order.expected)
+        async with turn:
             started = perf_counter()
             self._metrics.waited(started - entered)
             with self._metrics.workers.job():
