@@ -7,14 +7,15 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryFile
 from time import perf_counter
 from types import MappingProxyType
+from typing import BinaryIO
 
 import httpx
 
@@ -26,6 +27,8 @@ from tests.web.servers import eventually
 
 WORKERS = 2
 _COMMAND = (str(Path(sys.executable).with_name("convertd")), "serve", "--port")
+_START = 60  # seconds
+_BEGINNING = 64 << 10  # bytes of the log
 _UNLIMITED = str(10**9)
 _SETTINGS = {
     "CONVERTD_WORKERS": str(WORKERS),
@@ -53,19 +56,21 @@ class Answer:
 @contextmanager
 def serving(
     folder: Path, settings: Mapping[str, str] = MappingProxyType({}), port: int = 0
-) -> Iterator[tuple[subprocess.Popen[str], str]]:
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """The server with these settings in its environment, and the URL at which it converts."""
     environment = {**os.environ, **_SETTINGS, **settings, "CONVERTD_DATA_DIR": str(folder)}
-    with subprocess.Popen((*_COMMAND, str(port)), stderr=subprocess.PIPE, text=True, env=environment) as server:
-        assert server.stderr is not None
-        told = next(found for line in server.stderr if (found := re.search(r"listening on (http://\S+?);", line)))
-        reading = threading.Thread(target=server.stderr.read, daemon=True)
-        reading.start()
+    # The log goes to a file: somebody who reads it would take part in the race.
+    with TemporaryFile() as log, subprocess.Popen((*_COMMAND, str(port)), stderr=log, env=environment) as server:
         try:
-            yield server, f"{told[1]}/api/v1/convert"
+            assert eventually(lambda: bool(_told(log)) or server.poll() is not None, _START)
+            yield server, f"{_told(log)[0]}/api/v1/convert"
         finally:
             server.kill()
-            reading.join()
+
+
+def _told(log: BinaryIO) -> list[str]:
+    """The URLs that the server has said it listens at."""
+    return re.findall(r"listening on (http://\S+?);", os.pread(log.fileno(), _BEGINNING, 0).decode())
 
 
 def sqlite(folder: Path) -> str:
