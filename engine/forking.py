@@ -7,6 +7,7 @@ import select
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -24,29 +25,47 @@ NUMBER = struct.Struct("=i")
 
 
 def main() -> None:
-    """Serves the socket that the first argument numbers; the others are the sandbox's layers. Ends when it closes.
+    """Serves the socket that the first argument numbers. Ends when it closes.
 
-    What takes a second is done once: should the process that serves be killed, another is forked at once.
+    The second is the folder that those of the jobs are made in, the others are the sandbox's layers. What takes a
+    second is done once: should the process that serves be killed, another is forked at once.
     """
     for number in (signal.SIGINT, signal.SIGTERM):  # these are for the server, which hangs up when it ends
         signal.signal(number, signal.SIG_IGN)
-    layers = sys.argv[2:]
+    home, *layers = sys.argv[2:]
     shared = sandbox.isolate(layers)
     preload.warm()
     places = sandbox.known_places(load_registry().programs)
     control = socket.socket(fileno=int(sys.argv[1]))
     while (serving := os.fork()) and os.WIFSIGNALED(os.waitpid(serving, 0)[1]):
-        pass
+        clear(home)
     if not serving:
         enter = partial(sandbox.enter, layers, os.getpid(), places)
-        _Nursery(control, lambda folder: shared | enter(folder)).run()
+        _Nursery(control, home, lambda folder: shared | enter(folder)).run()
+    remove(home)
+
+
+def remove(home: str) -> None:
+    """Removes the folder with those of jobs that nobody is there to bury. Blocks."""
+    clear(home)
+    with suppress(OSError):
+        Path(home).rmdir()
+
+
+def clear(home: str) -> None:
+    """Removes what is in the folder. Blocks."""
+    with suppress(OSError):
+        left = list(Path(home).iterdir())
+        if left:
+            subprocess.run(["rm", "-rf", "--", *left], check=False)
 
 
 class _Nursery:
     """The children: of each, the line on which its end is to be told, and the folder that goes with it."""
 
-    def __init__(self, control: socket.socket, enter: Callable[[str], Mapping[str, bool]]) -> None:
+    def __init__(self, control: socket.socket, home: str, enter: Callable[[str], Mapping[str, bool]]) -> None:
         self._control = control
+        self._home = home
         self._enter = enter
         self._addresses = sandbox.addresses()  # children begin with the same
         self._children: dict[int, tuple[int, str]] = {}
@@ -76,7 +95,7 @@ class _Nursery:
             return False
         line, status = descriptors
         with suppress(OSError):  # no process or no disk: the line closes without a word
-            folder = tempfile.mkdtemp(prefix="convertd-")
+            folder = tempfile.mkdtemp(dir=self._home)
             child = os.fork()
             if child == 0:
                 self._become_job(line, folder)

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Collection
 from contextlib import suppress
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import WorkerCrashed
-from engine.forking import NUMBER
+from engine.forking import NUMBER, remove
 
 # Nothing else of the environment comes along: there are passwords in it.
 _VARIABLES = frozenset({"PATH", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHASHSEED"})
@@ -68,17 +69,17 @@ class ForkServer:
     def __init__(self, layers: Collection[str]) -> None:
         self._layers = layers
         self._turn = threading.Lock()
+        self._home = ""  # of the folders of its processes
         self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
 
     def fork(self) -> Seat:
         """A process that waits for a job. Blocks. Raises WorkerCrashed if there cannot be one."""
         with self._turn:
             for patience in _PATIENCE:
-                process, control = self._started()
                 try:
-                    return _fork(control)
+                    return _fork(self._started())
                 except OSError:
-                    if not _runs(process, patience):
+                    if self._running is None or not _runs(self._running[0], patience):
                         self._stop()
         raise WorkerCrashed("No process can be started for the conversion.")
 
@@ -87,21 +88,23 @@ class ForkServer:
         with self._turn:
             self._stop()
 
-    def _started(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    def _started(self) -> socket.socket:
         if self._running is None:
+            self._home = tempfile.mkdtemp(prefix="convertd-")
+            Path(self._home).chmod(0o711)  # jobs run as other users, and each finds its own folder
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             chosen = {name: value for name, value in os.environ.items() if name in _VARIABLES}
             path = os.pathsep.join(entry for entry in sys.path if entry)
             with theirs:
                 process = subprocess.Popen(
-                    [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno()), *self._layers],
+                    [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno()), self._home, *self._layers],
                     env={**chosen, **_ONE_THREAD, **_FEW_ARENAS, "PYTHONPATH": path},
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                 )
             self._running = process, ours
-        return self._running
+        return self._running[1]
 
     def _stop(self) -> None:
         if self._running is not None:
@@ -109,6 +112,7 @@ class ForkServer:
             control.close()
             process.wait()
             self._running = None
+        remove(self._home)
 
 
 def _fork(control: socket.socket) -> Seat:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -173,7 +174,24 @@ async def _recovered(executor: LocalExecutor, tmp_path: Path) -> bool:
     return sum(isinstance(outcome, Done) for outcome in outcomes) >= 4
 
 
-async def test_a_fork_server_that_is_killed_is_forked_again(tmp_path: Path) -> None:
+def _folders(homes: Path) -> set[Path]:
+    return set(homes.glob("*/*"))
+
+
+async def _only_spares_have_folders(executor: LocalExecutor, homes: Path) -> bool:
+    """Soon: the last job may still be on its way out."""
+    for _ in range(500):
+        if {seat.folder for seat in executor._spares} == await asyncio.to_thread(_folders, homes):
+            return True
+        await asyncio.sleep(0.02)
+    return False
+
+
+async def test_a_fork_server_that_is_killed_is_forked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    homes = tmp_path / "homes"
+    homes.mkdir(mode=0o711)
+    monkeypatch.setattr(tempfile, "tempdir", str(homes))
+    monkeypatch.syspath_prepend(_MISBEHAVING)
     executor = LocalExecutor(2)
     await executor.start()
     try:
@@ -183,6 +201,7 @@ async def test_a_fork_server_that_is_killed_is_forked_again(tmp_path: Path) -> N
             os.kill(_serving(guardian.pid), signal.SIGKILL)
             assert await _recovered(executor, tmp_path)
             assert executor._forkserver._running[0] is guardian
+            assert await _only_spares_have_folders(executor, homes)
         serving = _serving(guardian.pid)
         guardian.kill()
         assert await _recovered(executor, tmp_path)
@@ -191,3 +210,4 @@ async def test_a_fork_server_that_is_killed_is_forked_again(tmp_path: Path) -> N
         assert executor._forkserver._running[0] is not guardian
     finally:
         await executor.close()
+    assert not list(homes.iterdir())

@@ -205,7 +205,7 @@ def _entries(folder: Path) -> list[Path]:
 async def test_the_folder_of_a_job_goes_with_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, searchable: Path
 ) -> None:
-    monkeypatch.setenv("TMPDIR", str(searchable))
+    monkeypatch.setattr(tempfile, "tempdir", str(searchable))
     monkeypatch.syspath_prepend(_MISBEHAVING)
     executor = LocalExecutor(1)
     await executor.start()
