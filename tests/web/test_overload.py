@@ -62,7 +62,7 @@ def test_all_else_is_not(full: Running) -> None:
 def test_a_refusal_is_noted_like_any_answer(full: Running) -> None:
     with listening() as lines:
         answer = _convert(full, full.key)
-    entry = one(lines, answer)
+        entry = one(lines, answer)
     assert (entry["message"], entry["status"]) == ("POST /api/v1/convert", 429)
     assert (entry["code"], entry["sent"]) == ("rate_limit_exceeded", len(answer.content))
     assert entry["account"].startswith("acct_")
