@@ -42,6 +42,15 @@ class _Client:
         )
         self.request = head.encode() + body
 
+    def connection(self) -> _Connection:
+        """One that can be asked. Raises OSError."""
+        while self.idle:
+            connection = self.idle.pop()
+            if connection.is_open():
+                return connection
+            connection.socket.close()
+        return _Connection(self)
+
 
 class _Connection:
     """A connection of a client, which asks one thing after the other."""
@@ -66,6 +75,13 @@ class _Connection:
         with suppress(BlockingIOError):
             while self._unsent:
                 self._unsent = self._unsent[self.socket.send(self._unsent) :]
+
+    def is_open(self) -> bool:
+        """Whether the server has not closed it while it was idle."""
+        with suppress(BlockingIOError):
+            self.socket.recv(1, socket.MSG_PEEK)
+            return False  # as nothing is to be received but the end
+        return True
 
     def awaited(self) -> int:
         """The events to go on with."""
@@ -100,7 +116,7 @@ class _Load:
         """Makes the client's request."""
         asked, connection = monotonic(), None
         try:
-            connection = client.idle.pop() if client.idle else _Connection(client)
+            connection = client.connection()
             connection.ask()
         except OSError:
             self._end(client, Heard(0, asked, monotonic()))

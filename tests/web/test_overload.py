@@ -106,13 +106,17 @@ def test_whoever_goes_away_leaves_nothing_behind(full: Running) -> None:
 
 def test_those_on_their_way_count_like_those_who_wait(full: Running) -> None:
     key = full.account(purchased=1)
-    assert full.ask("GET", "/account", key).status_code == 200
     asked = request(full, form(FILE, TARGET)).replace(full.key.encode(), key.encode())
-    with ExitStack() as coming, _locked(full):
-        connections = [coming.enter_context(full.connect("127.0.0.2")) for _ in range(_MOST)]
-        for connection in connections:
+    held = _held(full)
+    with ExitStack() as coming:
+        connections = [coming.enter_context(full.connect(f"127.0.0.{2 + number % 8}")) for number in range(100)]
+        for connection in connections[:15]:
             connection.sendall(asked)
-        refused, _, _ = select(connections, [], [], 4)  # the others stand at the database for longer
+        assert eventually(lambda: _held(full) == held + 15)  # a moment later they stand in line
+        with _locked(full):
+            for connection in connections[15:]:
+                connection.sendall(asked)
+            refused, _, _ = select(connections, [], [], 4)  # the others stand at the database for longer
         assert refused
         problem(parsed(read_answer(refused[0])), 429, "rate_limit_exceeded", reason="queue_full")
 
@@ -123,6 +127,13 @@ def _locked(server: Running) -> Iterator[None]:
     with closing(sqlite3.connect(server.data_dir / "convertd.db", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         yield
+
+
+def _held(server: Running) -> int:
+    """The conversions that have come as far as to be paid for."""
+    with closing(sqlite3.connect(server.data_dir / "convertd.db")) as database:
+        count: int = database.execute("SELECT count(*) FROM hold").fetchone()[0]
+        return count
 
 
 def _one_more_is_refused(server: Running, waiting: ExitStack) -> bool:

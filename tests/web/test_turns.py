@@ -80,6 +80,18 @@ async def test_those_who_are_expected_count_where_others_wait() -> None:
     assert nothing_is_left(turns)
 
 
+async def test_those_who_are_expected_do_not_count_while_the_line_is_short() -> None:
+    turns = Turns(1, rounds=10)
+    expected = [turns.expect("a", 2) for _ in range(30)]
+    async with held(turns, "b"):
+        first = await waiting(turns, "b")
+        turns.expect("a", 2).end()
+    for one in expected:
+        one.end()
+    await first
+    assert nothing_is_left(turns)
+
+
 async def test_one_that_has_come_counts_once() -> None:
     turns = Turns(1, rounds=2)
     expected = turns.expect("a", 2)

@@ -67,7 +67,7 @@ class Turns:
     def expect(self, account_id: str, limit: int) -> Expected:
         """Says that somebody is about to ask for a turn, before more is done for the request than need be.
 
-        Raises what `taken` would raise if all had come who are expected.
+        Raises what `taken` would raise, in a long line if all had come who are expected.
         """
         self._check(account_id, limit, PATIENCE, behind_expected=True)
         return Expected(self._line, account_id, limit)
@@ -75,10 +75,15 @@ class Turns:
     def _check(self, account_id: str, limit: int, patience: float, *, behind_expected: bool) -> None:
         if self._closed:
             raise self._stopping()
-        rounds = self._line.rounds(account_id, limit, behind_expected=behind_expected)
-        seconds = self._lasting(rounds)
-        if self.waiting and (rounds > self._rounds or seconds > patience * _HOPE):
-            raise self._full("full", seconds, "Too many conversions are waiting.")
+        rounds = self._line.rounds(account_id, limit)
+        # Before the line is half as long as it may be, whoever is expected could well come when it is gone.
+        if behind_expected and self._is_too_long(2 * rounds, patience):
+            rounds = self._line.rounds(account_id, limit, behind_expected=True)
+        if self.waiting and self._is_too_long(rounds, patience):
+            raise self._full("full", self._lasting(rounds), "Too many conversions are waiting.")
+
+    def _is_too_long(self, rounds: float, patience: float) -> bool:
+        return rounds > self._rounds or self._lasting(rounds) > patience * _HOPE
 
     @asynccontextmanager
     async def taken(
