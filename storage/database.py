@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ from storage.transaction import Transaction
 P = ParamSpec("P")
 R = TypeVar("R")
 
+log = logging.getLogger("convertd.database")
+
 _SQLITE = "sqlite:///"
 _POSTGRESQL = "postgresql://"
 _CONNECTIONS = 8  # of a PostgreSQL database; SQLite has one writer
@@ -32,6 +35,10 @@ _ROLLED_BACK = ("40001", "40P01")  # the SQLSTATEs of a conflict and of a deadlo
 
 class UnsupportedUrl(ValueError):
     """A URL of no database that can be used. The message does not show it: it may hold a password."""
+
+
+class _Unreachable(peewee.OperationalError):
+    """There is no server, or it lets nobody in."""
 
 
 class Database:
@@ -56,8 +63,8 @@ class Database:
 
         It may run twice, when the connection was lost or a deadlock broken before the commit. Raises
         OutcomeUnknown where the connection was lost during the commit, DatabaseBusy where another process keeps it
-        locked, and OSError (ENOSPC) where its disk is full. When cancelled, the function has either never begun or
-        run to its end, commit included, before CancelledError comes.
+        locked or it cannot be reached, and OSError (ENOSPC) where its disk is full. When cancelled, the function has
+        either never begun or run to its end, commit included, before CancelledError comes.
         """
         return await self._done(self._begun(function, *args, **kwargs))
 
@@ -80,7 +87,7 @@ class Database:
     def _begun(
         self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> Future[R]:
-        return self._threads.submit(self._transact, lambda transaction: function(transaction, *args, **kwargs))
+        return self._threads.submit(self._attempt, lambda transaction: function(transaction, *args, **kwargs))
 
     async def _done(self, job: Future[R]) -> R:
         done = asyncio.wrap_future(job)
@@ -104,6 +111,13 @@ class Database:
         if isinstance(self._peewee, PooledPostgresqlDatabase):
             self._peewee.close_all()
 
+    def _attempt(self, work: Callable[[Transaction], R]) -> R:
+        try:
+            return self._transact(work)
+        except _Unreachable as error:
+            log.warning("the database cannot be reached: %s", str(error).partition("\n")[0])
+            raise DatabaseBusy from error
+
     def _transact(self, work: Callable[[Transaction], R], *, retry: bool = True) -> R:
         with self._connected():
             committing = False
@@ -117,8 +131,10 @@ class Database:
                     raise DatabaseBusy from error
                 if _is_full(error):
                     raise OSError(errno.ENOSPC, "the disk of the database is full") from error
-                if not self._came_to_nothing(error, committing) or not retry:
+                if not self._came_to_nothing(error, committing):
                     raise
+                if not retry:
+                    raise DatabaseBusy from error
         return self._transact(work, retry=False)
 
     def _came_to_nothing(self, error: peewee.PeeweeException, committing: bool) -> bool:
@@ -131,7 +147,12 @@ class Database:
 
     @contextmanager
     def _connected(self) -> Iterator[None]:
-        self._peewee.connect(reuse_if_open=True)
+        try:
+            self._peewee.connect(reuse_if_open=True)
+        except peewee.OperationalError as error:
+            if self._pooled:
+                raise _Unreachable(str(error)) from error
+            raise
         try:
             yield
         finally:

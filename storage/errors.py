@@ -134,7 +134,7 @@ class StoreUnavailable(StorageError):
 
 
 class DatabaseBusy(StorageError):
-    """Another process has the database for itself, and did not let go in time. Nothing has been changed."""
+    """The database is somebody else's for longer than is waited, or cannot be reached. Nothing has been changed."""
 
     code = "not_ready"
     retryable = True

@@ -12,7 +12,7 @@ import pytest
 
 from storage import accounts, ledger
 from storage.database import Database
-from storage.errors import OutcomeUnknown
+from storage.errors import DatabaseBusy, OutcomeUnknown
 from storage.transaction import Transaction
 from tests.storage.samples import open_account
 
@@ -30,23 +30,31 @@ def balance_of(database: Database, account: str) -> int:
     return database.run_blocking(ledger.balance, account)
 
 
-def terminate_others(url: str) -> None:
-    with psycopg.connect(url, autocommit=True) as connection:
+def terminate_others(postgres: str, url: str) -> None:
+    with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", (_name(url),)
         )
 
 
-async def test_lost_connections_are_made_again(database: Database, url: str) -> None:
+def _let_in(postgres: str, url: str, anybody: str) -> None:
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {_name(url)} ALLOW_CONNECTIONS {anybody}".encode())
+
+
+def _name(url: str) -> str:
+    return url.rpartition("/")[2]
+
+
+async def test_lost_connections_are_made_again(postgres: str, database: Database, url: str) -> None:
     account = open_account(database, 3)
     await asyncio.gather(*(database.run(lambda _transaction: time.sleep(0.2)) for _ in range(8)))
-    terminate_others(url)
+    terminate_others(postgres, url)
     for _ in range(20):
         assert await database.run(ledger.balance, account.id) == 3
 
 
-def test_a_transaction_whose_connection_is_lost_runs_again(database: Database, url: str) -> None:
+def test_a_transaction_whose_connection_is_lost_runs_again(postgres: str, database: Database, url: str) -> None:
     account = open_account(database, 0)
     runs = []
 
@@ -54,25 +62,43 @@ def test_a_transaction_whose_connection_is_lost_runs_again(database: Database, u
         ledger.credit(transaction, account.id, "grant", 1, "once")
         runs.append(1)
         if len(runs) == 1:
-            terminate_others(url)
+            terminate_others(postgres, url)
         ledger.balance(transaction, account.id)
 
     database.run_blocking(interrupted)
     assert (len(runs), balance_of(database, account.id)) == (2, 1)
 
 
-def test_a_transaction_that_may_have_happened_is_not_run_again(database: Database, url: str) -> None:
+def test_a_transaction_that_may_have_happened_is_not_run_again(postgres: str, database: Database, url: str) -> None:
     account = open_account(database, 0)
     runs = []
 
     def lost_at_the_end(transaction: Transaction) -> None:
         ledger.credit(transaction, account.id, "grant", 1, "once")
         runs.append(1)
-        terminate_others(url)
+        terminate_others(postgres, url)
 
     with pytest.raises(OutcomeUnknown):
         database.run_blocking(lost_at_the_end)
     assert (len(runs), balance_of(database, account.id)) == (1, 0)
+
+
+def test_a_database_that_cannot_be_reached_is_busy(postgres: str, database: Database, url: str) -> None:
+    account = open_account(database, 3)
+    runs = []
+
+    def shut_out(transaction: Transaction) -> None:
+        runs.append(1)
+        _let_in(postgres, url, "false")
+        terminate_others(postgres, url)
+        ledger.credit(transaction, account.id, "grant", 1, "never")
+
+    with pytest.raises(DatabaseBusy):  # having lost its connection, and found no other
+        database.run_blocking(shut_out)
+    with pytest.raises(DatabaseBusy):
+        balance_of(database, account.id)
+    _let_in(postgres, url, "true")
+    assert (len(runs), balance_of(database, account.id)) == (1, 3)
 
 
 async def test_a_deadlock_is_broken_and_both_get_through(database: Database) -> None:

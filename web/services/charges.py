@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
 
 from engine.errors import ConversionError
 from storage import idempotency, ledger
 from storage.database import Database
-from storage.errors import ClaimLost, OutcomeUnknown
+from storage.errors import ClaimLost, DatabaseBusy, OutcomeUnknown
 from storage.idempotency import Fresh, Stored
 from storage.ids import new_id
 from storage.ledger import Hold, Owner
 from storage.transaction import Transaction
 from storage.usage import Use
 from web.services.repeats import LEASE, Answer, stored
+
+log = logging.getLogger("convertd.charges")
+
+T = TypeVar("T")
+
+_PAUSES = (0.2, 0.4, 0.8, 1.6, 3.2)  # seconds
+_PROMPTLY = 1.0  # seconds; whoever is refused waits no longer for the credits to be back
 
 Keeping = Callable[[Transaction], Answer]
 """Writes what is to be kept of a result, and gives the answer; the same one when it is called again."""
@@ -40,11 +50,14 @@ class Charge:
         use = replace(self.use, bytes_out=size)
         try:
             return await self._database.run(_settle, self._hold, use, keep, self.claim)
-        except OutcomeUnknown:
-            # The connection was lost while it was saving: what stands there now decides.
-            if not await self.is_settled():
-                raise
-            return await self._database.run(_settled, self._hold, keep)
+        except OutcomeUnknown as unknown:
+            # The connection was lost while it was saving: what stands there decides, as soon as it can be asked.
+            try:
+                if not await _patiently(self.is_settled):
+                    raise
+                return await _patiently(lambda: self._database.run(_settled, self._hold, keep))
+            except DatabaseBusy:
+                raise unknown from None
 
     async def is_settled(self) -> bool:
         """Whether the charge is final, as it may be although `settle` was cancelled."""
@@ -77,12 +90,27 @@ class Charges:
             yield Charge(self._database, hold, use, claim)
         except BaseException as error:
             # In a task of its own: the one that runs may be cancelled again before the credits are back.
-            release = asyncio.create_task(self._database.run(_give_back, account, hold_id, use, claim, error))
+            giving_back = partial(self._database.run, _give_back, account, hold_id, use, claim, error)
+            release = asyncio.create_task(_patiently(giving_back))
             self._releases.add(release)
-            release.add_done_callback(self._releases.discard)
+            release.add_done_callback(self._released)
             with suppress(asyncio.CancelledError):
-                await asyncio.shield(release)
+                await asyncio.wait([release], timeout=_PROMPTLY)
             raise
+
+    def _released(self, release: asyncio.Task[None]) -> None:
+        self._releases.discard(release)
+        if not release.cancelled() and release.exception() is not None:
+            log.error("credits are held until their lease ends", exc_info=release.exception())
+
+
+async def _patiently(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Asks the database again while it is busy, as it is when it is restarted. Raises DatabaseBusy in the end."""
+    for pause in _PAUSES:
+        with suppress(DatabaseBusy):
+            return await ask()
+        await asyncio.sleep(pause)
+    return await ask()
 
 
 def _settle(
