@@ -34,7 +34,7 @@ class Task:
 class Outcome:
     """How a task ended: `done` and the plan it took, or `error`.
 
-    A server tells no plan, but `balance`: the credits that it has left for us.
+    A server tells no plan, but with the last outcome the `balance`: the credits that it has left for us.
     """
 
     task: Task

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 from engine import ConversionError, Options
 from engine.executor import Done
@@ -26,8 +27,20 @@ async def convert(client: AsyncClient, wanted: Sequence[Task], options: Options)
     """The outcomes, as they come."""
     turns = asyncio.Semaphore(_AT_A_TIME)
     async with client:
-        for outcome in asyncio.as_completed([_convert(client, turns, task, options) for task in wanted]):
-            yield await outcome
+        converted = False
+        coming = asyncio.as_completed([_convert(client, turns, task, options) for task in wanted])
+        for left, outcome in zip(range(len(wanted) - 1, -1, -1), coming, strict=True):
+            done = await outcome
+            converted |= done.error is None
+            yield done if left or not converted else replace(done, balance=await _balance(client))
+
+
+async def _balance(client: AsyncClient) -> int | None:
+    """The credits that are left when all is over: before, some are held for what may yet fail."""
+    try:
+        return (await client.account()).credits_remaining
+    except ConvertdError:
+        return None
 
 
 async def _convert(client: AsyncClient, turns: asyncio.Semaphore, task: Task, options: Options) -> Outcome:
@@ -37,4 +50,4 @@ async def _convert(client: AsyncClient, turns: asyncio.Semaphore, task: Task, op
         except ConvertdError as error:
             return Outcome(task, error=ConversionError(error.message, reason=error.reason))
     warnings = tuple(Warned(warned.code, warned.message) for warned in made.warnings)
-    return Outcome(task, done=Done(made.processed_size, (), warnings), balance=made.credits_remaining)
+    return Outcome(task, done=Done(made.processed_size, (), warnings))

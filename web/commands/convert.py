@@ -49,18 +49,18 @@ def _by_server(
 
 async def _count_failures(outcomes: AsyncIterator[local.Outcome], total: int, *, explain: bool) -> int:
     """Converts and reports; the number of failures."""
-    failures, balances = 0, list[int]()
+    failures, balance = 0, None
     errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     with Progress(console=errors, transient=True, disable=total == 1) as progress:
         bar = progress.add_task("converting", total=total)
         async for outcome in outcomes:
             progress.advance(bar)
             failures += outcome.error is not None
-            balances += [outcome.balance] if outcome.balance is not None else []
+            balance = outcome.balance
             for line in _report(outcome, explain=explain):
                 errors.print(line)
-    if balances:
-        tell(f"{min(balances)} credits remain.")
+    if balance is not None:
+        tell(f"{balance} credits remain.")
     return failures
 
 
