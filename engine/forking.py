@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from engine import preload, sandbox, worker
+from engine import hugepages, preload, sandbox, worker
 from engine.registry import load_registry
 
 NUMBER = struct.Struct("=i")
@@ -40,6 +40,7 @@ def main() -> None:
     while (serving := os.fork()) and os.WIFSIGNALED(os.waitpid(serving, 0)[1]):
         clear(home)
     if not serving:
+        hugepages.gather()  # here, where they are its own: to write to one that is shared takes it apart
         enter = partial(sandbox.enter, layers, os.getpid(), places)
         _Nursery(control, home, lambda folder: shared | enter(folder)).run()
     remove(home)
