@@ -5,11 +5,18 @@ import gc
 import importlib
 import pkgutil
 from contextlib import suppress
+from itertools import chain
 
 from PIL import Image
 
+from engine import inspection, pipeline
+from engine.conversions import AnyConversion, Options
+from engine.formats import FileFormat
 from engine.lazy_import import load_all
-from engine.registry import load_registry
+from engine.media import RASTER, Frame, Raster
+from engine.registry import Registry, load_registry
+
+_SIDE = 16  # pixels: codecs do what they do but once for any picture
 
 
 def warm() -> None:
@@ -21,6 +28,27 @@ def warm() -> None:
     registry = load_registry()
     load_all()
     registry.catalogue()  # plans every pair once, for all
+    rehearse(registry)
     # Whatever the collector touches in a job's process is copied for it.
     gc.collect()
     gc.freeze()
+
+
+def rehearse(registry: Registry) -> None:
+    """Writes a small picture in every format, and reads it, so that what happens but once need not happen in each job.
+
+    Plugins of others are left out: here, nothing would hold what they do.
+    """
+    steps = chain.from_iterable(plugin.conversions for plugin in registry.plugins if plugin.version is None)
+    for step in steps:
+        if step.source is RASTER and isinstance(step.target, FileFormat) and not step.programs:
+            with suppress(Exception):  # jobs will tell that it fails
+                _rehearse(registry, step, step.target)
+
+
+def _rehearse(registry: Registry, write: AnyConversion, fmt: FileFormat) -> None:
+    data = write(Raster([Frame(Image.new("RGB", (_SIDE, _SIDE)))]), Options())
+    if registry.reader(fmt):
+        plan = registry.plan([fmt], fmt)
+        if not plan.programs:
+            inspection.inspect(registry, plan, pipeline.run(plan, [data], Options()), Options())
