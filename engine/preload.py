@@ -39,11 +39,11 @@ def rehearse(registry: Registry) -> None:
 
     Plugins of others are left out: here, nothing would hold what they do.
     """
-    steps = chain.from_iterable(plugin.conversions for plugin in registry.plugins if plugin.version is None)
-    for step in steps:
+    own = Registry(plugin for plugin in registry.plugins if plugin.version is None)
+    for step in chain.from_iterable(plugin.conversions for plugin in own.plugins):
         if step.source is RASTER and isinstance(step.target, FileFormat) and not step.programs:
             with suppress(Exception):  # jobs will tell that it fails
-                _rehearse(registry, step, step.target)
+                _rehearse(own, step, step.target)
 
 
 def _rehearse(registry: Registry, write: AnyConversion, fmt: FileFormat) -> None:
