@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
+from typing import TYPE_CHECKING
 from warnings import warn
 
 import numpy as np
@@ -10,7 +11,12 @@ from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
 from engine.conversions import FidelityWarning
-from engine.mupdf import pymupdf
+from engine.lazy_import import lazy_import
+
+if TYPE_CHECKING:
+    from engine import mupdf as _mupdf
+else:
+    _mupdf = lazy_import("engine.mupdf")
 
 _SPACES = {"1": "GRAY", "L": "GRAY", "LA": "GRAY", "CMYK": "CMYK", "LAB": "Lab"}
 _RELATIVE = ImageCms.Intent.RELATIVE_COLORIMETRIC
@@ -94,6 +100,7 @@ def _default_srgb(image: Image.Image, mode: str) -> Image.Image:
         return result
     if image.mode == "CMYK":
         # Inks that tell no profile look as they do in a PDF viewer, which knows the usual press.
+        pymupdf = _mupdf.pymupdf
         inks = pymupdf.Pixmap(pymupdf.csCMYK, *image.size, image.tobytes(), False)
         return Image.frombytes("RGB", image.size, pymupdf.Pixmap(pymupdf.csRGB, inks).samples)
     return image if image.mode == mode else image.convert(mode)

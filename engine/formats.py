@@ -23,10 +23,19 @@ Sniffer: TypeAlias = Callable[[Content], int]
 
 @dataclass(frozen=True)
 class Format(Generic[T]):
-    """A form a payload can take between two steps; `payload` is its type in memory."""
+    """A form a payload can take between two steps.
+
+    `payload` is its type in memory, or the full name of one that is loaded late: "pymupdf.Document".
+    """
 
     name: str
-    payload: type[T]
+    payload: type[T] | str
+
+    def holds(self, payload: object) -> bool:
+        """Whether the payload is of its type."""
+        if isinstance(self.payload, str):
+            return self.payload in (f"{kind.__module__}.{kind.__qualname__}" for kind in type(payload).__mro__)
+        return isinstance(payload, self.payload)
 
     def __str__(self) -> str:
         return self.name

@@ -46,11 +46,11 @@ def _pictures(payload: Any) -> tuple[int, Size | None] | None:
     """How many pictures or pages an opened file has, and the size of the first as its header tells it."""
     if isinstance(payload, Raster):
         return payload.count, payload.sizes[0] if payload.sizes else None
-    return (payload.page_count, None) if isinstance(payload, DOCUMENT.payload) else None
+    return (payload.page_count, None) if DOCUMENT.holds(payload) else None
 
 
 def _written(payload: Any, *, paged: bool) -> tuple[int, Size | None] | None:
     """The same of what an encoder took; None for bytes, of which only the reader knows."""
     if isinstance(payload, Raster):
         return (len(payload.taken), payload.taken[0]) if payload.taken else None
-    return (payload.page_count if paged else 1, None) if isinstance(payload, DOCUMENT.payload) else None
+    return (payload.page_count if paged else 1, None) if DOCUMENT.holds(payload) else None

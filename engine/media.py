@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TypeAlias
+from typing import TYPE_CHECKING
 from warnings import warn
 
 import numpy as np
@@ -16,12 +16,13 @@ from engine import color
 from engine.conversions import FidelityWarning
 from engine.formats import Format
 from engine.gates import MAX_FRAMES, MAX_PIXELS, Size, check_count, check_side, guarded
-from engine.mupdf import pymupdf
+
+if TYPE_CHECKING:
+    from pymupdf import Document
 
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow itself refuses above twice this figure
 
-Document: TypeAlias = pymupdf.Document
-DOCUMENT: Format[Document] = Format("document", Document)
+DOCUMENT: Format[Document] = Format("document", "pymupdf.Document")
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,8 +100,8 @@ def _take(step: AnyConversion | AnyTool, payload: Any, options: Options, trace: 
     result = _tried(step, payload, options)
     trace.append(Timing(str(step), perf_counter() - started))
     target = step.target if isinstance(step, Conversion) else step.format
-    if not isinstance(result, target.payload):
-        raise StepFailed(f"The step {step} returned {type(result).__name__}, not {target.payload.__name__}.")
+    if not target.holds(result):
+        raise StepFailed(f"The step {step} returned {type(result).__name__}, which is no {target}.")
     return result
 
 

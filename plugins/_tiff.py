@@ -6,14 +6,7 @@ import struct
 from collections.abc import Mapping
 from typing import TypeAlias
 
-import imagecodecs
-import imageio.plugins.tifffile_v3  # noqa: F401  # as the codecs below
-
 from engine import Content
-
-# Loaded here: tifffile would load them in a job, whose sandbox may not let it.
-_COMPRESSIONS = ("deflate", "jpeg", "jpeg2k", "lerc", "ljpeg", "lzma", "lzw", "packbits", "png", "webp", "zlib", "zstd")
-_CODECS = [getattr(imagecodecs, f"{name}_decode") for name in _COMPRESSIONS]
 
 Directory: TypeAlias = Mapping[int, tuple[int, ...] | bytes]
 """Tags of one directory: integers, or bytes where the type is ASCII or undefined."""

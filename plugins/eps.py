@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 from warnings import warn
 
 from engine import (
@@ -23,10 +24,16 @@ from engine import (
 )
 from engine.conversions import AnyConversion
 from engine.formats import ends_with
-from engine.media import Document
-from engine.mupdf import pymupdf
+from engine.lazy_import import lazy_import
 from plugins import _ghostscript, _pillow, _postscript
 from plugins.pdf import PDF, saved
+
+if TYPE_CHECKING:
+    from pymupdf import Document
+
+    from engine import mupdf as _mupdf
+else:
+    _mupdf = lazy_import("engine.mupdf")
 
 _DOS_HEADER = b"\xc5\xd0\xd3\xc6"  # a table that points at the program and at a preview
 
@@ -50,7 +57,7 @@ _LOSSLESS = [
 def to_pdf(data: bytes, _options: Options) -> bytes:
     pdf = _ghostscript.run(_program(data), "pdfwrite", "-dEPSCrop", *_LOSSLESS)
     # Of a program that is cut before it draws, Ghostscript makes a blank page.
-    if not pymupdf.open(stream=pdf, filetype="pdf")[0].get_bboxlog():
+    if not _mupdf.pymupdf.open(stream=pdf, filetype="pdf")[0].get_bboxlog():
         raise CorruptInput("The PostScript program draws nothing.")
     return pdf
 
@@ -72,7 +79,7 @@ def from_document(document: Document, _options: Options) -> bytes:
         warn(FidelityWarning("pages_dropped", message), stacklevel=2)
     # A page drawn afresh is free of whatever Ghostscript stumbles over in the document around it.
     document.bake()
-    single = pymupdf.open()
+    single = _mupdf.pymupdf.open()
     page = single.new_page(width=document[0].rect.width, height=document[0].rect.height)
     page.show_pdf_page(page.rect, document, 0)
     program = _ghostscript.run(saved(single), "eps2write", "-dPDFSTOPONERROR")

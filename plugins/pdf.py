@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import TYPE_CHECKING
 from warnings import warn
 
 from PIL import Image
@@ -27,10 +28,16 @@ from engine import (
 from engine.conversions import AnyConversion
 from engine.formats import ends_with
 from engine.gates import MAX_FRAMES, Size
-from engine.media import Document
-from engine.mupdf import pymupdf
+from engine.lazy_import import lazy_import
 from plugins import _exif, _pillow
 from plugins.jpeg import JPEG, check_scans
+
+if TYPE_CHECKING:
+    from pymupdf import Document, Page
+
+    from engine import mupdf as _mupdf
+else:
+    _mupdf = lazy_import("engine.mupdf")
 
 _MARK = b"%PDF-"
 
@@ -54,7 +61,7 @@ _PICTURE_QUALITY = 92  # of pictures that come from a lossy codec
 
 @conversion(PDF, DOCUMENT)
 def read(data: bytes, options: Options) -> Document:
-    document = pymupdf.open(stream=data, filetype="pdf")
+    document = _mupdf.pymupdf.open(stream=data, filetype="pdf")
     if document.needs_pass and not document.authenticate(options.password or ""):
         raise locked(options)
     if document.page_count == 0:
@@ -85,7 +92,7 @@ def write(document: Document, _options: Options) -> bytes:
 
 def saved(document: Document) -> bytes:
     """The document's bytes, tidied and compressed; encryption by an owner's password stays."""
-    data: bytes = document.tobytes(garbage=3, deflate=True, use_objstms=1, encryption=pymupdf.PDF_ENCRYPT_KEEP)
+    data: bytes = document.tobytes(garbage=3, deflate=True, use_objstms=1, encryption=_mupdf.pymupdf.PDF_ENCRYPT_KEEP)
     return data
 
 
@@ -96,7 +103,7 @@ def render(document: Document, _options: Options) -> Raster:
     return Raster(_rendered(document), count=document.page_count, dpi=(DPI, DPI), sizes=sizes)
 
 
-def _pixels(page: pymupdf.Page) -> Size:
+def _pixels(page: Page) -> Size:
     return round(page.rect.width * DPI / 72), round(page.rect.height * DPI / 72)
 
 
@@ -116,7 +123,7 @@ def embed(data: bytes, _options: Options) -> bytes:
     # A page around a cut file would look like success: an eighth of the picture tells whether all can be read.
     header.draft("L", (max(1, size[0] // 8), max(1, size[1] // 8)))
     header.load()
-    document = pymupdf.open()
+    document = _mupdf.pymupdf.open()
     _add_page(document, data, size, dpi, orientation if orientation in _PLACEMENTS else 1)
     return saved(document)
 
@@ -124,7 +131,7 @@ def embed(data: bytes, _options: Options) -> bytes:
 @conversion(RASTER, PDF, final=True, cost=12)
 def bind(raster: Raster, _options: Options) -> bytes:
     """A page for every frame: as JPEG where the pixels come from a lossy codec, else without loss."""
-    document = pymupdf.open()
+    document = _mupdf.pymupdf.open()
     fitted = raster.fitted(Holds(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True))
     for frame in fitted.frames:
         _add_page(document, _stream(frame, lossy=raster.lossy), frame.size, raster.dpi)

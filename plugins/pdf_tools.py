@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from contextlib import suppress
 from io import BytesIO
+from typing import TYPE_CHECKING
 from warnings import warn
-
-import pikepdf
 
 from engine import CorruptInput, FidelityWarning, Format, InvalidOption, Options, conversion, hookimpl, tool
 from engine.conversions import AnyConversion, AnyTool
+from engine.lazy_import import lazy_import
 from engine.pages import wrong_pages
-from plugins._pdf_forms import unsign
-from plugins._pdf_join import append
-from plugins._pdf_prune import remove_pages
 from plugins.pdf import PDF, locked, told_repaired
 
-OBJECTS: Format[pikepdf.Pdf] = Format("pdf objects", pikepdf.Pdf)
+if TYPE_CHECKING:
+    import pikepdf as _pikepdf
+
+    from plugins import _pdf_forms, _pdf_join, _pdf_prune
+else:
+    _pikepdf = lazy_import("pikepdf")
+    _pdf_forms, _pdf_join, _pdf_prune = (lazy_import(f"plugins._pdf_{name}") for name in ("forms", "join", "prune"))
+
+OBJECTS: Format[_pikepdf.Pdf] = Format("pdf objects", "pikepdf._core.Pdf")
 
 _COST = 2  # above that of MuPDF, which mends more when nothing is to be kept apart
 
 
-def _count(document: pikepdf.Pdf) -> int:
+def _count(document: _pikepdf.Pdf) -> int:
     return len(document.pages)
 
 
 @conversion(PDF, OBJECTS, cost=_COST)
-def read(data: bytes, options: Options) -> pikepdf.Pdf:
+def read(data: bytes, options: Options) -> _pikepdf.Pdf:
     document = _opened(data, options)
     if _count(document) == 0:
         raise CorruptInput("The PDF has no readable page.")
@@ -35,11 +40,11 @@ def read(data: bytes, options: Options) -> pikepdf.Pdf:
     return document
 
 
-def _opened(data: bytes, options: Options) -> pikepdf.Pdf:
+def _opened(data: bytes, options: Options) -> _pikepdf.Pdf:
     # Of several inputs, some may need the password and others none.
     for password in dict.fromkeys((options.password or "", "")):
-        with suppress(pikepdf.PasswordError):
-            document = pikepdf.open(BytesIO(data), password=password)
+        with suppress(_pikepdf.PasswordError):
+            document = _pikepdf.open(BytesIO(data), password=password)
             # Some writers leave the owner's password empty, which is no leave for everybody.
             if password or document.user_password_matched or not document.is_encrypted:
                 return document
@@ -47,33 +52,33 @@ def _opened(data: bytes, options: Options) -> pikepdf.Pdf:
 
 
 @conversion(OBJECTS, PDF, cost=_COST)
-def write(document: pikepdf.Pdf, _options: Options) -> bytes:
+def write(document: _pikepdf.Pdf, _options: Options) -> bytes:
     file = BytesIO()
     # What is encrypted stays so, with its passwords and permissions.
-    document.save(file, object_stream_mode=pikepdf.ObjectStreamMode.generate, encryption=document.is_encrypted)
+    document.save(file, object_stream_mode=_pikepdf.ObjectStreamMode.generate, encryption=document.is_encrypted)
     return file.getvalue()
 
 
 @tool("pdf-merge", OBJECTS, sources=(PDF,), count=_count, inputs=range(2, 21), options=("password",))
-def merge(documents: list[pikepdf.Pdf], _options: Options) -> pikepdf.Pdf:
+def merge(documents: list[_pikepdf.Pdf], _options: Options) -> _pikepdf.Pdf:
     """Joins PDFs into one, in the order given, with their outlines, links, forms, labels and attachments."""
     if any(document.is_encrypted for document in documents):
         warn(FidelityWarning("encryption_dropped", "The merged PDF is not encrypted."), stacklevel=2)
-    merged = pikepdf.Pdf.new()
+    merged = _pikepdf.Pdf.new()
     facts = documents[0].trailer.get("/Info")
-    if isinstance(facts, pikepdf.Dictionary) and "/Type" not in facts:  # some writers point at anything
+    if isinstance(facts, _pikepdf.Dictionary) and "/Type" not in facts:  # some writers point at anything
         merged.trailer.Info = merged.copy_foreign(documents[0].make_indirect(facts))
-    merged.Root.Version = pikepdf.Name("/" + max(document.pdf_version for document in documents))
+    merged.Root.Version = _pikepdf.Name("/" + max(document.pdf_version for document in documents))
     # Appending copies: each input goes once it is appended, so that none is held twice.
     while documents:
         document = documents.pop(0)
-        unsign(document)
-        append(merged, document)
+        _pdf_forms.unsign(document)
+        _pdf_join.append(merged, document)
     return merged
 
 
 @tool("pdf-delete-pages", OBJECTS, sources=(PDF,), count=_count, options=("pages", "password"))
-def delete_pages(documents: list[pikepdf.Pdf], options: Options) -> pikepdf.Pdf:
+def delete_pages(documents: list[_pikepdf.Pdf], options: Options) -> _pikepdf.Pdf:
     """Deletes pages from a PDF, with all that is only on them or leads to them."""
     (document,) = documents
     if options.pages is None:
@@ -82,8 +87,8 @@ def delete_pages(documents: list[pikepdf.Pdf], options: Options) -> pikepdf.Pdf:
     chosen = options.pages.among(count)
     if len(chosen) == count:
         raise wrong_pages("At least one page has to remain.", {"page_count": count})
-    unsign(document)
-    remove_pages(document, chosen)
+    _pdf_forms.unsign(document)
+    _pdf_prune.remove_pages(document, chosen)
     return document
 
 

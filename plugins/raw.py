@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import rawpy
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -27,7 +26,13 @@ from engine import (
 )
 from engine.conversions import AnyConversion
 from engine.gates import check_size
+from engine.lazy_import import lazy_import
 from plugins import _exif, _pillow, _tiff
+
+if TYPE_CHECKING:
+    import rawpy as _rawpy
+else:
+    _rawpy = lazy_import("rawpy")
 
 _SRGB = 1  # as EXIF counts colour spaces
 
@@ -83,7 +88,7 @@ def develop(data: bytes, _options: Options) -> Raster:
 
 
 def _developed(data: bytes, *, bits: int) -> Iterator[Frame]:
-    with rawpy.imread(BytesIO(data)) as raw:
+    with _rawpy.imread(BytesIO(data)) as raw:
         check_size(raw.sizes.width, raw.sizes.height)
         array: NDArray[Any] = raw.postprocess(use_camera_wb=True, output_bps=bits)
     yield Frame(Image.fromarray(array) if bits == 8 else Samples(array, "RGB"))

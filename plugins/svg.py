@@ -26,11 +26,12 @@ from engine import (
 from engine.conversions import AnyConversion
 from engine.formats import ends_with
 from engine.lazy_import import lazy_import
-from engine.media import Document
 from plugins import _xml
 from plugins.pdf import PDF
 
 if TYPE_CHECKING:
+    from pymupdf import Document
+
     from plugins import _cairo
 
 try:

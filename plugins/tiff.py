@@ -6,9 +6,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import imageio.v3 as iio
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageSequence, TiffImagePlugin
@@ -30,7 +29,13 @@ from engine import (
 from engine.color import normalised
 from engine.conversions import AnyConversion
 from engine.gates import MAX_FRAMES, Size, check_size
+from engine.lazy_import import lazy_import
 from plugins import _exif, _pillow, _tiff
+
+if TYPE_CHECKING:
+    from plugins import _tifffile
+else:
+    _tifffile = lazy_import("plugins._tifffile")
 
 _signature = any_of(*(Signature((0, magic)) for magic in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")))
 
@@ -94,19 +99,14 @@ def _pages(image: Image.Image) -> tuple[dict[int, Size], bool]:
 
 def _beyond_pillow(data: bytes) -> Raster:
     """Files that only tifffile reads, such as floating-point colour."""
-    with _file(BytesIO(data), "r") as file:
+    with _tifffile.opened(BytesIO(data), "r") as file:
         order = list(range(min(file.properties(index=...).n_images, MAX_FRAMES + 1)))
     frames = (replace(frame, pixels=frame.image) for frame in _deep(data, order))
     return Raster(frames, count=len(order), deep=_deep(data, order))
 
 
-def _file(stream: BytesIO, mode: Literal["r", "w"]) -> Any:
-    """imageio's door to tifffile, whose own options go beyond what imageio declares for all formats."""
-    return iio.imopen(stream, mode, plugin="tifffile")
-
-
 def _deep(data: bytes, order: list[int]) -> Iterator[Frame]:
-    with _file(BytesIO(data), "r") as file:
+    with _tifffile.opened(BytesIO(data), "r") as file:
         for page in order:
             tags = file.metadata(index=..., page=page)
             check_size(tags["ImageWidth"], tags["ImageLength"])
@@ -138,7 +138,7 @@ def encode(raster: Raster, _options: Options) -> bytes:
     fitted = raster.fitted(Holds(("1", "P", *layouts), deep=deep, icc=True, pages=True))
     file = BytesIO()
     tags = _exif.parsed(raster.exif)
-    with _file(file, "w") as pages:
+    with _tifffile.opened(file, "w") as pages:
         for number, frame in enumerate(fitted.frames):
             pages.write(
                 **_layout(frame.pixels),
