@@ -4,27 +4,39 @@ from __future__ import annotations
 
 import ctypes
 import os
+from typing import TypeAlias
+
+Argument: TypeAlias = int | bytes | None
+"""Bytes go as a pointer to them."""
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_LIBC.syscall.restype = ctypes.c_long
+_SYSCALL, _PRCTL, _CAPSET, _UNSHARE = _LIBC.syscall, _LIBC.prctl, _LIBC.capset, _LIBC.unshare
+_SYSCALL.restype = ctypes.c_long
+_SYSCALL.argtypes = (ctypes.c_long, *[ctypes.c_void_p] * 4)
+_PRCTL.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
+_CAPSET.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
 
 _COLLAPSE = 25  # madvise
 
 
-def syscall(number: int, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:
-    """Makes the call; bytes and buffers go as pointers. Raises OSError."""
-    passed = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
-    return _checked(_LIBC.syscall(ctypes.c_long(number), *passed))
+def syscall(number: int, first: Argument = 0, second: Argument = 0, third: Argument = 0, fourth: Argument = 0) -> int:
+    """Raises OSError."""
+    return _checked(_SYSCALL(number, first, second, third, fourth))
 
 
 def prctl(option: int, value: int) -> int:
     """Raises OSError."""
-    return _checked(_LIBC.prctl(option, *(ctypes.c_ulong(part) for part in (value, 0, 0, 0))))
+    return _checked(_PRCTL(option, value, 0, 0, 0))
+
+
+def capset(header: bytes, data: bytes) -> None:
+    """Raises OSError."""
+    _checked(_CAPSET(header, data))
 
 
 def unshare(flags: int) -> None:
     """Raises OSError; with a user namespace also where this process has more than one thread."""
-    _checked(_LIBC.unshare(flags))
+    _checked(_UNSHARE(flags))
 
 
 def collapse(address: int, size: int) -> None:

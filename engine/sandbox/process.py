@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
-import platform
 import signal
 import struct
-from contextlib import suppress
-from pathlib import Path
 
 from engine.sandbox import kernel
 
 _SET_PARENT_DEATH_SIGNAL, _SET_DUMPABLE, _SET_NO_NEW_PRIVILEGES = 1, 4, 38  # prctl
-_CAPSET = {"x86_64": 126, "aarch64": 91}
-_CAPABILITIES_VERSION = 0x20080522
+_CAPABILITIES_OF_THIS_PROCESS, _NONE = struct.pack("=Ii", 0x20080522, 0), bytes(24)  # capset; the first is a version
 _NEW_IPC, _NEW_USER, _NEW_NETWORK = 0x08000000, 0x10000000, 0x40000000  # unshare
 
 _POLITENESS = 5  # what is added to the niceness: the server answers first
-_OOM_SCORE = 500  # what is added: jobs are killed before the server
+_OOM_SCORE = b"500"  # what is added: jobs are killed before the server
 _FIRST_USER = 0x70000000  # above what container managers give out; one user for each process id
 _NOBODY = 65_534
 
@@ -28,8 +24,14 @@ def begin_session() -> None:
     os.setsid()
     os.umask(0o077)
     os.nice(_POLITENESS)
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(str(_OOM_SCORE))
+    try:
+        score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        try:
+            os.write(score, _OOM_SCORE)
+        finally:
+            os.close(score)
+    except OSError:
+        return
 
 
 def die_with(parent: int) -> None:
@@ -65,8 +67,7 @@ def become_nobody(folder: str) -> None:
 
 def drop_capabilities() -> None:
     """Gives up what root may do, or what a user namespace gives. Raises OSError."""
-    header, none = struct.pack("=Ii", _CAPABILITIES_VERSION, 0), bytes(24)
-    kernel.syscall(_CAPSET[platform.machine()], header, none)
+    kernel.capset(_CAPABILITIES_OF_THIS_PROCESS, _NONE)
 
 
 def hide() -> None:

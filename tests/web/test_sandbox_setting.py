@@ -17,10 +17,10 @@ _COMMAND = str(Path(sys.executable).with_name("convertd"))
 _WITHOUT = """
 import errno, os, sys
 from engine.sandbox import process, seccomp, syscalls
-column, _, number = seccomp._processor()
-lacking = {"landlock": 444, "seccomp": number, "namespaces": syscalls.DENIED["unshare"][column]}[sys.argv[1]]
+column = seccomp._COLUMN
+lacking = {"landlock": 444, "seccomp": seccomp._SECCOMP, "namespaces": syscalls.DENIED["unshare"][column]}[sys.argv[1]]
 process.renounce_privileges()
-seccomp._install(seccomp._answer([lacking], seccomp._REFUSE | errno.ENOSYS))
+seccomp._install(seccomp._program(seccomp._answer([lacking], seccomp._REFUSE | errno.ENOSYS)))
 os.execv(sys.argv[2], sys.argv[2:])
 """
 
