@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from engine.sandbox import landlock, process, seccomp
-from engine.sandbox.landlock import Access
+from engine.sandbox.landlock import Rules
 from engine.sandbox.limits import addresses, bound, bound_memory, peak_memory
 from engine.sandbox.places import known_places
 from engine.sandbox.trials import attempt
@@ -61,7 +60,7 @@ def isolate(layers: Collection[str]) -> dict[str, bool]:
     return _put_up({"network_namespace": process.leave_network}, layers)
 
 
-def enter(layers: Collection[str], parent: int, places: Mapping[Path, Access], own: str) -> dict[str, bool]:
+def enter(layers: Collection[str], parent: int, places: Rules, own: str) -> dict[str, bool]:
     """Puts up this process's walls; whether each holds.
 
     It dies with `parent`, and has no files but in those places and in the folder `own`, where alone it writes.
@@ -76,7 +75,7 @@ def enter(layers: Collection[str], parent: int, places: Mapping[Path, Access], o
                 "undumpable": process.hide,
                 "parent_death_signal": partial(process.die_with, parent),
                 "no_new_privileges": process.renounce_privileges,
-                "landlock": lambda: landlock.restrict({**places, Path(own): landlock.OWN}),
+                "landlock": partial(landlock.restrict, places, own),
                 "seccomp": seccomp.restrict,
             },
             layers,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import IntFlag
 from pathlib import Path
 
@@ -16,6 +18,7 @@ _PATH_BENEATH = 1
 _TCP_SINCE, _SCOPES_SINCE = 4, 6  # versions
 _BIND_TCP, _CONNECT_TCP = 1, 2
 _SCOPE_ABSTRACT_SOCKETS, _SCOPE_SIGNALS = 1, 2
+_RULE = struct.Struct("=Qi")  # what may be done, and the descriptor of where
 
 
 class Access(IntFlag):
@@ -54,35 +57,77 @@ _FOR_FILES = Access.EXECUTE | Access.READ | Access.WRITE | Access.TRUNCATE | Acc
 _SINCE = {Access.REFER: 2, Access.TRUNCATE: 3, Access.CONTROL_DEVICE: 5}  # versions; the others are as old as Landlock
 
 
-def restrict(rules: Mapping[Path, Access]) -> None:
-    """Leaves this thread only what the rules name, for good; paths that are not there are passed over.
+@dataclass(frozen=True)
+class Rules:
+    """What processes may do with which files, as this kernel takes it: found out once, before they are forked.
 
-    Older kernels restrict less. Raises OSError where there is no Landlock. Needs no-new-privileges.
+    The folders are open: processes close what they inherit of them. Files are opened by each: packages replace them.
     """
-    version = kernel.syscall(_CREATE_RULESET, None, 0, _ASK_VERSION)
-    known = Access(0)
-    for access in Access:
-        known |= access if version >= _SINCE.get(access, 1) else Access(0)
+
+    handled: bytes
+    folders: tuple[bytes, ...]
+    files: tuple[tuple[str, int], ...]
+    own: int
+
+
+def rules(places: Mapping[Path, Access]) -> Rules:
+    """For processes with those places, of which those that are not there are passed over, and a folder of their own.
+
+    Older kernels restrict less.
+    """
+    version = _version()
+    known = sum(access for access in Access if version >= _SINCE.get(access, 1))
     tcp = _BIND_TCP | _CONNECT_TCP if version >= _TCP_SINCE else 0
     scopes = _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS if version >= _SCOPES_SINCE else 0
-    handled = struct.pack("=QQQ", known, tcp, scopes)
+    folders, files = [], []
+    for path, access in places.items():
+        place = _opened(str(path))
+        if place is None:
+            continue
+        if stat.S_ISDIR(os.fstat(place).st_mode):
+            folders.append(_RULE.pack(access & known, place))
+        else:
+            os.close(place)
+            files.append((str(path), int(access & _FOR_FILES & known)))
     # Kernels take a longer struct than their own as long as the rest is zero.
-    ruleset = kernel.syscall(_CREATE_RULESET, handled, len(handled), 0)
+    return Rules(struct.pack("=QQQ", known, tcp, scopes), tuple(folders), tuple(files), int(OWN & known))
+
+
+def restrict(rules: Rules, own: str) -> None:
+    """Leaves this thread only what the rules name and the folder `own`, for good.
+
+    Raises OSError where there is no Landlock. Needs no-new-privileges.
+    """
+    ruleset = kernel.syscall(_CREATE_RULESET, rules.handled, len(rules.handled))
     try:
-        for path, access in rules.items():
-            _allow(ruleset, path, access & known)
-        kernel.syscall(_RESTRICT_SELF, ruleset, 0)
+        for rule in rules.folders:
+            kernel.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule)
+        for path, access in (*rules.files, (own, rules.own)):
+            _allow(ruleset, path, access)
+        kernel.syscall(_RESTRICT_SELF, ruleset)
     finally:
         os.close(ruleset)
 
 
-def _allow(ruleset: int, path: Path, access: Access) -> None:
+def _version() -> int:
     try:
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        return kernel.syscall(_CREATE_RULESET, None, 0, _ASK_VERSION)
     except OSError:
+        return 0
+
+
+def _allow(ruleset: int, path: str, access: int) -> None:
+    place = _opened(path)
+    if place is None:
         return
     try:
-        allowed = access if path.is_dir() else access & _FOR_FILES
-        kernel.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", allowed, place), 0)
+        kernel.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, _RULE.pack(access, place))
     finally:
         os.close(place)
+
+
+def _opened(path: str) -> int | None:
+    try:
+        return os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return None

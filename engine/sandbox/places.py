@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
+from engine.sandbox import landlock
 from engine.sandbox.landlock import LOOK, Access
 
 _SYSTEM = (
@@ -19,13 +20,15 @@ _SYSTEM = (
 _LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")  # the kernel starts programs through these
 
 
-def known_places(programs: Iterable[str]) -> Mapping[Path, Access]:
+def known_places(programs: Iterable[str]) -> landlock.Rules:
     """What every job may do: look at the system's libraries and Python's, and run those programs."""
-    return {
-        **dict.fromkeys((*map(Path, _SYSTEM), *_python()), LOOK),
-        Path("/dev/null"): Access.READ | Access.WRITE,
-        **dict.fromkeys(map(Path, (*programs, *_LOADERS)), LOOK | Access.EXECUTE),
-    }
+    return landlock.rules(
+        {
+            **dict.fromkeys((*map(Path, _SYSTEM), *_python()), LOOK),
+            Path("/dev/null"): Access.READ | Access.WRITE,
+            **dict.fromkeys(map(Path, (*programs, *_LOADERS)), LOOK | Access.EXECUTE),
+        }
+    )
 
 
 def _python() -> set[Path]:

@@ -153,6 +153,12 @@ async def test_a_job_knows_no_secrets(started: Starter, tmp_path: Path, aims: di
 
 
 @pytest.mark.parametrize("layers", ["none", "all"])
+async def test_a_job_inherits_no_open_folder(started: Starter, tmp_path: Path, layers: str) -> None:
+    """The rules for files are made of open folders, which the fork server keeps."""
+    assert not await _succeeds(await started(layers), tmp_path, "find_open_folder")
+
+
+@pytest.mark.parametrize("layers", ["none", "all"])
 async def test_no_file_grows_over_its_limit(
     started: Starter, tmp_path: Path, aims: dict[str, str], layers: str
 ) -> None:

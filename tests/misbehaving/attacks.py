@@ -124,6 +124,15 @@ def _keep_in_memory(_argument: str) -> None:
     os.close(os.memfd_create("hidden"))
 
 
+def _find_open_folder(_argument: str) -> None:
+    """A folder that the process has inherited open, through which it could get at others."""
+    for descriptor in range(100):
+        with suppress(OSError):
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                return
+    raise PermissionError
+
+
 def _answer(_argument: str) -> None:
     """Answers in the worker's place, with a size that it has not written."""
     told = {"size": 1_000_000, "trace": [], "warnings": [], "input_pages": [], "pages": None}
@@ -153,6 +162,7 @@ ATTACKS: Mapping[str, Callable[[str], None]] = {
     "remember": _remember,
     "become_root": _become_root,
     "fill": _fill,
+    "find_open_folder": _find_open_folder,
     "answer": _answer,
     "keep_in_memory": _keep_in_memory,
     "litter": _litter,
