@@ -7,7 +7,7 @@ import os
 import pickle
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -96,7 +96,7 @@ def serve(line: socket.socket, layers: Mapping[str, bool], addresses: int) -> No
     allow(limits.memory)
     answer = _findings(layers) if job is None else _answer(load_registry(), job, descriptors, layers, allow)
     with os.fdopen(line.detach(), "wb") as stream:  # sending is a system call that the sandbox denies
-        stream.write(json.dumps(answer).encode())
+        stream.write(json.dumps(answer, default=vars).encode())
 
 
 def _findings(layers: Mapping[str, bool]) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _findings(layers: Mapping[str, bool]) -> dict[str, Any]:
 def _answer(
     registry: Registry, job: Job, descriptors: list[int], layers: Mapping[str, bool], allow: Callable[[int], None]
 ) -> dict[str, Any]:
-    """The outcome as JSON: whoever reads it need not trust this process."""
+    """The outcome, to be sent as JSON: whoever reads it need not trust this process."""
     try:
         done = convert(registry, job, descriptors, layers, allow)
     except ConversionError as error:
@@ -116,7 +116,7 @@ def _answer(
         return {"error": OutOfMemory("The conversion needs more memory than it may have.").as_json()}
     except Exception as error:
         return {"error": StepFailed(f"The conversion failed: {type(error).__name__}.").as_json()}
-    return {"done": asdict(done)}
+    return {"done": done}
 
 
 def convert(

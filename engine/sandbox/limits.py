@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import signal
 from pathlib import Path
 
 _OPEN_FILES = 256
@@ -23,13 +22,11 @@ def bound_memory(size: int) -> None:
 
 def bound(*, seconds: float, output: int) -> None:
     """Bounds this process: CPU `seconds`, files of `output` bytes, no core dumps."""
-    _lower(resource.RLIMIT_FSIZE, output)
+    _lower(resource.RLIMIT_FSIZE, output)  # writing more raises: Python ignores the signal that would kill
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_NOFILE, _OPEN_FILES)
     # Two threads for as long as the wall clock allows.
     _lower(resource.RLIMIT_CPU, max(1, round(seconds * 2)), spare=_KILLED_AFTER)
-    # Without this a file over its limit kills the process; with it, writing raises.
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
 
 def peak_memory() -> int:
