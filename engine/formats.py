@@ -37,6 +37,9 @@ class Format(Generic[T]):
             return self.payload in (f"{kind.__module__}.{kind.__qualname__}" for kind in type(payload).__mro__)
         return isinstance(payload, self.payload)
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # not of all that they are compared by: formats are looked up at every turn
+
     def __str__(self) -> str:
         return self.name
 
@@ -54,6 +57,8 @@ class FileFormat(Format[bytes]):
     paged: bool = field(default=False, kw_only=True)  # written with several pages
     density: float = field(default=0.1, kw_only=True)  # bytes for each pixel, in well compressed files
     is_whole: Callable[[Content], bool] | None = field(default=None, kw_only=True, repr=False)  # not cut off
+
+    __hash__ = Format.__hash__
 
 
 AnyFormat: TypeAlias = Format[Any]
