@@ -9,7 +9,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from pkgutil import resolve_name
@@ -69,13 +69,12 @@ def checked(key: str) -> str:
 
 async def read_blocks(path: Path, start: int, end: int) -> AsyncIterator[bytes]:
     """The bytes of a file from `start` to before `end`, read in threads, in blocks of BLOCK at most."""
-    file = await asyncio.to_thread(os.open, path, os.O_RDONLY | os.O_NOFOLLOW)
-    try:
-        while start < end and (block := await asyncio.to_thread(os.pread, file, min(BLOCK, end - start), start)):
-            yield block
-            start += len(block)
-    finally:
-        os.close(file)
+    blocks = _blocks(path, start, end)
+    while block := await asyncio.to_thread(next, blocks, b""):
+        yield block
+        start += len(block)
+        if start >= end:
+            return
 
 
 def regular(path: Path) -> Path:
@@ -135,6 +134,16 @@ class FolderBlobs:
             whole.unlink(missing_ok=True)
             raise
         _sync_folder(self._folder)
+
+
+def _blocks(path: Path, start: int, end: int) -> Iterator[bytes]:
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        while start < end and (block := os.pread(file, min(BLOCK, end - start), start)):
+            yield block
+            start += len(block)
+    finally:
+        os.close(file)
 
 
 def _settle(path: Path, now: float) -> None:

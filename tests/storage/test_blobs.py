@@ -55,6 +55,11 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def descriptors() -> int:
+    """How many files this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 async def listed(blobs: Blobs, older_than: int = 0) -> set[str]:
     return {key async for key in blobs.list(older_than)}
 
@@ -234,3 +239,19 @@ async def test_a_list_that_is_given_up_harms_nothing(tmp_path: Path) -> None:
         await asyncio.sleep(pause / 5000)
         task.cancel()
         await asyncio.wait([task])
+
+
+async def test_a_read_that_is_given_up_leaves_nothing_open(tmp_path: Path) -> None:
+    store = FolderBlobs(tmp_path / "blobs")
+    await put(store, "blob_1", bytes(8 * BLOCK), tmp_path)
+    before = descriptors()
+
+    for pause in range(20):
+        task = asyncio.create_task(read(store, "blob_1", 0, 8 * BLOCK))
+        await asyncio.sleep(pause / 5000)
+        task.cancel()
+        await asyncio.wait([task])
+
+    del task  # and with it the traceback that holds on to what was read
+    await asyncio.get_running_loop().shutdown_default_executor()  # which waits for what still reads
+    assert descriptors() == before
