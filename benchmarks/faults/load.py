@@ -115,7 +115,7 @@ async def _stop(
     content = served.picture(_LARGE)
     async with httpx.AsyncClient(timeout=60) as client:
         asked = [asyncio.create_task(served.ask(client, url, key, content)) for _ in range(WORKERS)]
-        await served.wait_for_files(folder, "jobs/*/out", WORKERS)
+        await served.wait_for_files(folder, "jobs/*/result.*", WORKERS)
         asked += [asyncio.create_task(served.ask(client, url, key, content)) for _ in range(waiting)]
         await served.wait_for_files(folder, "jobs/*", WORKERS + waiting)
         await asyncio.sleep(0.5)  # until the bodies are there and the requests in line

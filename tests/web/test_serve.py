@@ -58,7 +58,7 @@ def test_a_request_that_runs_is_finished_on_sigterm(tmp_path: Path) -> None:
 
         client = threading.Thread(target=ask)
         client.start()
-        assert eventually(lambda: any((tmp_path / "jobs").glob("*/out")))
+        assert eventually(lambda: any((tmp_path / "jobs").glob("*/result.*")))
         running.send_signal(signal.SIGTERM)
         assert running.wait(20) == 0
         client.join()

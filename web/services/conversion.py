@@ -106,8 +106,7 @@ class Conversions:
         return await self._repeats.claim(order.repeatable, parameters, order.paths)
 
     async def _run(self, order: Order, plan: Plan) -> Result:
-        output = order.folder / "out" / f"result.{plan.target.extensions[0]}"
-        await asyncio.to_thread(output.parent.mkdir, mode=0o700, exist_ok=True)
+        output = order.folder / f"result.{plan.target.extensions[0]}"
         inputs = tuple(Input(path, source.name) for path, source in zip(order.paths, plan.sources, strict=True))
         job = Job(inputs, output, plan.target.name, order.options, order.tool)
         account, memory = order.account, expected(plan, order.size)
