@@ -69,17 +69,6 @@ class Registry:
         with _mapped(path) as content:
             return self.identify_content(content, path.name)
 
-    def identify_for(self, tool: str, paths: Iterable[Path]) -> list[FileFormat]:
-        """The formats of the tool's inputs. Raises what the tool's `check` does; reads from disk."""
-        found: list[FileFormat | None] = []
-        for path in paths:
-            try:
-                found.append(self.identify(path))
-            except UnknownFormat:
-                found.append(None)
-        self.tools[tool].check(found)
-        return [fmt for fmt in found if fmt is not None]
-
     def identify_content(self, content: Content, filename: str = "") -> FileFormat:
         """As `identify`, for bytes at hand; `filename` only breaks ties."""
         extension = Path(filename).suffix[1:].lower()

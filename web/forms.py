@@ -31,6 +31,7 @@ class FormHandler(Handler):
             files=form.file.names,
             texts=tuple(field.name for field in form.fields),
             max_file_size=self.client().tier.max_file_size,
+            identify=self.services.registry.identify,
         )
 
     async def take(self, chunk: bytes) -> None:

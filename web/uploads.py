@@ -13,7 +13,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from web.errors import InvalidParameter
-from web.incoming import IncomingFile
+from web.incoming import Identify, IncomingFile
 from web.services.filenames import extension_of
 from web.services.orders import Upload
 
@@ -52,14 +52,23 @@ class FormReader:
     """
 
     def __init__(
-        self, content_type: str, folder: Path, *, files: tuple[str, ...], texts: tuple[str, ...], max_file_size: int
+        self,
+        content_type: str,
+        folder: Path,
+        *,
+        files: tuple[str, ...],
+        texts: tuple[str, ...],
+        max_file_size: int,
+        identify: Identify,
     ) -> None:
         self._folder = folder
+        self._identify = identify
         self._file_fields = files
         self._text_fields = texts
         self._max_file_size = max_file_size
         self._parser = self._parser_for(content_type)
         self._files: list[tuple[str, IncomingFile]] = []
+        self._uploads: list[tuple[str, Upload]] = []
         self._texts: dict[str, bytearray] = {}
         self._parts = 0
         self._header = (bytearray(), bytearray())
@@ -74,20 +83,24 @@ class FormReader:
             self._parser.write(chunk)
         except FormParserError as error:
             raise _malformed("The body is no well-formed multipart/form-data.") from error
-        if self._ended > over or sum(file.pending() for _, file in self._files) >= _BLOCK:
+        if self._ended > over:
+            await asyncio.to_thread(self._complete)
+        elif sum(file.pending() for _, file in self._files) >= _BLOCK:
             await asyncio.to_thread(self._save)
 
     def finished(self) -> Form:
         """The form, once the body has ended."""
         if not self._ended:
             raise _malformed("The body ends before its last boundary.", reason="truncated")
-        files = [(field, file.upload) for field, file in self._files]
-        return Form(files, {name: _decoded(name, value) for name, value in self._texts.items()})
+        return Form(self._uploads, {name: _decoded(name, value) for name, value in self._texts.items()})
 
     def _save(self) -> None:
         for _, file in self._files:
-            if file.pending() or not file.upload.size:
+            if file.pending():
                 file.save()
+
+    def _complete(self) -> None:
+        self._uploads = [(field, file.upload(self._identify)) for field, file in self._files]
 
     def _parser_for(self, content_type: str) -> MultipartParser:
         media_type, parameters = parse_options_header(content_type)

@@ -102,6 +102,7 @@ def test_forms(fuzz_seconds: float) -> None:
                 files=("file",),
                 texts=("output_format",),
                 max_file_size=1 << 20,
+                identify=_REGISTRY.identify,
             )
             try:
                 asyncio.run(feed(reader, body, size))

@@ -44,7 +44,7 @@ async def test_a_result_that_is_paid_for_stays(tmp_path: Path, saves: bool) -> N
     path.write_bytes(sample("png"))
     plan = load_registry().plan([load_registry().formats["png"]], "png")
     result = Result(path, "a.png", "image/png", size=9, seconds=0.1, warnings=(), counts={})
-    order = Order(account, "convert", (Upload(path, "a.png", 9),), "png", keep=True)
+    order = Order(account, "convert", (Upload(path, "a.png", 9, plan.source),), "png", keep=True)
 
     async def settle() -> None:
         async with services.charges.charged(account.id, 1, Use("convert", "png", "png", 9), None) as charge:

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from engine.errors import UnknownFormat
+from engine.registry import load_registry
 from tests import plain
 from tests.web.checks import problem
 from tests.web.samples import BOUNDARY, FILE, FORM, TARGET, form, part, picture
@@ -26,7 +28,10 @@ def post(server: Running, body: bytes, headers: dict[str, str] = FORM) -> httpx.
 
 def reader(folder: Path, **options: int) -> FormReader:
     limits = {"max_file_size": 1 << 20, **options}
-    return FormReader(FORM["Content-Type"], folder, files=("file",), texts=("output_format",), **limits)
+    identify = load_registry().identify
+    return FormReader(
+        FORM["Content-Type"], folder, files=("file",), texts=("output_format",), identify=identify, **limits
+    )
 
 
 def read(folder: Path, body: bytes, step: int = 1 << 16) -> Form:
@@ -143,6 +148,16 @@ async def test_a_full_disk_is_for_the_client_to_wait_for(tmp_path: Path) -> None
     shown = public(failed.value)
     assert (shown.code, shown.reason, shown.retryable) == ("not_ready", "disk_full", True)
     assert int(headers(shown)["Retry-After"]) > 0
+
+
+def test_files_know_what_they_are(tmp_path: Path) -> None:
+    body = form(part(picture(), 'name="file"; filename="a.bin"'), part(b"x", 'name="file"'), part(b"", 'name="file"'))
+    first, *others = read(tmp_path, body).uploads
+    assert first.format.name == "jpeg"
+    for upload, reason in zip(others, ("unrecognized", "empty_file"), strict=True):
+        with pytest.raises(UnknownFormat) as unknown:
+            assert upload.format
+        assert unknown.value.reason == reason
 
 
 def test_parts_are_written_piece_by_piece(tmp_path: Path) -> None:

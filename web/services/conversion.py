@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from dataclasses import asdict
 from time import perf_counter
@@ -22,7 +21,7 @@ from web.services.descriptions import counted
 from web.services.filenames import renamed
 from web.services.files import Files
 from web.services.memory import expected
-from web.services.orders import Done, Order, Result
+from web.services.orders import Done, Order, Result, Upload
 from web.services.repeats import Repeats, Replayed
 from web.services.turns import Turns
 
@@ -68,7 +67,7 @@ class Conversions:
         return done
 
     async def _carried_out(self, order: Order) -> Done | Replayed:
-        sources = await self._sources(order)
+        sources = self._sources(order)
         order.trail.input_format = sources[0].name
         plan = self._registry.plan(sources, order.target, order.tool)
         order.trail.planned(plan)
@@ -87,15 +86,10 @@ class Conversions:
             await self._files.note_failure(order, error)
             raise
 
-    async def _sources(self, order: Order) -> list[FileFormat]:
-        if order.file is not None:
-            known = self._registry.format(order.file.material.input_format)
-            if known is None:
-                raise UnknownFormat("Files of this format can no longer be converted here.")
-            return [known]
-        if order.tool is not None:
-            return await asyncio.to_thread(self._registry.identify_for, order.tool, order.paths)
-        return [await asyncio.to_thread(self._registry.identify, order.paths[0])]
+    def _sources(self, order: Order) -> list[FileFormat]:
+        if order.tool is not None:  # it has words of its own for files that it does not take
+            self._registry.tools[order.tool].check([_known(upload) for upload in order.uploads])
+        return [upload.format for upload in order.uploads]
 
     async def _claimed(self, order: Order, plan: Plan) -> Fresh | Replayed | None:
         if order.repeatable is None:
@@ -152,6 +146,13 @@ class Conversions:
                 await self._files.discard([blob])
             raise
         return Done(result, answer, balance)
+
+
+def _known(upload: Upload) -> FileFormat | None:
+    try:
+        return upload.format
+    except UnknownFormat:
+        return None
 
 
 def _tell_failure(order: Order, error: ConversionError) -> None:

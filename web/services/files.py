@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 
-from engine.errors import ConversionError
+from engine.errors import ConversionError, UnknownFormat
 from engine.formats import FileFormat
 from engine.planner import Plan
 from engine.registry import Registry
@@ -51,7 +50,7 @@ class Files:
 
     async def store(self, account: Account, upload: Upload, add: Adding) -> File:
         """Stores the bytes of an upload, then its row. Raises UnknownFormat, StorageFull, and whatever `add` raises."""
-        fmt = await asyncio.to_thread(self._registry.identify, upload.path)
+        fmt = upload.format
         blob = await self.put(upload.path)
         original = Original(plain(upload.filename), extension(fmt, upload.filename), fmt.name, upload.size, blob)
         try:
@@ -87,7 +86,9 @@ class Files:
         assert material.source is not None  # what is stored is there
         path = folder / f"input.{material.extension}"
         await self._blobs.fetch(material.source, path)
-        return Upload(path, material.original_name, material.original_size)
+        gone = UnknownFormat("Files of this format can no longer be converted here.")
+        known = self._registry.format(material.input_format) or gone
+        return Upload(path, material.original_name, material.original_size, known)
 
     async def put(self, path: Path) -> str:
         """Takes the file over; gives its key."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.conversions import Options
+from engine.formats import FileFormat
 from engine.pipeline import Warned
 from storage.conversions import File
 from storage.usage import Operation
@@ -19,11 +20,22 @@ from web.trail import Trail
 
 @dataclass(frozen=True)
 class Upload:
-    """A file that a client sent, lying in the folder of its request. Its name is the client's: not to be trusted."""
+    """A file that a client sent, lying in the folder of its request. Its name is the client's: not to be trusted.
+
+    `identified` is the format of its content, or why there is none: whoever wants to work with it is to know.
+    """
 
     path: Path
     filename: str
     size: int
+    identified: FileFormat | Exception
+
+    @property
+    def format(self) -> FileFormat:
+        """The format of its content. Raises UnknownFormat."""
+        if isinstance(self.identified, Exception):
+            raise self.identified
+        return self.identified
 
 
 @dataclass(frozen=True)
