@@ -90,12 +90,11 @@ class Database:
         return self._threads.submit(self._attempt, lambda transaction: function(transaction, *args, **kwargs))
 
     async def _done(self, job: Future[R]) -> R:
-        done = asyncio.wrap_future(job)
         try:
-            return await asyncio.shield(done)
+            return await asyncio.wrap_future(job)
         except asyncio.CancelledError:
             if not job.cancel():
-                await asyncio.wait([done])
+                await asyncio.gather(asyncio.wrap_future(job), return_exceptions=True)
             raise
 
     def run_blocking(
