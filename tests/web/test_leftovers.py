@@ -24,6 +24,20 @@ async def test_folders_of_a_server_that_died_are_removed(tmp_path: Path) -> None
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
+async def test_whatever_is_discarded_goes(tmp_path: Path) -> None:
+    jobs = JobFolders(tmp_path / "jobs")
+    jobs.prepare()
+    for folder in [await jobs.open(1) for _ in range(3)]:
+        (folder / "input.jpg").write_bytes(b"x")
+        jobs.discard(folder)
+    late = await jobs.open(1)
+    await jobs.close()
+    assert list((tmp_path / "jobs").iterdir()) == [late]
+    jobs.discard(late)
+    await jobs.close()
+    assert list((tmp_path / "jobs").iterdir()) == []
+
+
 async def test_uploads_share_a_space(tmp_path: Path) -> None:
     jobs = JobFolders(tmp_path / "jobs", space=20 << 20)
     jobs.prepare()

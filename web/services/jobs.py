@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ _LEAST = 8 << 20  # bytes that any request is given: its result lies beside its 
 _SPARE, _SPARE_SHARE = 1 << 30, 20  # bytes of the disk, or this part of it, that uploads leave free
 _RETRY_AFTER = 5  # seconds
 _STALE = 3600  # seconds; no request takes that long
+_PAUSE = 0.1  # seconds before folders are removed: those that are discarded meanwhile go in one
 _PERSISTENCE = 5  # times that a folder is removed while something may still write to it
 
 
@@ -28,6 +29,7 @@ class JobFolders:
         self._space = space
         self._given: dict[Path, int] = {}
         self._opening = 0
+        self._discarded: list[Path] = []
         self._removals: set[asyncio.Task[None]] = set()
 
     def prepare(self) -> None:
@@ -35,7 +37,7 @@ class JobFolders:
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         for folder in self._root.iterdir():
             if folder.stat().st_mtime < time.time() - _STALE:
-                _remove(folder)
+                _remove([folder])
 
     async def open(self, size: int) -> Path:
         """A new folder that only this user can look into, for an upload of at most `size` bytes.
@@ -64,13 +66,18 @@ class JobFolders:
 
     def discard(self, folder: Path) -> None:
         """Removes the folder with all that is in it, soon and in a thread."""
-        removal = asyncio.ensure_future(self._remove(folder))
-        self._removals.add(removal)
-        removal.add_done_callback(self._removals.discard)
+        self._discarded.append(folder)
+        if len(self._discarded) == 1:
+            removal = asyncio.ensure_future(self._remove())
+            self._removals.add(removal)
+            removal.add_done_callback(self._removals.discard)
 
-    async def _remove(self, folder: Path) -> None:
-        await asyncio.to_thread(_remove, folder)
-        self._given.pop(folder, None)
+    async def _remove(self) -> None:
+        await asyncio.sleep(_PAUSE)
+        folders, self._discarded = self._discarded, []
+        await asyncio.to_thread(_remove, folders)
+        for folder in folders:
+            self._given.pop(folder, None)
 
     async def close(self) -> None:
         """Waits until all that was discarded is gone."""
@@ -85,9 +92,11 @@ def _make(root: Path, size: int) -> Path:
     return Path(tempfile.mkdtemp(prefix="job-", dir=root))
 
 
-def _remove(folder: Path) -> None:
+def _remove(folders: Iterable[Path]) -> None:
     for _ in range(_PERSISTENCE):
-        shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        folders = [folder for folder in folders if folder.exists()]
+        if not folders:
             return
         time.sleep(0.1)
