@@ -51,13 +51,14 @@ class ConversionMetrics:
             buckets=_SECONDS,
             registry=registry,
         )
-        self._stages = Histogram(
+        stages = Histogram(
             "convertd_conversion_stage_seconds",
             "What a conversion goes through.",
             ("stage",),
             buckets=_STAGE_SECONDS,
             registry=registry,
         )
+        self._stages = {stage: stages.labels(stage) for stage in STAGES}
         self._errors = Counter(
             "convertd_conversion_errors", "Conversions that were not done.", ("code", "reason"), registry=registry
         )
@@ -70,13 +71,11 @@ class ConversionMetrics:
         self._replays = Counter(
             "convertd_idempotent_replays", "Requests answered as they were the first time.", registry=registry
         )
-        for stage in STAGES:
-            self._stages.labels(stage)
 
     def stage(self, name: str, seconds: float) -> None:
         """A stage took so long."""
         if 0 <= seconds <= _LONGEST:  # which also keeps what is no number out of the sum
-            self._stages.labels(name).observe(seconds)
+            self._stages[name].observe(seconds)
 
     def ran(self, plan: Plan, done: Done) -> None:
         """A job is done; these are its own words, of which only the plan's steps count."""
