@@ -129,7 +129,7 @@ class Registry:
 
 @contextmanager
 def _mapped(path: Path) -> Iterator[Content]:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+    with path.open("rb", buffering=0) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         yield content
 
 
