@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 
 from peewee import BaseQuery
 
@@ -32,10 +32,10 @@ def record(transaction: Transaction, requests: Iterable[Request]) -> None:
     """Notes requests, and forgets what is older than the latest KEPT of their accounts."""
     accounts = set()
     for request in requests:
-        if transaction.ask(_NOTE, **asdict(request)):
+        if transaction.ask(_NOTE, **vars(request)):
             accounts.add(request.account)
     for account in sorted(accounts):
-        _forget(transaction, account)
+        transaction.ask(_FORGET, account=account)
 
 
 def _noting(given: Given) -> BaseQuery:
@@ -56,17 +56,11 @@ def latest(transaction: Transaction, account: str) -> tuple[Request, ...]:
     return tuple(Request(*row) for row in rows)
 
 
-def _forget(transaction: Transaction, account: str) -> None:
-    table = dashboard_models.Request
-    ids = [row[0] for row in transaction.ask(_OLD, account=account)]
-    if ids:
-        transaction.change(table.delete().where(table.id.in_(ids)))
-
-
-def _older(given: Given) -> BaseQuery:
+def _forgetting(given: Given) -> BaseQuery:
     table = dashboard_models.Request
     mine = table.select(table.id).where(table.account == given("account"))
-    return mine.order_by(table.at_milliseconds.desc(), table.id.desc()).offset(KEPT).limit(KEPT * 50)
+    older = mine.order_by(table.at_milliseconds.desc(), table.id.desc()).offset(KEPT).limit(KEPT * 50)
+    return table.delete().where(table.id.in_(older))
 
 
-_OLD = Prepared(_older)
+_FORGET = Prepared(_forgetting)
