@@ -1,7 +1,7 @@
 #!/bin/sh
 # Sets convertd up: system packages, a virtual environment, the project in it.
 #   sh config/setup.sh        to run it
-#   sh config/setup.sh test   to test it too
+#   sh config/setup.sh test   to test it too; options that follow are pip's
 # Running it again only does what is not yet done.
 set -eu
 cd "$(dirname "$0")/.."
@@ -12,6 +12,8 @@ if [ "${1:-}" = test ]; then
     packages="$packages chromium-headless-shell libheif-examples redis-server postgresql sqlite3 nginx prometheus systemd"
     extra="[test]"
 fi
+
+[ $# = 0 ] || shift
 
 absent=""
 for package in $packages; do
@@ -44,7 +46,7 @@ done
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 installed=".venv/installed$extra"
 if ! cmp -s pyproject.toml "$installed"; then
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".$extra"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@" --editable ".$extra"
     cp pyproject.toml "$installed"
 fi
 echo "setup: ready"
