@@ -117,7 +117,7 @@ def test_formats_and_doctor_for_people(folder: Path) -> None:
 
 
 def test_formats_as_json(folder: Path) -> None:
-    catalogue = json.loads(run(folder, "formats", "--json").stdout)
+    catalogue = json.loads(called(folder, "formats", "--json").stdout)
 
     assert catalogue["total"] == len(catalogue["conversions"]) > 150
 
@@ -134,9 +134,9 @@ def test_what_is_missing_is_told_and_not_offered(folder: Path) -> None:
 
 
 def test_wrong_settings_are_told_together(folder: Path) -> None:
-    done = run(folder, "serve", CONVERTD_WORKERS="many", CONVERTD_RATE_LIMIT_FREE="-1")
+    done = called(folder, "serve", CONVERTD_WORKERS="many", CONVERTD_RATE_LIMIT_FREE="-1")
 
-    assert done.returncode == 2
+    assert done.exit_code == 2
     assert "CONVERTD_WORKERS" in done.stderr
     assert "CONVERTD_RATE_LIMIT_FREE" in done.stderr
 
