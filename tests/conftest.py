@@ -37,6 +37,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long begins first: no worker is to end alone with it."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 def pytest_report_header() -> str:
     return (
         f"corpus: {len(load_corpus())} files" if CORPUS.is_dir() else "corpus: not here, its tests have nothing to do"

@@ -20,6 +20,8 @@ from engine import hookspecs
 from engine.registry import load_registry
 from tests.samples import sample
 
+pytestmark = pytest.mark.long
+
 _ROOT = Path(__file__).parents[1]
 _README = (_ROOT / "README.md").read_text()
 

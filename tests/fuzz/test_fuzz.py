@@ -25,6 +25,8 @@ from tests.samples import sample
 from web.errors import ApiError
 from web.uploads import FormReader
 
+pytestmark = pytest.mark.long
+
 _REGISTRY = load_registry()
 _SAMPLES = {name: sample(name) for name in _REGISTRY.formats}
 _LIMITS = Limits(seconds=10)

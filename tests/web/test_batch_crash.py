@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import httpx
+import pytest
 
 from storage import accounts, audit, keyring
 from storage.database import Database
@@ -18,6 +19,8 @@ from storage.transaction import Transaction
 from tests import plain
 from tests.web.processes import serving
 from tests.web.samples import picture
+
+pytestmark = pytest.mark.long
 
 _FILES, _CREDITS = 12, 50
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+import pytest
 
 from storage import accounts, audit, keyring
 from storage.database import Database
@@ -17,6 +18,8 @@ from storage.transaction import Transaction
 from tests import plain
 from tests.samples import sample
 from tests.web.processes import serving
+
+pytestmark = pytest.mark.long
 
 _CREDITS, _CLIENTS, _ORDERS, _KILLS = 500, 4, 30, 2
 

@@ -17,6 +17,8 @@ from tests.web.browser import running_browser, violations
 from tests.web.servers import Running, Servers
 from tests.web.test_registration import letter
 
+pytestmark = pytest.mark.long
+
 PAGES = ("/", "/docs", "/register", "/developers/verify", "/status", "/dashboard", "/checkout/none")
 MAX_BYTES = 200_000  # of a page with all that it asks for
 

@@ -12,6 +12,8 @@ import pytest
 
 from tests.samples import sample
 
+pytestmark = pytest.mark.long
+
 _COMMAND = str(Path(sys.executable).with_name("convertd"))
 # Runs a program to which the kernel seems to lack the system calls of that name.
 _WITHOUT = """

@@ -7,10 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests import plain
 from tests.server_process import free_port
 from tests.web.contract import published
 from tests.web.servers import Servers
+
+pytestmark = pytest.mark.long
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[1]

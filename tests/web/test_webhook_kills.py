@@ -17,6 +17,8 @@ from tests.stripe_server import StripeServer, event, send
 from tests.web.processes import serving
 from tests.web.servers import eventually
 
+pytestmark = pytest.mark.long
+
 _DELIVERIES = 20
 
 
