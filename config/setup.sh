@@ -39,9 +39,9 @@ if [ -n "$absent" ]; then
     fi
 fi
 
-python=python3
-for candidate in python3.13 python3.12 python3.11; do
-    command -v "$candidate" >/dev/null && python=$candidate
+# Debian's own is built for speed, which others on the path need not be.
+for python in /usr/bin/python3 python3.13 python3.12 python3.11 python3; do
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break
 done
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 installed=".venv/installed$extra"

@@ -54,13 +54,13 @@ def page(browser: Browser, site: Running) -> Iterator[Page]:
 
 
 @pytest.fixture
-def keep(pytestconfig: pytest.Config) -> Callable[[Page, str], None]:
-    """Takes a picture of a page, where pictures are asked for."""
-    folder = pytestconfig.getoption("--screenshots")
+def keep(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Page, str], None]:
+    """Takes a picture of a page."""
+    chosen = pytestconfig.getoption("--screenshots")
+    folder = Path(chosen) if chosen else tmp_path_factory.getbasetemp() / "screenshots"
 
     def save(page: Page, name: str) -> None:
-        if folder:
-            page.screenshot(path=Path(folder, f"{name}.png"), full_page=True)
+        page.screenshot(path=folder / f"{name}.png", full_page=True)
 
     return save
 
