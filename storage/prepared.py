@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -29,13 +29,25 @@ class Prepared:
 
     def ask(self, connection: peewee.Database, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """The rows, if it has any, with these values in the blanks."""
+        text, parameters = self._sql(connection)
+        answer = connection.execute_sql(text, _filled(parameters, values))
+        return list(answer.fetchall()) if answer.description else []
+
+    def change_each(self, connection: peewee.Database, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Changes something, with the values of each row in the blanks in turn."""
+        text, parameters = self._sql(connection)
+        with peewee.__exception_wrapper__:  # type: ignore[attr-defined]  # as around all that Peewee itself runs
+            connection.cursor().executemany(text, [_filled(parameters, row) for row in rows])
+
+    def _sql(self, connection: peewee.Database) -> tuple[str, list[Any]]:
         kind = type(connection)
         if kind not in self._written:
             self._written[kind] = connection.get_sql_context().sql(self._build(_blank)).query()
-        text, parameters = self._written[kind]
-        filled = [values[value.name] if isinstance(value, _Blank) else value for value in parameters]
-        answer = connection.execute_sql(text, filled)
-        return list(answer.fetchall()) if answer.description else []
+        return self._written[kind]
+
+
+def _filled(parameters: list[Any], values: Mapping[str, Any]) -> list[Any]:
+    return [values[value.name] if isinstance(value, _Blank) else value for value in parameters]
 
 
 def insertion(table: type[peewee.Model]) -> Prepared:

@@ -30,18 +30,16 @@ class Request:
 
 def record(transaction: Transaction, requests: Iterable[Request]) -> None:
     """Notes requests, and forgets what is older than the latest KEPT of their accounts."""
-    accounts = set()
-    for request in requests:
-        if transaction.ask(_NOTE, **vars(request)):
-            accounts.add(request.account)
-    for account in sorted(accounts):
+    noted = tuple(requests)
+    transaction.change_each(_NOTE, map(vars, noted))
+    for account in sorted({request.account for request in noted}):
         transaction.ask(_FORGET, account=account)
 
 
 def _noting(given: Given) -> BaseQuery:
     table = dashboard_models.Request
     row = {field.name: given(field.name) for field in fields(Request)}
-    return table.insert(row).on_conflict_ignore().returning(table.id)
+    return table.insert(row).on_conflict_ignore().as_rowcount()
 
 
 _NOTE = Prepared(_noting)

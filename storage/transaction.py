@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -61,3 +62,7 @@ class Transaction:
     def ask(self, query: Prepared, **values: Any) -> list[tuple[Any, ...]]:
         """All rows of a prepared query, with these values in its blanks."""
         return query.ask(self.connection, values)
+
+    def change_each(self, query: Prepared, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Runs a prepared query that changes something, with the values of each row in its blanks in turn."""
+        query.change_each(self.connection, rows)
