@@ -6,7 +6,7 @@ import re
 import socket
 from contextlib import suppress
 from pathlib import Path
-from selectors import EVENT_READ, EVENT_WRITE
+from select import EPOLLIN, EPOLLOUT
 from time import monotonic
 from urllib.parse import urlsplit
 
@@ -42,7 +42,6 @@ class Client:
             connection = self.idle.pop()
             if connection.is_open():
                 return connection
-            connection.socket.close()
         return Connection(self)
 
 
@@ -54,6 +53,7 @@ class Connection:
         self.socket = socket.create_connection(client.server, timeout=PATIENCE, source_address=client.address)
         self.socket.setblocking(False)
         self.asked = 0.0
+        self.listened = 0  # the events that are waited for
         self._unsent = memoryview(b"")
         self._received = b""
 
@@ -72,6 +72,8 @@ class Connection:
 
     def is_open(self) -> bool:
         """Whether the server has not closed it while it was idle."""
+        if self.socket.fileno() < 0:
+            return False
         with suppress(BlockingIOError):
             self.socket.recv(1, socket.MSG_PEEK)
             return False  # as nothing is to be received but the end
@@ -79,7 +81,7 @@ class Connection:
 
     def awaited(self) -> int:
         """The events to go on with."""
-        return EVENT_READ | (EVENT_WRITE if self._unsent else 0)
+        return EPOLLIN | (EPOLLOUT if self._unsent else 0)
 
     def take(self) -> tuple[Heard, bool] | None:
         """The answer, once it is whole, and whether the connection may be used again. Raises OSError, EOFError too."""

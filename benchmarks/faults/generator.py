@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from itertools import cycle, islice
-from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
+from select import EPOLLIN, EPOLLOUT, epoll
 from time import monotonic
 
 from benchmarks.faults.connections import PATIENCE, Client, Connection
@@ -23,12 +23,13 @@ class _Load:
     def __init__(self, then: Callable[[Client], None] = lambda _: None) -> None:
         self.heard: list[Heard] = []
         self._then = then
-        self._selector = DefaultSelector()
+        self._epoll = epoll()
+        self._connections: dict[int, Connection] = {}  # by descriptor: those that are listened to
         self._asking: dict[Connection, None] = {}  # in the order in which they have asked
 
     def ask(self, client: Client) -> None:
         """Makes the client's request."""
-        asked, connection = monotonic(), None
+        asked = monotonic()
         try:
             connection = client.connection()
             connection.ask()
@@ -36,12 +37,12 @@ class _Load:
             self._end(client, Heard(0, asked, monotonic()))
             return
         self._asking[connection] = None
-        self._selector.register(connection.socket, connection.awaited(), connection)
+        self._listen(connection)
 
     def go_on(self, until: float) -> None:
         """Sends and takes what can be sent and taken, and waits for it until then at most."""
-        for key, events in self._selector.select(max(0.0, until - monotonic())):
-            self._advance(key.data, events)
+        for descriptor, events in self._epoll.poll(max(0.0, until - monotonic())):
+            self._advance(self._connections[descriptor], events)
         oldest = next(iter(self._asking), None)
         if oldest is not None and monotonic() - oldest.asked > PATIENCE:
             self._give_up(oldest)
@@ -52,32 +53,45 @@ class _Load:
             self.go_on(monotonic() + 1)
         return self.heard
 
+    def _listen(self, connection: Connection) -> None:
+        descriptor, awaited = connection.socket.fileno(), connection.awaited()
+        if self._connections.get(descriptor) is not connection:
+            self._connections[descriptor] = connection
+            self._epoll.register(descriptor, awaited)
+        elif awaited != connection.listened:
+            self._epoll.modify(descriptor, awaited)
+        connection.listened = awaited
+
     def _advance(self, connection: Connection, events: int) -> None:
+        if connection not in self._asking:  # the server has closed it while it was idle
+            self._close(connection)
+            return
         try:
-            if events & EVENT_WRITE:
+            if events & EPOLLOUT:
                 connection.send()
-                self._selector.modify(connection.socket, connection.awaited(), connection)
-            answer = connection.take() if events & EVENT_READ else None
+                self._listen(connection)
+            answer = connection.take() if events & ~EPOLLOUT else None
         except (OSError, EOFError):
             self._give_up(connection)
             return
         if answer is not None:
             heard, keep = answer
-            self._leave(connection, keep=keep)
+            del self._asking[connection]
+            # One that has not sent all of its request cannot send another.
+            if keep and connection.awaited() == EPOLLIN:
+                connection.client.idle.append(connection)
+            else:
+                self._close(connection)
             self._end(connection.client, heard)
 
     def _give_up(self, connection: Connection) -> None:
-        self._leave(connection, keep=False)
+        del self._asking[connection]
+        self._close(connection)
         self._end(connection.client, Heard(0, connection.asked, monotonic()))
 
-    def _leave(self, connection: Connection, *, keep: bool) -> None:
-        del self._asking[connection]
-        self._selector.unregister(connection.socket)
-        # One that has not sent all of its request cannot send another.
-        if keep and connection.awaited() == EVENT_READ:
-            connection.client.idle.append(connection)
-        else:
-            connection.socket.close()
+    def _close(self, connection: Connection) -> None:
+        self._connections.pop(connection.socket.fileno(), None)
+        connection.socket.close()
 
     def _end(self, client: Client, heard: Heard) -> None:
         self.heard.append(heard)
