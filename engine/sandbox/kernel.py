@@ -11,10 +11,12 @@ Argument: TypeAlias = int | bytes | None
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _SYSCALL, _PRCTL, _CAPSET, _UNSHARE = _LIBC.syscall, _LIBC.prctl, _LIBC.capset, _LIBC.unshare
+_MADVISE = _LIBC.madvise
 _SYSCALL.restype = ctypes.c_long
 _SYSCALL.argtypes = (ctypes.c_long, *[ctypes.c_void_p] * 4)
 _PRCTL.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
 _CAPSET.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+_MADVISE.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 _COLLAPSE = 25  # madvise
 
@@ -41,7 +43,7 @@ def unshare(flags: int) -> None:
 
 def collapse(address: int, size: int) -> None:
     """Gathers the pages there in huge ones. Raises OSError, where the system is older than Linux 6.1 among others."""
-    _checked(_LIBC.madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), _COLLAPSE))
+    _checked(_MADVISE(address, size, _COLLAPSE))
 
 
 def _checked(result: int) -> int:

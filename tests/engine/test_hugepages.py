@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from engine import sandbox
+from engine.forkserver import ForkServer
 from engine.hugepages import _places
 
 _SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -32,14 +35,32 @@ _MAPS = """\
 """  # noqa: W291
 
 
-@pytest.mark.skipif(
+has_them = pytest.mark.skipif(
     not _SETTING.exists() or "[never]" in _SETTING.read_text(), reason="this system has no transparent huge pages"
 )
-def test_most_of_what_is_loaded_lies_on_huge_pages() -> None:
+
+
+@has_them
+def test_much_of_what_is_loaded_lies_on_huge_pages() -> None:
     done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True)
 
     own, huge = map(int, done.stdout.split())
     assert huge > 0.4 * own
+
+
+@has_them
+def test_jobs_are_forked_from_huge_pages() -> None:
+    forkserver = ForkServer(sandbox.ALWAYS)
+    try:
+        job = forkserver.fork()
+        parent = re.search(r"PPid:\s+(\d+)", Path(f"/proc/{job.pid}/status").read_text())
+        assert parent
+        memory = re.search(r"AnonHugePages:\s+(\d+)", Path(f"/proc/{parent[1]}/smaps_rollup").read_text())
+        job.close(5)
+    finally:
+        forkserver.close()
+    assert memory
+    assert int(memory[1]) > 0
 
 
 def test_huge_pages_lie_in_own_memory_alone() -> None:
