@@ -1,4 +1,4 @@
-"""Huge pages for what a process has loaded: a fork copies the table of its pages, and its end goes through it again."""
+"""Huge pages for what a process has loaded: its forks have a shorter table to copy, and it finds its memory sooner."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from tornado.netutil import bind_sockets
 
 from config.logs import configure
 from config.settings import Settings
+from engine import hugepages
 from engine.executor import Executor
 from engine.registry import Registry, load_registry
 from storage import accounts
@@ -154,8 +155,7 @@ async def serve(settings: Settings, host: str, port: int) -> None:
         services.metrics.installation.sandboxed(findings.layers)
         if findings.missing:
             log.warning("the sandbox of jobs (%s) lacks: %s", settings.sandbox, ", ".join(findings.missing))
-        gc.collect()
-        gc.freeze()  # what is here by now stays: to walk through it again and again would have requests wait
+        await asyncio.to_thread(_settle)
         async with listening(services, host, port) as url:
             _announce(registry, settings, url)
             if not await services.database.run(accounts.exist):
@@ -167,6 +167,13 @@ async def serve(settings: Settings, host: str, port: int) -> None:
     finally:
         await executor.close()
     log.info("stopped")
+
+
+def _settle() -> None:
+    """Makes what is here by now cheap to have, as it stays. Blocks."""
+    gc.collect()
+    gc.freeze()  # to walk through it again and again would have requests wait
+    hugepages.gather()
 
 
 def _announce(registry: Registry, settings: Settings, url: str) -> None:

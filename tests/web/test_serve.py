@@ -13,11 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests import plain
 from tests.web.samples import FORM, TARGET, form, part
 from tests.web.samples import picture as picture_of
 from tests.web.servers import eventually, made_key
+
+_SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 PROGRAM = (
     "import asyncio; from config.settings import load_settings; from web.app import serve;"
@@ -40,6 +43,17 @@ def process(data_dir: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]
         finally:
             running.kill()
             reading.join()
+
+
+@pytest.mark.skipif(
+    not _SETTING.exists() or "[never]" in _SETTING.read_text(), reason="this system has no transparent huge pages"
+)
+def test_much_of_what_it_has_loaded_lies_on_huge_pages(tmp_path: Path) -> None:
+    with process(tmp_path) as (running, lines):
+        assert eventually(lambda: any("listening on" in line for line in lines), 20)
+        memory = Path(f"/proc/{running.pid}/smaps_rollup").read_text()
+    own, huge = (int(re.findall(rf"{name}: +(\d+)", memory)[0]) for name in ("Anonymous", "AnonHugePages"))
+    assert huge > 0.3 * own
 
 
 def test_a_request_that_runs_is_finished_on_sigterm(tmp_path: Path) -> None:
