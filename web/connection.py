@@ -8,9 +8,12 @@ import logging
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from http.client import responses
-from typing import Any
+from typing import Any, cast
 
+from tornado.http1connection import HTTP1ServerConnection
+from tornado.ioloop import IOLoop
 from tornado.iostream import IOStream, UnsatisfiableReadError
 
 from config.tariff import RATE_WINDOW
@@ -19,6 +22,7 @@ from storage.limits import fresh
 from web.envelopes import envelope
 from web.errors import STATUS, ApiError, InvalidParameter
 from web.headers import common, limits
+from web.moderation import Moderation
 from web.patience import Pace
 
 log = logging.getLogger("convertd.access")
@@ -33,24 +37,36 @@ class Connection(IOStream):
     """A stream that keeps `pace`, and puts Tornado's bare refusals into words.
 
     `rate_limit` is what clients are told who cannot be understood; `linger` gets the socket of a client
-    that may still be sending.
+    that may still be sending; `moderation` listens to those that were put off.
     """
 
     def __init__(
-        self, socket: socket.socket, client: str, pace: Pace, rate_limit: int, linger: Callable[[socket.socket], None]
+        self,
+        socket: socket.socket,
+        client: str,
+        pace: Pace,
+        rate_limit: int,
+        linger: Callable[[socket.socket], None],
+        moderation: Moderation,
     ) -> None:
         super().__init__(socket)
         self.client = client
         self.pace = pace
         self._rate_limit = rate_limit
         self._linger = linger
+        self._moderation = moderation
         self._answered = False
+        self._put_off = False
         super().set_nodelay(True)
 
     def await_request(self) -> None:
         """Another request may come."""
         self._answered = False
         self.pace.await_request()
+
+    def put_off(self) -> None:
+        """The next request may wait for a moment."""
+        self._put_off = True
 
     def explain(self, error: ApiError) -> None:
         """Answers with the error, if the request has no answer yet and the client is there."""
@@ -72,6 +88,8 @@ class Connection(IOStream):
     def close(self, exc_info: Any = False) -> None:
         if isinstance(exc_info, UnsatisfiableReadError):
             self.explain(malformed("The headers, or the line that begins a chunk, are too long."))
+        if not self.closed():
+            self._moderation.forget(self.socket.fileno())
         super().close(exc_info)
 
     def set_nodelay(self, value: bool) -> None:
@@ -80,6 +98,7 @@ class Connection(IOStream):
     def read_from_fd(self, buf: bytearray | memoryview) -> int | None:
         count = super().read_from_fd(buf)
         if count:
+            self._put_off = False
             self.pace.arrived()
         return count
 
@@ -87,6 +106,18 @@ class Connection(IOStream):
         count = super().write_to_fd(data)
         self.pace.taken()
         return count
+
+    def _add_io_state(self, state: int) -> None:
+        # Where Tornado, which has no public place for it, begins to listen.
+        if self._put_off and state == IOLoop.READ and not self.closed():
+            self._moderation.wait(self.socket.fileno(), partial(super()._add_io_state, state))
+        else:
+            super()._add_io_state(state)
+
+
+def connection_of(server_connection: object) -> Connection:
+    """The connection of a request's `server_connection`, as Tornado calls the one that goes on after it."""
+    return cast(Connection, cast(HTTP1ServerConnection, server_connection).stream)
 
 
 def malformed(message: str) -> InvalidParameter:

@@ -11,7 +11,6 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from tornado.http1connection import HTTP1ServerConnection
 from tornado.httpserver import HTTPServer
 from tornado.httputil import (
     HTTPConnection,
@@ -25,8 +24,9 @@ from tornado.ioloop import PeriodicCallback
 from tornado.iostream import IOStream
 from tornado.web import Application
 
-from web.connection import Connection, drained, malformed, refusal
+from web.connection import Connection, connection_of, drained, malformed, refusal
 from web.errors import RateLimited, RequestTimeout
+from web.moderation import Moderation
 from web.patience import Overdue, Pace, Patience
 from web.services.addresses import is_trusted, subscriber
 
@@ -56,6 +56,7 @@ class Server(HTTPServer):
         self._trusted = trusted
         self._patience = patience
         self._clients: Counter[str] = Counter()
+        self._moderation = Moderation()
         self._lingering: set[asyncio.Task[None]] = set()
         super().initialize(application, max_header_size=_MAX_HEADERS, max_body_size=_UNLIMITED)
         self.conn_params.header_timeout = None  # the look-out knows better what to wait for
@@ -70,17 +71,19 @@ class Server(HTTPServer):
             self._turn_away(stream.socket)
             return
         self._clients[client] += 1
-        pace = Pace(self._patience)
-        super().handle_stream(Connection(stream.socket, client, pace, self._rate_limit, self._linger), address)
+        connection = Connection(
+            stream.socket, client, Pace(self._patience), self._rate_limit, self._linger, self._moderation
+        )
+        super().handle_stream(connection, address)
 
     def start_request(self, server_conn: object, request_conn: HTTPConnection) -> HTTPMessageDelegate:
-        connection = _connection(server_conn)
+        connection = connection_of(server_conn)
         connection.await_request()
         return _Exchange(super().start_request(server_conn, request_conn), connection)
 
     def on_close(self, server_conn: object) -> None:
         super().on_close(server_conn)
-        client = _connection(server_conn).client
+        client = connection_of(server_conn).client
         self._clients[client] -= 1
         if not self._clients[client]:
             del self._clients[client]
@@ -88,6 +91,7 @@ class Server(HTTPServer):
     async def close_all_connections(self) -> None:
         self._lookout.stop()
         await super().close_all_connections()
+        self._moderation.close()
         await asyncio.gather(*self._lingering, return_exceptions=True)
 
     def _turn_away(self, connection: socket.socket) -> None:
@@ -105,7 +109,7 @@ class Server(HTTPServer):
 
     def _look_out(self) -> None:
         for server_connection in list(self._connections):
-            connection = _connection(server_connection)
+            connection = connection_of(server_connection)
             match connection.pace.overdue(writing=connection.writing()):
                 case None:
                     continue
@@ -150,10 +154,6 @@ class _Exchange(HTTPMessageDelegate):
 async def _done(work: Awaitable[None] | None) -> None:
     if work is not None:
         await work
-
-
-def _connection(server_connection: object) -> Connection:
-    return cast(Connection, cast(HTTP1ServerConnection, server_connection).stream)
 
 
 def _in_origin_form(line: RequestStartLine) -> RequestStartLine:

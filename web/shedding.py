@@ -20,6 +20,7 @@ from tornado.web import Application, RequestHandler
 from config.tariff import RATE_WINDOW
 from storage.ids import new_id
 from web import access
+from web.connection import connection_of
 from web.envelopes import envelope
 from web.errors import STATUS, ApiError
 from web.headers import common, date, limits
@@ -91,6 +92,7 @@ class _Refusal(HTTPMessageDelegate):
 
     def finish(self) -> None:
         self.on_connection_close()
+        connection_of(self._request.server_connection).put_off()  # for whoever asks again at once
         self._connection().finish()
 
     def on_connection_close(self) -> None:

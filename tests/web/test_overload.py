@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from select import select
 
@@ -16,11 +16,16 @@ from tests.web.samples import FILE, FORM, TARGET, form
 from tests.web.servers import Running, Servers, eventually, parsed, read_answer
 from tests.web.test_convert import Stuck, request
 from tests.web.test_logs import listening, one
+from web.moderation import Moderation
+from web.patience import Patience
 
 MIB = 1 << 20
 _MOST = 51  # conversions of one worker: the one that runs, and 50 that wait
 _LIMIT = 10_000  # requests a minute
 _MOMENT = 1.0  # seconds
+_PATIENCE = Patience(idle=1.0)  # seconds
+_CONNECTIONS = 64  # of an address
+_OTHER = b"GET /api/v1/formats HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +33,7 @@ def full(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """A server that can take no more."""
     data = tmp_path_factory.mktemp("data")
     with (
-        servers.running(data, executor=Stuck(), workers=1, rate_limit_paid=_LIMIT) as server,
+        servers.running(data, executor=Stuck(), workers=1, rate_limit_paid=_LIMIT, patience=_PATIENCE) as server,
         ExitStack() as waiting,
     ):
         for _ in range(_MOST):
@@ -78,6 +83,47 @@ def test_the_body_is_passed_over_and_the_next_request_answered(full: Running) ->
             dressed(answer)
             ids.add(answer.headers["X-Request-Id"])
         assert len(ids) == 3
+
+
+def test_whoever_asks_again_waits_for_a_moment(full: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[int] = []
+    wait = Moderation.wait
+
+    def watched(moderation: Moderation, descriptor: int, ready: Callable[[], None]) -> None:
+        waited.append(descriptor)
+        wait(moderation, descriptor, ready)
+
+    monkeypatch.setattr(Moderation, "wait", watched)
+    with full.connect() as connection:
+        connection.sendall(_OTHER)
+        read_answer(connection)
+        assert waited == []
+        connection.sendall(request(full, bytes(MIB)))
+        problem(parsed(read_answer(connection)), 429, "rate_limit_exceeded")
+        assert eventually(lambda: len(waited) == 1)
+        connection.sendall(_OTHER)
+        assert parsed(read_answer(connection)).status_code == 200
+        assert len(waited) == 1
+
+
+def test_whoever_is_put_off_may_leave(full: Running) -> None:
+    for _ in range(_CONNECTIONS + 10):  # more than an address may have
+        with full.connect("127.0.0.9") as connection:
+            connection.sendall(request(full, bytes(MIB)))
+            problem(parsed(read_answer(connection)), 429, "rate_limit_exceeded", reason="queue_full")
+
+
+def test_whoever_comes_after_some_that_were_put_off_for_too_long_is_heard(full: Running) -> None:
+    asked = request(full, form(FILE, TARGET))
+    for _ in range(2):  # the second time with the descriptors of the first
+        with ExitStack() as opened:
+            connections = [opened.enter_context(full.connect()) for _ in range(5)]
+            for connection in connections:
+                for sent, status in ((asked, 429), (_OTHER, 200), (asked, 429)):
+                    connection.sendall(sent)
+                    assert parsed(read_answer(connection)).status_code == status
+            for connection in connections:
+                assert connection.recv(100) == b""
 
 
 def test_whoever_waits_for_a_go_gets_none(full: Running) -> None:
