@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from warnings import warn
 
 import numpy as np
@@ -49,6 +49,12 @@ def matching_profile(mode: str, profile: bytes | None) -> bytes | None:
     except (OSError, ImageCms.PyCMSError):
         return None
     return profile if space == _SPACES.get(mode, "RGB") else None
+
+
+def expect(mode: str, profile: bytes | None) -> None:
+    """To be told of pixels before they are decoded: where that takes another process, their decoding is not lost."""
+    if mode == "CMYK" and matching_profile(mode, profile) is None:
+        _press()
 
 
 def fitted(
@@ -100,10 +106,14 @@ def _default_srgb(image: Image.Image, mode: str) -> Image.Image:
         return result
     if image.mode == "CMYK":
         # Inks that tell no profile look as they do in a PDF viewer, which knows the usual press.
-        pymupdf = _mupdf.pymupdf
+        pymupdf = _press()
         inks = pymupdf.Pixmap(pymupdf.csCMYK, *image.size, image.tobytes(), False)
         return Image.frombytes("RGB", image.size, pymupdf.Pixmap(pymupdf.csRGB, inks).samples)
     return image if image.mode == mode else image.convert(mode)
+
+
+def _press() -> Any:
+    return _mupdf.pymupdf
 
 
 def _plain(image: Image.Image) -> Image.Image:

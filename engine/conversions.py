@@ -67,6 +67,7 @@ class Conversion(Generic[S, T]):
     final: bool = False
     programs: tuple[str, ...] = ()
     memory: float = _MEMORY
+    lazy: bool = False
 
     def __call__(self, payload: S, options: Options) -> T:
         return self.run(payload, options)
@@ -87,17 +88,19 @@ def conversion(
     final: bool = False,
     programs: tuple[str, ...] = (),
     memory: float = _MEMORY,
+    lazy: bool = False,
 ) -> Callable[[Callable[[S, Options], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
 
     A `final` step only ends a path: its result is a cover around something simpler (pixels on a page), and
     going on from it would promise what is not there (vectors in an SVG). `programs` are the paths of those that it
     runs: the sandbox lets it run no others. `memory`, in bytes for each pixel, bounds the job's process together with
-    that of the other steps.
+    that of the other steps. `lazy` steps use modules that `engine.lazy_import` has put off: their jobs begin in a
+    process that has loaded them. Any other step that comes to use one has its job begin again in such a process.
     """
 
     def declare(run: Callable[[S, Options], T]) -> Conversion[S, T]:
-        return Conversion(source, target, run, loss, cost, final, programs, memory)
+        return Conversion(source, target, run, loss, cost, final, programs, memory, lazy)
 
     return declare
 
@@ -107,7 +110,7 @@ class Tool(Generic[T]):
     """An operation on payloads of one format, which are opened from files of `sources` and no others.
 
     `inputs` tells how many it takes, `count` how many pages a payload has, `options` the fields of Options that
-    it reads. `run` may change the payloads, and returns one of them or a new one.
+    it reads. `run` may change the payloads, and returns one of them or a new one. `lazy` is as in `conversion`.
     """
 
     name: str
@@ -118,6 +121,7 @@ class Tool(Generic[T]):
     count: Callable[[T], int]
     options: tuple[str, ...]
     summary: str
+    lazy: bool = False
 
     def __call__(self, payloads: list[T], options: Options) -> T:
         return self.run(payloads, options)
@@ -159,12 +163,13 @@ def tool(
     count: Callable[[T], int],
     inputs: range = range(1, 2),
     options: tuple[str, ...] = (),
+    lazy: bool = False,
 ) -> Callable[[Callable[[list[T], Options], T]], Tool[T]]:
     """Declares the decorated function as a tool; the first line of its docstring is what clients read of it."""
 
     def declare(run: Callable[[list[T], Options], T]) -> Tool[T]:
         summary = (run.__doc__ or name).strip().splitlines()[0]
-        return Tool(name, format, run, sources, inputs, count, options, summary)
+        return Tool(name, format, run, sources, inputs, count, options, summary, lazy)
 
     return declare
 

@@ -1,4 +1,4 @@
-"""Runs jobs, each in a process of its own, forked ahead by the fork server and gone with its job."""
+"""Runs jobs, each in a process of its own, forked ahead by a fork server and gone with its job."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import asyncio
 import os
 import pickle
 import socket
-from collections import deque
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from engine import sandbox, scratch, verdicts
-from engine.errors import ConversionError, StepFailed, TimedOut
-from engine.forkserver import ForkServer, Seat
+from engine.errors import StepFailed, TimedOut
+from engine.forkserver import ForkServer
+from engine.pool import Pool
 from engine.worker import Done, Input, Job, Limits
 
 __all__ = ["Done", "Executor", "Input", "Job", "Limits", "LocalExecutor"]
 
-_PATIENCE = 5.0  # seconds that a process may take to end after its answer
 _MAX_ANSWER = 1 << 20  # bytes; more is no answer of ours
 
 
@@ -36,93 +35,77 @@ class Executor(Protocol):
 class LocalExecutor:
     """At most `workers` jobs at a time on this machine; more wait. `start` forks the first processes ahead.
 
-    Each process puts up the `layers` of the sandbox that this system has.
+    Each process puts up the `layers` of the sandbox that this system has. Jobs that use no lazy modules are forked
+    from a process that has loaded none: the less there is, the sooner it is copied, and gone.
     """
 
     def __init__(self, workers: int, layers: Collection[str] = sandbox.LAYERS) -> None:
-        self._forkserver = ForkServer(layers)
-        self._workers = workers
+        self._light = Pool(ForkServer(layers, full=False), workers)
+        self._full = Pool(ForkServer(layers), workers)
         self._slots = asyncio.Semaphore(workers)
-        self._spares: deque[Seat] = deque()
-        self._awaited = 0  # spares that are being forked
-        self._chores: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Starts the fork server and a process for every worker."""
-        for _ in range(self._workers):
-            self._spares.append(await asyncio.to_thread(self._forkserver.fork))
+        """Starts the fork servers, and of each a process for every worker. Without, they start when jobs need them."""
+        await asyncio.gather(self._light.start(), self._full.start())
 
     async def close(self) -> None:
         """Waits for what is being tidied up, and ends the spare processes."""
-        while self._chores:
-            await asyncio.gather(*self._chores, return_exceptions=True)
-        while self._spares:
-            await asyncio.to_thread(self._spares.popleft().close, _PATIENCE)
-        await asyncio.to_thread(self._forkserver.close)
+        await asyncio.gather(self._light.close(), self._full.close())
 
     async def run(self, job: Job, limits: Limits = Limits()) -> Done:
-        """Runs the job in a fresh process. Raises ConversionError; cancelling kills the process."""
-        with _opened([path for path, _ in job.inputs], job.output) as descriptors:
-            done = verdicts.outcome(await self._asked(job, limits, descriptors))
-            written = os.fstat(descriptors[-1]).st_size
-            if done.size != written or written > limits.output:
-                raise StepFailed("The conversion's process told another size than it wrote.")
-            return done
+        """Runs the job in a fresh process. Raises ConversionError; cancelling kills the process.
+
+        A job that turns out to need what its process goes without is run again by one that has it, in the same time.
+        """
+        async with self._slots, _within(limits.seconds):
+            if not job.lazy:
+                with suppress(verdicts.Unequipped):
+                    return await _done(self._light, job, limits)
+            return await _done(self._full, job, limits)
 
     async def examine(self) -> sandbox.Findings:
-        """What a process of this executor finds out about its sandbox. Raises ConversionError."""
-        return verdicts.findings(await self._asked(None, Limits(), []))
+        """What processes of both kinds find out about their sandbox. Raises ConversionError."""
+        # Both are asked: a system may have no room for the second's walls.
+        async with self._slots, _within(Limits().seconds):
+            answers = await asyncio.gather(*(_asked(pool, None, Limits(), []) for pool in (self._light, self._full)))
+        light, full = map(verdicts.findings, answers)
+        return light.common(full)
 
     async def ready(self) -> bool:
-        return await asyncio.to_thread(self._forks)
+        return all(await asyncio.gather(self._light.ready(), self._full.ready()))
 
-    def _forks(self) -> bool:
-        """Whether there can be a process, which is gone by then, even if nobody waits for the answer. Blocks."""
+
+@asynccontextmanager
+async def _within(seconds: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise TimedOut(f"The conversion took longer than {seconds:g} s.", details={"max_seconds": seconds}) from None
+
+
+async def _done(pool: Pool, job: Job, limits: Limits) -> Done:
+    with _opened([path for path, _ in job.inputs], job.output) as descriptors:
+        done = verdicts.outcome(await _asked(pool, job, limits, descriptors))
+        written = os.fstat(descriptors[-1]).st_size
+        if done.size != written or written > limits.output:
+            raise StepFailed("The conversion's process told another size than it wrote.")
+        return done
+
+
+async def _asked(pool: Pool, job: Job | None, limits: Limits, descriptors: list[int]) -> bytes:
+    """The answer of a fresh process, which is dead by then, and so is all that it started."""
+    async with pool.seat() as seat:
+        filled = asyncio.create_task(scratch.overflowing(seat.folder, limits.scratch, limits.files))
+        filled.add_done_callback(lambda watch: None if watch.cancelled() else seat.kill())
         try:
-            self._forkserver.fork().close(_PATIENCE)
-        except ConversionError:
-            return False
-        return True
-
-    async def _asked(self, job: Job | None, limits: Limits, descriptors: list[int]) -> bytes:
-        """The answer of a fresh process, which is dead by then, and so is all that it started."""
-        async with self._slots:
-            seat = self._spares.popleft() if self._spares else await asyncio.to_thread(self._forkserver.fork)
-            filled = asyncio.create_task(scratch.overflowing(seat.folder, limits.scratch, limits.files))
-            filled.add_done_callback(lambda watch: None if watch.cancelled() else seat.kill())
-            try:
-                async with asyncio.timeout(limits.seconds):
-                    answer = await _exchange(seat.line, pickle.dumps((job, limits)), descriptors)
-                if not answer:
-                    exitcode = await asyncio.to_thread(seat.exitcode)
-                    raise verdicts.overflow(limits) if filled.done() else verdicts.death(exitcode)
-                return answer
-            except TimeoutError:
-                raise TimedOut(
-                    f"The conversion took longer than {limits.seconds:g} s.",
-                    details={"max_seconds": limits.seconds},
-                ) from None
-            finally:
-                filled.cancel()
-                seat.kill()
-                # Only now: while the job runs, the processor is better left to it.
-                self._do_later(self._replace(seat))
-
-    async def _replace(self, seat: Seat) -> None:
-        await asyncio.gather(self._refill(), asyncio.to_thread(seat.close, _PATIENCE))
-
-    async def _refill(self) -> None:
-        if len(self._spares) + self._awaited < self._workers:
-            self._awaited += 1
-            try:
-                self._spares.append(await asyncio.to_thread(self._forkserver.fork))
-            finally:
-                self._awaited -= 1
-
-    def _do_later(self, chore: Any) -> None:
-        task = asyncio.ensure_future(chore)
-        self._chores.add(task)
-        task.add_done_callback(self._chores.discard)
+            answer = await _exchange(seat.line, pickle.dumps((job, limits)), descriptors)
+            if not answer:
+                exitcode = await asyncio.to_thread(seat.exitcode)
+                raise verdicts.overflow(limits) if filled.done() else verdicts.death(exitcode)
+            return answer
+        finally:
+            filled.cancel()
 
 
 @contextmanager

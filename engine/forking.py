@@ -1,4 +1,4 @@
-"""What runs in the fork server: a child for every request, and word of its end."""
+"""What runs in a fork server: a child for every request, and word of its end."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from engine import hugepages, preload, sandbox, worker
+from engine.lazy_import import seal
 from engine.registry import load_registry
 
+FULL, LIGHT = "full", "light"
+"""Whether a fork server has loaded what has been put off."""
 NUMBER = struct.Struct("=i")
 """A process id, which its folder follows, or an exit code, as it is told to who asked for the process."""
 
@@ -28,15 +31,18 @@ NUMBER = struct.Struct("=i")
 def main() -> None:
     """Serves the socket that the first argument numbers. Ends when it closes.
 
-    The second is the folder that those of the jobs are made in, the others are the sandbox's layers. What takes a
-    second is done once: should the process that serves be killed, another is forked at once.
+    The second is the folder that those of the jobs are made in, the third tells what is loaded for them, the others
+    are the sandbox's layers. What takes a second is done once: should the process that serves be killed, another is
+    forked at once.
     """
     for number in (signal.SIGINT, signal.SIGTERM):  # these are for the server, which hangs up when it ends
         signal.signal(number, signal.SIG_IGN)
-    home, *layers = sys.argv[2:]
+    home, loaded, *layers = sys.argv[2:]
     shared = sandbox.isolate(layers)
-    preload.warm()
+    preload.warm(full=loaded == FULL)
     places = sandbox.known_places(load_registry().programs)
+    if loaded == LIGHT:
+        seal()
     control = socket.socket(fileno=int(sys.argv[1]))
     while (serving := os.fork()) and os.WIFSIGNALED(os.waitpid(serving, 0)[1]):
         clear(home)

@@ -1,4 +1,4 @@
-"""A process with all plugins loaded and none of our secrets, which forks the jobs' processes ahead of them."""
+"""A process with plugins loaded and none of our secrets, which forks the jobs' processes ahead of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import WorkerCrashed
-from engine.forking import NUMBER, remove
+from engine.forking import FULL, LIGHT, NUMBER, remove
 
 # Nothing else of the environment comes along: there are passwords in it.
 _VARIABLES = frozenset({"PATH", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHASHSEED"})
@@ -64,10 +64,14 @@ class Seat:
 
 
 class ForkServer:
-    """Starts with the first fork, and again should it have died. Its processes get the `layers` of the sandbox."""
+    """Starts with the first fork, and again should it have died. Its processes get the `layers` of the sandbox.
 
-    def __init__(self, layers: Collection[str]) -> None:
+    They have loaded all that jobs use, or, unless `full`, go without what has been put off.
+    """
+
+    def __init__(self, layers: Collection[str], *, full: bool = True) -> None:
         self._layers = layers
+        self._loaded = FULL if full else LIGHT
         self._turn = threading.Lock()
         self._home = ""  # of the folders of its processes
         self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
@@ -97,7 +101,16 @@ class ForkServer:
             path = os.pathsep.join(entry for entry in sys.path if entry)
             with theirs:
                 process = subprocess.Popen(
-                    [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno()), self._home, *self._layers],
+                    [
+                        sys.executable,
+                        "-P",
+                        "-c",
+                        _PROGRAM,
+                        str(theirs.fileno()),
+                        self._home,
+                        self._loaded,
+                        *self._layers,
+                    ],
                     env={**chosen, **_ONE_THREAD, **_FEW_ARENAS, "PYTHONPATH": path},
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,

@@ -22,14 +22,13 @@ def inspect(registry: Registry, plan: Plan, result: Result, options: Options) ->
         raise StepFailed(f"The result is no {target}.")
     if target.is_whole and not target.is_whole(result.data):
         raise StepFailed(f"The result is no whole {target}.")
-    reader = registry.reader(target)
-    if reader is None:
+    if plan.reader is None:
         return
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore")
             warnings.filterwarnings("error", category=FidelityWarning)
-            found = _pictures(reader(result.data, options))
+            found = _pictures(plan.reader(result.data, options))
     except Exception as error:
         raise StepFailed(f"The result is no readable {target}.") from error
     written = _written(result.last, paged=target.paged) if result.pages is None else (result.pages, None)

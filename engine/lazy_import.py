@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import sys
+from importlib.abc import MetaPathFinder
 from importlib.util import LazyLoader, find_spec, module_from_spec
+from importlib.util import _LazyModule as Lazy  # type: ignore[attr-defined]
 from types import ModuleType
+from typing import Any, NoReturn
+
+
+class NotLoaded(BaseException):
+    """A process that goes without a module was asked for it; `str(error)` names it.
+
+    No Exception, so that nobody mistakes it for a failure of what asked.
+    """
 
 
 def lazy_import(name: str) -> ModuleType:
@@ -27,3 +37,26 @@ def load_all() -> None:
     """Loads what has been put off."""
     for module in list(sys.modules.values()):
         getattr(module, "__name__", None)  # any use will do
+
+
+def seal() -> None:
+    """From here on, this process and its forks load nothing: what is not there, put off or not, raises NotLoaded."""
+    for module in list(sys.modules.values()):
+        if type(module) is Lazy:
+            module.__class__ = _Sealed
+    sys.meta_path.insert(0, _NoFinder())
+
+
+class _Sealed(ModuleType):
+    """Shows what is known of a module without loading it, as whoever goes through all modules asks for."""
+
+    def __getattribute__(self, name: str) -> Any:
+        try:
+            return super().__getattribute__(name)
+        except AttributeError:
+            raise NotLoaded(super().__getattribute__("__name__")) from None
+
+
+class _NoFinder(MetaPathFinder):
+    def find_spec(self, fullname: str, path: object, target: ModuleType | None = None) -> NoReturn:
+        raise NotLoaded(fullname)

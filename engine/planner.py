@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import count
+from itertools import chain, count
 from typing import TypeAlias
 
 from engine.conversions import AnyConversion, AnyTool
@@ -18,7 +18,8 @@ Steps: TypeAlias = tuple[AnyConversion, ...]
 class Plan:
     """The steps that lead from file formats to a file format: `openings`, one path an input, to the tool; `steps` on.
 
-    Without a tool there is one input, which has nothing to be opened for; there is one step at least.
+    Without a tool there is one input, which has nothing to be opened for; there is one step at least. `reader` opens
+    the result again.
     """
 
     sources: tuple[FileFormat, ...]
@@ -26,6 +27,7 @@ class Plan:
     steps: Steps
     tool: AnyTool | None = None
     openings: tuple[Steps, ...] = ((),)
+    reader: AnyConversion | None = None
 
     @property
     def source(self) -> FileFormat:
@@ -50,6 +52,12 @@ class Plan:
     def programs(self) -> tuple[str, ...]:
         """The paths of the programs that its steps run."""
         return tuple(program for path in (*self.openings, self.steps) for step in path for program in step.programs)
+
+    @property
+    def lazy(self) -> bool:
+        """Whether it uses modules that have been put off: in a step, in its tool, or to open the result again."""
+        steps = (*chain.from_iterable(self.openings), *self.steps, self.tool, self.reader)
+        return any(step is not None and step.lazy for step in steps)
 
     def __str__(self) -> str:
         opened = " + ".join(_told(source, path) for source, path in zip(self.sources, self.openings, strict=True))

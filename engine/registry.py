@@ -86,12 +86,12 @@ class Registry:
         if tool is None:
             (source,) = sources
             fmt, steps = self._steps(source, target)
-            return Plan((source,), fmt, steps)
+            return Plan((source,), fmt, steps, reader=self.reader(fmt))
         used = self.tools[tool]
         used.check(sources)
         fmt, steps = self._steps(used.format, target)
         openings = tuple(self._paths_from(source)[used.format] for source in sources)
-        return Plan(tuple(sources), fmt, steps, used, openings)
+        return Plan(tuple(sources), fmt, steps, used, openings, self.reader(fmt))
 
     def _steps(self, source: AnyFormat, target: str | FileFormat) -> tuple[FileFormat, Steps]:
         fmt = target if isinstance(target, FileFormat) else self.format(target)

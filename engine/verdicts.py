@@ -11,6 +11,10 @@ from engine.sandbox import Findings
 from engine.worker import Done, Limits
 
 
+class Unequipped(WorkerCrashed):
+    """The process goes without a module that its job needs, so that the job is to be run by another."""
+
+
 def findings(answer: bytes) -> Findings:
     """What the process found out about its sandbox. Raises WorkerCrashed."""
     try:
@@ -20,10 +24,13 @@ def findings(answer: bytes) -> Findings:
 
 
 def outcome(answer: bytes) -> Done:
-    """What the process did. Raises the ConversionError that it tells of, or WorkerCrashed."""
+    """What the process did. Raises the ConversionError that it tells of, Unequipped, or WorkerCrashed."""
     try:
+        error: ConversionError
         values = json.loads(answer)
-        if "error" in values:
+        if "missing" in values:
+            error = Unequipped(f"The conversion's process goes without {values['missing']}.")
+        elif "error" in values:
             error = ConversionError.from_json(values["error"])
         else:
             done = values["done"]

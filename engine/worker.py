@@ -6,7 +6,7 @@ import json
 import os
 import pickle
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 from engine import inspection, memory, pipeline, sandbox
 from engine.conversions import Options
 from engine.errors import ConversionError, OutOfMemory, StepFailed
+from engine.lazy_import import NotLoaded
 from engine.media import Raster
+from engine.planner import Plan
 from engine.registry import Registry, load_registry
 
 
@@ -45,7 +47,8 @@ class Job:
     """A conversion in names and paths, because functions and megabytes should not travel.
 
     `target` names a format, `tool` the tool that makes one of many or something else of one. The job's process gets
-    the files opened, and sees none of these paths.
+    the files opened, and sees none of these paths. It begins in a process that has loaded all modules if `lazy`, as
+    the plan tells, and is moved to one if it turns out to need it.
     """
 
     inputs: tuple[Input, ...]
@@ -53,6 +56,14 @@ class Job:
     target: str
     options: Options = Options()
     tool: str | None = None
+    lazy: bool = True
+
+    @classmethod
+    def of(cls, plan: Plan, paths: Iterable[Path], output: Path, options: Options = Options()) -> Job:
+        """The job that carries the plan out: `paths` are those of its sources."""
+        inputs = tuple(Input(path, source.name) for path, source in zip(paths, plan.sources, strict=True))
+        tool = None if plan.tool is None else plan.tool.name
+        return cls(inputs, output, plan.target.name, options, tool, plan.lazy)
 
 
 @dataclass(frozen=True)
@@ -112,6 +123,8 @@ def _answer(
         done = convert(registry, job, descriptors, layers, allow)
     except ConversionError as error:
         return {"error": error.as_json()}
+    except NotLoaded as error:
+        return {"missing": str(error)}
     except MemoryError:
         return {"error": OutOfMemory("The conversion needs more memory than it may have.").as_json()}
     except Exception as error:

@@ -53,7 +53,7 @@ _LOSSLESS = [
 ]
 
 
-@conversion(EPS, PDF, cost=10, programs=_ghostscript.PROGRAMS)
+@conversion(EPS, PDF, cost=10, programs=_ghostscript.PROGRAMS, lazy=True)
 def to_pdf(data: bytes, _options: Options) -> bytes:
     pdf = _ghostscript.run(_program(data), "pdfwrite", "-dEPSCrop", *_LOSSLESS)
     # Of a program that is cut before it draws, Ghostscript makes a blank page.
@@ -71,7 +71,7 @@ def _program(data: bytes) -> bytes:
     return data if b"EPSF" in first else b"%!PS-Adobe-3.0 EPSF-3.0" + newline + rest
 
 
-@conversion(DOCUMENT, EPS, cost=10, final=True, programs=_ghostscript.PROGRAMS)
+@conversion(DOCUMENT, EPS, cost=10, final=True, programs=_ghostscript.PROGRAMS, lazy=True)
 def from_document(document: Document, _options: Options) -> bytes:
     """The first page, vectors kept."""
     if document.page_count > 1:

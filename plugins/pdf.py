@@ -59,7 +59,7 @@ _PICTURE_DPI = 96  # of pictures that tell none
 _PICTURE_QUALITY = 92  # of pictures that come from a lossy codec
 
 
-@conversion(PDF, DOCUMENT)
+@conversion(PDF, DOCUMENT, lazy=True)
 def read(data: bytes, options: Options) -> Document:
     document = _mupdf.pymupdf.open(stream=data, filetype="pdf")
     if document.needs_pass and not document.authenticate(options.password or ""):
@@ -85,7 +85,7 @@ def locked(options: Options) -> UnknownFormat:
     return UnknownFormat(f"The PDF is encrypted; {said}.", reason="pdf_encrypted")
 
 
-@conversion(DOCUMENT, PDF)
+@conversion(DOCUMENT, PDF, lazy=True)
 def write(document: Document, _options: Options) -> bytes:
     return saved(document)
 
@@ -96,7 +96,7 @@ def saved(document: Document) -> bytes:
     return data
 
 
-@conversion(DOCUMENT, RASTER, loss=Loss.STRUCTURE, cost=8)
+@conversion(DOCUMENT, RASTER, loss=Loss.STRUCTURE, cost=8, lazy=True)
 def render(document: Document, _options: Options) -> Raster:
     # Of more pages than are allowed, those and one more tell it.
     sizes = [_pixels(page) for page in islice(document, MAX_FRAMES + 1)]
@@ -113,7 +113,7 @@ def _rendered(document: Document) -> Iterator[Frame]:
         yield Frame(Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples))
 
 
-@conversion(JPEG, PDF, final=True, cost=0.5)
+@conversion(JPEG, PDF, final=True, cost=0.5, lazy=True)
 def embed(data: bytes, _options: Options) -> bytes:
     """A page that shows the file's own bytes: nothing is encoded again."""
     check_scans(data)
@@ -128,7 +128,7 @@ def embed(data: bytes, _options: Options) -> bytes:
     return saved(document)
 
 
-@conversion(RASTER, PDF, final=True, cost=12)
+@conversion(RASTER, PDF, final=True, cost=12, lazy=True)
 def bind(raster: Raster, _options: Options) -> bytes:
     """A page for every frame: as JPEG where the pixels come from a lossy codec, else without loss."""
     document = _mupdf.pymupdf.open()

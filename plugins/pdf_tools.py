@@ -30,7 +30,7 @@ def _count(document: _pikepdf.Pdf) -> int:
     return len(document.pages)
 
 
-@conversion(PDF, OBJECTS, cost=_COST)
+@conversion(PDF, OBJECTS, cost=_COST, lazy=True)
 def read(data: bytes, options: Options) -> _pikepdf.Pdf:
     document = _opened(data, options)
     if _count(document) == 0:
@@ -51,7 +51,7 @@ def _opened(data: bytes, options: Options) -> _pikepdf.Pdf:
     raise locked(options)
 
 
-@conversion(OBJECTS, PDF, cost=_COST)
+@conversion(OBJECTS, PDF, cost=_COST, lazy=True)
 def write(document: _pikepdf.Pdf, _options: Options) -> bytes:
     file = BytesIO()
     # What is encrypted stays so, with its passwords and permissions.
@@ -59,7 +59,7 @@ def write(document: _pikepdf.Pdf, _options: Options) -> bytes:
     return file.getvalue()
 
 
-@tool("pdf-merge", OBJECTS, sources=(PDF,), count=_count, inputs=range(2, 21), options=("password",))
+@tool("pdf-merge", OBJECTS, sources=(PDF,), count=_count, inputs=range(2, 21), options=("password",), lazy=True)
 def merge(documents: list[_pikepdf.Pdf], _options: Options) -> _pikepdf.Pdf:
     """Joins PDFs into one, in the order given, with their outlines, links, forms, labels and attachments."""
     if any(document.is_encrypted for document in documents):
@@ -77,7 +77,7 @@ def merge(documents: list[_pikepdf.Pdf], _options: Options) -> _pikepdf.Pdf:
     return merged
 
 
-@tool("pdf-delete-pages", OBJECTS, sources=(PDF,), count=_count, options=("pages", "password"))
+@tool("pdf-delete-pages", OBJECTS, sources=(PDF,), count=_count, options=("pages", "password"), lazy=True)
 def delete_pages(documents: list[_pikepdf.Pdf], options: Options) -> _pikepdf.Pdf:
     """Deletes pages from a PDF, with all that is only on them or leads to them."""
     (document,) = documents

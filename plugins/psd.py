@@ -62,7 +62,7 @@ def decode(data: bytes, _options: Options) -> Raster:
 
 
 # So much only where there is transparency, of which psd-tools makes a layer.
-@conversion(RASTER, PSD, cost=3, memory=70)
+@conversion(RASTER, PSD, cost=3, memory=70, lazy=True)
 def encode(raster: Raster, _options: Options) -> bytes:
     frame = raster.single(Holds(("L", "RGB", "RGBA", "CMYK"), icc=True, longest=30_000))
     return _psd_tools.written(frame, raster.exif and raster.exif.removeprefix(_exif.PREFIX), raster.xmp)

@@ -106,5 +106,5 @@ def _directory(data: bytes) -> Image.Exif:
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    declare = [conversion(source, RASTER, loss=Loss.DETAIL, cost=10, memory=17) for source in FORMATS]
+    declare = [conversion(source, RASTER, loss=Loss.DETAIL, cost=10, memory=17, lazy=True) for source in FORMATS]
     return [step(develop) for step in declare]

@@ -76,7 +76,7 @@ def _text(head: bytes) -> str:
     return head.removeprefix(b"\xef\xbb\xbf").decode(encoding, "replace")
 
 
-@conversion(SVG, RASTER, loss=Loss.STRUCTURE, cost=4)
+@conversion(SVG, RASTER, loss=Loss.STRUCTURE, cost=4, lazy=True)
 def draw(data: bytes, _options: Options) -> Raster:
     return Raster(_drawn(_xml.source(data)), dpi=(96, 96))
 
@@ -85,17 +85,17 @@ def _drawn(svg: bytes) -> Iterator[Frame]:
     yield Frame(_cairo.pixels(svg))
 
 
-@conversion(SVG, PDF, cost=4)
+@conversion(SVG, PDF, cost=4, lazy=True)
 def to_pdf(data: bytes, _options: Options) -> bytes:
     return _cairo.pdf(_xml.source(data))
 
 
-@conversion(SVG, SVG, loss=Loss.DETAIL, cost=4)
+@conversion(SVG, SVG, loss=Loss.DETAIL, cost=4, lazy=True)
 def redraw(data: bytes, _options: Options) -> bytes:
     return _cairo.outlined(_xml.source(data))
 
 
-@conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4)
+@conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4, lazy=True)
 def from_document(document: Document, _options: Options) -> bytes:
     """The first page, texts as outlines, because their fonts do not come along."""
     if document.page_count > 1:

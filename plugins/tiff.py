@@ -130,7 +130,7 @@ def _samples(array: NDArray[Any], tags: dict[str, Any]) -> Samples:
     return Samples.scaled(array, min(bits, 16), mode)
 
 
-@conversion(RASTER, TIFF, cost=2)
+@conversion(RASTER, TIFF, cost=2, lazy=True)
 def encode(raster: Raster, _options: Options) -> bytes:
     layouts = ("L", "LA", "RGB", "RGBA", "CMYK")
     # Grey with alpha at 16 bits is legal, but readers are few.

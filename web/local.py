@@ -11,7 +11,7 @@ from pathlib import Path
 
 from config.settings import Settings
 from engine import ConversionError, FileFormat, Options
-from engine.executor import Done, Executor, Input, Job
+from engine.executor import Done, Executor, Job
 from engine.planner import Plan
 from engine.registry import Registry
 from web.processes import examine, local_executor
@@ -83,7 +83,6 @@ async def convert(
     """The outcomes, as they come. Raises SandboxIncomplete before the first."""
     executor = local_executor(settings, min(settings.workers, len(wanted)))
     try:
-        await executor.start()
         if settings.sandbox == "required":
             await examine(settings, executor)
         for outcome in asyncio.as_completed([_convert(registry, executor, task, options) for task in wanted]):
@@ -97,8 +96,7 @@ async def _convert(registry: Registry, executor: Executor, task: Task, options: 
         plan = registry.plan([registry.identify(task.input)], task.target)
         with tempfile.TemporaryDirectory() as folder:
             result = Path(folder, f"result.{task.target.extensions[0]}")
-            source = Input(task.input.absolute(), plan.source.name)
-            done = await executor.run(Job((source,), result, plan.target.name, options))
+            done = await executor.run(Job.of(plan, [task.input.absolute()], result, options))
             shutil.move(result, task.output)
     except ConversionError as error:
         return Outcome(task, error=error)

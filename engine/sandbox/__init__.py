@@ -44,6 +44,10 @@ class Findings:
     layers: dict[str, bool]
     proofs: dict[str, bool]
 
+    def common(self, other: Findings) -> Findings:
+        """What holds here and there."""
+        return Findings(_common(self.layers, other.layers), _common(self.proofs, other.proofs))
+
     @property
     def missing(self) -> list[str]:
         """What is not there, or did not hold."""
@@ -53,6 +57,10 @@ class Findings:
     def complete(self) -> bool:
         """Whether a hostile file that takes over its process finds no way out: the kernel's two filters hold."""
         return all((self.layers["landlock"], self.layers["seccomp"], *self.proofs.values()))
+
+
+def _common(here: Mapping[str, bool], there: Mapping[str, bool]) -> dict[str, bool]:
+    return {name: held and there.get(name, False) for name, held in here.items()}
 
 
 def isolate(layers: Collection[str]) -> dict[str, bool]:

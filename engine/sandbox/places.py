@@ -6,6 +6,8 @@ import sys
 import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from engine.sandbox import landlock
 from engine.sandbox.landlock import LOOK, Access
@@ -35,6 +37,12 @@ def _python() -> set[Path]:
     """The standard library, installed packages, and the folders of imported ones: not what lies beside them."""
     installed = {Path(entry) for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")}
     standard = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    packages = [vars(module).get("__path__", ()) for name, module in list(sys.modules.items()) if "." not in name]
+    packages = [_attributes(module).get("__path__", ()) for name, module in [*sys.modules.items()] if "." not in name]
     places = installed | standard | {Path(path) for paths in packages for path in paths}
     return {place for place in places if places.isdisjoint(place.parents)}
+
+
+def _attributes(module: ModuleType) -> dict[str, Any]:
+    """As `vars`, which would load a module that has been put off."""
+    found: dict[str, Any] = object.__getattribute__(module, "__dict__")
+    return found

@@ -9,7 +9,7 @@ from typing import Any
 
 from config.tariff import CREDITS_PER_CONVERSION
 from engine.errors import ConversionError, UnknownFormat
-from engine.executor import Executor, Input, Job, Limits
+from engine.executor import Executor, Job, Limits
 from engine.formats import FileFormat
 from engine.planner import Plan
 from engine.registry import Registry
@@ -101,8 +101,7 @@ class Conversions:
 
     async def _run(self, order: Order, plan: Plan) -> Result:
         output = order.folder / f"result.{plan.target.extensions[0]}"
-        inputs = tuple(Input(path, source.name) for path, source in zip(order.paths, plan.sources, strict=True))
-        job = Job(inputs, output, plan.target.name, order.options, order.tool)
+        job = Job.of(plan, order.paths, output, order.options)
         account, memory = order.account, expected(plan, order.size)
         entered = perf_counter()
         turn = self._turns.taken(account.id, account.tier.max_concurrent, memory=memory, expected=order.expected)
