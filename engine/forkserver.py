@@ -125,7 +125,9 @@ class ForkServer:
             control.close()
             process.wait()
             self._running = None
-        remove(self._home)
+        if self._home:  # an empty name would be that of the folder we are in
+            remove(self._home)
+            self._home = ""
 
 
 def _fork(control: socket.socket) -> Seat:
