@@ -17,7 +17,7 @@ from benchmarks.unwatched import unwatched
 from config.logs import configure
 from config.settings import Settings
 from engine import Options, pipeline, sandbox
-from engine.executor import Input, Job, LocalExecutor
+from engine.executor import Job, LocalExecutor
 from engine.registry import load_registry
 from storage import accounts, keyring
 from storage.transaction import Transaction
@@ -70,7 +70,7 @@ async def _ways(
     data = sample("png")
     source = folder / "in.png"
     source.write_bytes(data)
-    job = Job((Input(source, "png"),), folder / "out.jpg", "jpeg")
+    job = Job.of(plan, [source], folder / "out.jpg")
     key = await services.database.run(_account)
     headers = {"Authorization": f"Bearer {key}"}
 

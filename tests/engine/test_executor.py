@@ -16,6 +16,7 @@ import pytest_asyncio
 
 from engine import ConversionError
 from engine.executor import Done, Input, Job, Limits, LocalExecutor
+from engine.pool import Pool
 from tests.samples import sample
 
 _MISBEHAVING = Path(__file__).parents[1] / "misbehaving"
@@ -35,10 +36,18 @@ async def executor() -> AsyncIterator[LocalExecutor]:
         await made.close()
 
 
-def _job(folder: Path, deed: str, target: str = "png") -> Job:
+_both_kinds = pytest.mark.parametrize("lazy", [False, True])
+
+
+def _pool(executor: LocalExecutor, *, lazy: bool) -> Pool:
+    """Where such jobs come from."""
+    return executor._full if lazy else executor._light
+
+
+def _job(folder: Path, deed: str, target: str = "png", *, lazy: bool = True) -> Job:
     source = folder / f"{deed}.trouble"
     source.write_bytes(b"TROUBLE " + deed.encode())
-    return Job((Input(source, "trouble"),), folder / f"{deed}.out", target)
+    return Job((Input(source, "trouble"),), folder / f"{deed}.out", target, lazy=lazy)
 
 
 async def _failure(executor: LocalExecutor, job: Job, limits: Limits = Limits()) -> ConversionError:
@@ -150,15 +159,16 @@ async def test_cancelling_kills_the_process(executor: LocalExecutor, tmp_path: P
     assert not await _sleepers()
 
 
-async def test_a_killed_spare_costs_one_job_at_most(executor: LocalExecutor, tmp_path: Path) -> None:
-    for seat in executor._spares:
+@_both_kinds
+async def test_a_killed_spare_costs_one_job_at_most(executor: LocalExecutor, tmp_path: Path, *, lazy: bool) -> None:
+    for seat in _pool(executor, lazy=lazy)._spares:
         os.kill(seat.pid, signal.SIGKILL)
-    outcomes = [executor.run(_job(tmp_path, f"behave{number}")) for number in range(6)]
+    outcomes = [executor.run(_job(tmp_path, f"behave{number}", lazy=lazy)) for number in range(6)]
 
     results = await asyncio.gather(*outcomes, return_exceptions=True)
 
     assert sum(isinstance(result, ConversionError) for result in results) <= 2
-    await executor.run(_job(tmp_path, "behave"))
+    await executor.run(_job(tmp_path, "behave", lazy=lazy))
 
 
 def _serving(guardian: int) -> int:
@@ -166,9 +176,9 @@ def _serving(guardian: int) -> int:
     return int(Path(f"/proc/{guardian}/task/{guardian}/children").read_text())
 
 
-async def _recovered(executor: LocalExecutor, tmp_path: Path) -> bool:
+async def _recovered(executor: LocalExecutor, tmp_path: Path, *, lazy: bool) -> bool:
     """Whether jobs run again, at the latest when the spares are used up."""
-    jobs = [executor.run(_job(tmp_path, f"behave{number}")) for number in range(6)]
+    jobs = [executor.run(_job(tmp_path, f"behave{number}", lazy=lazy)) for number in range(6)]
     outcomes = await asyncio.gather(*jobs, return_exceptions=True)
     assert all(isinstance(outcome, ConversionError) for outcome in outcomes if isinstance(outcome, BaseException))
     return sum(isinstance(outcome, Done) for outcome in outcomes) >= 4
@@ -181,13 +191,17 @@ def _folders(homes: Path) -> set[Path]:
 async def _only_spares_have_folders(executor: LocalExecutor, homes: Path) -> bool:
     """Soon: the last job may still be on its way out."""
     for _ in range(500):
-        if {seat.folder for seat in executor._spares} == await asyncio.to_thread(_folders, homes):
+        spares = [*executor._light._spares, *executor._full._spares]
+        if {seat.folder for seat in spares} == await asyncio.to_thread(_folders, homes):
             return True
         await asyncio.sleep(0.02)
     return False
 
 
-async def test_a_fork_server_that_is_killed_is_forked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@_both_kinds
+async def test_a_fork_server_that_is_killed_is_forked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, lazy: bool
+) -> None:
     homes = tmp_path / "homes"
     homes.mkdir(mode=0o711)
     monkeypatch.setattr(tempfile, "tempdir", str(homes))
@@ -195,19 +209,22 @@ async def test_a_fork_server_that_is_killed_is_forked_again(tmp_path: Path, monk
     executor = LocalExecutor(2)
     await executor.start()
     try:
-        assert executor._forkserver._running is not None
-        guardian = executor._forkserver._running[0]
+        forkserver = _pool(executor, lazy=lazy)._forkserver
+        other = _pool(executor, lazy=not lazy)._forkserver._running
+        assert forkserver._running is not None
+        guardian = forkserver._running[0]
         for _ in range(2):
             os.kill(_serving(guardian.pid), signal.SIGKILL)
-            assert await _recovered(executor, tmp_path)
-            assert executor._forkserver._running[0] is guardian
+            assert await _recovered(executor, tmp_path, lazy=lazy)
+            assert forkserver._running[0] is guardian
             assert await _only_spares_have_folders(executor, homes)
         serving = _serving(guardian.pid)
         guardian.kill()
-        assert await _recovered(executor, tmp_path)
+        assert await _recovered(executor, tmp_path, lazy=lazy)
         os.kill(serving, signal.SIGKILL)
-        assert await _recovered(executor, tmp_path)
-        assert executor._forkserver._running[0] is not guardian
+        assert await _recovered(executor, tmp_path, lazy=lazy)
+        assert forkserver._running[0] is not guardian
+        assert _pool(executor, lazy=not lazy)._forkserver._running is other
     finally:
         await executor.close()
     assert not list(homes.iterdir())

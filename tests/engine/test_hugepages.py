@@ -49,8 +49,9 @@ def test_much_of_what_is_loaded_lies_on_huge_pages() -> None:
 
 
 @has_them
-def test_jobs_are_forked_from_huge_pages() -> None:
-    forkserver = ForkServer(sandbox.ALWAYS)
+@pytest.mark.parametrize("full", [False, True])
+def test_jobs_are_forked_from_huge_pages(full: bool) -> None:
+    forkserver = ForkServer(sandbox.ALWAYS, full=full)
     try:
         job = forkserver.fork()
         parent = re.search(r"PPid:\s+(\d+)", Path(f"/proc/{job.pid}/status").read_text())

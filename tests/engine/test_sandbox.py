@@ -95,16 +95,22 @@ def aims(tmp_path: Path) -> Iterator[dict[str, str]]:
         sleeper.kill()
 
 
-def _job(folder: Path, deed: str, kind: str = "trouble") -> Job:
+def _job(folder: Path, deed: str, kind: str = "trouble", *, lazy: bool = True) -> Job:
     source = folder / f"in.{kind}"
     source.write_text(f"{'LAUNCH' if kind == 'launcher' else 'TROUBLE'} {deed}")
-    return Job((Input(source, kind),), folder / "result.png", "png")
+    return Job((Input(source, kind),), folder / "result.png", "png", lazy=lazy)
 
 
 async def _succeeds(
-    executor: LocalExecutor, folder: Path, deed: str, limits: Limits = Limits(), kind: str = "trouble"
+    executor: LocalExecutor,
+    folder: Path,
+    deed: str,
+    limits: Limits = Limits(),
+    kind: str = "trouble",
+    *,
+    lazy: bool = True,
 ) -> bool:
-    job = _job(folder, deed, kind)
+    job = _job(folder, deed, kind, lazy=lazy)
     await executor.run(job, limits)
     with Image.open(BytesIO(job.output.read_bytes())) as image:
         return image.convert("RGB").getpixel((0, 0)) == (255, 0, 0)
@@ -116,7 +122,8 @@ async def test_attacks(started: Starter, tmp_path: Path, aims: dict[str, str], a
 
     if attack not in _FOR_ROOT or os.geteuid() == 0:
         assert await _succeeds(await started("none"), tmp_path, deed)
-    assert not await _succeeds(await started("all"), tmp_path, deed)
+    for lazy in (False, True):
+        assert not await _succeeds(await started("all"), tmp_path, deed, lazy=lazy)
     for layer in _STOPPED_BY[attack]:
         executor = await started(layer)
         if (await executor.examine()).layers[layer]:
@@ -231,13 +238,13 @@ async def test_the_folder_of_a_job_goes_with_it(
 
 async def test_every_step_runs_inside(started: Starter, tmp_path: Path) -> None:
     """Whatever a step needs is loaded before the walls are up; nothing of it lies behind them."""
-    executor, met = await started("all"), set[str]()
+    executor, met = await started("all"), set[tuple[str, bool]]()
 
     for plan in _PAIRS:
-        steps = {str(step) for step in plan.steps}
+        steps = {(str(step), plan.lazy) for step in plan.steps}
         if not steps <= met:
             met |= steps
             source, output = tmp_path / "in", tmp_path / f"out.{plan.target.extensions[0]}"
             source.write_bytes(sample(plan.source.name))
-            done = await executor.run(Job((Input(source, plan.source.name),), output, plan.target.name))
+            done = await executor.run(Job.of(plan, [source], output))
             assert output.stat().st_size == done.size, plan

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from engine import ConversionError
-from engine.executor import Input, Job, Limits, LocalExecutor
+from engine.executor import Job, Limits, LocalExecutor
 from engine.registry import load_registry
 from tests.fuzz.mutations import mutated
 from tests.samples import sample
@@ -128,7 +128,8 @@ def test_decoders(fuzz_seconds: float, executor: tuple[asyncio.AbstractEventLoop
         await asyncio.to_thread(source.write_bytes, data)
         try:
             found = _REGISTRY.identify(source)
-            await jobs.run(Job((Input(source, found.name),), result, _other(found.name, target)), _LIMITS)
+            plan = _REGISTRY.plan([found], _other(found.name, target))
+            await jobs.run(Job.of(plan, [source], result), _LIMITS)
         except ConversionError as error:
             return error.code, error.reason or ""
         return "done", ""

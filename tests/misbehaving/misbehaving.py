@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from PIL import Image
 
-from engine import RASTER, FileFormat, Frame, Options, Raster, Signature, conversion, hookimpl
-from engine.conversions import AnyConversion
+from engine import RASTER, FileFormat, Frame, Options, Raster, Signature, conversion, hookimpl, tool
+from engine.conversions import AnyConversion, AnyTool
 from plugins import _ghostscript
-from tests.misbehaving import attacks
+from tests.misbehaving import attacks, borrowing
 
 TROUBLE = FileFormat("trouble", media_type="x/trouble", extensions=("trouble",), sniff=Signature((0, b"TROUBLE ")))
 LAUNCHER = FileFormat("launcher", media_type="x/launcher", extensions=("launcher",), sniff=Signature((0, b"LAUNCH ")))
@@ -22,6 +22,8 @@ def decode(data: bytes, _options: Options) -> Raster:
     argument = argument.strip()
     if deed in attacks.ATTACKS:
         return Raster([Frame(Image.new("RGB", (8, 8), attacks.outcome(deed, argument)))])
+    if deed in borrowing.BORROWINGS:
+        return Raster([Frame(Image.new("RGB", (8, 8), borrowing.outcome(deed, argument)))])
     if deed == "crash":
         os.abort()
     elif deed == "exit":
@@ -58,6 +60,15 @@ def decode(data: bytes, _options: Options) -> Raster:
 launch = conversion(LAUNCHER, RASTER, programs=_ghostscript.PROGRAMS)(decode.run)
 
 
+@tool("trouble-row", RASTER, sources=(TROUBLE,), count=lambda raster: raster.count, inputs=range(2, 4))
+def row(rasters: list[Raster], _options: Options) -> Raster:
+    """The pictures side by side."""
+    picture = Image.new("RGB", (8 * len(rasters), 8))
+    for number, raster in enumerate(rasters):
+        picture.paste(next(iter(raster.frames)).image, (8 * number, 0))
+    return Raster([Frame(picture)])
+
+
 def _failing() -> Iterator[Frame]:
     if TROUBLE.lossy is False:
         raise OSError("the frame is broken")
@@ -74,3 +85,8 @@ def _hungry(size: int) -> Iterator[Frame]:
 @hookimpl
 def conversions() -> list[AnyConversion]:
     return [decode, launch]
+
+
+@hookimpl
+def tools() -> list[AnyTool]:
+    return [row]

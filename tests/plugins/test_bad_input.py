@@ -58,7 +58,7 @@ async def _convert(executor: LocalExecutor, data: bytes, name: str, target: str)
         try:
             found = _REGISTRY.identify(source)
             plan = _REGISTRY.plan([found], target)
-            done = await executor.run(Job((Input(source, found.name),), result, plan.target.name))
+            done = await executor.run(Job.of(plan, [source], result))
         finally:
             assert monotonic() - started < _PROMPT
             assert set(result.parent.iterdir()) <= {result}

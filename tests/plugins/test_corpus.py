@@ -66,7 +66,7 @@ async def test_file(executor: LocalExecutor, tmp_path: Path, entry: Entry, targe
     source = _REGISTRY.identify(entry.path)
     assert source.name == entry.format.lower().replace("apng", "png")
 
-    job = Job((Input(entry.path, source.name),), tmp_path / "result", target)
+    job = Job.of(_REGISTRY.plan([source], target), [entry.path], tmp_path / "result")
     await executor.run(job)
 
     reading = readers.read(target, job.output.read_bytes())

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from engine import ConversionError
-from engine.executor import Input, Job, Limits, LocalExecutor
+from engine.executor import Job, Limits, LocalExecutor
 from engine.registry import load_registry
 from tests.corpus import UNSOUND, Entry, load_corpus
 from tests.hostile import Canary, Hostile, Outcome, hostile_files
@@ -63,7 +63,7 @@ async def _outcome(
     failure = None
     try:
         found = _REGISTRY.identify(source)
-        await executor.run(Job((Input(source, found.name),), result, target), limits)
+        await executor.run(Job.of(_REGISTRY.plan([found], target), [source], result), limits)
     except ConversionError as error:
         failure = error
     outcome = (failure.code, failure.reason or "") if failure else ("done", "")

@@ -61,9 +61,11 @@ def executor(servers: Servers) -> Iterator[LocalExecutor]:
     servers._run(made.close())
 
 
-def test_a_fork_server_that_hangs(servers: Servers, executor: LocalExecutor, data_dir: Path) -> None:
-    assert executor._forkserver._running is not None
-    guardian = executor._forkserver._running[0].pid
+@pytest.mark.parametrize("pool", ["_light", "_full"])
+def test_a_fork_server_that_hangs(servers: Servers, executor: LocalExecutor, data_dir: Path, pool: str) -> None:
+    running = getattr(executor, pool)._forkserver._running
+    assert running is not None
+    guardian = running[0].pid
     serving = int(Path(f"/proc/{guardian}/task/{guardian}/children").read_text())
     with servers.running(data_dir, executor) as server:
         assert eventually(lambda: ready(server))

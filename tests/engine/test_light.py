@@ -1,0 +1,227 @@
+"""Jobs that use no lazy modules begin in processes without them; whoever comes to use one gets it all the same."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from PIL import Image
+
+from engine import ConversionError, sandbox
+from engine.executor import Input, Job, Limits, LocalExecutor
+from engine.forkserver import ForkServer
+from engine.pool import Pool
+from engine.registry import load_registry
+from tests.samples import SIZE
+
+_asynchronous = pytest.mark.asyncio(loop_scope="module")
+_REGISTRY = load_registry()  # before the misbehaving plugin is in sight
+_MISBEHAVING = Path(__file__).parents[1] / "misbehaving"
+_GREEN, _RED = (0, 128, 0), (255, 0, 0)
+_INKS = (0, 255, 255, 0)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def executor() -> AsyncIterator[LocalExecutor]:
+    """One worker whose processes know the misbehaving plugin."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(_MISBEHAVING)
+        made = LocalExecutor(1)
+        await made.start()
+        yield made
+        await made.close()
+
+
+def _job(folder: Path, *deeds: str, lazy: bool = False) -> Job:
+    inputs = []
+    for number, deed in enumerate(deeds):
+        inputs.append(Input(folder / f"{number}.trouble", "trouble"))
+        inputs[-1].path.write_bytes(b"TROUBLE " + deed.encode())
+    return Job(tuple(inputs), folder / "out.png", "png", tool="trouble-row" if len(inputs) > 1 else None, lazy=lazy)
+
+
+async def _colours(executor: LocalExecutor, job: Job) -> list[object]:
+    """Those of the result, each for one input."""
+    done = await executor.run(job)
+    assert done.size == job.output.stat().st_size
+    with Image.open(BytesIO(job.output.read_bytes())) as image:
+        return [image.convert("RGB").getpixel((8 * number, 0)) for number in range(len(job.inputs))]
+
+
+@_asynchronous
+@pytest.mark.parametrize("deed", ["borrow", "import", "scribble 1000000"])
+@pytest.mark.parametrize("lazy", [False, True])
+async def test_a_step_that_has_not_said_so(executor: LocalExecutor, tmp_path: Path, deed: str, lazy: bool) -> None:
+    """What it needs is there, though it would go on without, and nothing is left of the first attempt."""
+    assert await _colours(executor, _job(tmp_path, deed, lazy=lazy)) == [_GREEN]
+
+
+@_asynchronous
+async def test_of_several_inputs_the_last_one_needs_more(executor: LocalExecutor, tmp_path: Path) -> None:
+    assert await _colours(executor, _job(tmp_path, "behave", "behave", "borrow")) == [_RED, _RED, _GREEN]
+
+
+@_asynchronous
+async def test_both_attempts_share_their_time(executor: LocalExecutor, tmp_path: Path) -> None:
+    started = time.monotonic()
+
+    await executor.run(_job(tmp_path, "borrow_slowly 0.4"), Limits(seconds=10))
+    took = time.monotonic() - started
+    with pytest.raises(ConversionError) as raised:
+        await executor.run(_job(tmp_path, "borrow_slowly 0.4"), Limits(seconds=1))
+
+    assert took > 1.2  # once in vain, and twice where it has what it needs
+    assert (raised.value.reason, raised.value.details) == ("timeout", {"max_seconds": 1})
+    assert not (tmp_path / "out.png").exists()
+
+
+@_asynchronous
+async def test_who_lacks_a_module_where_all_are_is_not_asked_again(
+    executor: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process can claim what it likes."""
+    monkeypatch.setattr(executor, "_full", executor._light)
+
+    with pytest.raises(ConversionError) as raised:
+        await executor.run(_job(tmp_path, "borrow"))
+
+    assert (raised.value.code, raised.value.reason) == ("processing_failed", "worker_crashed")
+    assert not (tmp_path / "out.png").exists()
+
+
+def _inks() -> bytes:
+    file = BytesIO()
+    Image.new("CMYK", SIZE, _INKS).save(file, "JPEG")
+    return file.getvalue()
+
+
+@_asynchronous
+async def test_inks_without_a_profile_become_colours(executor: LocalExecutor, tmp_path: Path) -> None:
+    source = tmp_path / "in.jpg"
+    source.write_bytes(_inks())
+    plan = _REGISTRY.plan([_REGISTRY.formats["jpeg"]], "png")
+    light = Job.of(plan, [source], tmp_path / "light.png")
+    full = Job((Input(source, "jpeg"),), tmp_path / "full.png", "png")
+
+    await executor.run(light)
+    await executor.run(full)
+
+    assert (light.lazy, full.lazy) == (False, True)
+    assert light.output.read_bytes() == full.output.read_bytes()
+    with Image.open(light.output) as image:
+        red, green, blue = image.convert("RGB").getpixel((60, 80))  # type: ignore[misc]
+    assert red > 200
+    assert max(green, blue) < 80
+
+
+_SEALED = """
+import sys
+from pathlib import Path
+from engine import Options, pipeline, preload, sandbox
+from engine.lazy_import import NotLoaded, seal
+from engine.registry import load_registry
+
+registry = load_registry()
+preload.warm(full=False)
+sandbox.known_places(registry.programs)
+seal()
+"""
+
+
+def _printed(program: str, *arguments: Path) -> str:
+    """What the program prints in a process that is sealed."""
+    command = [sys.executable, "-c", _SEALED + program, *arguments]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def test_inks_are_told_before_they_are_decoded(tmp_path: Path) -> None:
+    """Of a picture that is cut off, decoding would tell something else."""
+    cut = tmp_path / "cut.jpg"
+    cut.write_bytes(_inks()[:-200])
+    program = """
+try:
+    pipeline.run(registry.plan([registry.formats["jpeg"]], "png"), [Path(sys.argv[1]).read_bytes()], Options())
+except NotLoaded as error:
+    print(error)
+"""
+
+    assert _printed(program, cut) == "engine.mupdf\n"
+
+
+def test_sealed_modules_can_be_looked_at() -> None:
+    """Much goes through all modules that there are, and means none of them."""
+    program = """
+import copyreg, inspect, linecache, pickle, traceback, warnings
+from types import ModuleType
+
+module = sys.modules["rawpy"]
+for found in [found for found in sys.modules.values() if issubclass(type(found), ModuleType)]:
+    found.__name__, found.__spec__, found.__dict__, found.__class__, vars(found), repr(found), dir(found)
+    hasattr(found, "__file__") and found.__file__
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    warnings.warn("heard", stacklevel=1)
+assert len(caught) == 1
+assert inspect.getmodule(Options.__init__) and inspect.getmodule(inspect.currentframe()) is None and inspect.stack()
+linecache.checkcache()
+assert pickle.loads(pickle.dumps(Options())) == Options()
+assert copyreg.dispatch_table and traceback.format_stack()
+for use in (lambda: module.imread, lambda: module.__version__, lambda: hasattr(module, "no_such")):
+    try:
+        use()
+    except NotLoaded as error:
+        print(error)
+"""
+
+    assert _printed(program) == "rawpy\n" * 3
+
+
+def test_light_processes_go_without() -> None:
+    late = {"cairosvg", "imageio", "pikepdf._core", "psd_tools", "pymupdf", "rawpy._rawpy", "tifffile"}
+
+    assert _printed(f"print(sorted({late} & {{*sys.modules}}))") == "[]\n"
+
+
+@pytest.mark.parametrize(("full", "expected"), [(False, set()), (True, {"pikepdf", "pymupdf", "rawpy"})])
+def test_only_full_processes_have_the_libraries(full: bool, expected: set[str]) -> None:
+    forkserver = ForkServer(sandbox.ALWAYS, full=full)
+    try:
+        job = forkserver.fork()
+        maps = Path(f"/proc/{job.pid}/maps").read_text()
+        job.close(5)
+    finally:
+        forkserver.close()
+
+    assert "/PIL/" in maps
+    assert set(re.findall(r"/(pikepdf|pymupdf|rawpy)\b", maps)) == expected
+
+
+@pytest.mark.parametrize("weaker", ["_light", "_full"])
+async def test_both_kinds_of_processes_are_examined(weaker: str) -> None:
+    executor = LocalExecutor(1)
+    setattr(executor, weaker, Pool(ForkServer(sandbox.ALWAYS, full=weaker == "_full"), 1))
+    try:
+        findings = await executor.examine()
+    finally:
+        await executor.close()
+
+    assert not findings.layers["seccomp"]
+    assert not findings.proofs["no sockets"]
+
+
+async def test_a_fork_server_that_never_started_removes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+
+    await LocalExecutor(1).close()
+
+    assert (tmp_path / "file").exists()

@@ -1,0 +1,61 @@
+"""What a step does that uses modules which are put off, and has not said so."""
+
+import os
+import stat
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from engine.lazy_import import lazy_import
+
+_rawpy = lazy_import("rawpy")
+
+WORKED, FAILED = "green", "red"  # the colours that tell the outcome
+
+
+def outcome(deed: str, argument: str) -> str:
+    """The colour of the outcome. Whatever a module's absence looks like, the step goes on without."""
+    try:
+        return WORKED if BORROWINGS[deed](argument) else FAILED
+    except Exception:
+        return FAILED
+
+
+def _borrow(_argument: str) -> object:
+    return _rawpy.imread
+
+
+def _borrow_slowly(seconds: str) -> object:
+    time.sleep(float(seconds))
+    found = _rawpy.imread
+    time.sleep(float(seconds))
+    return found
+
+
+def _import(_argument: str) -> object:
+    import pymupdf  # noqa: PLC0415  # as a plugin should not
+
+    return pymupdf.Document
+
+
+def _scribble(size: str) -> object:
+    """Writes so many bytes to the job's files before it is found out, and again where it is not."""
+    for descriptor in range(3, 100):
+        with suppress(OSError):
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.write(descriptor, bytes(int(size)))
+    found = _rawpy.imread
+    for descriptor in range(3, 100):
+        with suppress(OSError):
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.ftruncate(descriptor, 0)
+                os.lseek(descriptor, 0, os.SEEK_SET)
+    return found
+
+
+BORROWINGS: Mapping[str, Callable[[str], object]] = {
+    "borrow": _borrow,
+    "borrow_slowly": _borrow_slowly,
+    "import": _import,
+    "scribble": _scribble,
+}

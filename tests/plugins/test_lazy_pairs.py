@@ -1,0 +1,76 @@
+"""What steps say of the modules they use is true of ordinary files: where a pair begins, there it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from engine.registry import Registry, load_registry
+from tests.samples import sample
+
+# Carries out every plan where nothing is loaded that is put off, and tells which ask for it.
+_PROGRAM = """
+import json
+import sys
+from pathlib import Path
+from engine import Options, inspection, pipeline, preload, sandbox
+from engine.lazy_import import NotLoaded, seal
+from engine.registry import load_registry
+
+registry = load_registry()
+plans = {f"{plan.source}-{plan.target}": plan for plan in registry.catalogue()}
+for name, tool in registry.tools.items():
+    sources = [tool.sources[0]] * tool.inputs[0]
+    plans[name] = registry.plan(sources, tool.sources[0], name)
+preload.warm(full=False)
+sandbox.known_places(registry.programs)
+seal()
+
+asking = {}
+for name, plan in plans.items():
+    try:
+        inputs = [Path(sys.argv[1], source.name).read_bytes() for source in plan.sources]
+        inspection.inspect(registry, plan, pipeline.run(plan, inputs, Options(quality=80)), Options())
+    except NotLoaded as error:
+        asking[name] = str(error)
+print(json.dumps([sorted(plans), asking]))
+"""
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], dict[str, str]]:
+    """All pairs and tools; the modules that each asks for."""
+    folder = tmp_path_factory.mktemp("samples")
+    for plan in load_registry().catalogue():
+        (folder / plan.source.name).write_bytes(sample(plan.source.name))
+    done = subprocess.run([sys.executable, "-c", _PROGRAM, folder], stdout=subprocess.PIPE, text=True, check=True)
+    names, found = json.loads(done.stdout)
+    return set(names), found
+
+
+def _lazy(registry: Registry) -> set[str]:
+    pairs = {f"{plan.source}-{plan.target}" for plan in registry.catalogue() if plan.lazy}
+    return pairs | {name for name, tool in registry.tools.items() if tool.lazy}
+
+
+def test_light_jobs_ask_for_nothing_that_is_put_off(asking: tuple[set[str], dict[str, str]]) -> None:
+    names, found = asking
+
+    assert len(names) > 100
+    assert {name: module for name, module in found.items() if name not in _lazy(load_registry())} == {}
+
+
+def test_all_others_do(asking: tuple[set[str], dict[str, str]]) -> None:
+    _, found = asking
+
+    assert _lazy(load_registry()) - set(found) == set()
+
+
+def test_most_conversions_between_pictures_are_light() -> None:
+    usual = {"jpeg", "png", "webp", "avif", "heic", "gif", "bmp"}
+    light = {(plan.source.name, plan.target.name) for plan in load_registry().catalogue() if not plan.lazy}
+
+    assert {(source, target) for source in usual | {"tiff", "psd"} for target in usual | {"eps"}} == light
