@@ -137,7 +137,7 @@ seal()
 
 def _printed(program: str, *arguments: Path) -> str:
     """What the program prints in a process that is sealed."""
-    command = [sys.executable, "-c", _SEALED + program, *arguments]
+    command = [sys.executable, "-c", _SEALED + program, *map(str, arguments)]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
