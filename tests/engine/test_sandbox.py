@@ -222,10 +222,11 @@ async def test_the_folder_of_a_job_goes_with_it(
     monkeypatch.syspath_prepend(_MISBEHAVING)
     executor = LocalExecutor(1)
     await executor.start()
-    assert len(_entries(searchable)) == 1
-    await executor.run(_job(tmp_path, "fill 1000"))
-    with pytest.raises(ConversionError):
-        await executor.run(_job(tmp_path, "hang"), Limits(seconds=0.5))
+    assert len(_entries(searchable)) == 2
+    for lazy in (False, True):
+        await executor.run(_job(tmp_path, "fill 1000", lazy=lazy))
+        with pytest.raises(ConversionError):
+            await executor.run(_job(tmp_path, "hang", lazy=lazy), Limits(seconds=0.5))
 
     await executor.close()
 
