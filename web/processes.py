@@ -18,7 +18,7 @@ def local_executor(settings: Settings, workers: int) -> LocalExecutor:
 
 
 async def examine(settings: Settings, executor: LocalExecutor) -> sandbox.Findings:
-    """What a process finds out about its sandbox. Raises SandboxIncomplete where that is less than required."""
+    """What processes find out about their sandbox. Raises SandboxIncomplete where that is less than required."""
     try:
         findings = await executor.examine()
     except ConversionError as error:

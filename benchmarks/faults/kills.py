@@ -1,4 +1,4 @@
-"""Processes that are killed: those of jobs, the fork server, the server itself."""
+"""Processes that are killed: those of jobs, the fork servers, the server itself."""
 
 from __future__ import annotations
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.conversions import AnyConversion, Conversion, Loss
+from engine.conversions import AnyConversion, Conversion, Loss, Tool
 from engine.formats import AnyFormat, Format
-from engine.planner import cheapest_paths
+from engine.planner import Plan, cheapest_paths
+from engine.worker import Input, Job
+from plugins.png import PNG
 
 _FORMATS = [Format(name, bytes) for name in "abcde"]
 _steps = st.builds(
@@ -63,3 +66,24 @@ def test_a_final_step_is_never_left() -> None:
     leave = Conversion(b, c, lambda payload, options: payload)
 
     assert set(cheapest_paths({a: [wrap], b: [leave]}, a)) == {b}
+
+
+def test_a_plan_is_lazy_if_anything_of_it_is() -> None:
+    def step(*, lazy: bool) -> AnyConversion:
+        return Conversion(PNG, PNG, lambda payload, options: payload, lazy=lazy)
+
+    def tool(*, lazy: bool) -> Tool[bytes]:
+        return Tool("tool", PNG, lambda payloads, options: payloads[0], (PNG,), range(1, 3), len, (), "", lazy)
+
+    def planned(*parts: bool) -> Plan:
+        steps = [step(lazy=lazy) for lazy in parts[1:]]
+        return Plan((PNG, PNG), PNG, (steps[0],), tool(lazy=parts[0]), ((steps[1],), (steps[2],)), steps[3])
+
+    assert not planned(False, False, False, False, False).lazy
+    assert not Plan((PNG,), PNG, (step(lazy=False),)).lazy
+    for number in range(5):
+        plan = planned(*(number == other for other in range(5)))
+        assert plan.lazy
+        assert Job.of(plan, [Path("a"), Path("b")], Path("c")) == Job(
+            (Input(Path("a"), "png"), Input(Path("b"), "png")), Path("c"), "png", tool="tool", lazy=True
+        )

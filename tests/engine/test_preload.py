@@ -1,4 +1,4 @@
-"""What the fork server does once for all jobs."""
+"""What a fork server does once for all jobs."""
 
 from __future__ import annotations
 

@@ -14,7 +14,13 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
+from config.settings import Settings
+from engine import Options
+from engine.forking import FULL, LIGHT
+from engine.forkserver import ForkServer, Seat
+from engine.registry import load_registry
 from tests.samples import sample
+from web import local
 from web.cli import cli
 
 _COMMAND = Path(sys.executable).with_name("convertd")
@@ -52,6 +58,26 @@ def test_one_file(folder: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     with Image.open(folder / "photo.jpg") as image:
         assert image.format == "JPEG"
+
+
+@pytest.mark.parametrize(("target", "kind"), [("webp", LIGHT), ("pdf", FULL)])
+async def test_only_those_processes_start_that_are_needed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, target: str, kind: str
+) -> None:
+    kinds, original = list[str](), ForkServer.fork
+
+    def fork(server: ForkServer) -> Seat:
+        kinds.append(server._loaded)
+        return original(server)
+
+    monkeypatch.setattr(ForkServer, "fork", fork)
+    registry = load_registry()
+    wanted = local.tasks(registry, [folder / "photo.png", folder / f"result.{target}"], None)
+
+    outcomes = [outcome async for outcome in local.convert(registry, wanted, Options(), Settings())]
+
+    assert [outcome.error for outcome in outcomes] == [None]
+    assert {*kinds} == {kind}
 
 
 def test_explain_and_warnings(folder: Path) -> None:

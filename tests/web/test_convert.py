@@ -11,6 +11,7 @@ import httpx
 import pytest
 from PIL import Image
 
+from engine.errors import StepFailed
 from engine.executor import Done, Job, Limits
 from tests import plain
 from tests.web.samples import FILE, FORM, TARGET, form, part, picture
@@ -41,6 +42,20 @@ class Stuck:
         return True
 
 
+class Noting:
+    """An executor that notes its jobs, and does none."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+
+    async def run(self, job: Job, limits: Limits = Limits()) -> Done:
+        self.jobs.append(job)
+        raise StepFailed("Nothing is done here.")
+
+    async def ready(self) -> bool:
+        return True
+
+
 def opened(content: bytes) -> Image.Image:
     return Image.open(io.BytesIO(content))
 
@@ -54,6 +69,14 @@ def test_answers_with_the_converted_file(server: Running) -> None:
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["X-Credits-Remaining"].isdigit()
     assert opened(answer.content).size == (64, 48)
+
+
+def test_jobs_tell_whether_they_use_lazy_modules(servers: Servers, data_dir: Path) -> None:
+    executor = Noting()
+    with servers.running(data_dir, executor) as server:
+        for target in ("webp", "pdf"):
+            assert server.convert(picture(), target).status_code == 500
+    assert [(job.target, job.lazy) for job in executor.jobs] == [("webp", False), ("pdf", True)]
 
 
 def test_leaves_no_job_folder(server: Running) -> None:
