@@ -6,10 +6,10 @@ import asyncio
 import os
 import pickle
 import socket
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Awaitable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from engine import sandbox, scratch, verdicts
 from engine.errors import StepFailed, TimedOut
@@ -19,6 +19,7 @@ from engine.worker import Done, Input, Job, Limits
 
 __all__ = ["Done", "Executor", "Input", "Job", "Limits", "LocalExecutor"]
 
+_T = TypeVar("_T")
 _MAX_ANSWER = 1 << 20  # bytes; more is no answer of ours
 
 
@@ -46,11 +47,11 @@ class LocalExecutor:
 
     async def start(self) -> None:
         """Starts the fork servers, and of each a process for every worker. Without, they start when jobs need them."""
-        await asyncio.gather(self._light.start(), self._full.start())
+        await _both(self._light.start(), self._full.start())
 
     async def close(self) -> None:
         """Waits for what is being tidied up, and ends the spare processes."""
-        await asyncio.gather(self._light.close(), self._full.close())
+        await _both(self._light.close(), self._full.close())
 
     async def run(self, job: Job, limits: Limits = Limits()) -> Done:
         """Runs the job in a fresh process. Raises ConversionError; cancelling kills the process.
@@ -67,12 +68,20 @@ class LocalExecutor:
         """What processes of both kinds find out about their sandbox. Raises ConversionError."""
         # Both are asked: a system may have no room for the second's walls.
         async with self._slots, _within(Limits().seconds):
-            answers = await asyncio.gather(*(_asked(pool, None, Limits(), []) for pool in (self._light, self._full)))
-        light, full = map(verdicts.findings, answers)
-        return light.common(full)
+            light, full = await _both(*(_asked(pool, None, Limits(), []) for pool in (self._light, self._full)))
+        return verdicts.findings(light).common(verdicts.findings(full))
 
     async def ready(self) -> bool:
-        return all(await asyncio.gather(self._light.ready(), self._full.ready()))
+        return all(await _both(self._light.ready(), self._full.ready()))
+
+
+async def _both(*work: Awaitable[_T]) -> list[_T]:
+    """What they return. Raises what one of them raises, but not before the other has ended."""
+    results = await asyncio.gather(*work, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]
 
 
 @asynccontextmanager

@@ -173,14 +173,15 @@ assert inspect.getmodule(Options.__init__) and inspect.getmodule(inspect.current
 linecache.checkcache()
 assert pickle.loads(pickle.dumps(Options())) == Options()
 assert copyreg.dispatch_table and traceback.format_stack()
-for use in (lambda: module.imread, lambda: module.__version__, lambda: hasattr(module, "no_such")):
+unknown = lambda: __import__("tabnanny")
+for use in (lambda: module.imread, lambda: module.__version__, lambda: hasattr(module, "no_such"), unknown):
     try:
         use()
     except NotLoaded as error:
         print(error)
 """
 
-    assert _printed(program) == "rawpy\n" * 3
+    assert _printed(program) == "rawpy\n" * 3 + "tabnanny\n"
 
 
 def test_light_processes_go_without() -> None:
