@@ -1,11 +1,11 @@
-"""Modules that only jobs need, and that take long to load: other processes know of them, and go without."""
+"""Modules that only some jobs need, and that take long to load: other processes know of them, and go without."""
 
 from __future__ import annotations
 
 import sys
 from importlib.abc import MetaPathFinder
 from importlib.util import LazyLoader, find_spec, module_from_spec
-from importlib.util import _LazyModule as Lazy  # type: ignore[attr-defined]
+from importlib.util import _LazyModule as _Lazy  # type: ignore[attr-defined]
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -42,7 +42,7 @@ def load_all() -> None:
 def seal() -> None:
     """From here on, this process and its forks load nothing: what is not there, put off or not, raises NotLoaded."""
     for module in list(sys.modules.values()):
-        if type(module) is Lazy:
+        if type(module) is _Lazy:
             module.__class__ = _Sealed
     sys.meta_path.insert(0, _NoFinder())
 
