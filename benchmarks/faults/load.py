@@ -46,7 +46,7 @@ def overload(seconds: int) -> Report:
 
 
 async def _overload(plan: Plan, probe: str) -> list[Row]:
-    calm_plan = replace(plan, seconds=plan.seconds / 2, clients=2 * WORKERS)
+    calm_plan = replace(plan, clients=2 * WORKERS)
     capacities, answers, goodputs, after = [_rate(await carry_out(calm_plan))], [], [], []
     for _ in range(_ROUNDS):
         stressed = await carry_out(replace(plan, rate=capacities[-1] * _TIMES))
