@@ -13,14 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-import pytest
 
 from tests import plain
+from tests.engine.test_hugepages import has_them
 from tests.web.samples import FORM, TARGET, form, part
 from tests.web.samples import picture as picture_of
 from tests.web.servers import eventually, made_key
-
-_SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 PROGRAM = (
     "import asyncio; from config.settings import load_settings; from web.app import serve;"
@@ -45,9 +43,7 @@ def process(data_dir: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]
             reading.join()
 
 
-@pytest.mark.skipif(
-    not _SETTING.exists() or "[never]" in _SETTING.read_text(), reason="this system has no transparent huge pages"
-)
+@has_them
 def test_much_of_what_it_has_loaded_lies_on_huge_pages(tmp_path: Path) -> None:
     with process(tmp_path) as (running, lines):
         assert eventually(lambda: any("listening on" in line for line in lines), 20)
