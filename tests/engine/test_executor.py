@@ -17,10 +17,8 @@ import pytest_asyncio
 from engine import ConversionError
 from engine.executor import Done, Input, Job, Limits, LocalExecutor
 from engine.pool import Pool
+from tests.engine.executors import MISBEHAVING, misbehaving
 from tests.samples import sample
-
-_MISBEHAVING = Path(__file__).parents[1] / "misbehaving"
-
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -28,12 +26,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor() -> AsyncIterator[LocalExecutor]:
     """Two workers whose processes know the misbehaving plugin."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(_MISBEHAVING)
-        made = LocalExecutor(2)
-        await made.start()
+    async with misbehaving(2) as made:
         yield made
-        await made.close()
 
 
 _both_kinds = pytest.mark.parametrize("lazy", [False, True])
@@ -205,7 +199,7 @@ async def test_a_fork_server_that_is_killed_is_forked_again(
     homes = tmp_path / "homes"
     homes.mkdir(mode=0o711)
     monkeypatch.setattr(tempfile, "tempdir", str(homes))
-    monkeypatch.syspath_prepend(_MISBEHAVING)
+    monkeypatch.syspath_prepend(MISBEHAVING)
     executor = LocalExecutor(2)
     await executor.start()
     try:

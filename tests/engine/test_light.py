@@ -19,11 +19,11 @@ from engine.executor import Input, Job, Limits, LocalExecutor
 from engine.forkserver import ForkServer
 from engine.pool import Pool
 from engine.registry import load_registry
+from tests.engine.executors import misbehaving
 from tests.samples import SIZE
 
 _asynchronous = pytest.mark.asyncio(loop_scope="module")
 _REGISTRY = load_registry()  # before the misbehaving plugin is in sight
-_MISBEHAVING = Path(__file__).parents[1] / "misbehaving"
 _GREEN, _RED = (0, 128, 0), (255, 0, 0)
 _INKS = (0, 255, 255, 0)
 
@@ -31,12 +31,8 @@ _INKS = (0, 255, 255, 0)
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor() -> AsyncIterator[LocalExecutor]:
     """One worker whose processes know the misbehaving plugin."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(_MISBEHAVING)
-        made = LocalExecutor(1)
-        await made.start()
+    async with misbehaving(1) as made:
         yield made
-        await made.close()
 
 
 def _job(folder: Path, *deeds: str, lazy: bool = False) -> Job:

@@ -19,11 +19,11 @@ from engine import ConversionError, sandbox
 from engine.executor import Input, Job, Limits, LocalExecutor
 from engine.registry import load_registry
 from plugins._ghostscript import PROGRAMS
+from tests.engine.executors import MISBEHAVING
 from tests.samples import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-_MISBEHAVING = Path(__file__).parents[1] / "misbehaving"
 _PAIRS = load_registry().catalogue()  # before the misbehaving plugin is in sight
 _SECRET = "sk_live_known_to_the_server"
 _LAYER_SETS = {
@@ -64,7 +64,7 @@ async def started() -> AsyncIterator[Starter]:
         return executors[layers]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(_MISBEHAVING)
+        patch.syspath_prepend(MISBEHAVING)
         patch.setenv("CONVERTD_SMTP_URL", _SECRET)
         patch.setenv("AWS_SECRET_ACCESS_KEY", _SECRET)
         yield start
@@ -219,7 +219,7 @@ async def test_the_folder_of_a_job_goes_with_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, searchable: Path
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(searchable))
-    monkeypatch.syspath_prepend(_MISBEHAVING)
+    monkeypatch.syspath_prepend(MISBEHAVING)
     executor = LocalExecutor(1)
     await executor.start()
     assert len(_entries(searchable)) == 2
