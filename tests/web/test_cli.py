@@ -15,7 +15,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from config.settings import Settings
-from engine import Options
+from engine import Options, executor
 from engine.forking import FULL, LIGHT
 from engine.forkserver import ForkServer, Seat
 from engine.registry import load_registry
@@ -64,13 +64,15 @@ def test_one_file(folder: Path) -> None:
 async def test_only_those_processes_start_that_are_needed(
     folder: Path, monkeypatch: pytest.MonkeyPatch, target: str, kind: str
 ) -> None:
-    kinds, original = list[str](), ForkServer.fork
+    kinds = list[str]()
 
-    def fork(server: ForkServer) -> Seat:
-        kinds.append(server._loaded)
-        return original(server)
+    class Watched(ForkServer):
+        def fork(self) -> Seat:
+            kinds.append(self._loaded)
+            return super().fork()
 
-    monkeypatch.setattr(ForkServer, "fork", fork)
+    # Not ForkServer.fork: servers of other tests look in the background whether they can fork.
+    monkeypatch.setattr(executor, "ForkServer", Watched)
     registry = load_registry()
     wanted = local.tasks(registry, [folder / "photo.png", folder / f"result.{target}"], None)
 
