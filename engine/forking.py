@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -41,15 +41,14 @@ def main() -> None:
     shared = sandbox.isolate(layers)
     preload.warm(full=loaded == FULL)
     places = sandbox.known_places(load_registry().programs)
-    if loaded == LIGHT:
-        seal()
+    missing = seal() if loaded == LIGHT else ()
     control = socket.socket(fileno=int(sys.argv[1]))
     while (serving := os.fork()) and os.WIFSIGNALED(os.waitpid(serving, 0)[1]):
         clear(home)
     if not serving:
         hugepages.gather()  # here, where they are its own: to write to one that is shared takes it apart
         enter = partial(sandbox.enter, layers, os.getpid(), places)
-        _Nursery(control, home, lambda folder: shared | enter(folder)).run()
+        _Nursery(control, home, lambda folder: shared | enter(folder), missing).run()
     remove(home)
 
 
@@ -71,10 +70,13 @@ def clear(home: str) -> None:
 class _Nursery:
     """The children: of each, the line on which its end is to be told, and the folder that goes with it."""
 
-    def __init__(self, control: socket.socket, home: str, enter: Callable[[str], Mapping[str, bool]]) -> None:
+    def __init__(
+        self, control: socket.socket, home: str, enter: Callable[[str], Mapping[str, bool]], missing: Sequence[str]
+    ) -> None:
         self._control = control
         self._home = home
         self._enter = enter
+        self._missing = missing
         self._addresses = sandbox.addresses()  # children begin with the same
         self._children: dict[int, tuple[int, str]] = {}
         self._numbers = count(1)  # of folders
@@ -123,7 +125,7 @@ class _Nursery:
             os.environ["TMPDIR"] = tempfile.tempdir = folder
             layers = self._enter(folder)
             _let_go(line)
-            worker.serve(socket.socket(fileno=line), layers, self._addresses)
+            worker.serve(socket.socket(fileno=line), layers, self._addresses, self._missing)
         except Exception:
             traceback.print_exc()  # of our own code: a job's exceptions are its answer
         finally:

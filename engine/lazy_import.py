@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.util import LazyLoader, find_spec, module_from_spec
 from importlib.util import _LazyModule as _Lazy  # type: ignore[attr-defined]
@@ -39,24 +40,32 @@ def load_all() -> None:
         getattr(module, "__name__", None)  # any use will do
 
 
-def seal() -> None:
-    """From here on, this process and its forks load nothing: what is not there, put off or not, raises NotLoaded."""
+def seal() -> Sequence[str]:
+    """From here on, this process and its forks load nothing: what is not there, put off or not, raises NotLoaded.
+
+    Returns the names that this will have been raised for, in this process, even where somebody has caught it.
+    """
+    missing = list[str]()
+
+    def refuse(name: str) -> NoReturn:
+        missing.append(name)
+        raise NotLoaded(name) from None
+
+    class Sealed(ModuleType):
+        """Shows what is known of a module without loading it, as whoever goes through all modules asks for."""
+
+        def __getattribute__(self, name: str) -> Any:
+            try:
+                return super().__getattribute__(name)
+            except AttributeError:
+                refuse(super().__getattribute__("__name__"))
+
+    class NoFinder(MetaPathFinder):
+        def find_spec(self, fullname: str, path: object, target: ModuleType | None = None) -> NoReturn:
+            refuse(fullname)
+
     for module in list(sys.modules.values()):
         if type(module) is _Lazy:
-            module.__class__ = _Sealed
-    sys.meta_path.insert(0, _NoFinder())
-
-
-class _Sealed(ModuleType):
-    """Shows what is known of a module without loading it, as whoever goes through all modules asks for."""
-
-    def __getattribute__(self, name: str) -> Any:
-        try:
-            return super().__getattribute__(name)
-        except AttributeError:
-            raise NotLoaded(super().__getattribute__("__name__")) from None
-
-
-class _NoFinder(MetaPathFinder):
-    def find_spec(self, fullname: str, path: object, target: ModuleType | None = None) -> NoReturn:
-        raise NotLoaded(fullname)
+            module.__class__ = Sealed
+    sys.meta_path.insert(0, NoFinder())
+    return missing

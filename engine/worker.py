@@ -6,7 +6,7 @@ import json
 import os
 import pickle
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -87,11 +87,12 @@ MAX_FILES = 250
 """Files that can be handed to a job; the kernel passes 253 at a time."""
 
 
-def serve(line: socket.socket, layers: Mapping[str, bool], addresses: int) -> None:
+def serve(line: socket.socket, layers: Mapping[str, bool], addresses: int, missing: Sequence[str]) -> None:
     """Waits for one job and its files, runs it, and answers. An end of file instead of a job ends it at once.
 
     No job is a question about the sandbox, of which `layers` tells what is up. `addresses` are the bytes of them that
-    this process began with.
+    this process began with. `missing` tells of modules that were asked for in vain: a job that did has not ended well,
+    whatever it says.
     """
     request, descriptors, _, _ = socket.recv_fds(line, 1 << 16, MAX_FILES)
     while chunk := line.recv(1 << 16):
@@ -106,6 +107,8 @@ def serve(line: socket.socket, layers: Mapping[str, bool], addresses: int) -> No
 
     allow(limits.memory)
     answer = _findings(layers) if job is None else _answer(load_registry(), job, descriptors, layers, allow)
+    if missing:
+        answer = {"missing": missing[0]}
     with os.fdopen(line.detach(), "wb") as stream:  # sending is a system call that the sandbox denies
         stream.write(json.dumps(answer, default=vars).encode())
 
@@ -123,11 +126,9 @@ def _answer(
         done = convert(registry, job, descriptors, layers, allow)
     except ConversionError as error:
         return {"error": error.as_json()}
-    except NotLoaded as error:
-        return {"missing": str(error)}
     except MemoryError:
         return {"error": OutOfMemory("The conversion needs more memory than it may have.").as_json()}
-    except Exception as error:
+    except (Exception, NotLoaded) as error:
         return {"error": StepFailed(f"The conversion failed: {type(error).__name__}.").as_json()}
     return {"done": done}
 

@@ -52,7 +52,7 @@ async def _colours(executor: LocalExecutor, job: Job) -> list[object]:
 
 
 @_asynchronous
-@pytest.mark.parametrize("deed", ["borrow", "import", "scribble 1000000"])
+@pytest.mark.parametrize("deed", ["borrow", "borrow_unnoticed", "import", "scribble 1000000"])
 @pytest.mark.parametrize("lazy", [False, True])
 async def test_a_step_that_has_not_said_so(executor: LocalExecutor, tmp_path: Path, deed: str, lazy: bool) -> None:
     """What it needs is there, though it would go on without, and nothing is left of the first attempt."""

@@ -25,6 +25,13 @@ def _borrow(_argument: str) -> object:
     return _rawpy.imread
 
 
+def _borrow_unnoticed(_argument: str) -> object:
+    try:
+        return _rawpy.imread
+    except:  # noqa: E722  # as a plugin should not
+        return None
+
+
 def _borrow_slowly(seconds: str) -> object:
     time.sleep(float(seconds))
     found = _rawpy.imread
@@ -55,6 +62,7 @@ def _scribble(size: str) -> object:
 
 BORROWINGS: Mapping[str, Callable[[str], object]] = {
     "borrow": _borrow,
+    "borrow_unnoticed": _borrow_unnoticed,
     "borrow_slowly": _borrow_slowly,
     "import": _import,
     "scribble": _scribble,
