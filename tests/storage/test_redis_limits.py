@@ -103,6 +103,7 @@ async def timed(limiter: FailoverLimiter) -> tuple[float, Verdict]:
     return time.perf_counter() - start, verdict
 
 
+@pytest.mark.timing
 async def test_a_stall_delays_one_request_in_every_pause(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with RedisServer(tmp_path) as server:
         limiter = FailoverLimiter(RedisLimiter(server.url), MemoryLimiter(), pause=PAUSE)

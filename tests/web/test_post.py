@@ -73,6 +73,7 @@ async def test_a_letter_that_is_none_is_not_tried(caplog: pytest.LogCaptureFixtu
     assert caplog.records[0].message == "letter not sent"
 
 
+@pytest.mark.timing
 async def test_posting_takes_no_time(tmp_path: Path) -> None:
     box = postbox(OutboxMailer(tmp_path, SENDER))
     start = time.perf_counter()
