@@ -32,6 +32,6 @@ def _overflows(folder: Path, size: int, files: int) -> bool:
                         waiting.append(Path(entry.path))
         except FileNotFoundError:  # gone since it was listed
             continue
-        except PermissionError:  # who hides something has something to hide
+        except OSError:  # no permission, or too long a way: who hides something has something to hide
             return True
     return False

@@ -19,10 +19,14 @@ _SET_MODE_FILTER, _ALL_THREADS = 1, 1
 _ID = struct.Struct("=I")
 _LOAD, _RETURN = 0x20, 0x06
 _JUMP, _JUMP_IF_EQUAL, _JUMP_IF_AT_LEAST, _JUMP_IF_ANY_BIT = 0x05, 0x15, 0x35, 0x45
-_NUMBER, _PROCESSOR, _FIRST_ARGUMENT = 0, 4, 16  # where they lie in what the filter is given
+_NUMBER, _PROCESSOR, _ARGUMENTS = 0, 4, 16  # where they lie in what the filter is given
+_ARGUMENT = 8  # bytes, of which the lower half comes first
 _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
 _FEW = 8  # numbers that are compared one by one
 _X32 = 0x40000000  # calls of the third x86 interface, which has numbers of its own
+
+_DONE = _REFUSE  # with no error: the call returns as if it had been made
+_NAMELESS = 0x00400000  # of the flags of a file that is opened
 
 _CLONE_THREAD = 0x00010000
 # Cgroup, UTS, IPC, user, PID and network, mount, time.
@@ -49,16 +53,26 @@ def _answer(numbers: list[int], answer: int) -> list[bytes]:
     return [*tests, _instruction(_JUMP, 1), _instruction(_RETURN, answer)]
 
 
-def _only_with(call: Numbers, test: int, value: int, *, refused: bool = False) -> list[bytes]:
-    """Refuses the call unless its first argument passes the test, or if it does."""
-    (number,) = _numbers(call)  # every processor has these
+def _only_with(call: Numbers, test: int, value: int) -> list[bytes]:
+    """Refuses the call unless its first argument passes the test."""
+    return _by_argument(call, 0, _instruction(test, value, if_true=1), errno.EPERM)
+
+
+def _only_without(call: Numbers, bits: int, *, argument: int = 0, error: int = errno.EPERM) -> list[bytes]:
+    """Refuses the call if its argument of that place has any of the bits."""
+    return _by_argument(call, argument, _instruction(_JUMP_IF_ANY_BIT, bits, if_false=1), error)
+
+
+def _by_argument(call: Numbers, argument: int, test: bytes, error: int) -> list[bytes]:
+    """Refuses the call unless the test of its argument jumps over that."""
     body = [
-        _instruction(_LOAD, _FIRST_ARGUMENT),
-        _instruction(test, value, if_true=not refused, if_false=refused),
-        _instruction(_RETURN, _REFUSE | errno.EPERM),
+        _instruction(_LOAD, _ARGUMENTS + argument * _ARGUMENT),
+        test,
+        _instruction(_RETURN, _REFUSE | error),
         _instruction(_LOAD, _NUMBER),
     ]
-    return [_instruction(_JUMP_IF_EQUAL, number, if_false=len(body)), *body]
+    own = [_instruction(_JUMP_IF_EQUAL, number, if_false=len(body)) for number in _numbers(call)]
+    return [instruction for choice in own for instruction in (choice, *body)]
 
 
 def _program(rules: list[bytes]) -> bytes:
@@ -79,11 +93,16 @@ def _program(rules: list[bytes]) -> bytes:
 _NOBODY = 0xFFFFFFFF  # an id that no process has: where that of the process belongs
 _RESTRICTIONS = _program(
     [
-        *_answer(_numbers(syscalls.CLONE3), _REFUSE | errno.ENOSYS),  # libraries fall back to clone
-        *_only_with(syscalls.CLONE, _JUMP_IF_ANY_BIT, _CLONE_NAMESPACES, refused=True),
+        # What lies behind a pointer cannot be looked at: libraries fall back to clone, and to openat.
+        *_answer(_numbers(syscalls.CLONE3, syscalls.OPENAT2), _REFUSE | errno.ENOSYS),
+        *_only_without(syscalls.CLONE, _CLONE_NAMESPACES),
+        *_only_without(syscalls.OPEN, _NAMELESS, argument=1, error=errno.EOPNOTSUPP),
+        *_only_without(syscalls.OPENAT, _NAMELESS, argument=2, error=errno.EOPNOTSUPP),
         *_only_with(syscalls.TGKILL, _JUMP_IF_EQUAL, _NOBODY),
         *_only_with(syscalls.PRLIMIT, _JUMP_IF_EQUAL, 0),  # the caller itself
         *_answer(_numbers(*syscalls.DENIED.values()), _REFUSE | errno.EPERM),
+        # A file that is deleted while it is open takes room where nobody sees it. They all go with the job's folder.
+        *_answer(_numbers(*syscalls.DELETIONS.values()), _DONE),
     ]
 )
 _NO_PROGRAMS = _program(

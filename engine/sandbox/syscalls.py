@@ -15,8 +15,17 @@ PROGRAMS: Mapping[str, Numbers] = {
     "vfork": (58, None),
 }
 
+DELETIONS: Mapping[str, Numbers] = {
+    "unlink": (87, None),
+    "unlinkat": (263, 35),
+    "rmdir": (84, None),
+}
+
 CLONE: Numbers = (56, 220)
 CLONE3: Numbers = (435, 435)
+OPEN: Numbers = (2, None)
+OPENAT: Numbers = (257, 56)
+OPENAT2: Numbers = (437, 437)
 TGKILL: Numbers = (234, 131)
 PRLIMIT: Numbers = (302, 261)
 
@@ -102,6 +111,13 @@ _FILE_SYSTEMS: Mapping[str, Numbers] = {
     "quotactl_fd": (443, 443),
     "memfd_create": (319, 279),  # files in memory, which no bound of a process counts
     "memfd_secret": (447, 447),
+    "rename": (82, None),  # what it takes the place of can be open, and is seen no more
+    "renameat": (264, 38),
+    "renameat2": (316, 276),
+    "setxattr": (188, 5),  # more that may lie on a disk, and that no file's size tells
+    "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
+    "setxattrat": (463, 463),
     "swapon": (167, 224),
     "swapoff": (168, 225),
     "acct": (163, 89),

@@ -46,6 +46,7 @@ _STOPPED_BY = {
     "pipe": ("landlock",),
     "become_root": ("own_user", "seccomp"),
     "keep_in_memory": ("seccomp",),
+    "displace": ("seccomp",),
 }
 _FOR_ROOT = ("trace", "become_root")  # attacks that only root's processes could make in the first place
 
@@ -176,13 +177,27 @@ async def test_no_file_grows_over_its_limit(
 
 
 @pytest.mark.parametrize("layers", ["none", "all"])
-@pytest.mark.parametrize("deed", ["litter 4 400000", "litter 60 1"])
+@pytest.mark.parametrize("deed", ["litter 4 400000", "litter 60 1", "burrow 30"])
 async def test_no_folder_holds_more_than_it_may(started: Starter, tmp_path: Path, layers: str, deed: str) -> None:
     with pytest.raises(ConversionError, match="wrote more") as raised:
         await (await started(layers)).run(_job(tmp_path, deed), Limits(scratch=1 << 20, files=100))
 
     assert (raised.value.code, raised.value.reason) == ("processing_failed", "engine_error")
     await (await started(layers)).run(_job(tmp_path, "fill 1000000"), Limits(scratch=1 << 20, files=100))
+
+
+async def test_what_is_deleted_counts_all_the_same(started: Starter, tmp_path: Path) -> None:
+    deed, limits = "hide 4 400000", Limits(scratch=1 << 20)
+
+    assert await _succeeds(await started("none"), tmp_path, deed, limits)
+    for layers in ("all", "seccomp"):
+        with pytest.raises(ConversionError, match="wrote more"):
+            await (await started(layers)).run(_job(tmp_path, deed), limits)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+async def test_temporary_files_can_be_used_as_ever(started: Starter, tmp_path: Path, lazy: bool) -> None:
+    assert await _succeeds(await started("all"), tmp_path, "tidy_up", lazy=lazy)
 
 
 async def test_a_lie_about_the_size_is_found_out(started: Starter, tmp_path: Path) -> None:

@@ -120,6 +120,31 @@ def _litter(argument: str) -> None:
     time.sleep(5)
 
 
+def _burrow(depth: str) -> None:
+    """Folders so deep that their path is too long for the system."""
+    for _ in range(int(depth)):
+        Path("x" * 200).mkdir()
+        os.chdir("x" * 200)
+    time.sleep(5)
+
+
+def _hide(argument: str) -> None:
+    """So many files of that many bytes, open and in no folder; then time for somebody to notice."""
+    count, size = map(int, argument.split())
+    for number in range(count):
+        hidden = os.open(f"file{number}", os.O_RDWR | os.O_CREAT)
+        Path(f"file{number}").unlink()
+        os.write(hidden, bytes(size))
+    time.sleep(2)
+
+
+def _displace(_argument: str) -> None:
+    """A file whose place another takes is in no folder either."""
+    Path("one").touch()
+    Path("other").touch()
+    Path("one").rename("other")
+
+
 def _keep_in_memory(_argument: str) -> None:
     os.close(os.memfd_create("hidden"))
 
@@ -164,6 +189,9 @@ ATTACKS: Mapping[str, Callable[[str], None]] = {
     "fill": _fill,
     "find_open_folder": _find_open_folder,
     "answer": _answer,
+    "burrow": _burrow,
+    "hide": _hide,
+    "displace": _displace,
     "keep_in_memory": _keep_in_memory,
     "litter": _litter,
 }

@@ -1,9 +1,12 @@
 """A plugin whose format does to its process what the file says, once each."""
 
 import os
+import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from PIL import Image
 
@@ -48,8 +51,8 @@ def decode(data: bytes, _options: Options) -> Raster:
         return "no raster"  # type: ignore[return-value]
     elif deed == "late":
         return Raster(_failing())
-    elif deed == "fill":
-        return Raster([Frame(Image.effect_noise((3000, 3000), 80))])
+    elif deed == "tidy_up":
+        _tidy_up()
     elif deed == "child":
         os.system("sleep 600 &")
         time.sleep(600)
@@ -67,6 +70,20 @@ def row(rasters: list[Raster], _options: Options) -> Raster:
     for number, raster in enumerate(rasters):
         picture.paste(next(iter(raster.frames)).image, (8 * number, 0))
     return Raster([Frame(picture)])
+
+
+def _tidy_up() -> None:
+    """Temporary files and folders, as plugins may use them."""
+    with tempfile.TemporaryFile() as file, tempfile.NamedTemporaryFile() as named:
+        file.write(b"nameless")
+        named.write(b"named")
+    with tempfile.TemporaryDirectory() as folder:
+        inner = Path(folder, "inner")
+        inner.mkdir()
+        (inner / "one").write_bytes(b"one")
+        shutil.move(inner / "one", inner / "other")
+        if (inner / "other").read_bytes() != b"one":
+            raise OSError("the file was not moved")
 
 
 def _failing() -> Iterator[Frame]:
