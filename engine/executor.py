@@ -6,8 +6,8 @@ import asyncio
 import os
 import pickle
 import socket
-from collections.abc import AsyncIterator, Awaitable, Collection, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Collection
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -94,7 +94,7 @@ async def _within(seconds: float) -> AsyncIterator[None]:
 
 
 async def _done(pool: Pool, job: Job, limits: Limits) -> Done:
-    with _opened([path for path, _ in job.inputs], job.output) as descriptors:
+    async with _opened([path for path, _ in job.inputs], job.output) as descriptors:
         done = verdicts.outcome(await _asked(pool, job, limits, descriptors))
         written = os.fstat(descriptors[-1]).st_size
         if done.size != written or written > limits.output:
@@ -117,24 +117,31 @@ async def _asked(pool: Pool, job: Job | None, limits: Limits, descriptors: list[
             filled.cancel()
 
 
-@contextmanager
-def _opened(sources: list[Path], output: Path) -> Iterator[list[int]]:
+@asynccontextmanager
+async def _opened(sources: list[Path], output: Path) -> AsyncIterator[list[int]]:
     """The sources to read and the output to write, as descriptors; after an error there is no output."""
     descriptors: list[int] = []
+    opening = asyncio.create_task(asyncio.to_thread(_open, descriptors, sources, output))
     try:
-        for path in sources:
-            descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-        descriptors.append(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        # Shielded: even if nobody waits for them any more, files that are opened are to be closed.
+        await asyncio.shield(opening)
         yield descriptors
-    except OSError as error:
-        output.unlink(missing_ok=True)
-        raise StepFailed("The files of the job cannot be opened.") from error
-    except BaseException:
-        output.unlink(missing_ok=True)
+    except BaseException as error:
+        await asyncio.wait([opening])
+        await asyncio.to_thread(output.unlink, missing_ok=True)
+        if isinstance(error, OSError):
+            raise StepFailed("The files of the job cannot be opened.") from error
         raise
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+def _open(descriptors: list[int], sources: list[Path], output: Path) -> None:
+    """Adds them to the descriptors, one by one. Blocks. Raises OSError."""
+    for path in sources:
+        descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+    descriptors.append(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
 
 async def _exchange(line: socket.socket, request: bytes, descriptors: list[int]) -> bytes:

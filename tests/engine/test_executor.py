@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -124,10 +125,64 @@ def _sleeping() -> list[bytes]:
 
 
 async def test_a_result_over_its_limit_is_refused(executor: LocalExecutor, tmp_path: Path) -> None:
-    job = _job(tmp_path, "fill", "bmp")
+    job = _job(tmp_path, "bloat", "bmp")
 
-    with pytest.raises(ConversionError):
-        await executor.run(job, Limits(output=1 << 20))
+    await executor.run(job)
+    error = await _failure(executor, job, Limits(output=1 << 20))
+
+    assert (error.reason, str(error)) == ("engine_error", "The conversion failed: OSError.")
+    assert not job.output.exists()
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[tuple[Job, threading.Timer]]:
+    """A job whose file can be opened only once the timer's function is called, which else comes after a while."""
+    job = _job(tmp_path, "behave")
+    source, deed = job.inputs[0].path, job.inputs[0].path.read_bytes()
+    source.unlink()
+    os.mkfifo(source)
+    late = threading.Timer(10, source.write_bytes, [deed])
+    late.start()
+    yield job, late
+    late.cancel()
+
+
+async def test_opening_files_keeps_nobody_else_waiting(
+    executor: LocalExecutor, slow: tuple[Job, threading.Timer]
+) -> None:
+    job, late = slow
+    running = asyncio.create_task(executor.run(job))
+
+    await asyncio.sleep(0.1)
+
+    assert not late.finished.is_set()
+    await asyncio.to_thread(late.function, *late.args)
+    done = await running
+    assert done.size == job.output.stat().st_size
+
+
+async def test_whoever_leaves_while_files_are_opened_leaves_nothing(
+    executor: LocalExecutor, slow: tuple[Job, threading.Timer]
+) -> None:
+    job, late = slow
+    running = asyncio.create_task(executor.run(job))
+    await asyncio.sleep(0.1)
+
+    running.cancel()
+    await asyncio.to_thread(late.function, *late.args)
+
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not job.output.exists()
+    assert not {job.inputs[0].path, job.output} & _open_files()
+
+
+def _open_files() -> set[Path]:
+    found = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed since it was listed
+            found.add(descriptor.readlink())
+    return found
 
 
 async def test_others_go_on(executor: LocalExecutor, tmp_path: Path) -> None:
