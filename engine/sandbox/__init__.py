@@ -31,7 +31,7 @@ ALWAYS = frozenset({"rlimits", "session", "parent_death_signal"})
 """The layers that stay when the sandbox is switched off."""
 
 LAYERS = ALWAYS | {
-    *("network_namespace", "own_user", "no_capabilities", "undumpable"),
+    *("network_namespace", "own_user", "few_threads", "no_capabilities", "undumpable"),
     *("no_new_privileges", "landlock", "seccomp"),
 }
 """All layers by name."""
@@ -79,6 +79,7 @@ def enter(layers: Collection[str], parent: int, places: Rules, own: str) -> dict
             {
                 "session": process.begin_session,
                 "own_user": partial(process.become_nobody, own),
+                "few_threads": process.bound_threads,
                 "no_capabilities": process.drop_capabilities,
                 "undumpable": process.hide,
                 "parent_death_signal": partial(process.die_with, parent),

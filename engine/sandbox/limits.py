@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from pathlib import Path
 
 _OPEN_FILES = 256
+_THREADS, _THREADS_A_CORE = 64, 4  # codecs start some for each core
 _KILLED_AFTER = 2  # seconds of CPU time after the first signal, which could be ignored
 
 
@@ -18,6 +20,11 @@ def addresses() -> int:
 def bound_memory(size: int) -> None:
     """Bounds this process to so many bytes of addresses, those that it has included; never raises the bound."""
     _lower(resource.RLIMIT_AS, size)
+
+
+def bound_threads() -> None:
+    """Bounds the threads and processes of this process's user."""
+    _lower(resource.RLIMIT_NPROC, _THREADS + _THREADS_A_CORE * (os.cpu_count() or 1))
 
 
 def bound(*, seconds: float, output: int) -> None:

@@ -6,8 +6,10 @@ import errno
 import os
 import signal
 import struct
+from contextlib import suppress
+from pathlib import Path
 
-from engine.sandbox import kernel
+from engine.sandbox import kernel, limits
 
 _SET_PARENT_DEATH_SIGNAL, _SET_DUMPABLE, _SET_NO_NEW_PRIVILEGES = 1, 4, 38  # prctl
 _CAPABILITIES_OF_THIS_PROCESS, _NONE = struct.pack("=Ii", 0x20080522, 0), bytes(24)  # capset; the first is a version
@@ -46,8 +48,14 @@ def leave_network() -> None:
 
     Without root's rights it takes a user namespace, which needs a process of one thread.
     """
-    flags = _NEW_NETWORK | _NEW_IPC
-    kernel.unshare(flags if os.geteuid() == 0 else flags | _NEW_USER)
+    flags, user, group = _NEW_NETWORK | _NEW_IPC, os.geteuid(), os.getegid()
+    if user == 0:
+        kernel.unshare(flags)
+        return
+    kernel.unshare(flags | _NEW_USER)
+    with suppress(OSError):  # who is nobody there makes no further user namespaces, and has its threads unbounded
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+            Path("/proc/self", name).write_text(text)
 
 
 def become_nobody(folder: str) -> None:
@@ -63,6 +71,19 @@ def become_nobody(folder: str) -> None:
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
+
+
+def bound_threads() -> None:
+    """Bounds its threads, and processes, so that others can still start theirs. Raises OSError.
+
+    The kernel counts those of a user, and never root's. Who has no user of its own takes a user namespace, where it is
+    counted alone.
+    """
+    if os.getuid() == 0:
+        raise OSError(errno.EPERM, "what root starts is not bounded")
+    if os.getuid() < _FIRST_USER:
+        kernel.unshare(_NEW_USER)
+    limits.bound_threads()
 
 
 def drop_capabilities() -> None:

@@ -29,6 +29,7 @@ _SECRET = "sk_live_known_to_the_server"
 _LAYER_SETS = {
     "none": sandbox.ALWAYS,
     "all": sandbox.LAYERS,
+    "unbounded": sandbox.LAYERS - {"few_threads"},
     **{name: sandbox.ALWAYS | {name, "no_new_privileges"} for name in sandbox.LAYERS - sandbox.ALWAYS},
 }
 # What stops each attack, each on its own.
@@ -184,6 +185,17 @@ async def test_no_folder_holds_more_than_it_may(started: Starter, tmp_path: Path
 
     assert (raised.value.code, raised.value.reason) == ("processing_failed", "engine_error")
     await (await started(layers)).run(_job(tmp_path, "fill 1000000"), Limits(scratch=1 << 20, files=100))
+
+
+async def test_a_job_starts_few_threads(started: Starter, tmp_path: Path) -> None:
+    """Threads and processes are numbered for all of the machine, or of the service."""
+    few, many = "swarm 50", "swarm 2000"
+
+    assert await _succeeds(await started("none"), tmp_path, many)
+    assert await _succeeds(await started("unbounded"), tmp_path, many)
+    for lazy in (False, True):
+        assert await _succeeds(await started("all"), tmp_path, few, lazy=lazy)
+        assert not await _succeeds(await started("all"), tmp_path, many, lazy=lazy)
 
 
 async def test_what_is_deleted_counts_all_the_same(started: Starter, tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """What hostile code would try once a broken codec has let it into a job's process."""
 
 import ctypes
+import errno
 import json
 import os
 import signal
 import socket
 import stat
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -128,6 +130,19 @@ def _burrow(depth: str) -> None:
     time.sleep(5)
 
 
+def _swarm(count: str) -> None:
+    """So many threads, all there at once."""
+    threading.stack_size(64 << 10)
+    enough = threading.Event()
+    try:
+        for _ in range(int(count)):
+            threading.Thread(target=enough.wait).start()
+    except RuntimeError:
+        raise OSError(errno.EAGAIN, "no more threads") from None
+    finally:
+        enough.set()
+
+
 def _hide(argument: str) -> None:
     """So many files of that many bytes, open and in no folder; then time for somebody to notice."""
     count, size = map(int, argument.split())
@@ -190,6 +205,7 @@ ATTACKS: Mapping[str, Callable[[str], None]] = {
     "find_open_folder": _find_open_folder,
     "answer": _answer,
     "burrow": _burrow,
+    "swarm": _swarm,
     "hide": _hide,
     "displace": _displace,
     "keep_in_memory": _keep_in_memory,
