@@ -27,6 +27,8 @@ _X32 = 0x40000000  # calls of the third x86 interface, which has numbers of its 
 
 _DONE = _REFUSE  # with no error: the call returns as if it had been made
 _NAMELESS = 0x00400000  # of the flags of a file that is opened
+_SET_OWNER, _SET_SIGNAL, _SET_OWNER_OF_KIND = 8, 10, 15  # what may be done with an open file
+_NOW = 0  # in place of a file's times
 
 _CLONE_THREAD = 0x00010000
 # Cgroup, UTS, IPC, user, PID and network, mount, time.
@@ -61,6 +63,11 @@ def _only_with(call: Numbers, test: int, value: int) -> list[bytes]:
 def _only_without(call: Numbers, bits: int, *, argument: int = 0, error: int = errno.EPERM) -> list[bytes]:
     """Refuses the call if its argument of that place has any of the bits."""
     return _by_argument(call, argument, _instruction(_JUMP_IF_ANY_BIT, bits, if_false=1), error)
+
+
+def _only_other(call: Numbers, value: int, *, argument: int) -> list[bytes]:
+    """Refuses the call if its argument of that place is the value."""
+    return _by_argument(call, argument, _instruction(_JUMP_IF_EQUAL, value, if_false=1), errno.EPERM)
 
 
 def _by_argument(call: Numbers, argument: int, test: bytes, error: int) -> list[bytes]:
@@ -100,9 +107,14 @@ _RESTRICTIONS = _program(
         *_only_without(syscalls.OPENAT, _NAMELESS, argument=2, error=errno.EOPNOTSUPP),
         *_only_with(syscalls.TGKILL, _JUMP_IF_EQUAL, _NOBODY),
         *_only_with(syscalls.PRLIMIT, _JUMP_IF_EQUAL, 0),  # the caller itself
+        # A file that is ready sends any signal to whoever owns it.
+        *_only_other(syscalls.FCNTL, _SET_OWNER, argument=1),
+        *_only_other(syscalls.FCNTL, _SET_OWNER_OF_KIND, argument=1),
+        *_only_other(syscalls.FCNTL, _SET_SIGNAL, argument=1),
         *_answer(_numbers(*syscalls.DENIED.values()), _REFUSE | errno.EPERM),
-        # A file that is deleted while it is open takes room where nobody sees it. They all go with the job's folder.
-        *_answer(_numbers(*syscalls.DELETIONS.values()), _DONE),
+        # Who asks whether there is a file by touching it is to be told the truth.
+        *_only_other(syscalls.UTIMENSAT, _NOW, argument=2),
+        *_answer(_numbers(*syscalls.PRETENDED.values()), _DONE),
     ]
 )
 _NO_PROGRAMS = _program(

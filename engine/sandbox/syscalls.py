@@ -15,17 +15,25 @@ PROGRAMS: Mapping[str, Numbers] = {
     "vfork": (58, None),
 }
 
-DELETIONS: Mapping[str, Numbers] = {
-    "unlink": (87, None),
+PRETENDED: Mapping[str, Numbers] = {
+    "unlink": (87, None),  # of a file that is open, which would go on taking room where nobody sees it
     "unlinkat": (263, 35),
     "rmdir": (84, None),
+    "chmod": (90, None),  # which goes by the user alone, as do a file's times: Landlock has no say in them
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "utimensat": (280, 88),
 }
+"""What return as if they had been made: whoever makes them expects no refusal, and the job's folder goes anyway."""
 
 CLONE: Numbers = (56, 220)
 CLONE3: Numbers = (435, 435)
 OPEN: Numbers = (2, None)
 OPENAT: Numbers = (257, 56)
 OPENAT2: Numbers = (437, 437)
+UTIMENSAT: Numbers = (280, 88)
+FCNTL: Numbers = (72, 25)
 TGKILL: Numbers = (234, 131)
 PRLIMIT: Numbers = (302, 261)
 
@@ -114,10 +122,23 @@ _FILE_SYSTEMS: Mapping[str, Numbers] = {
     "rename": (82, None),  # what it takes the place of can be open, and is seen no more
     "renameat": (264, 38),
     "renameat2": (316, 276),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+    "chown": (92, None),
+    "fchown": (93, 55),
+    "lchown": (94, None),
+    "fchownat": (260, 54),
     "setxattr": (188, 5),  # more that may lie on a disk, and that no file's size tells
     "lsetxattr": (189, 6),
     "fsetxattr": (190, 7),
     "setxattrat": (463, 463),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16),
+    "removexattrat": (466, 466),
+    "inotify_init": (253, None),  # tells the names of others' files
+    "inotify_init1": (294, 26),
     "swapon": (167, 224),
     "swapoff": (168, 225),
     "acct": (163, 89),

@@ -48,6 +48,11 @@ _STOPPED_BY = {
     "become_root": ("own_user", "seccomp"),
     "keep_in_memory": ("seccomp",),
     "displace": ("seccomp",),
+    "loosen": ("own_user", "seccomp"),
+    "redate": ("own_user", "seccomp"),
+    "touch": ("own_user", "seccomp"),
+    "watch": ("own_user", "seccomp"),
+    "point": ("seccomp",),
 }
 _FOR_ROOT = ("trace", "become_root")  # attacks that only root's processes could make in the first place
 
@@ -91,6 +96,9 @@ def aims(tmp_path: Path) -> Iterator[dict[str, str]]:
             "link": str(foreign),
             "kill": str(sleeper.pid),
             "trace": str(sleeper.pid),
+            "point": str(sleeper.pid),
+            "watch": str(foreign.parent),
+            **dict.fromkeys(("loosen", "redate", "touch"), str(foreign)),
             "remember": _SECRET,
             "fill": str(2 << 20),
         }

@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import signal
@@ -153,6 +154,42 @@ def _hide(argument: str) -> None:
     time.sleep(2)
 
 
+def _loosen(path: str) -> None:
+    before = Path(path).stat().st_mode
+    Path(path).chmod(before ^ stat.S_IXUSR)
+    if Path(path).stat().st_mode == before:
+        raise PermissionError
+
+
+def _redate(path: str) -> None:
+    before = Path(path).stat().st_mtime_ns
+    os.utime(path, ns=(0, before + 1))
+    if Path(path).stat().st_mtime_ns == before:
+        raise PermissionError
+
+
+def _touch(path: str) -> None:
+    os.utime(path)
+
+
+def _watch(path: str) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    watch = libc.inotify_init1(0)
+    if watch < 0 or libc.inotify_add_watch(watch, os.fsencode(path), 0x100) < 0:  # that files are made
+        raise OSError(ctypes.get_errno(), "refused")
+    os.close(watch)
+
+
+def _point(process: str) -> None:
+    """A file that is ready tells its owner, by any signal."""
+    reader, writer = os.pipe()
+    try:
+        fcntl.fcntl(reader, fcntl.F_SETOWN, int(process))
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
 def _displace(_argument: str) -> None:
     """A file whose place another takes is in no folder either."""
     Path("one").touch()
@@ -208,6 +245,11 @@ ATTACKS: Mapping[str, Callable[[str], None]] = {
     "swarm": _swarm,
     "hide": _hide,
     "displace": _displace,
+    "loosen": _loosen,
+    "redate": _redate,
+    "touch": _touch,
+    "watch": _watch,
+    "point": _point,
     "keep_in_memory": _keep_in_memory,
     "litter": _litter,
 }

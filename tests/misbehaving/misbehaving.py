@@ -82,10 +82,16 @@ def _tidy_up() -> None:
     with tempfile.TemporaryDirectory() as folder:
         inner = Path(folder, "inner")
         inner.mkdir()
+        (inner / "none").touch(exist_ok=True)
         (inner / "one").write_bytes(b"one")
-        shutil.move(inner / "one", inner / "other")
-        if (inner / "other").read_bytes() != b"one":
-            raise OSError("the file was not moved")
+        (inner / "one").chmod(0o400)
+        shutil.copy2(inner / "one", inner / "two")
+        shutil.move(inner / "two", inner / "three")
+        if {path.name: path.read_bytes() for path in inner.iterdir() if path.name != "two"} != _TIDY:
+            raise OSError("files were not made, copied and moved")
+
+
+_TIDY = {"none": b"", "one": b"one", "three": b"one"}
 
 
 def _failing() -> Iterator[Frame]:
