@@ -72,9 +72,17 @@ _OTHER_PROCESSES: Mapping[str, Numbers] = {
     "sched_setattr": (314, 274),
     "shmget": (29, 194),
     "shmat": (30, 196),
+    "shmctl": (31, 195),
     "semget": (64, 190),
+    "semctl": (66, 191),
+    "semop": (65, 193),
+    "semtimedop": (220, 192),
     "msgget": (68, 186),
+    "msgctl": (71, 187),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
     "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
 }
 
 _IDENTITY: Mapping[str, Numbers] = {
