@@ -15,6 +15,8 @@ PROGRAMS: Mapping[str, Numbers] = {
     "vfork": (58, None),
 }
 
+UTIMENSAT: Numbers = (280, 88)
+
 PRETENDED: Mapping[str, Numbers] = {
     "unlink": (87, None),  # of a file that is open, which would go on taking room where nobody sees it
     "unlinkat": (263, 35),
@@ -23,7 +25,7 @@ PRETENDED: Mapping[str, Numbers] = {
     "fchmod": (91, 52),
     "fchmodat": (268, 53),
     "fchmodat2": (452, 452),
-    "utimensat": (280, 88),
+    "utimensat": UTIMENSAT,
 }
 """What return as if they had been made: whoever makes them expects no refusal, and the job's folder goes anyway."""
 
@@ -32,7 +34,6 @@ CLONE3: Numbers = (435, 435)
 OPEN: Numbers = (2, None)
 OPENAT: Numbers = (257, 56)
 OPENAT2: Numbers = (437, 437)
-UTIMENSAT: Numbers = (280, 88)
 FCNTL: Numbers = (72, 25)
 TGKILL: Numbers = (234, 131)
 PRLIMIT: Numbers = (302, 261)

@@ -145,6 +145,7 @@ def slow(tmp_path: Path) -> Iterator[tuple[Job, threading.Timer]]:
     late.start()
     yield job, late
     late.cancel()
+    os.close(os.open(source, os.O_RDWR))  # nobody is to wait for ever should a test have failed
 
 
 async def test_opening_files_keeps_nobody_else_waiting(
