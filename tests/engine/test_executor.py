@@ -8,9 +8,10 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 import pytest_asyncio
@@ -22,6 +23,8 @@ from tests.engine.executors import MISBEHAVING, misbehaving
 from tests.samples import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+Running: TypeAlias = "asyncio.Task[Done]"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -134,8 +137,8 @@ async def test_a_result_over_its_limit_is_refused(executor: LocalExecutor, tmp_p
     assert not job.output.exists()
 
 
-@pytest.fixture
-def slow(tmp_path: Path) -> Iterator[tuple[Job, threading.Timer]]:
+@pytest_asyncio.fixture(loop_scope="module")
+async def slow(executor: LocalExecutor, tmp_path: Path) -> AsyncIterator[tuple[Job, threading.Timer, Running]]:
     """A job whose file can be opened only once the timer's function is called, which else comes after a while."""
     job = _job(tmp_path, "behave")
     source, deed = job.inputs[0].path, job.inputs[0].path.read_bytes()
@@ -143,31 +146,26 @@ def slow(tmp_path: Path) -> Iterator[tuple[Job, threading.Timer]]:
     os.mkfifo(source)
     late = threading.Timer(10, source.write_bytes, [deed])
     late.start()
-    yield job, late
+    running = asyncio.create_task(executor.run(job))
+    await asyncio.sleep(0.1)
+    yield job, late, running
     late.cancel()
     os.close(os.open(source, os.O_RDWR))  # nobody is to wait for ever should a test have failed
+    await asyncio.wait([running])
 
 
-async def test_opening_files_keeps_nobody_else_waiting(
-    executor: LocalExecutor, slow: tuple[Job, threading.Timer]
-) -> None:
-    job, late = slow
-    running = asyncio.create_task(executor.run(job))
-
-    await asyncio.sleep(0.1)
+async def test_opening_files_keeps_nobody_else_waiting(slow: tuple[Job, threading.Timer, Running]) -> None:
+    job, late, running = slow
 
     assert not late.finished.is_set()
+
     await asyncio.to_thread(late.function, *late.args)
     done = await running
     assert done.size == job.output.stat().st_size
 
 
-async def test_whoever_leaves_while_files_are_opened_leaves_nothing(
-    executor: LocalExecutor, slow: tuple[Job, threading.Timer]
-) -> None:
-    job, late = slow
-    running = asyncio.create_task(executor.run(job))
-    await asyncio.sleep(0.1)
+async def test_whoever_leaves_while_files_are_opened_leaves_nothing(slow: tuple[Job, threading.Timer, Running]) -> None:
+    job, late, running = slow
 
     running.cancel()
     await asyncio.to_thread(late.function, *late.args)
