@@ -6,8 +6,6 @@ import logging
 import time
 from dataclasses import dataclass
 
-from tornado.httputil import HTTPServerRequest
-
 from storage.requests import Request
 from web.envelopes import Shown
 from web.services.accounts import Account
@@ -23,9 +21,11 @@ _PATH_LENGTH = 120  # characters that are noted of a path; those of the API are 
 class Exchange:
     """A request and its answer; `route` is the pattern of its paths, sizes are those of the bodies in bytes."""
 
-    request: HTTPServerRequest
+    method: str
+    path: str
     route: str
     status: int
+    seconds: float
     trail: Trail
     account: Account | None = None
     error: Shown | None = None
@@ -35,7 +35,7 @@ class Exchange:
 
 def note(services: Services, exchange: Exchange) -> None:
     """Takes it down, as it has just ended."""
-    seconds, method = exchange.request.request_time(), str(exchange.request.method)
+    method, seconds = exchange.method, exchange.seconds
     # Neither paths nor file names: they are the client's own affair.
     fields = {
         "status": exchange.status,
@@ -57,8 +57,8 @@ def _noted(exchange: Exchange, account: Account, milliseconds: int) -> Request:
     return Request(
         id=exchange.trail.request_id,
         account=account.id,
-        method=str(exchange.request.method),
-        path=exchange.request.path[:_PATH_LENGTH],
+        method=exchange.method,
+        path=exchange.path[:_PATH_LENGTH],
         status=exchange.status,
         code=exchange.error.code if exchange.error else None,
         milliseconds=milliseconds,

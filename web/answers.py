@@ -167,9 +167,11 @@ class Answers(RequestHandler):
 
     def _log(self) -> None:
         exchange = access.Exchange(
-            request=self.request,
+            method=str(self.request.method),
+            path=self.request.path,
             route=self.route,
             status=self.get_status(),
+            seconds=self.request.request_time(),
             trail=self.trail,
             account=self.account,
             error=self._error,

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import socket
-import time
-from collections.abc import Callable
-from functools import partial
-from http.client import responses
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from tornado.http1connection import HTTP1ServerConnection
 from tornado.ioloop import IOLoop
 from tornado.iostream import IOStream, UnsatisfiableReadError
 
-from config.tariff import RATE_WINDOW
-from storage.ids import new_id
-from storage.limits import fresh
-from web.envelopes import envelope
-from web.errors import STATUS, ApiError, InvalidParameter
-from web.headers import common, limits
+from web.answer_bytes import malformed, refusal
+from web.errors import ApiError
 from web.moderation import Moderation
 from web.patience import Pace
+from web.retries import Refused
 
-log = logging.getLogger("convertd.access")
+log = logging.getLogger("convertd.web")
 
 _BARE = b"HTTP/1.1 400 Bad Request\r\n\r\n"  # Tornado's word on what it cannot parse
 _CONTINUE = b"HTTP/1.1 100 "
@@ -57,6 +50,9 @@ class Connection(IOStream):
         self._moderation = moderation
         self._answered = False
         self._put_off = False
+        self._refused: Refused | None = None
+        self._refusing: asyncio.Future[None] | None = None
+        self.head = b""
         super().set_nodelay(True)
 
     def await_request(self) -> None:
@@ -64,9 +60,10 @@ class Connection(IOStream):
         self._answered = False
         self.pace.await_request()
 
-    def put_off(self) -> None:
-        """The next request may wait for a moment."""
+    def put_off(self, refused: Refused | None) -> None:
+        """The next request may wait for a moment, and is not taken apart if it is the `refused` one again."""
         self._put_off = True
+        self._refused = refused
 
     def explain(self, error: ApiError) -> None:
         """Answers with the error, if the request has no answer yet and the client is there."""
@@ -77,6 +74,11 @@ class Connection(IOStream):
         if not self.writing():
             # To close on a client that is sending could cost it the answer.
             self._linger(self.socket.dup())
+
+    async def read_until_regex(self, regex: bytes, max_bytes: int | None = None) -> bytes:
+        """Reads the head of a request, which stays known until the next. Tornado reads nothing else in this way."""
+        self.head = await super().read_until_regex(regex, max_bytes)
+        return self.head
 
     def write(self, data: bytes | memoryview) -> asyncio.Future[None]:
         if data == _BARE:
@@ -109,38 +111,45 @@ class Connection(IOStream):
 
     def _add_io_state(self, state: int) -> None:
         # Where Tornado, which has no public place for it, begins to listen.
-        if self._put_off and state == IOLoop.READ and not self.closed():
-            self._moderation.wait(self.socket.fileno(), partial(super()._add_io_state, state))
+        if state == IOLoop.READ and self._may_wait():
+            self._moderation.wait(self.socket.fileno(), self._hear)
         else:
             super()._add_io_state(state)
+
+    def _may_wait(self) -> bool:
+        """Whether the next request may, and Tornado does not listen for it already."""
+        return self._put_off and not self.closed() and not (self._state or 0) & IOLoop.READ
+
+    def _hear(self) -> None:
+        """Something has come from a client that was put off."""
+        if not self._may_wait():
+            return
+        refuse = self._refused.again() if self._refused and self._has_come_again(self._refused) else None
+        if refuse is None:
+            super()._add_io_state(IOLoop.READ)
+        else:
+            self._refusing = asyncio.ensure_future(self._refuse(refuse))
+
+    def _has_come_again(self, refused: Refused) -> bool:
+        return self.reading() and not self._read_buffer and not self.writing() and refused.has_come(self.socket)
+
+    async def _refuse(self, refuse: Callable[[], Awaitable[bytes]]) -> None:
+        assert self._refused is not None
+        try:
+            self._refused.pass_over(self.socket)
+            answer = await refuse()
+            if not self.closed():
+                self.pace.await_request()
+                super().write(answer)
+                self._add_io_state(IOLoop.READ)
+        except Exception:
+            log.exception("a request could not be refused")
+            self.close()
 
 
 def connection_of(server_connection: object) -> Connection:
     """The connection of a request's `server_connection`, as Tornado calls the one that goes on after it."""
     return cast(Connection, cast(HTTP1ServerConnection, server_connection).stream)
-
-
-def malformed(message: str) -> InvalidParameter:
-    """The error of a request that is no proper HTTP."""
-    return InvalidParameter(message, reason="malformed")
-
-
-def refusal(error: ApiError, rate_limit: int) -> bytes:
-    """A whole answer to a request that never reached a handler."""
-    request_id, status = new_id("req"), STATUS[error.code]
-    body = json.dumps(envelope(error, request_id)).encode()
-    headers = {
-        **common(request_id),
-        **limits(fresh(rate_limit, RATE_WINDOW, time.time())),
-        **error.headers,
-        "Content-Type": "application/json",
-        "Content-Length": str(len(body)),
-        "Connection": "close",
-    }
-    fields = {"status": status, "request_id": request_id, "code": error.code, "reason": error.reason}
-    log.info("refused", extra={"fields": fields})
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return f"HTTP/1.1 {status} {responses[status]}\r\n{lines}\r\n".encode() + body
 
 
 async def drained(rest: socket.socket) -> None:

@@ -24,7 +24,8 @@ from tornado.ioloop import PeriodicCallback
 from tornado.iostream import IOStream
 from tornado.web import Application
 
-from web.connection import Connection, connection_of, drained, malformed, refusal
+from web.answer_bytes import malformed, refusal
+from web.connection import Connection, connection_of, drained
 from web.errors import RateLimited, RequestTimeout
 from web.moderation import Moderation
 from web.patience import Overdue, Pace, Patience

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
 from http.client import responses
-from time import time
+from time import monotonic, time
 from typing import Any
 
 from tornado.httputil import (
@@ -20,13 +23,16 @@ from tornado.web import Application, RequestHandler
 from config.tariff import RATE_WINDOW
 from storage.ids import new_id
 from web import access
+from web.answer_bytes import message
 from web.connection import connection_of
 from web.envelopes import envelope
 from web.errors import STATUS, ApiError
 from web.headers import common, date, limits
 from web.orders import OrderHandler
+from web.retries import Refused
 from web.services.accounts import Account
 from web.services.all import Services
+from web.services.turns import Expected
 from web.surplus import Surplus
 from web.trail import Trail
 
@@ -48,75 +54,133 @@ class SheddingApplication(Application):
     ) -> HTTPMessageDelegate:
         arguments = target_kwargs or {}
         if request.method == "POST" and issubclass(target_class, OrderHandler):
-            services: Services = arguments["services"]
-            account = services.accounts.recent(request.headers.get("Authorization"))
-            if account is not None and account.verified:
-                try:
-                    expected = services.turns.expect(account.id, account.tier.max_concurrent)
-                except ApiError as error:
-                    return _Refusal(services, request, self.settings["routes"][target_class], account, error)
-                arguments = {**arguments, "expected": expected}
+            asked = _Asked(arguments["services"], request, self.settings["routes"][target_class])
+            admission = asked.admission()
+            if isinstance(admission, _No):
+                return _Refusal(asked, admission)
+            arguments = {**arguments, "expected": admission}
         return super().get_handler_delegate(request, target_class, arguments, *args, **kwargs)
+
+
+@dataclass(frozen=True)
+class _No:
+    """That there is no room for a request of the account."""
+
+    account: Account
+    error: ApiError
+
+
+@dataclass(frozen=True)
+class _Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """An order, made once or again and again; `route` is the pattern of its paths."""
+
+    services: Services
+    request: HTTPServerRequest
+    route: str
+
+    def admission(self) -> Expected | _No | None:
+        """Whether it may come; None where that is not known at once."""
+        account = self.services.accounts.recent(self.request.headers.get("Authorization"))
+        if account is None or not account.verified:
+            return None
+        try:
+            return self.services.turns.expect(account.id, account.tier.max_concurrent)
+        except ApiError as error:
+            return _No(account, error)
+
+    async def refuse(self, no: _No, began: float) -> _Answer:
+        """What it is answered, which is noted, too. It `began` at this time of the monotonic clock."""
+        request_id, status = new_id("req"), STATUS[no.error.code]
+        body = json.dumps(envelope(no.error, request_id), ensure_ascii=False).encode()
+        answer = _Answer(status, await self._headers(no, request_id, len(body)), body)
+        exchange = access.Exchange(
+            method=str(self.request.method),
+            path=self.request.path,
+            route=self.route,
+            status=status,
+            seconds=monotonic() - began,
+            trail=Trail(request_id),
+            account=no.account,
+            error=no.error,
+            sent=len(body),
+        )
+        access.note(self.services, exchange)
+        return answer
+
+    async def _headers(self, no: _No, request_id: str, length: int) -> dict[str, str]:
+        limit = self.services.settings.rate_limit(no.account.tier.name)
+        verdict = await self.services.limiter.peek(no.account.counted_as, limit, RATE_WINDOW)
+        return {
+            "Content-Type": "application/json",
+            "Content-Length": str(length),
+            "Date": date(int(time())),
+            **common(request_id),
+            **limits(verdict),
+            **no.error.headers,
+            **({"Connection": "close"} if self.services.traffic.stopping else {}),
+        }
+
+    def again(self) -> Callable[[], Awaitable[bytes]] | None:
+        """What refuses it once more, if there is still no room."""
+        admission = None if self.services.traffic.stopping else self.admission()
+        if isinstance(admission, _No):
+            return partial(self._refuse_again, admission, monotonic())
+        if admission is not None:
+            admission.end()
+        return None
+
+    async def _refuse_again(self, no: _No, began: float) -> bytes:
+        answer = await self.refuse(no, began)
+        return message(answer.status, answer.headers, answer.body)
 
 
 class _Refusal(HTTPMessageDelegate):
     """A request that is answered with an error, whatever its body."""
 
-    def __init__(
-        self, services: Services, request: HTTPServerRequest, route: str, account: Account, error: ApiError
-    ) -> None:
-        self._services = services
-        self._request = request
-        self._route = route
-        self._account = account
-        self._error = error
+    def __init__(self, asked: _Asked, no: _No) -> None:
+        self._asked = asked
+        self._no = no
+        self._began = monotonic()
+        self._received = 0  # bytes of the body
+        self._repeatable = False
         self._surplus: Surplus | None = None
 
     async def headers_received(self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders) -> None:
-        request_id, status = new_id("req"), STATUS[self._error.code]
-        body = json.dumps(envelope(self._error, request_id), ensure_ascii=False).encode()
-        answer = ResponseStartLine("", status, responses[status])
-        connection = self._connection()
-        connection.write_headers(answer, await self._headers(request_id, len(body)), body)
-        exchange = access.Exchange(
-            self._request, self._route, status, Trail(request_id), self._account, self._error, sent=len(body)
-        )
-        access.note(self._services, exchange)
+        answer = await self._asked.refuse(self._no, self._began)
+        status_line = ResponseStartLine("", answer.status, responses[answer.status])
+        self._connection().write_headers(status_line, HTTPHeaders(answer.headers), answer.body)
         self._surplus = Surplus(self._cut_off)
+        # Of these, more is to be known than where they end.
+        self._repeatable = not {"Expect", "Transfer-Encoding"} & set(headers)
         if "Expect" in headers:  # it has nothing on the way yet
             self.finish()
 
     def data_received(self, chunk: bytes) -> None:
+        self._received += len(chunk)
         if self._surplus is not None and self._surplus.is_too_much(chunk):
             self._cut_off()
 
     def finish(self) -> None:
         self.on_connection_close()
-        connection_of(self._request.server_connection).put_off()  # for whoever asks again at once
+        connection = connection_of(self._asked.request.server_connection)
+        again = Refused(connection.head, self._received, self._asked.again) if self._repeatable else None
+        connection.put_off(again)
         self._connection().finish()
 
     def on_connection_close(self) -> None:
         if self._surplus is not None:
             self._surplus.end()
 
-    async def _headers(self, request_id: str, length: int) -> HTTPHeaders:
-        limit = self._services.settings.rate_limit(self._account.tier.name)
-        verdict = await self._services.limiter.peek(self._account.counted_as, limit, RATE_WINDOW)
-        return HTTPHeaders(
-            {
-                "Content-Type": "application/json",
-                "Content-Length": str(length),
-                "Date": date(int(time())),
-                **common(request_id),
-                **limits(verdict),
-                **self._error.headers,
-                **({"Connection": "close"} if self._services.traffic.stopping else {}),
-            }
-        )
-
     def _cut_off(self) -> None:
         self._connection().finish()
 
     def _connection(self) -> HTTPConnection:
-        assert self._request.connection is not None
-        return self._request.connection
+        assert self._asked.request.connection is not None
+        return self._asked.request.connection
