@@ -1,4 +1,4 @@
-"""A handler of log records that never has anybody wait: lines are written in a thread."""
+"""A handler of log records that never has anybody wait: lines are put together and written in a thread."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _FAREWELL = 5  # seconds that whoever reads has for the last lines
 class BackgroundHandler(logging.Handler):
     """Writes lines to a stream that may be slow, or stand still.
 
-    At most `capacity` lines wait; how many came in vain is told as soon as there is room.
+    At most `capacity` records wait; how many came in vain is told as soon as there is room.
     """
 
     def __init__(self, stream: TextIO, *, capacity: int = 10_000) -> None:
         super().__init__()
         self._stream = stream
         self._capacity = capacity
-        self._waiting: deque[str] = deque()
+        self._waiting: deque[logging.LogRecord] = deque()
         self._lost = self._told = 0
         self._there = threading.Event()
         self._closing = threading.Event()
@@ -30,14 +30,9 @@ class BackgroundHandler(logging.Handler):
         self._writer.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Takes the line down."""
-        try:
-            line = self.format(record)
-        except Exception:
-            self.handleError(record)
-            return
+        """Takes it down. What it holds may not change any more."""
         if len(self._waiting) < self._capacity:
-            self._waiting.append(line)
+            self._waiting.append(record)
         else:
             self._lost += 1
         self._there.set()
@@ -59,7 +54,7 @@ class BackgroundHandler(logging.Handler):
 
     def _write(self) -> None:
         # Without the handler's lock, which whoever closes it may hold meanwhile.
-        lines = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        lines = [line for _ in range(len(self._waiting)) for line in self._lines(self._waiting.popleft())]
         lost = self._lost - self._told
         if lost:
             self._told += lost
@@ -67,3 +62,10 @@ class BackgroundHandler(logging.Handler):
         with suppress(OSError, ValueError):  # there is nobody to tell
             self._stream.write("".join(f"{line}\n" for line in lines))
             self._stream.flush()
+
+    def _lines(self, record: logging.LogRecord) -> list[str]:
+        try:
+            return [self.format(record)]
+        except Exception:
+            self.handleError(record)
+            return []

@@ -31,6 +31,9 @@ def configure(log_format: Literal["text", "json"]) -> None:
     Values of the record's `fields` are shown by name. A record that is `unscrubbed` keeps its secrets: it is made
     for a developer to read them.
     """
+    # What no line shows, every record would be asked for.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None
     handler = BackgroundHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
