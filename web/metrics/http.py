@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from web.errors import RateLimited
@@ -34,11 +36,14 @@ class HttpMetrics:
         )
         for scope in _SCOPES:
             self._limited.labels(scope)
+        # As finding them by their labels takes longer than counting.
+        self._requests_of = cache(self._requests.labels)
+        self._seconds_of = cache(self._seconds.labels)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request of a resource has been answered; `route` is the pattern of its paths."""
-        self._requests.labels(method if method in _METHODS else OTHER, route, status).inc()
-        self._seconds.labels(route).observe(seconds)
+        self._requests_of(method if method in _METHODS else OTHER, route, status).inc()
+        self._seconds_of(route).observe(seconds)
 
     def refused(self, error: Exception | None, *, known: bool) -> None:
         """What a request was refused with; `known` is whether its account was."""
