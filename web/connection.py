@@ -120,15 +120,18 @@ class Connection(IOStream):
         """Whether the next request may, and Tornado does not listen for it already."""
         return self._put_off and not self.closed() and not (self._state or 0) & IOLoop.READ
 
-    def _hear(self) -> None:
-        """Something has come from a client that was put off."""
+    def _hear(self) -> bool:
+        """Something has come from a client that was put off. Gives whether what comes next may wait as well."""
+        if self._refusing is not None:
+            return True
         if not self._may_wait():
-            return
+            return False
         refuse = self._refused.again() if self._refused and self._has_come_again(self._refused) else None
         if refuse is None:
             super()._add_io_state(IOLoop.READ)
-        else:
-            self._refusing = asyncio.ensure_future(self._refuse(refuse))
+            return False
+        self._refusing = asyncio.ensure_future(self._refuse(refuse))
+        return True
 
     def _has_come_again(self, refused: Refused) -> bool:
         return self.reading() and not self._read_buffer and not self.writing() and refused.has_come(self.socket)
@@ -145,6 +148,8 @@ class Connection(IOStream):
         except Exception:
             log.exception("a request could not be refused")
             self.close()
+        finally:
+            self._refusing = None
 
 
 def connection_of(server_connection: object) -> Connection:

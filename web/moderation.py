@@ -14,11 +14,11 @@ class Moderation:
 
     def __init__(self, pause: float = _PAUSE) -> None:
         self._pause = pause
-        self._selector = DefaultSelector()
+        self._selector = DefaultSelector()  # with what tells whether somebody goes on waiting
         self._timer: asyncio.TimerHandle | None = None
 
-    def wait(self, descriptor: int, ready: Callable[[], None]) -> None:
-        """Calls back, once, at the first moment at which there is something to read."""
+    def wait(self, descriptor: int, ready: Callable[[], bool]) -> None:
+        """Calls back at the moments at which there is something to read, for as long as `ready` gives True."""
         if descriptor in self._selector.get_map():
             return
         self._selector.register(descriptor, EVENT_READ, ready)
@@ -41,8 +41,8 @@ class Moderation:
 
     def _look(self) -> None:
         for key, _ in self._selector.select(0):
-            self._selector.unregister(key.fd)
-            key.data()
+            if not key.data():
+                self.forget(key.fd)
         self._timer = None
         if self._selector.get_map():
             self._rest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from http.client import responses
@@ -21,6 +22,7 @@ from tornado.httputil import (
 from tornado.web import Application, RequestHandler
 
 from config.tariff import RATE_WINDOW
+from storage.errors import InvalidKey
 from storage.ids import new_id
 from web import access
 from web.answer_bytes import message
@@ -30,7 +32,7 @@ from web.errors import STATUS, ApiError
 from web.headers import common, date, limits
 from web.orders import OrderHandler
 from web.retries import Refused
-from web.services.accounts import Account
+from web.services.accounts import Account, shown
 from web.services.all import Services
 from web.services.turns import Expected
 from web.surplus import Surplus
@@ -54,11 +56,13 @@ class SheddingApplication(Application):
     ) -> HTTPMessageDelegate:
         arguments = target_kwargs or {}
         if request.method == "POST" and issubclass(target_class, OrderHandler):
-            asked = _Asked(arguments["services"], request, self.settings["routes"][target_class])
-            admission = asked.admission()
-            if isinstance(admission, _No):
-                return _Refusal(asked, admission)
-            arguments = {**arguments, "expected": admission}
+            with suppress(InvalidKey):
+                key = shown(request.headers.get("Authorization"))
+                asked = _Asked(arguments["services"], request, self.settings["routes"][target_class], key)
+                admission = asked.admission()
+                if isinstance(admission, _No):
+                    return _Refusal(asked, admission)
+                arguments = {**arguments, "expected": admission}
         return super().get_handler_delegate(request, target_class, arguments, *args, **kwargs)
 
 
@@ -79,15 +83,16 @@ class _Answer:
 
 @dataclass(frozen=True)
 class _Asked:
-    """An order, made once or again and again; `route` is the pattern of its paths."""
+    """An order, made once or again and again; `route` is the pattern of its paths, `key` the SHA-256 of its key."""
 
     services: Services
     request: HTTPServerRequest
     route: str
+    key: str
 
     def admission(self) -> Expected | _No | None:
         """Whether it may come; None where that is not known at once."""
-        account = self.services.accounts.recent(self.request.headers.get("Authorization"))
+        account = self.services.accounts.recent(self.key)
         if account is None or not account.verified:
             return None
         try:

@@ -89,7 +89,7 @@ def test_whoever_asks_again_waits_for_a_moment(full: Running, monkeypatch: pytes
     waited: list[int] = []
     wait = Moderation.wait
 
-    def watched(moderation: Moderation, descriptor: int, ready: Callable[[], None]) -> None:
+    def watched(moderation: Moderation, descriptor: int, ready: Callable[[], bool]) -> None:
         waited.append(descriptor)
         wait(moderation, descriptor, ready)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 
@@ -50,7 +49,7 @@ class Accounts:
 
     async def authenticate(self, authorization: str | None) -> Account:
         """The account behind an Authorization header, verified or not. Raises InvalidKey and DatabaseBusy."""
-        sha256 = _shown(authorization)
+        sha256 = shown(authorization)
         try:
             account = known(*await self._database.run_promptly(keyring.authenticate, sha256))
         except InvalidKey:
@@ -62,23 +61,21 @@ class Accounts:
         self._seen[sha256] = account, monotonic()
         return account
 
-    def recent(self, authorization: str | None) -> Account | None:
-        """The account as it stood when it last showed this key, a minute ago at most, without a look at the database.
+    def recent(self, sha256: str) -> Account | None:
+        """The account as it stood when it last showed the key of this SHA-256, a minute ago at most.
 
-        Good for refusing it, and for nothing else: the key may have been revoked since.
+        Good for refusing it without a look at the database, and for nothing else: the key may have been revoked since.
         """
-        with suppress(InvalidKey):
-            account, when = self._seen.get(_shown(authorization), (None, 0.0))
-            return account if monotonic() - when < _RECENT else None
-        return None
+        account, when = self._seen.get(sha256, (None, 0.0))
+        return account if monotonic() - when < _RECENT else None
 
 
-def _shown(authorization: str | None) -> str:
+def shown(authorization: str | None) -> str:
     """The SHA-256 of the key in the header. Raises InvalidKey."""
-    shown = _BEARER.fullmatch(authorization or "")
-    if shown is None:
+    bearer = _BEARER.fullmatch(authorization or "")
+    if bearer is None:
         raise InvalidKey
-    return parse_key(shown[1])
+    return parse_key(bearer[1])
 
 
 def known(account: accounts.Account, key: Key) -> Account:
