@@ -162,8 +162,9 @@ class _Refusal(HTTPMessageDelegate):
         status_line = ResponseStartLine("", answer.status, responses[answer.status])
         self._connection().write_headers(status_line, HTTPHeaders(answer.headers), answer.body)
         self._surplus = Surplus(self._cut_off)
-        # Of these, more is to be known than where they end.
-        self._repeatable = not {"Expect", "Transfer-Encoding"} & set(headers)
+        # Of others, more is to be known than where they end.
+        plain = not {"Expect", "Transfer-Encoding"} & set(headers)
+        self._repeatable = plain and self._asked.request.version == "HTTP/1.1"
         if "Expect" in headers:  # it has nothing on the way yet
             self.finish()
 

@@ -164,6 +164,17 @@ def test_those_whose_end_is_not_known_from_the_head_are_looked_at(busy: Running,
                 problem(_asked(connection, asked), 429, "rate_limit_exceeded")
 
 
+def test_those_of_http_1_0_are_told_each_time_that_the_connection_stays(busy: Running) -> None:
+    head = busy.posting.replace("HTTP/1.1", "HTTP/1.0")
+    asked = f"{head}Connection: keep-alive\r\nContent-Length: 5\r\n\r\nhello".encode()
+    with busy.connect() as connection:
+        for _ in range(3):
+            answer = _asked(connection, asked)
+            problem(answer, 429, "rate_limit_exceeded")
+            assert answer.headers["Connection"].lower() == "keep-alive"
+            time.sleep(_MOMENT)
+
+
 def test_they_may_leave_or_stay_away(busy: Running, refused: socket.socket) -> None:
     problem(_asked(refused, _conversion(busy)), 429, "rate_limit_exceeded")
     assert refused.recv(1) == b""  # once it was idle for as long as the server waits
