@@ -18,7 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import NoReturn
 
-from engine import hugepages, preload, sandbox, worker
+from engine import preload, sandbox, worker
 from engine.lazy_import import seal
 from engine.registry import load_registry
 
@@ -46,7 +46,6 @@ def main() -> None:
     while (serving := os.fork()) and os.WIFSIGNALED(os.waitpid(serving, 0)[1]):
         clear(home)
     if not serving:
-        hugepages.gather()  # here, where they are its own: to write to one that is shared takes it apart
         enter = partial(sandbox.enter, layers, os.getpid(), places)
         _Nursery(control, home, lambda folder: shared | enter(folder), missing).run()
     remove(home)

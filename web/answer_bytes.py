@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
 from http.client import responses
 
 from config.tariff import RATE_WINDOW
@@ -37,10 +36,5 @@ def refusal(error: ApiError, rate_limit: int) -> bytes:
     }
     fields = {"status": status, "request_id": request_id, "code": error.code, "reason": error.reason}
     log.info("refused", extra={"fields": fields})
-    return message(status, headers, body)
-
-
-def message(status: int, headers: Mapping[str, str], body: bytes) -> bytes:
-    """An answer as it is sent; its headers tell the length of the body."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     return f"HTTP/1.1 {status} {responses[status]}\r\n{lines}\r\n".encode() + body

@@ -17,6 +17,7 @@ from config.tariff import RATE_WINDOW
 from storage.ids import new_id
 from storage.limits import Verdict, fresh
 from web import access
+from web.connection import connection_of
 from web.envelopes import Shown, envelope, headers, public
 from web.errors import STATUS
 from web.headers import DOWNLOAD, common, limits
@@ -43,6 +44,8 @@ class Answers(RequestHandler):
         self.sent = 0  # bytes of the answer, as it was written
         self.trail = Trail(self.request_id)
         self._error: Shown | None = None
+        self.ended = False
+        self._head_sent = False
         self._gone = False
         self._work: asyncio.Task[None] | None = None
         self.show(fresh(services.settings.rate_limit_anonymous, RATE_WINDOW, time.time()))
@@ -63,7 +66,8 @@ class Answers(RequestHandler):
         self._verdict = verdict
 
     def flush(self, include_footers: bool = False) -> asyncio.Future[None]:
-        if not self._headers_written:
+        if not self._head_sent:
+            self._head_sent = True
             for name, value in limits(self._verdict).items():
                 self.set_header(name, value)
             if self.services.traffic.stopping:
@@ -121,19 +125,21 @@ class Answers(RequestHandler):
             raise Finish from None
 
     def on_connection_close(self) -> None:
-        receiving = not self.request._body_future.done()
         super().on_connection_close()
+        if self._gone:
+            return
         self._gone = True
-        if not self._headers_written:
+        if not self._head_sent:
             self.set_status(_CLIENT_GONE, "Client Closed Request")
         if self._work is not None:
             self._work.cancel()
-        elif receiving and not self._finished:
+        elif connection_of(self.request.server_connection).receiving and not self.ended:
             # The verb will not run, and nothing else will end this request.
-            self._log()
+            self.log_access()
             self.on_finish()
 
     def on_finish(self) -> None:
+        self.ended = True
         self.services.traffic.leave(self.request_id)
 
     def write_problem(self, error: BaseException | None) -> None:
@@ -165,7 +171,8 @@ class Answers(RequestHandler):
         """The pattern of the paths that lead here."""
         return str(self.settings["routes"].get(type(self), OTHER))
 
-    def _log(self) -> None:
+    def log_access(self) -> None:
+        """Records the answered request in the access log, the metrics and the account's request log."""
         exchange = access.Exchange(
             method=str(self.request.method),
             path=self.request.path,

@@ -9,18 +9,15 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from pathlib import Path
 
 from tornado.netutil import bind_sockets
 
 from config.logs import configure
 from config.settings import Settings
-from engine import hugepages
 from engine.executor import Executor
 from engine.registry import Registry, load_registry
 from storage import accounts
 from web import exposition, metrics, stores
-from web.assets import Assets
 from web.openapi.document import document
 from web.patience import Patience
 from web.processes import examine, local_executor
@@ -49,7 +46,6 @@ from web.services.upkeep import Upkeep, owner
 
 log = logging.getLogger("convertd.server")
 
-_STATIC = Path(__file__).parent / "static"
 _DRAIN_SECONDS = 30
 _FAREWELL_SECONDS = 5
 
@@ -89,7 +85,6 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         readiness=Readiness(registry, executor, limiter, settings.data_dir, database, blobs, measured.installation),
         sessions=Sessions(database),
         request_log=RequestLog(database),
-        assets=Assets(_STATIC),
         openapi=listing(document(OPERATIONS, registry, settings.base_url)),
         upkeep=Upkeep(database, run, charges, repeats, files, Inventory(database, settings.data_dir, measured.stock)),
         metrics=measured,
@@ -155,7 +150,7 @@ async def serve(settings: Settings, host: str, port: int) -> None:
         services.metrics.installation.sandboxed(findings.layers)
         if findings.missing:
             log.warning("the sandbox of jobs (%s) lacks: %s", settings.sandbox, ", ".join(findings.missing))
-        await asyncio.to_thread(_settle)
+        await asyncio.to_thread(_freeze_garbage_collector)
         async with listening(services, host, port) as url:
             _announce(registry, settings, url)
             if not await services.database.run(accounts.exist):
@@ -169,11 +164,10 @@ async def serve(settings: Settings, host: str, port: int) -> None:
     log.info("stopped")
 
 
-def _settle() -> None:
-    """Makes what is here by now cheap to have, as it stays. Blocks."""
+def _freeze_garbage_collector() -> None:
+    """Exempts the objects of start-up, which live as long as the process, from garbage collection. Blocks."""
     gc.collect()
-    gc.freeze()  # to walk through it again and again would have requests wait
-    hugepages.gather()
+    gc.freeze()  # a full collection would walk through all of them and delay requests
 
 
 def _announce(registry: Registry, settings: Settings, url: str) -> None:

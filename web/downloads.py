@@ -13,11 +13,12 @@ class DownloadHandler(Handler):
         """Answers with the result, or with the part of it that the client asks for. Raises Missing, NotFound."""
         made = await self.services.files.processed(self.client().id, file_id)
         self.set_header("Accept-Ranges", "bytes")
-        self.set_header("ETag", f'"{file_id}"')  # what an id stands for never changes
+        etag = f'"{file_id}"'  # a file never changes
+        self.set_header("ETag", etag)
         if self.request.method in ("GET", "HEAD") and self.check_etag_header():
             self.set_status(304)
             return
-        part = self._part(made.size) or Range(0, made.size)
+        part = self._part(made.size, etag) or Range(0, made.size)
         if part.size < made.size:
             self.set_status(206)
             self.set_header("Content-Range", f"bytes {part.start}-{part.end - 1}/{made.size}")
@@ -28,8 +29,8 @@ class DownloadHandler(Handler):
             filename=made.filename,
         )
 
-    def _part(self, size: int) -> Range | None:
+    def _part(self, size: int, etag: str) -> Range | None:
         headers = self.request.headers
-        if self.request.method != "GET" or headers.get("If-Range", self._headers.get("ETag")) != self._headers["ETag"]:
+        if self.request.method != "GET" or headers.get("If-Range", etag) != etag:
             return None
         return wanted(headers.get("Range"), size)

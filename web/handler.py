@@ -146,7 +146,7 @@ class Handler(Requests, Answers):
             self.finish()
 
     def _cut_off(self) -> None:
-        if not self._finished:
+        if not self.ended:
             self.finish()
 
     def on_finish(self) -> None:

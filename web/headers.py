@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from types import MappingProxyType
-
-from tornado.httputil import format_timestamp
 
 from config.tariff import RATE_WINDOW
 from storage.limits import Verdict
@@ -71,12 +68,6 @@ _COMMON: Mapping[str, str] = MappingProxyType(
 def common(request_id: str) -> dict[str, str]:
     """What goes with any answer, a page of any origin reading it included."""
     return {**_COMMON, "X-Request-Id": request_id}
-
-
-@lru_cache(maxsize=1)
-def date(second: int) -> str:
-    """The Date of answers in this second of Unix time."""
-    return format_timestamp(second)
 
 
 def limits(verdict: Verdict) -> dict[str, str]:

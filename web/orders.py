@@ -8,42 +8,22 @@ from storage.blobs import read_blocks
 from web.downloads import DownloadHandler
 from web.negotiation import wants_json
 from web.repeating import RepeatableHandler
-from web.services.all import Services
 from web.services.orders import Done, Order, Result
-from web.services.turns import Expected
 
 
 class OrderHandler(RepeatableHandler, DownloadHandler):
     """A resource that converts, charges for it, and answers with the file or with a description of it."""
 
-    def initialize(self, services: Services, expected: Expected | None = None) -> None:
-        super().initialize(services)
-        self._expected = expected
-
     async def expect_body(self, length: int | None) -> None:
-        if self._expected is None:
-            account = self.client()
-            self._expected = self.services.turns.expect(account.id, account.tier.max_concurrent)
+        account = self.client()
+        self.services.turns.check(account.id, account.tier.max_concurrent)
         await super().expect_body(length)
-
-    def expect_no_more(self) -> None:
-        """The request does not go on to a turn, or not as one."""
-        if self._expected is not None:
-            self._expected.end()
-
-    def write_problem(self, error: BaseException | None) -> None:
-        self.expect_no_more()  # the body of a request that is refused may come for long
-        super().write_problem(error)
-
-    def on_finish(self) -> None:
-        super().on_finish()
-        self.expect_no_more()
 
     async def carry_out(self, order: Order, *, described: bool) -> None:
         """Converts and answers."""
         if order.file is None:
             self.services.metrics.conversions.stage("upload", self.request.request_time())
-        done = await self.services.conversions.convert(replace(order, trail=self.trail, expected=self._expected))
+        done = await self.services.conversions.convert(replace(order, trail=self.trail))
         if isinstance(done, Done):
             self.account = replace(self.client(), credits_remaining=done.balance)
             if done.answer is None:

@@ -17,9 +17,8 @@ class Requests(RequestHandler):
 
     def verbs(self) -> tuple[str, ...]:
         """The verbs that the resource answers to."""
-        unknown = RequestHandler._unimplemented_method
         verbs = ("GET", "POST", "PUT", "PATCH", "DELETE")
-        own = [verb for verb in verbs if getattr(type(self), verb.lower()) is not unknown]
+        own = [verb for verb in verbs if _method(type(self), verb) is not _method(RequestHandler, verb)]
         return (*own, *(["HEAD"] if "GET" in own else []), "OPTIONS")
 
     def operation(self) -> Operation:
@@ -50,6 +49,10 @@ class Requests(RequestHandler):
         if len(found) > 1:
             raise InvalidParameter(f"{name} was sent twice.", reason="duplicate", param=name)
         return found[0] if found else None
+
+
+def _method(handler: type[RequestHandler], verb: str) -> object:
+    return getattr(handler, verb.lower())
 
 
 def declared_length(content_length: str | None) -> int | None:

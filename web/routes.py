@@ -6,9 +6,9 @@ import re
 from typing import TypeAlias
 
 from tornado.routing import URLSpec
-from tornado.web import Application
+from tornado.web import Application, RequestHandler
 
-from web.assets import load_pages
+from web.answers import Answers
 from web.handler import Handler
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Usage
 from web.handlers.batches import BatchConversion, BatchFiles, BatchResource, NewBatch
@@ -19,13 +19,20 @@ from web.handlers.credits import Purchase, StripeWebhook
 from web.handlers.dashboard import Buy, Dashboard, KeyChange, NewKey, Session, UsageTable
 from web.handlers.docs import Docs
 from web.handlers.files import Conversion, Download, FileResource, Upload
-from web.handlers.pages import Asset, Landing, RegisterPage, StatusPage, VerifyPage
+from web.handlers.pages import (
+    STATIC_FOLDER,
+    Landing,
+    RegisterPage,
+    StaticFile,
+    StatusPage,
+    VerifyPage,
+    load_pages,
+)
 from web.handlers.pdf import DeletePages, Merge
 from web.handlers.registration import Register, Verify
 from web.handlers.status import Health, Nothing, Ready, Version
 from web.services.all import Services
 from web.services.paths import API
-from web.shedding import SheddingApplication
 
 Route: TypeAlias = tuple[str, type[Handler]]
 
@@ -74,7 +81,6 @@ PAGES: tuple[Route, ...] = (
     ("/dashboard/keys/([^/]+)/(rotate|revoke)", KeyChange),
     ("/dashboard/credits", Buy),
     ("/dashboard/usage.csv", UsageTable),
-    ("/static/([^/]+)/([^/]+)", Asset),
 )
 """What people see."""
 
@@ -82,13 +88,22 @@ PAGES: tuple[Route, ...] = (
 def build(services: Services) -> Application:
     """The application."""
     arguments = {"services": services}
-    return SheddingApplication(
+    return Application(
         [URLSpec(pattern, handler, arguments) for pattern, handler in (*OPERATIONS, *PAGES)],
-        routes={handler: _named(pattern) for pattern, handler in (*OPERATIONS, *PAGES)},
+        routes={handler: _named(pattern) for pattern, handler in (*OPERATIONS, *PAGES, ("/static/(.*)", StaticFile))},
+        log_function=_log_access,
+        static_path=str(STATIC_FOLDER),
+        static_handler_class=StaticFile,
+        static_handler_args={"services": services},
         template_loader=load_pages(),
         default_handler_class=Nothing,
         default_handler_args=arguments,
     )
+
+
+def _log_access(handler: RequestHandler) -> None:
+    if isinstance(handler, Answers):
+        handler.log_access()
 
 
 def _named(pattern: str) -> str:

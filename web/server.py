@@ -27,7 +27,6 @@ from tornado.web import Application
 from web.answer_bytes import malformed, refusal
 from web.connection import Connection, connection_of, drained
 from web.errors import RateLimited, RequestTimeout
-from web.moderation import Moderation
 from web.patience import Overdue, Pace, Patience
 from web.services.addresses import is_trusted, subscriber
 
@@ -57,7 +56,7 @@ class Server(HTTPServer):
         self._trusted = trusted
         self._patience = patience
         self._clients: Counter[str] = Counter()
-        self._moderation = Moderation()
+        self._open: set[Connection] = set()
         self._lingering: set[asyncio.Task[None]] = set()
         super().initialize(application, max_header_size=_MAX_HEADERS, max_body_size=_UNLIMITED)
         self.conn_params.header_timeout = None  # the look-out knows better what to wait for
@@ -72,9 +71,8 @@ class Server(HTTPServer):
             self._turn_away(stream.socket)
             return
         self._clients[client] += 1
-        connection = Connection(
-            stream.socket, client, Pace(self._patience), self._rate_limit, self._linger, self._moderation
-        )
+        connection = Connection(stream.socket, client, Pace(self._patience), self._rate_limit, self._linger)
+        self._open.add(connection)
         super().handle_stream(connection, address)
 
     def start_request(self, server_conn: object, request_conn: HTTPConnection) -> HTTPMessageDelegate:
@@ -84,7 +82,9 @@ class Server(HTTPServer):
 
     def on_close(self, server_conn: object) -> None:
         super().on_close(server_conn)
-        client = connection_of(server_conn).client
+        connection = connection_of(server_conn)
+        self._open.discard(connection)
+        client = connection.client
         self._clients[client] -= 1
         if not self._clients[client]:
             del self._clients[client]
@@ -92,7 +92,6 @@ class Server(HTTPServer):
     async def close_all_connections(self) -> None:
         self._lookout.stop()
         await super().close_all_connections()
-        self._moderation.close()
         await asyncio.gather(*self._lingering, return_exceptions=True)
 
     def _turn_away(self, connection: socket.socket) -> None:
@@ -109,8 +108,7 @@ class Server(HTTPServer):
         task.add_done_callback(self._lingering.discard)
 
     def _look_out(self) -> None:
-        for server_connection in list(self._connections):
-            connection = connection_of(server_connection)
+        for connection in list(self._open):
             match connection.pace.overdue(writing=connection.writing()):
                 case None:
                     continue
@@ -144,6 +142,7 @@ class _Exchange(HTTPMessageDelegate):
             await _done(self._request.data_received(chunk))
 
     def finish(self) -> None:
+        self._connection.receiving = False
         self._connection.pace.answer()
         self._request.finish()
 

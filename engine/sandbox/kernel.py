@@ -11,14 +11,10 @@ Argument: TypeAlias = int | bytes | None
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _SYSCALL, _PRCTL, _CAPSET, _UNSHARE = _LIBC.syscall, _LIBC.prctl, _LIBC.capset, _LIBC.unshare
-_MADVISE = _LIBC.madvise
 _SYSCALL.restype = ctypes.c_long
 _SYSCALL.argtypes = (ctypes.c_long, *[ctypes.c_void_p] * 4)
 _PRCTL.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
 _CAPSET.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
-_MADVISE.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-
-_COLLAPSE = 25  # madvise
 
 
 def syscall(number: int, first: Argument = 0, second: Argument = 0, third: Argument = 0, fourth: Argument = 0) -> int:
@@ -39,11 +35,6 @@ def capset(header: bytes, data: bytes) -> None:
 def unshare(flags: int) -> None:
     """Raises OSError; with a user namespace also where this process has more than one thread."""
     _checked(_UNSHARE(flags))
-
-
-def collapse(address: int, size: int) -> None:
-    """Gathers the pages there in huge ones. Raises OSError, where the system is older than Linux 6.1 among others."""
-    _checked(_MADVISE(address, size, _COLLAPSE))
 
 
 def _checked(result: int) -> int:

@@ -1,11 +1,10 @@
-"""A server with more to do than it can: whom it refuses costs it next to nothing."""
+"""A server with more to do than it can: which requests it refuses, and what becomes of their bodies."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
-from select import select
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import httpx
 import pytest
@@ -16,16 +15,12 @@ from tests.web.samples import FILE, FORM, TARGET, form
 from tests.web.servers import Running, Servers, eventually, parsed, read_answer
 from tests.web.test_convert import Stuck, request
 from tests.web.test_logs import listening, one
-from web.moderation import Moderation
-from web.patience import Patience
 
 MIB = 1 << 20
 _MOST = 51  # conversions of one worker: the one that runs, and 50 that wait
 _LIMIT = 10_000  # requests a minute
 _MOMENT = 1.0  # seconds
-_PATIENCE = Patience(idle=1.0)  # seconds
 _CONNECTIONS = 64  # of an address
-_OTHER = b"GET /api/v1/formats HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -33,24 +28,18 @@ def full(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """A server that can take no more."""
     data = tmp_path_factory.mktemp("data")
     with (
-        servers.running(data, executor=Stuck(), workers=1, rate_limit_paid=_LIMIT, patience=_PATIENCE) as server,
+        servers.running(data, executor=Stuck(), workers=1, rate_limit_paid=_LIMIT) as server,
         ExitStack() as waiting,
     ):
-        for _ in range(_MOST):
-            waiting.enter_context(server.connect()).sendall(request(server, form(FILE, TARGET)))
-        assert eventually(lambda: _one_more_is_refused(server, waiting), 60)
+        _fill(server, waiting)
         yield server
 
 
-def test_those_it_knows_are_refused_without_the_database(full: Running) -> None:
-    stranger = full.account(purchased=1)
-    with _locked(full):
-        answer = _convert(full, full.key)
-        problem(answer, 429, "rate_limit_exceeded", reason="queue_full", retryable=True)
-        assert answer.headers["Retry-After"].isdigit()
-        assert int(answer.headers["X-RateLimit-Remaining"]) < int(answer.headers["X-RateLimit-Limit"]) == _LIMIT
-        with pytest.raises(httpx.ReadTimeout):
-            _convert(full, stranger, _MOMENT)
+def test_a_conversion_is_refused(full: Running) -> None:
+    answer = _convert(full)
+    problem(answer, 429, "rate_limit_exceeded", reason="queue_full", retryable=True)
+    assert answer.headers["Retry-After"].isdigit()
+    assert int(answer.headers["X-RateLimit-Remaining"]) < int(answer.headers["X-RateLimit-Limit"]) == _LIMIT
 
 
 @pytest.mark.parametrize("path", ["/files/file_0000000000000000000000/convert", "/pdf/merge", "/pdf/delete-pages"])
@@ -66,7 +55,7 @@ def test_all_else_is_not(full: Running) -> None:
 
 def test_a_refusal_is_noted_like_any_answer(full: Running) -> None:
     with listening() as lines:
-        answer = _convert(full, full.key)
+        answer = _convert(full)
         entry = one(lines, answer)
     assert (entry["message"], entry["status"]) == ("POST /api/v1/convert", 429)
     assert (entry["code"], entry["sent"]) == ("rate_limit_exceeded", len(answer.content))
@@ -85,45 +74,11 @@ def test_the_body_is_passed_over_and_the_next_request_answered(full: Running) ->
         assert len(ids) == 3
 
 
-def test_whoever_asks_again_waits_for_a_moment(full: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    waited: list[int] = []
-    wait = Moderation.wait
-
-    def watched(moderation: Moderation, descriptor: int, ready: Callable[[], bool]) -> None:
-        waited.append(descriptor)
-        wait(moderation, descriptor, ready)
-
-    monkeypatch.setattr(Moderation, "wait", watched)
-    with full.connect() as connection:
-        connection.sendall(_OTHER)
-        read_answer(connection)
-        assert waited == []
-        connection.sendall(request(full, bytes(MIB)))
-        problem(parsed(read_answer(connection)), 429, "rate_limit_exceeded")
-        assert eventually(lambda: len(waited) == 1)
-        connection.sendall(_OTHER)
-        assert parsed(read_answer(connection)).status_code == 200
-        assert len(waited) == 1
-
-
-def test_whoever_is_put_off_may_leave(full: Running) -> None:
+def test_refused_clients_may_close_their_connections(full: Running) -> None:
     for _ in range(_CONNECTIONS + 10):  # more than an address may have
         with full.connect("127.0.0.9") as connection:
             connection.sendall(request(full, bytes(MIB)))
             problem(parsed(read_answer(connection)), 429, "rate_limit_exceeded", reason="queue_full")
-
-
-def test_whoever_comes_after_some_that_were_put_off_for_too_long_is_heard(full: Running) -> None:
-    asked = request(full, form(FILE, TARGET))
-    for _ in range(2):  # the second time with the descriptors of the first
-        with ExitStack() as opened:
-            connections = [opened.enter_context(full.connect()) for _ in range(5)]
-            for connection in connections:
-                for sent, status in ((asked, 429), (_OTHER, 200), (asked, 429)):
-                    connection.sendall(sent)
-                    assert parsed(read_answer(connection)).status_code == status
-            for connection in connections:
-                assert connection.recv(100) == b""
 
 
 def test_whoever_waits_for_a_go_gets_none(full: Running) -> None:
@@ -146,40 +101,30 @@ def test_whoever_goes_away_leaves_nothing_behind(full: Running) -> None:
     for _ in range(20):
         with full.connect() as connection:
             connection.sendall(request(full, bytes(MIB))[: MIB // 2])
-    problem(_convert(full, full.key), 429, "rate_limit_exceeded")
+    problem(_convert(full), 429, "rate_limit_exceeded")
     assert eventually(lambda: len(full.jobs()) <= before)
 
 
-def test_those_on_their_way_count_like_those_who_wait(full: Running) -> None:
-    key = full.account(purchased=1)
-    asked = request(full, form(FILE, TARGET)).replace(full.key.encode(), key.encode())
-    held = _held(full)
-    with ExitStack() as coming:
-        connections = [coming.enter_context(full.connect(f"127.0.0.{2 + number % 8}")) for number in range(100)]
-        for connection in connections[:15]:
-            connection.sendall(asked)
-        assert eventually(lambda: _held(full) == held + 15)  # a moment later they stand in line
-        with _locked(full):
-            for connection in connections[15:]:
-                connection.sendall(asked)
-            refused, _, _ = select(connections, [], [], 4)  # the others stand at the database for longer
-        assert refused
-        problem(parsed(read_answer(refused[0])), 429, "rate_limit_exceeded", reason="queue_full")
+def test_requests_count_once_their_bodies_have_arrived(servers: Servers, tmp_path: Path) -> None:
+    with (
+        servers.running(tmp_path, executor=Stuck(), workers=1, rate_limit_paid=_LIMIT) as server,
+        ExitStack() as waiting,
+    ):
+        asked = request(server, form(FILE, TARGET))
+        arriving = [waiting.enter_context(server.connect("127.0.0.8")) for _ in range(_MOST)]
+        for connection in arriving:
+            connection.sendall(asked[:-10])
+        assert eventually(lambda: len(server.jobs()) == _MOST)
+        _fill(server, waiting)
+        arriving[0].sendall(asked[-10:])
+        problem(parsed(read_answer(arriving[0])), 429, "rate_limit_exceeded", reason="queue_full")
 
 
-@contextmanager
-def _locked(server: Running) -> Iterator[None]:
-    """The database, by somebody else."""
-    with closing(sqlite3.connect(server.data_dir / "convertd.db", isolation_level=None)) as other:
-        other.execute("BEGIN EXCLUSIVE")
-        yield
-
-
-def _held(server: Running) -> int:
-    """The conversions that have come as far as to be paid for."""
-    with closing(sqlite3.connect(server.data_dir / "convertd.db")) as database:
-        count: int = database.execute("SELECT count(*) FROM hold").fetchone()[0]
-        return count
+def _fill(server: Running, waiting: ExitStack) -> None:
+    """Sends as many conversions as the server accepts. They wait until the stack closes."""
+    for _ in range(_MOST):
+        waiting.enter_context(server.connect()).sendall(request(server, form(FILE, TARGET)))
+    assert eventually(lambda: _one_more_is_refused(server, waiting), 60)
 
 
 def _one_more_is_refused(server: Running, waiting: ExitStack) -> bool:
@@ -193,6 +138,6 @@ def _one_more_is_refused(server: Running, waiting: ExitStack) -> bool:
         return False
 
 
-def _convert(server: Running, key: str, timeout: float = 20) -> httpx.Response:
-    sent = {**FORM, "Authorization": f"Bearer {key}"}
-    return plain.post(f"{server.api}/convert", content=form(FILE, TARGET), headers=sent, timeout=timeout)
+def _convert(server: Running) -> httpx.Response:
+    sent = {**FORM, "Authorization": f"Bearer {server.key}"}
+    return plain.post(f"{server.api}/convert", content=form(FILE, TARGET), headers=sent, timeout=20)

@@ -49,7 +49,7 @@ def test_the_link_of_a_letter_is_told_to_nobody(server: Running) -> None:
 
 def test_assets_are_kept_by_browsers(server: Running) -> None:
     page = plain.get(server.url).text
-    assets = set(re.findall(r"/static/\w+/[\w.]+", page))
+    assets = set(re.findall(r"/static/[\w.]+\?v=\w+", page))
     assert len(assets) >= 4
     for path in assets:
         answer = plain.get(server.url + path)
@@ -57,9 +57,16 @@ def test_assets_are_kept_by_browsers(server: Running) -> None:
         assert "immutable" in answer.headers["Cache-Control"]
         again = plain.get(server.url + path, headers={"If-None-Match": answer.headers["ETag"]})
         assert (again.status_code, again.content) == (304, b"")
-    assert plain.get(f"{server.url}/static/0/site.css").headers["Cache-Control"] == "no-cache"
-    for name in ("none.css", "..%2fapp.py", "%2e%2e"):
-        problem(plain.get(f"{server.url}/static/0/{name}"), 404, "not_found")
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        dressed(answer)
+        head = plain.head(server.url + path)
+        assert (head.headers["Content-Length"], head.content) == (str(len(answer.content)), b"")
+    for path in ("/static/site.css", "/static/site.css?v=0"):
+        assert plain.get(server.url + path).headers["Cache-Control"] == "no-cache"
+    assert plain.get(f"{server.url}/static/site.css").headers["Content-Type"] == "text/css; charset=utf-8"
+    assert plain.get(f"{server.url}/static/try.js").headers["Content-Type"] == "text/javascript; charset=utf-8"
+    for name in ("none.css", "..%2fapp.py", "%2e%2e", "", "../app.py"):
+        problem(plain.get(f"{server.url}/static/{name}"), 404, "not_found")
 
 
 def test_errors_are_pages_for_browsers_only(server: Running) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 import httpx
 
 from tests import plain
-from tests.engine.test_hugepages import has_them
 from tests.web.samples import FORM, TARGET, form, part
 from tests.web.samples import picture as picture_of
 from tests.web.servers import eventually, made_key
@@ -41,15 +40,6 @@ def process(data_dir: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]
         finally:
             running.kill()
             reading.join()
-
-
-@has_them
-def test_much_of_what_it_has_loaded_lies_on_huge_pages(tmp_path: Path) -> None:
-    with process(tmp_path) as (running, lines):
-        assert eventually(lambda: any("listening on" in line for line in lines), 20)
-        memory = Path(f"/proc/{running.pid}/smaps_rollup").read_text()
-    own, huge = (int(re.findall(rf"{name}: +(\d+)", memory)[0]) for name in ("Anonymous", "AnonHugePages"))
-    assert huge > 0.3 * own
 
 
 def test_a_request_that_runs_is_finished_on_sigterm(tmp_path: Path) -> None:

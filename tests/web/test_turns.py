@@ -64,52 +64,25 @@ async def test_a_full_line_takes_nobody_but_those_with_no_bound() -> None:
     assert turns.refused == {"full": 1}
 
 
-async def test_those_who_are_expected_count_where_others_wait() -> None:
+async def test_a_check_raises_what_a_new_job_would_and_registers_nothing() -> None:
     turns = Turns(1, rounds=2)
-    expected = [turns.expect("a", 2) for _ in range(3)]  # nobody waits: whoever comes first has a turn at once
-    async with held(turns, "b"):
+    async with held(turns, "a"):
+        for _ in range(10):
+            turns.check("b", 2)
         first = await waiting(turns, "b")
+        turns.check("b", 2)
+        second = await waiting(turns, "c")
         with pytest.raises(RateLimited) as refused:
-            turns.expect("a", 2)
+            turns.check("b", 2)
         assert refused.value.reason == "queue_full"
-        for one in expected:
-            one.end()
-            one.end()
-        turns.expect("a", 2).end()
-    await first
-    assert nothing_is_left(turns)
-
-
-async def test_those_who_are_expected_do_not_count_while_the_line_is_short() -> None:
-    turns = Turns(1, rounds=10)
-    expected = [turns.expect("a", 2) for _ in range(30)]
-    async with held(turns, "b"):
-        first = await waiting(turns, "b")
-        turns.expect("a", 2).end()
-    for one in expected:
-        one.end()
-    await first
-    assert nothing_is_left(turns)
-
-
-async def test_one_that_has_come_counts_once() -> None:
-    turns = Turns(1, rounds=2)
-    expected = turns.expect("a", 2)
-
-    async def come() -> None:
-        async with turns.taken("a", 2, expected=expected):
-            pass
-
-    async with held(turns, "b"):
-        other = await waiting(turns, "c")
-        come_by = asyncio.create_task(come())
-        await asyncio.sleep(0)
-        assert turns.waiting == 2
-        expected.end()
         with pytest.raises(RateLimited):
-            turns.expect("a", 2)
-    await asyncio.gather(other, come_by)
+            await held(turns, "b").__aenter__()
+    await asyncio.gather(first, second)
     assert nothing_is_left(turns)
+    assert turns.refused == {"full": 2}
+    turns.close()
+    with pytest.raises(NotReady):
+        turns.check("b", 2)
 
 
 async def test_one_that_waits_for_all_its_files_keeps_nobody_else_out() -> None:

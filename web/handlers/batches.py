@@ -100,7 +100,6 @@ class BatchConversion(OrderHandler, JsonHandler):
             repeatable=self.repeatable(values),
             trail=self.trail,
         )
-        self.expect_no_more()  # each of the files waits for a turn of its own
         answer = self.unwrapped(await self.services.batch_conversions.convert(order))
         balance = await self.services.database.run(ledger.balance, self.client().id)
         self.account = replace(self.client(), credits_remaining=balance)

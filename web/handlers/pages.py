@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from importlib.metadata import version
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
+
+from tornado.template import Loader
+from tornado.web import HTTPError, StaticFileHandler
 
 from config.tariff import CURRENCY, FREE_CREDITS, MIB, PACKS, TIERS
 from storage.registration import VALIDITY
@@ -15,13 +19,17 @@ from web.bodies import WebForm
 from web.envelopes import Shown, public
 from web.errors import ApiError, InvalidParameter, NotFound
 from web.handler import UncountedHandler
+from web.services.all import Services
 from web.services.samples import LANGUAGES, Call
 
+STATIC_FOLDER = Path(__file__).parents[1] / "static"
+_TEMPLATES = Path(__file__).parents[1] / "pages"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _FOREVER = "public, max-age=31536000, immutable"
+_MEDIA_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 _TRIED = ("curl", "Python", "JavaScript")
 
 
@@ -39,7 +47,6 @@ class PageHandler(UncountedHandler):
     def get_template_namespace(self) -> dict[str, Any]:
         return {
             **super().get_template_namespace(),
-            "asset": self.services.assets.url,
             "here": self.request.path,
             "json": json,
         }
@@ -155,20 +162,36 @@ class StatusPage(PageHandler):
         )
 
 
-class Asset(PageHandler):
-    """A file that pages are made of."""
+class StaticFile(PageHandler, StaticFileHandler):
+    """A file of the static folder. Browsers keep it for as long as its versioned URL is current."""
 
-    async def get(self, digest: str, filename: str) -> None:
-        found = self.services.assets.find(filename)
-        if found is None:
-            raise NotFound("No such file.")
-        content, media_type = found
-        current = digest == self.services.assets.version
+    def initialize(self, services: Services, path: str) -> None:  # type: ignore[override]
+        PageHandler.initialize(self, services)
+        StaticFileHandler.initialize(self, path)
+
+    def compute_etag(self) -> str | None:
+        return StaticFileHandler.compute_etag(self)
+
+    def set_extra_headers(self, path: str) -> None:
+        current = self.get_query_argument("v", None) == self.get_version(self.settings, path)
         self.set_header("Cache-Control", _FOREVER if current else "no-cache")
-        self.set_header("ETag", f'"{self.services.assets.version}"')
-        self.set_header("Content-Type", media_type)
-        if self.check_etag_header():
-            self.set_status(304)
+        self.clear_header("Expires")
+
+    def get_content_type(self) -> str:
+        # The media types that `mimetypes` knows depend on the system.
+        return _MEDIA_TYPES.get(Path(self.path).suffix) or super().get_content_type()
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        if isinstance(kwargs.get("exc_info", (None, None))[1], HTTPError):
+            self.write_problem(NotFound("No such file."))
+            self.finish()
         else:
-            self.set_header("Content-Length", str(len(content)))
-            self.write(content)
+            super().write_error(status_code, **kwargs)
+
+
+def load_pages() -> Loader:
+    """The compiled templates of all pages. Reads from disk."""
+    loader = Loader(str(_TEMPLATES))
+    for path in _TEMPLATES.glob("*.html"):
+        loader.load(path.name)
+    return loader

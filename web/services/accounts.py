@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from time import monotonic
 
 from config.tariff import TIERS, Tier
 from storage import accounts, keyring
@@ -13,8 +12,6 @@ from storage.errors import InvalidKey
 from storage.keyring import Key
 from storage.keys import parse_key
 
-_RECENT = 60  # seconds
-_REMEMBERED = 10_000  # keys
 _BEARER = re.compile(r"Bearer +(\S+) *", re.IGNORECASE)
 
 
@@ -45,29 +42,10 @@ class Accounts:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._seen: dict[str, tuple[Account, float]] = {}  # by the key's SHA-256, with when; the latest last
 
     async def authenticate(self, authorization: str | None) -> Account:
         """The account behind an Authorization header, verified or not. Raises InvalidKey and DatabaseBusy."""
-        sha256 = shown(authorization)
-        try:
-            account = known(*await self._database.run_promptly(keyring.authenticate, sha256))
-        except InvalidKey:
-            self._seen.pop(sha256, None)
-            raise
-        self._seen.pop(sha256, None)
-        while len(self._seen) >= _REMEMBERED:
-            del self._seen[next(iter(self._seen))]
-        self._seen[sha256] = account, monotonic()
-        return account
-
-    def recent(self, sha256: str) -> Account | None:
-        """The account as it stood when it last showed the key of this SHA-256, a minute ago at most.
-
-        Good for refusing it without a look at the database, and for nothing else: the key may have been revoked since.
-        """
-        account, when = self._seen.get(sha256, (None, 0.0))
-        return account if monotonic() - when < _RECENT else None
+        return known(*await self._database.run_promptly(keyring.authenticate, shown(authorization)))
 
 
 def shown(authorization: str | None) -> str:

@@ -9,7 +9,6 @@ from config.settings import Settings
 from engine.registry import Registry
 from storage.database import Database
 from storage.limits import Limiter
-from web.assets import Assets
 from web.metrics import Metrics
 from web.services.accounts import Accounts
 from web.services.batch_conversions import BatchConversions
@@ -54,7 +53,6 @@ class Services:
     readiness: Readiness
     sessions: Sessions
     request_log: RequestLog
-    assets: Assets
     openapi: Listing
     sales: Sales
     upkeep: Upkeep

@@ -104,8 +104,7 @@ class Conversions:
         job = Job.of(plan, order.paths, output, order.options)
         account, memory = order.account, expected(plan, order.size)
         entered = perf_counter()
-        turn = self._turns.taken(account.id, account.tier.max_concurrent, memory=memory, expected=order.expected)
-        async with turn:
+        async with self._turns.taken(account.id, account.tier.max_concurrent, memory=memory):
             started = perf_counter()
             self._metrics.waited(started - entered)
             with self._metrics.workers.job():

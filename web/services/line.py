@@ -18,7 +18,6 @@ class Place:
 @dataclass
 class _Account:
     limit: int
-    expected: int = 0
     running: int = 0
     waiting: dict[Place, None] = field(default_factory=dict)  # an ordered set
 
@@ -37,20 +36,13 @@ class Line:
         self._slots = slots
         self._memory = memory
         self._taken = 0  # bytes
-        self._accounts: dict[str, _Account] = {}  # those with a place or expected; a turn moves one to the end
-
-    def expect(self, account_id: str, limit: int) -> None:
-        """Somebody of the account, which may have `limit` places running, is on the way."""
-        self._of(account_id, limit).expected += 1
-
-    def expect_no_more(self, account_id: str) -> None:
-        """Whoever was expected has come, or does not."""
-        self._accounts[account_id].expected -= 1
-        self._forget_idle(account_id)
+        self._accounts: dict[str, _Account] = {}  # those with a place; a turn moves one to the end
 
     def enter(self, place: Place, limit: int) -> None:
         """Waits behind the others of its account, which may have `limit` places running."""
-        self._of(place.account_id, limit).waiting[place] = None
+        account = self._accounts.setdefault(place.account_id, _Account(limit))
+        account.limit = limit
+        account.waiting[place] = None
         self.waiting += 1
 
     def leave(self, place: Place) -> None:
@@ -63,7 +55,8 @@ class Line:
             account.running -= 1
             self.running -= 1
             self._taken -= place.memory
-        self._forget_idle(place.account_id)
+        if not (account.running or account.waiting):
+            del self._accounts[place.account_id]
 
     def call(self, now: float) -> list[Place]:
         """Lets all run that may, and gives them."""
@@ -79,12 +72,9 @@ class Line:
             called.append(place)
         return called
 
-    def rounds(self, account_id: str, limit: int, *, behind_expected: bool = False) -> float:
+    def rounds(self, account_id: str, limit: int) -> float:
         """How many jobs one after the other it takes until a newcomer of this account has its turn."""
-        ahead = {
-            name: len(account.waiting) + (account.expected if behind_expected else 0)
-            for name, account in self._accounts.items()
-        }
+        ahead = {name: len(account.waiting) for name, account in self._accounts.items()}
         own = 1 + ahead.pop(account_id, 0)
         # While the account takes that many turns, each of the others takes no more.
         all_told = own + sum(min(others, own) for others in ahead.values())
@@ -94,16 +84,6 @@ class Line:
         """Since when the one has waited that has waited longest."""
         firsts = (next(iter(account.waiting)) for account in self._accounts.values() if account.waiting)
         return min((place.since for place in firsts), default=None)
-
-    def _of(self, account_id: str, limit: int) -> _Account:
-        account = self._accounts.setdefault(account_id, _Account(limit))
-        account.limit = limit
-        return account
-
-    def _forget_idle(self, account_id: str) -> None:
-        account = self._accounts[account_id]
-        if not (account.expected or account.running or account.waiting):
-            del self._accounts[account_id]
 
     def _next(self) -> Place | None:
         if self.running == self._slots:

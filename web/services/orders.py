@@ -14,7 +14,6 @@ from storage.conversions import File
 from storage.usage import Operation
 from web.services.accounts import Account
 from web.services.repeats import Answer, Repeatable
-from web.services.turns import Expected
 from web.trail import Trail
 
 
@@ -43,8 +42,7 @@ class Order:
     """Files to convert, or to put through a tool: what is charged as one.
 
     `keep`: the result is to be fetched later. `file` is the stored file of which the one upload is a copy; it becomes
-    processed. `name` is what the result is named after, the first upload by default. `trail` is that of the request,
-    `expected` its announcement to those who wait for a turn.
+    processed. `name` is what the result is named after, the first upload by default. `trail` is that of the request.
     """
 
     account: Account
@@ -58,7 +56,6 @@ class Order:
     file: File | None = None
     repeatable: Repeatable | None = None
     trail: Trail = field(default_factory=Trail)
-    expected: Expected | None = None
 
     @property
     def original_name(self) -> str:

@@ -18,21 +18,6 @@ _WEIGHT = 0.2  # of the latest job in the mean duration
 _MAX_RETRY_AFTER = 30  # seconds
 
 
-class Expected:
-    """Somebody who is about to ask for a turn."""
-
-    def __init__(self, line: Line, account_id: str, limit: int) -> None:
-        self._line: Line | None = line
-        self._account_id = account_id
-        line.expect(account_id, limit)
-
-    def end(self) -> None:
-        """They have come, or never will."""
-        if self._line is not None:
-            self._line.expect_no_more(self._account_id)
-            self._line = None
-
-
 class Turns:
     """At most `slots` turns at a time, in `memory` bytes together, in the order of a Line.
 
@@ -64,21 +49,11 @@ class Turns:
         oldest = self._line.oldest()
         return 0.0 if oldest is None else monotonic() - oldest
 
-    def expect(self, account_id: str, limit: int) -> Expected:
-        """Says that somebody is about to ask for a turn, before more is done for the request than need be.
-
-        Raises what `taken` would raise, in a long line if all had come who are expected.
-        """
-        self._check(account_id, limit, PATIENCE, behind_expected=True)
-        return Expected(self._line, account_id, limit)
-
-    def _check(self, account_id: str, limit: int, patience: float, *, behind_expected: bool) -> None:
+    def check(self, account_id: str, limit: int, patience: float = PATIENCE) -> None:
+        """Raises what `taken` would raise at once for a new job of the account. Changes nothing but the counts."""
         if self._closed:
             raise self._stopping()
         rounds = self._line.rounds(account_id, limit)
-        # Before the line is half as long as it may be, whoever is expected could well come when it is gone.
-        if behind_expected and self._is_too_long(2 * rounds, patience):
-            rounds = self._line.rounds(account_id, limit, behind_expected=True)
         if self.waiting and self._is_too_long(rounds, patience):
             raise self._full("full", self._lasting(rounds), "Too many conversions are waiting.")
 
@@ -93,20 +68,16 @@ class Turns:
         *,
         memory: int = 0,
         patience: float | None = PATIENCE,
-        expected: Expected | None = None,
     ) -> AsyncIterator[None]:
         """A turn of an account that may have `limit` at a time, for a job of `memory` bytes.
 
-        From now on whoever was expected is there, or refused. Raises RateLimited, reason `queue_full`, where it cannot
-        begin within `patience` seconds; None waits for as long as it takes, and is never refused for what is ahead.
-        Raises NotReady after `close`.
+        Raises RateLimited, reason `queue_full`, where it cannot begin within `patience` seconds; None waits for as long
+        as it takes, and is never refused for what is ahead. Raises NotReady after `close`.
         """
-        if expected is not None:
-            expected.end()
         if self._closed:
             raise self._stopping()
         if patience is not None:
-            self._check(account_id, limit, patience, behind_expected=False)
+            self.check(account_id, limit, patience)
         place = Place(account_id, memory, monotonic())
         called = self._called[place] = asyncio.get_running_loop().create_future()
         self._line.enter(place, limit)
