@@ -13,6 +13,7 @@ import pytest
 from tests import plain
 from tests.web.checks import dressed, problem
 from tests.web.servers import Running, Servers
+from tests.web.test_logs import listening, one
 from tests.web.test_registration import BROWSER, letters, mailed
 from web.errors import STATUS
 from web.openapi.problems import PROBLEMS
@@ -67,6 +68,14 @@ def test_assets_are_kept_by_browsers(server: Running) -> None:
     assert plain.get(f"{server.url}/static/try.js").headers["Content-Type"] == "text/javascript; charset=utf-8"
     for name in ("none.css", "..%2fapp.py", "%2e%2e", "", "../app.py"):
         problem(plain.get(f"{server.url}/static/{name}"), 404, "not_found")
+
+
+def test_static_files_answer_to_get_only_and_are_logged(server: Running) -> None:
+    for verb in ("POST", "BREW"):
+        problem(plain.request(verb, f"{server.url}/static/site.css"), 405, "method_not_allowed")
+    with listening() as lines:
+        entry = one(lines, plain.get(f"{server.url}/static/site.css"))
+    assert (entry["message"], entry["status"]) == ("GET /static/{}", 200)
 
 
 def test_errors_are_pages_for_browsers_only(server: Running) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tornado.template import Loader
-from tornado.web import HTTPError, StaticFileHandler
+from tornado.web import StaticFileHandler
 
 from config.tariff import CURRENCY, FREE_CREDITS, MIB, PACKS, TIERS
 from storage.registration import VALIDITY
@@ -182,7 +182,7 @@ class StaticFile(PageHandler, StaticFileHandler):
         return _MEDIA_TYPES.get(Path(self.path).suffix) or super().get_content_type()
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        if isinstance(kwargs.get("exc_info", (None, None))[1], HTTPError):
+        if status_code in (403, 404):  # of Tornado's handler: outside the folder, or no file
             self.write_problem(NotFound("No such file."))
             self.finish()
         else:
