@@ -11,18 +11,18 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
-from inspect import signature
+from inspect import Parameter, signature
 from pathlib import Path
 
-import click
 import pytest
 import typer
+from typer.core import TyperGroup
 
 from benchmarks.__main__ import cli as benchmarks_cli
 from benchmarks.faults.scenarios import SCENARIOS
 from config.names import variable
 from config.settings import Settings
-from engine import Loss, hookspecs
+from engine import FileFormat, Loss, hookspecs
 from engine.conversions import conversion
 from engine.registry import load_registry
 from tests.samples import sample
@@ -114,11 +114,11 @@ def test_the_client_works_as_printed(shell: Callable[[str], bytes]) -> None:
 
 def test_the_benchmark_commands_are_understood(pytestconfig: pytest.Config) -> None:
     group = typer.main.get_command(benchmarks_cli)
-    assert isinstance(group, click.Group)
+    assert isinstance(group, TyperGroup)
     modes = set()
     for program, *arguments in map(shlex.split, _BENCHMARKS.commands()):
         if program == ".venv/bin/pytest":
-            assert_is_understood_by_pytest(arguments, pytestconfig)
+            _check_pytest_arguments(arguments, pytestconfig)
             continue
         assert (program, *arguments[:2]) == (".venv/bin/python", "-m", "benchmarks")
         mode, *options = arguments[2:]
@@ -131,7 +131,7 @@ def test_the_benchmark_commands_are_understood(pytestconfig: pytest.Config) -> N
     assert set(listed[1].split(" | ")) == modes
 
 
-def assert_is_understood_by_pytest(arguments: list[str], config: pytest.Config) -> None:
+def _check_pytest_arguments(arguments: list[str], config: pytest.Config) -> None:
     for argument in arguments:
         if argument.startswith("--"):
             config.getoption(argument.partition("=")[0])  # raises for an unknown option
@@ -245,6 +245,14 @@ def test_the_keywords_of_conversions_are_as_documented() -> None:
     documented = {row[0]: defaults[row[1]] for row in _PLUGINS.table("keyword")}
 
     assert documented == {name: parameters[name].default for name in documented}
+
+
+def test_the_fields_of_file_formats_are_documented() -> None:
+    keywords = [
+        name for name, parameter in signature(FileFormat).parameters.items() if parameter.kind is Parameter.KEYWORD_ONLY
+    ]
+
+    assert [row[0] for row in _PLUGINS.table("field")] == keywords
 
 
 def test_the_layers_and_checks_are_those_of_the_sandbox(shell: Callable[[str], bytes]) -> None:
