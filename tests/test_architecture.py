@@ -19,7 +19,7 @@ _MAY_IMPORT = {
     "benchmarks": {"benchmarks", "config", "engine", "plugins", "storage", "tests", "web"},
 }
 _TOP_LEVEL = {
-    *("pyproject.toml", "README.md", "LICENSE"),
+    *("pyproject.toml", "README.md", "SECURITY.md", "LICENSE"),
     *("engine", "plugins", "web", "storage", "config", "tests", "benchmarks"),
 }
 _MAX_FILE, _MAX_FUNCTION = 200, 40  # lines

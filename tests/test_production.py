@@ -1,4 +1,4 @@
-"""A day in production, as the README has it: what it says to do is done, to a service with accounts in it."""
+"""The commands of "Daily operation" in config/README.md work as printed, for a service with accounts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,13 @@ from storage import accounts, keyring
 from storage.database import Database
 from tests import plain
 from tests.storage.postgres import find_binaries, running_server
-from tests.test_readme import section
+from tests.support.readme import read
 
+_OPERATION = read("config/README.md").section("Daily operation")
+_EXECUTED = (
+    *("Back up SQLite", "Restore SQLite", "Back up PostgreSQL", "Restore PostgreSQL"),
+    *("Add credits", "Rotate secrets", "Find a request"),
+)
 _EMAIL = "you@example.com"
 _CREDITS = 50
 
@@ -28,7 +33,7 @@ Run: TypeAlias = Callable[[str], str]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What stands for /opt/convertd."""
+    """A folder in the place of /opt/convertd."""
     (tmp_path / "data").mkdir()
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
@@ -36,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def _shell(folder: Path, **environment: str) -> Run:
-    """Runs commands as they are printed, and gives what they print."""
+    """Returns a function that runs commands as printed, and returns their output."""
     known = {**os.environ, "CONVERTD_DATA_DIR": str(folder / "data"), **environment}
 
     def run(commands: str) -> str:
@@ -49,11 +54,10 @@ def _shell(folder: Path, **environment: str) -> Run:
     return run
 
 
-def _commands(topic: str, nth: int = 0) -> str:
-    """The nth block of commands below those words."""
-    after = section("A day in production").partition(f"**{topic}")[2]
-    found: list[str] = re.findall(r"```sh\n(.*?)```", after, re.DOTALL)
-    return found[nth]
+def _commands(heading: str) -> str:
+    """The shell block below that heading."""
+    (block,) = _OPERATION.section(heading).blocks("sh")
+    return block
 
 
 @contextmanager
@@ -63,41 +67,45 @@ def _opened(url: str) -> Iterator[Database]:
 
 
 def _prepare(url: str) -> str:
-    """Makes the account, and gives its key."""
+    """Creates the account. Returns its API key."""
     with _opened(url) as database:
         made = database.run_blocking(accounts.create, _EMAIL, "You", free_credits=_CREDITS, verified=True)
         return database.run_blocking(keyring.issue, made.id, "You").text
 
 
 def _grant(url: str, credits: int) -> int:
-    """What the account has then."""
+    """Adds credits. Returns the new balance."""
     with _opened(url) as database:
         return database.run_blocking(accounts.grant, _EMAIL, credits)
 
 
-def test_the_ledger_in_sqlite_comes_back(folder: Path) -> None:
+def test_every_block_is_executed() -> None:
+    assert [_commands(heading) for heading in _EXECUTED] == _OPERATION.blocks("sh")
+
+
+def test_the_ledger_in_sqlite_is_restored(folder: Path) -> None:
     url = f"sqlite:///{folder / 'data' / 'convertd.db'}"
     run = _shell(folder, BACKUP=str(folder / "ledger.db"))
     _prepare(url)
 
-    with closing(Database(url)):  # as the service has it
-        run(_commands("Back up"))
+    with closing(Database(url)):  # open, as while the service runs
+        run(_commands("Back up SQLite"))
         _grant(url, 7)
-    run(_commands("Restore"))
+    run(_commands("Restore SQLite"))
 
     assert _grant(url, 1) == _CREDITS + 1
 
 
-def test_the_ledger_in_postgresql_comes_back(folder: Path) -> None:
+def test_the_ledger_in_postgresql_is_restored(folder: Path) -> None:
     binaries = find_binaries()
     assert binaries is not None, "PostgreSQL is not installed here"
     with running_server(binaries) as url:
         run = _shell(folder, BACKUP=str(folder / "ledger.dump"), CONVERTD_DATABASE_URL=url)
         _prepare(url)
 
-        run(_commands("Restore", 1))
+        run(_commands("Back up PostgreSQL"))
         _grant(url, 7)
-        run(_commands("Restore", 2))
+        run(_commands("Restore PostgreSQL"))
 
         assert _grant(url, 1) == _CREDITS + 1
 
@@ -108,15 +116,19 @@ def test_keys_are_rotated_credits_given_and_requests_found(folder: Path) -> None
     journal.write_text(f'#!/bin/sh\n[ "$*" = "--unit convertd --output cat" ] && exec cat {log}\n')
     journal.chmod(0o755)
     key = _prepare(f"sqlite:///{folder / 'data' / 'convertd.db'}")
-    with log.open("w") as told, _serving(folder, told.fileno(), log) as url:
-        asked = plain.get(f"{url}/api/v1/account", headers={"Authorization": f"Bearer {key}"})
-        environment = {"KEY": key, "REQUEST": asked.headers["X-Request-Id"], "PATH": f"{folder}:{os.environ['PATH']}"}
+    with log.open("w") as output, _serving(folder, output.fileno(), log) as url:
+        response = plain.get(f"{url}/api/v1/account", headers={"Authorization": f"Bearer {key}"})
+        environment = {
+            "KEY": key,
+            "REQUEST": response.headers["X-Request-Id"],
+            "PATH": f"{folder}:{os.environ['PATH']}",
+        }
         run = _shell(folder, **environment)
 
-        assert run(_commands("Give credits")) == f"{_CREDITS + 500}\n"
-        rotated = _commands("Rotate").replace("localhost:8000", url.removeprefix("http://"))
+        assert run(_commands("Add credits")) == f"{_CREDITS + 500}\n"
+        rotated = _commands("Rotate secrets").replace("localhost:8000", url.removeprefix("http://"))
         assert '"api_key": "cvd_live_' in run(rotated.replace("curl ", "curl --fail --no-progress-meter "))
-        assert "/api/v1/account status=200" in run(_commands("Find"))
+        assert "/api/v1/account status=200" in run(_commands("Find a request"))
 
 
 @contextmanager

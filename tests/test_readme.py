@@ -1,4 +1,4 @@
-"""The README is true: its commands work as printed, and its tables list what there is."""
+"""The documents are true: their commands work as printed, and their tables list what there is."""
 
 from __future__ import annotations
 
@@ -9,45 +9,51 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
+from inspect import Parameter, signature
 from pathlib import Path
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
+from benchmarks.__main__ import cli as benchmarks_cli
+from benchmarks.faults.scenarios import SCENARIOS
 from config.names import variable
 from config.settings import Settings
-from engine import hookspecs
+from engine import FileFormat, Loss, hookspecs
+from engine.conversions import conversion
 from engine.registry import load_registry
 from tests.samples import sample
+from tests.support.readme import ROOT, Document, documents, read
 
 pytestmark = pytest.mark.long
 
-_ROOT = Path(__file__).parents[1]
-_README = (_ROOT / "README.md").read_text()
+_README = read("README.md")
+_BENCHMARKS = read("benchmarks/README.md")
+_OPERATION = read("config/README.md")
+_PLUGINS = read("plugins/README.md")
+_SANDBOX = read("engine/sandbox/README.md")
+_SECURITY = read("SECURITY.md")
+
+_SET_UP = ["sh config/setup.sh && .venv/bin/convertd serve", "sh config/setup.sh test && .venv/bin/pytest"]
+_EXECUTED = [_README, _OPERATION.without("Daily operation"), _PLUGINS, _SANDBOX]  # in one folder, in this order
+_COMMANDS = [command for document in _EXECUTED for command in document.commands()][len(_SET_UP) :]
 
 
-def _blocks(language: str, text: str = _README) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
-
-
-def section(heading: str) -> str:
-    """What stands below that heading."""
-    return _README.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-
-
-def _rows(heading: str) -> list[list[str]]:
-    section = _README.partition(f"| {heading} |")[2].partition("\n\n")[0]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()[2:]]
-
-
-_PRODUCTION = "A day in production"  # has tests of its own
-_COMMANDS = [line for block in _blocks("sh", _README.replace(section(_PRODUCTION), "")) for line in block.splitlines()]
+def test_every_document_is_covered() -> None:
+    assert documents() == [_README, _SECURITY, _BENCHMARKS, _OPERATION, _SANDBOX, _PLUGINS]
+    assert _SECURITY.commands() == []  # all others are executed or parsed, here and in test_production
 
 
 def test_the_readme_has_commands() -> None:
     assert sum(command.startswith("curl") for command in _COMMANDS) >= 4
-    assert _COMMANDS[0] == "sh config/setup.sh && .venv/bin/convertd serve"
-    assert _COMMANDS[1] == "sh config/setup.sh test && .venv/bin/pytest"
+    assert _README.commands()[:2] == _SET_UP
+
+
+def test_the_readme_is_short() -> None:
+    assert _README.text.count("\n") <= 200
 
 
 @pytest.fixture(scope="module")
@@ -63,15 +69,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def shell(folder: Path) -> Iterator[Callable[[str], bytes]]:
-    """Runs commands in the folder while `convertd serve` runs, which has to end well when told to."""
+    """Runs commands in the folder while `convertd serve` runs, which exits with 0 at the end."""
     serve = (folder / ".venv" / "bin" / "convertd", "serve", "--port", "0")
     with subprocess.Popen(serve, stderr=subprocess.PIPE, text=True, cwd=folder) as server:
         assert server.stderr is not None
-        told = next(found for line in server.stderr if (found := re.search(r"listening on http://(\S+?);", line)))
+        listening = next(found for line in server.stderr if (found := re.search(r"listening on http://(\S+?);", line)))
         environment = dict(os.environ)
 
         def run(command: str) -> bytes:
-            here = command.replace("localhost:8000", told[1])
+            here = command.replace("localhost:8000", listening[1])
             here = re.sub(r"^curl ", "curl --fail --no-progress-meter ", here)
             if (exported := re.fullmatch(r"export (\w+)=\$\((.*)\)", here)) is not None:
                 environment[exported[1]] = run(exported[2]).decode().strip()
@@ -87,7 +93,7 @@ def shell(folder: Path) -> Iterator[Callable[[str], bytes]]:
 
 def test_the_commands_work_as_printed(folder: Path, shell: Callable[[str], bytes]) -> None:
     registry = load_registry()
-    for command in _COMMANDS[2:]:
+    for command in _COMMANDS:
         printed = shell(command)
         if (saved := re.search(r" -o (\S+)$", command)) is not None:
             assert registry.identify(folder / saved[1]) == registry.format(saved[1].rpartition(".")[2])
@@ -96,7 +102,7 @@ def test_the_commands_work_as_printed(folder: Path, shell: Callable[[str], bytes
 
 
 def test_the_client_works_as_printed(shell: Callable[[str], bytes]) -> None:
-    client, _ = _blocks("python")
+    (client,) = _README.blocks("python")
     key = "$(.venv/bin/convertd account create --email python@example.com --name Python)"
 
     described, *rest = shell(f"CONVERTD_API_KEY={key} {sys.executable} -c {shlex.quote(client)}").decode().splitlines()
@@ -106,16 +112,54 @@ def test_the_client_works_as_printed(shell: Callable[[str], bytes]) -> None:
     assert rest[2].startswith("invalid_parameter ")
 
 
+def test_the_benchmark_commands_are_understood(pytestconfig: pytest.Config) -> None:
+    group = typer.main.get_command(benchmarks_cli)
+    assert isinstance(group, TyperGroup)
+    modes = set()
+    for program, *arguments in map(shlex.split, _BENCHMARKS.commands()):
+        if program == ".venv/bin/pytest":
+            _check_pytest_arguments(arguments, pytestconfig)
+            continue
+        assert (program, *arguments[:2]) == (".venv/bin/python", "-m", "benchmarks")
+        mode, *options = arguments[2:]
+        group.commands[mode].make_context(mode, options)  # raises for an unknown option
+        modes.add(mode)
+
+    assert modes == {row[0] for row in _BENCHMARKS.table("mode")} == set(group.commands)
+    listed = re.search(r"python -m benchmarks ([\w| ]+)", _README.text)
+    assert listed is not None
+    assert set(listed[1].split(" | ")) == modes
+
+
+def _check_pytest_arguments(arguments: list[str], config: pytest.Config) -> None:
+    for argument in arguments:
+        if argument.startswith("--"):
+            config.getoption(argument.partition("=")[0])  # raises for an unknown option
+        else:
+            assert (ROOT / argument).exists(), argument
+
+
+def test_the_test_options_are_those_of_the_tests() -> None:
+    declared = re.findall(r'"(--[\w-]+)"', (ROOT / "tests" / "conftest.py").read_text())
+
+    assert {row[0] for row in _BENCHMARKS.table("option")} == set(declared)
+
+
+def test_the_scenarios_are_those_of_the_benchmarks() -> None:
+    assert [row[0] for row in _BENCHMARKS.table("scenario")] == list(SCENARIOS)
+
+
 def test_the_formats_are_those_of_the_registry() -> None:
     plans = load_registry().catalogue()
     sources, targets = ({str(getattr(plan, side)) for plan in plans} for side in ("source", "target"))
+    documented = [(name, row) for row in _README.table("format") for name in row[0].split(", ")]
 
-    assert {row[0] for row in _rows("format") if row[1]} == sources
-    assert {row[0] for row in _rows("format") if row[2]} == targets
+    assert {name for name, row in documented if row[1]} == sources
+    assert {name for name, row in documented if row[2]} == targets
 
 
 def test_the_settings_are_those_of_the_program() -> None:
-    documented = {row[0].strip("`"): row[1].strip("`") for row in _rows("setting")}
+    documented = {row[0]: row[1] for row in _OPERATION.table("setting")}
 
     assert set(documented) == {variable(name) for name in Settings.model_fields}
     for name, field in Settings.model_fields.items():
@@ -123,46 +167,111 @@ def test_the_settings_are_those_of_the_program() -> None:
             assert documented[variable(name)] == str(field.default)
 
 
+def test_the_settings_that_are_named_exist() -> None:
+    known = {variable(name) for name in Settings.model_fields}
+    known |= {"CONVERTD_CONFIG", "CONVERTD_API_KEY", "CONVERTD_TEST_CORPUS"}
+    for document in documents():
+        for name in re.findall(r"\bCONVERTD_[A-Z_]+[A-Z]\b", document.text):
+            assert name in known, (document.path, name)
+
+
 def test_the_warnings_are_those_of_the_code() -> None:
-    said: set[str] = set()
-    for path in [*(_ROOT / "engine").glob("*.py"), *(_ROOT / "plugins").glob("*.py")]:
+    issued: set[str] = set()
+    for path in [*(ROOT / "engine").rglob("*.py"), *(ROOT / "plugins").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "FidelityWarning":
                 code = node.args[0]
-                said |= {str(code.value)} if isinstance(code, ast.Constant) else {"frames_dropped", "pages_dropped"}
+                issued |= {str(code.value)} if isinstance(code, ast.Constant) else {"frames_dropped", "pages_dropped"}
 
-    assert {row[0].strip("`") for row in _rows("code")} == said
+    assert {row[0] for row in _README.table("code")} == issued
 
 
 def test_the_alerts_are_those_that_are_raised() -> None:
-    raised = re.findall(r"- alert: (\w+)", (_ROOT / "config" / "alerts.yml").read_text())
+    raised = re.findall(r"- alert: (\w+)", (ROOT / "config" / "alerts.yml").read_text())
 
-    assert [row[0].strip("`") for row in _rows("alert")] == raised
+    assert [row[0] for row in _OPERATION.table("alert")] == raised
 
 
-def test_the_files_it_names_are_there() -> None:
-    named = set(re.findall(r"\bconfig/[\w./-]*\w", _README))
+def test_the_alerts_link_to_what_to_do() -> None:
+    runbooks = re.findall(r"runbook: (\S+)", (ROOT / "config" / "alerts.yml").read_text())
 
-    assert len(named) > 5
-    assert {name for name in named if not (_ROOT / name).exists()} == set()
+    assert len(runbooks) == len(_OPERATION.table("alert"))
+    assert {broken for link in runbooks if (broken := _broken(link, _README.path))} == set()
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda document: str(document.path.relative_to(ROOT)))
+def test_the_files_and_links_exist(document: Document) -> None:
+    named = set(re.findall(r"\b(?:config|engine|plugins|storage|web|tests|benchmarks)/[\w./-]*\w", document.text))
+
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+    assert {broken for link in document.links() if (broken := _broken(link, document.path))} == set()
+
+
+def test_the_operator_reads_of_every_file() -> None:
+    named = {ROOT / name for name in re.findall(r"\bconfig/[\w./-]*\w", _OPERATION.text)}
+    files = {path for path in (ROOT / "config").rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+
+    assert {path for path in files if path.suffix not in {".py", ".md"}} <= named
+
+
+def _broken(link: str, source: Path) -> str | None:
+    """The link in that file, if what it points to does not exist."""
+    name, _, anchor = link.partition("#")
+    target = (source.parent / name).resolve() if name else source
+    if not target.exists():
+        return link
+    return link if anchor and anchor not in read(str(target.relative_to(ROOT))).anchors() else None
 
 
 def test_the_hooks_are_documented() -> None:
     hooks = {name for name, value in vars(hookspecs).items() if hasattr(value, "convertd_spec")}
 
-    assert {row[0].strip("`") for row in _rows("hook")} == hooks
+    assert {row[0] for row in _PLUGINS.table("hook")} == hooks
 
 
 def test_the_plugin_is_the_one_that_is_tried() -> None:
-    _, plugin = _blocks("python")
+    (plugin,) = _PLUGINS.blocks("python")
+    (packaging,) = _PLUGINS.blocks("toml")
+    folder = ROOT / "tests" / "foreign_plugin"
 
-    assert plugin == (_ROOT / "tests" / "foreign_plugin" / "convertd_ppm.py").read_text()
+    assert plugin == (folder / "convertd_ppm.py").read_text()
+    assert packaging in (folder / "pyproject.toml").read_text()
+
+
+def test_the_keywords_of_conversions_are_as_documented() -> None:
+    defaults = {"none": (), "Loss.NOTHING": Loss.NOTHING, "False": False, "1.0": 1.0, "8.0": 8.0}
+    parameters = signature(conversion).parameters
+
+    documented = {row[0]: defaults[row[1]] for row in _PLUGINS.table("keyword")}
+
+    assert documented == {name: parameters[name].default for name in documented}
+
+
+def test_the_fields_of_file_formats_are_documented() -> None:
+    keywords = [
+        name for name, parameter in signature(FileFormat).parameters.items() if parameter.kind is Parameter.KEYWORD_ONLY
+    ]
+
+    assert [row[0] for row in _PLUGINS.table("field")] == keywords
+
+
+def test_the_layers_and_checks_are_those_of_the_sandbox(shell: Callable[[str], bytes]) -> None:
+    found = json.loads(shell(".venv/bin/convertd doctor --json"))["sandbox"]
+
+    assert {row[0] for row in _SANDBOX.table("layer")} == set(found["layers"])
+    assert {row[0] for row in _SANDBOX.table("check")} == set(found["proofs"])
+
+
+def test_the_supported_version_is_the_one_that_is_here() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+    assert [row[0] for row in _SECURITY.table("version") if row[1] == "yes"] == [version.rpartition(".")[0]]
 
 
 def test_the_listing_names_every_folder() -> None:
-    listed = set(re.findall(r"^(\w+)/", _README.partition("## How it is built")[2], re.MULTILINE))
+    listed = set(re.findall(r"^(\w+)/", _README.section("Folders").text, re.MULTILINE))
 
-    assert listed == {path.name for path in _ROOT.iterdir() if path.is_dir() and path.name.isidentifier()} - {
+    assert listed == {path.name for path in ROOT.iterdir() if path.is_dir() and path.name.isidentifier()} - {
         "data",
         "build",
     }

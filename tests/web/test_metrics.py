@@ -26,7 +26,7 @@ from tests.web.test_convert import Stuck
 from tests.web.test_logs import Dying
 from web import metrics
 
-_README = (Path(__file__).parents[2] / "README.md").read_text()
+_README = (Path(__file__).parents[2] / "config" / "README.md").read_text()
 CANARY = "canary"
 
 
