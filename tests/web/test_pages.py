@@ -76,7 +76,7 @@ def test_the_docs_advise_on_every_error() -> None:
 
 def test_the_status_names_what_is_there(server: Running) -> None:
     text = plain.get(f"{server.url}/status").text
-    assert "Everything works" in text
+    assert "This server is ready" in text
     assert "pdf_tools" in text
     assert str(server.data_dir) not in text
 
