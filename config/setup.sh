@@ -1,8 +1,8 @@
 #!/bin/sh
-# Sets convertd up: system packages, a virtual environment, the project in it.
-#   sh config/setup.sh        to run it
-#   sh config/setup.sh test   to test it too; options that follow are pip's
-# Running it again only does what is not yet done.
+# Installs convertd: system packages and a virtual environment with the project.
+#   sh config/setup.sh        installs what is needed to run convertd
+#   sh config/setup.sh test   also installs what the tests need; further arguments are passed to pip
+# Completed steps are skipped when it runs again.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -15,16 +15,16 @@ fi
 
 [ $# = 0 ] || shift
 
-absent=""
+missing=""
 for package in $packages; do
-    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || absent="$absent $package"
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
 done
-if [ -n "$absent" ]; then
+if [ -n "$missing" ]; then
     if command -v apt-get >/dev/null; then
         as_root=""
         [ "$(id -u)" = 0 ] || as_root="sudo"
         export DEBIAN_FRONTEND=noninteractive
-        # Servers that are installed for the tests are started by the tests, not by Debian.
+        # The tests start their own servers; Debian must not start them after installation.
         policy=/usr/sbin/policy-rc.d
         if [ -n "$extra" ] && [ ! -e "$policy" ]; then
             printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null
@@ -33,13 +33,13 @@ if [ -n "$absent" ]; then
         fi
         $as_root apt-get update -qq
         # shellcheck disable=SC2086
-        $as_root apt-get install -y -qq --no-install-recommends $absent >/dev/null
+        $as_root apt-get install -y -qq --no-install-recommends $missing >/dev/null
     else
-        echo "setup: apt-get is not here; install by other means what these Debian packages hold:$absent" >&2
+        echo "setup: apt-get not found; install the equivalents of these Debian packages:$missing" >&2
     fi
 fi
 
-# Debian's own is built for speed, which others on the path need not be.
+# Prefers Debian's Python: it is an optimised build, which others on the path may not be.
 for python in /usr/bin/python3 python3.13 python3.12 python3.11 python3; do
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break
 done

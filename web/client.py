@@ -1,20 +1,20 @@
-"""A client of the convertd API, for programs that wait and for programs that await.
+"""Python client for the convertd API, synchronous and asynchronous.
 
-One file that needs httpx alone: import it where convertd is installed, or take it along. `Client` and `AsyncClient`
-have the same calls; address and key are arguments, or `CONVERTD_URL` and `CONVERTD_API_KEY`.
+This file needs only httpx: import it where convertd is installed, or copy it into another project. `Client` and
+`AsyncClient` have the same methods. URL and API key are arguments or come from `CONVERTD_URL` and `CONVERTD_API_KEY`.
 
 >>> from web.client import AsyncClient, Client, UnsupportedConversion
 >>> with Client() as client:
-...     made = client.convert("photo.heic", "webp", to="photo.webp", quality=80)
-...     pixels = client.convert("photo.heic", "bmp").content  # bytes, where nothing says where to
+...     result = client.convert("photo.heic", "webp", to="photo.webp", quality=80)
+...     content = client.convert("photo.heic", "bmp").content  # without `to`, the result is in memory
 ...     for entry in client.convert_many(["photo.heic", "page.pdf"], "png", folder="."):
 ...         print(entry.path, entry.error)
 photo.png None
 page.png None
->>> made.path.name, made.output_format, made.warnings
+>>> result.path.name, result.output_format, result.warnings
 ('photo.webp', 'webp', ())
 
-Every error is a ConvertdError, with one kind for each code of the API:
+Every error is a ConvertdError. Each error code of the API has a subclass:
 
 >>> with Client() as client:
 ...     try:
@@ -30,8 +30,8 @@ unsupported_conversion True
 >>> asyncio.run(balance()) > 0
 True
 
-What may succeed when it is sent again, is: after a lost connection, a full queue or a crash, with pauses, and under one
-idempotency key, so that it is charged once. Files stream from and to disk.
+Requests that may succeed later are retried with exponential backoff: after a lost connection, a full queue or a crash.
+All attempts share one idempotency key, so a call is charged once. Files are streamed from and to disk.
 """
 
 from __future__ import annotations
@@ -64,35 +64,36 @@ T = TypeVar("T")
 FilePath: TypeAlias = "str | os.PathLike[str]"
 
 Source: TypeAlias = "FilePath | bytes | BinaryIO"
-"""A file to send: its path, its bytes, or an open file, which is sent from its beginning."""
+"""A file to send: a path, the content, or an open binary file, which is read from its start."""
 
 Progress: TypeAlias = "Callable[[str, int, int | None], object]"
-"""Is told "upload" or "download", the bytes so far, and how many there will be, if that is known."""
+"""Callback with "upload" or "download", the bytes transferred so far, and the total in bytes, None if unknown."""
 
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
-_LONGEST_PAUSE = 8.0  # seconds, where the server does not ask for more
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+_MAX_DELAY = 8.0  # seconds; a longer Retry-After of the server takes precedence
 
 
 class ConvertdError(Exception):
-    """A call that failed; `str(error)` is a sentence.
+    """Base class of all errors; `str(error)` is a readable message.
 
-    `status` is that of HTTP, 0 where there was no answer. `reason` narrows the code, `param` names the argument at
-    fault, `retry_after` is in seconds. Where a result was made but could not be fetched, `details["file_id"]` names it.
+    `status` is the HTTP status, 0 without a response. `reason` refines the code, `param` is the name of the invalid
+    parameter, `retry_after` is in seconds. If the conversion succeeded but its download failed, `details["file_id"]`
+    is the id of the result.
     """
 
     code = "unknown"
 
     def __init__(
-        self, message: str, told: Mapping[str, Any] = _NOTHING, *, status: int = 0, retry_after: int | None = None
+        self, message: str, body: Mapping[str, Any] = _EMPTY, *, status: int = 0, retry_after: int | None = None
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.code = str(told.get("code", self.code))
-        self.reason: str | None = told.get("reason")
-        self.param: str | None = told.get("param")
-        self.details: dict[str, Any] = dict(told.get("details") or {})
-        self.request_id: str | None = told.get("request_id")
-        self.retryable = bool(told.get("retryable"))
+        self.code = str(body.get("code", self.code))
+        self.reason: str | None = body.get("reason")
+        self.param: str | None = body.get("param")
+        self.details: dict[str, Any] = dict(body.get("details") or {})
+        self.request_id: str | None = body.get("request_id")
+        self.retryable = bool(body.get("retryable"))
         self.status = status
         self.retry_after = retry_after
 
@@ -104,116 +105,116 @@ class InvalidApiKey(ConvertdError):
 
 
 class KeyNotVerified(ConvertdError):
-    """The account's e-mail address is not verified yet."""
+    """The account's email address is not verified."""
 
     code = "key_not_verified"
 
 
 class RateLimited(ConvertdError):
-    """Too many requests, or too much work at once, for longer than the client waits."""
+    """Too many requests or a full queue, for longer than the client retries."""
 
     code = "rate_limit_exceeded"
 
 
 class NoCredits(ConvertdError):
-    """No credits remain; `purchase` buys some."""
+    """The account has no credits left; `purchase` buys more."""
 
     code = "no_credits"
 
 
 class InvalidFileType(ConvertdError):
-    """The file is of no known type, not of the one that is needed, or locked by a password."""
+    """The file type is unknown or not accepted here, or the PDF needs a password."""
 
     code = "invalid_file_type"
 
 
 class FileTooLarge(ConvertdError):
-    """More bytes, pixels, frames or pages than are taken; `details` tell the limit."""
+    """The file has too many bytes, pixels, frames or pages; `details` has the limit."""
 
     code = "file_too_large"
 
 
 class UnsupportedConversion(ConvertdError):
-    """Nothing leads from this format to that one; `details["available"]` lists what there is."""
+    """The pair of formats is not supported; `details["available"]` lists the supported output formats."""
 
     code = "unsupported_conversion"
 
 
 class ProcessingFailed(ConvertdError):
-    """The conversion failed, and cost nothing."""
+    """The conversion failed. It is not charged."""
 
     code = "processing_failed"
 
 
 class InvalidParameter(ConvertdError):
-    """An argument is missing, or not what it should be; `param` names it."""
+    """A parameter is missing or invalid; `param` is its name."""
 
     code = "invalid_parameter"
 
 
 class NotFound(ConvertdError):
-    """No such thing in this account, or one that has expired."""
+    """The resource does not exist in this account, or has expired."""
 
     code = "not_found"
 
 
 class ServerError(ConvertdError):
-    """The server failed in a way that nobody foresaw."""
+    """Unexpected error of the server."""
 
     code = "server_error"
 
 
 class MethodNotAllowed(ConvertdError):
-    """The path exists, the verb does not: the server is older or newer than this client."""
+    """The path does not support the method: server and client versions do not match."""
 
     code = "method_not_allowed"
 
 
 class IdempotencyConflict(ConvertdError):
-    """The same call still runs, for longer than the client waits."""
+    """The same request is still running, for longer than the client retries."""
 
     code = "idempotency_conflict"
 
 
 class IdempotencyKeyReused(ConvertdError):
-    """The file changed while it was sent again."""
+    """The idempotency key was used for a different request: the file changed between attempts."""
 
     code = "idempotency_key_reused"
 
 
 class RangeNotSatisfiable(ConvertdError):
-    """A part of a file was asked for that it does not have."""
+    """The requested byte range is beyond the end of the file."""
 
     code = "range_not_satisfiable"
 
 
 class RequestTimeout(ConvertdError):
-    """The upload was too slow for the server."""
+    """The upload was too slow."""
 
     code = "request_timeout"
 
 
 class NotReady(ConvertdError):
-    """The service cannot work at the moment."""
+    """The service is temporarily unavailable."""
 
     code = "not_ready"
 
 
 class ConnectionFailed(ConvertdError):
-    """The server cannot be reached, or the connection was lost on the way."""
+    """The server cannot be reached, or the connection was lost."""
 
     code = "connection_failed"
 
 
 class UnexpectedAnswer(ConvertdError):
-    """An answer that is not convertd's, such as a proxy's."""
+    """The response is not from convertd, but for example from a proxy."""
 
     code = "unexpected_answer"
 
 
 @dataclass(frozen=True)
 class Warned:
-    """Something that the result could not keep."""
+    """A property of the input that the result does not keep."""
 
     code: str
     message: str
@@ -221,7 +222,7 @@ class Warned:
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a file of many failed."""
+    """The error of one file in a batch."""
 
     code: str
     message: str
@@ -231,7 +232,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file at the server: pending, or processed once something was made of it. Times are in UTC."""
+    """A stored file. `status` is pending, or processed after a conversion. Times are in UTC."""
 
     file_id: str
     original_name: str
@@ -252,7 +253,7 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class Download:
-    """Bytes that were fetched: in `content`, or in the file at `path`, whichever was asked for."""
+    """A downloaded file, in `content` or in the file at `path`. `size` is in bytes."""
 
     size: int
     content: bytes = field(default=b"", repr=False)
@@ -261,9 +262,9 @@ class Download:
 
 @dataclass(frozen=True)
 class Converted:
-    """What was made: described, and fetched like a Download unless it was made of a stored file.
+    """The result of a conversion, downloaded to `content` or `path` unless the source is a stored file.
 
-    Sizes are in bytes. The counts of pages and files are those of the PDF tools.
+    Sizes are in bytes. Only the PDF tools set the counts of pages and files.
     """
 
     file_id: str
@@ -287,7 +288,7 @@ class Converted:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch, and how many of its files are in which state."""
+    """A batch and the number of its files in each state."""
 
     batch_id: str
     output_format: str
@@ -304,9 +305,9 @@ class Batch:
 
 @dataclass(frozen=True)
 class BatchEntry:
-    """How a file of many ended: `error` tells what went wrong.
+    """The result of one file in a batch; `error` is set if it failed.
 
-    `result_file_id` is what `download` takes. `path` is where `convert_many` put the result.
+    Pass `result_file_id` to `download`. `path` is the file that `convert_many` wrote.
     """
 
     file_id: str
@@ -323,7 +324,7 @@ class BatchEntry:
 
 @dataclass(frozen=True)
 class BatchResult:
-    """The conversion of a batch; entries stand in the order asked for."""
+    """The result of a batch conversion; entries are in the order of the request."""
 
     results: tuple[BatchEntry, ...]
     total: int
@@ -334,7 +335,7 @@ class BatchResult:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two formats, of which one is converted into the other; in a usage report, how often, and for how much."""
+    """A pair of input and output format. Usage reports set the number of conversions and the credits charged."""
 
     input_format: str
     output_format: str
@@ -344,7 +345,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Formats:
-    """Every supported pair."""
+    """All supported conversions."""
 
     conversions: tuple[Pair, ...]
     by_input_format: Mapping[str, Sequence[str]]
@@ -353,7 +354,7 @@ class Formats:
 
 @dataclass(frozen=True)
 class Tool:
-    """Something that the server can do."""
+    """An operation of the server, such as a conversion or a PDF tool."""
 
     id: str
     name: str
@@ -368,7 +369,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class RateLimit:
-    """Requests of a window: how many, how many are left, and the Unix time at which it ends."""
+    """The rate limit: requests per window, requests remaining, and the Unix time when the window ends."""
 
     limit: int
     window_seconds: int
@@ -378,7 +379,7 @@ class RateLimit:
 
 @dataclass(frozen=True)
 class Account:
-    """The account: its balance, its tier, and the limits that come with it."""
+    """An account with its credits, tier and limits. `max_file_size` is in bytes."""
 
     name: str
     email: str
@@ -395,7 +396,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Day:
-    """A day of a usage report, YYYY-MM-DD; `failed` are among the `conversions`."""
+    """Usage on one day, YYYY-MM-DD. `conversions` includes `failed`."""
 
     date: str
     conversions: int
@@ -407,7 +408,7 @@ class Day:
 
 @dataclass(frozen=True)
 class Usage:
-    """What the account did in a period."""
+    """Usage of the account in a period."""
 
     period: str
     start: str
@@ -426,7 +427,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Key:
-    """A key, without its text."""
+    """An API key without its secret text."""
 
     key_id: str
     key_prefix: str
@@ -438,14 +439,14 @@ class Key:
 
 @dataclass(frozen=True)
 class NewKey(Key):
-    """A key with its text, which is not shown again."""
+    """A new API key with its text, which the server does not return again."""
 
     api_key: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
 class Purchase:
-    """A checkout to be opened in a browser; `amount` is in cents."""
+    """A checkout page to open in a browser; `amount` is in cents."""
 
     checkout_url: str
     session_id: str
@@ -461,7 +462,7 @@ class Purchase:
 
 @dataclass(frozen=True)
 class Registration:
-    """A letter is on its way."""
+    """Confirmation that a verification email was sent."""
 
     email: str
     verification_sent: bool
@@ -479,7 +480,7 @@ class _Tools:
 
 
 class _Upload:
-    """A file as httpx reads it, from its beginning each time that it is sent."""
+    """A file in a form that httpx can read and rewind for a retry; counts the bytes read."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self._file = file
@@ -502,23 +503,23 @@ class _Upload:
 
 
 class _Sink:
-    """Where the bytes of a download go; what has arrived is not asked for again."""
+    """The destination of a download. A retry requests only the missing bytes."""
 
     def __init__(self, file: BinaryIO, progress: Progress | None) -> None:
         self._file = file
         self._progress = progress
-        self._tag = ""
+        self._etag = ""
         self._total: int | None = None
 
     def headers(self) -> dict[str, str]:
-        here = self._file.tell()
-        resumed = {"Range": f"bytes={here}-", "If-Range": self._tag} if here and self._tag else {}
-        return {"Accept-Encoding": "identity", **resumed}
+        offset = self._file.tell()
+        resume = {"Range": f"bytes={offset}-", "If-Range": self._etag} if offset and self._etag else {}
+        return {"Accept-Encoding": "identity", **resume}
 
-    def begin(self, response: httpx.Response) -> None:
+    def start(self, response: httpx.Response) -> None:
         if response.status_code != httpx.codes.PARTIAL_CONTENT:
             self._file.truncate(self._file.seek(0))
-        self._tag = response.headers.get("ETag", "")
+        self._etag = response.headers.get("ETag", "")
         length = response.headers.get("Content-Length", "")
         self._total = self._file.tell() + int(length) if length.isdecimal() else None
 
@@ -530,7 +531,7 @@ class _Sink:
 
 @dataclass(frozen=True)
 class _Request:
-    """A request. What is not `repeatable` is not sent again where the server may have got it."""
+    """A request. If not `repeatable`, it is retried only if the server has not processed it."""
 
     method: str
     path: str
@@ -543,7 +544,7 @@ class _Request:
     repeatable: bool = True
 
     def arguments(self) -> dict[str, Any]:
-        """The request in httpx's terms."""
+        """Returns the keyword arguments for httpx."""
         headers = {"Accept": "application/json"} if self.sink is None else self.sink.headers()
         if self.key is not None:
             headers["Idempotency-Key"] = self.key
@@ -559,37 +560,37 @@ class _Request:
         }
 
 
-class _Answer:
-    """An answer as it arrives: a download goes to its sink, anything else is kept."""
+class _Response:
+    """A response while it arrives: downloads are written to the sink, other bodies are collected in memory."""
 
     def __init__(self, response: httpx.Response, sink: _Sink | None) -> None:
-        self.response = response
+        self.http = response
         self.body = bytearray()
         self._sink = sink if response.is_success else None
         if self._sink is not None:
-            self._sink.begin(response)
+            self._sink.start(response)
 
-    def take(self, block: bytes) -> None:
+    def feed(self, block: bytes) -> None:
         if self._sink is not None:
             self._sink.write(block)
         else:
             self.body += block
 
     def json(self) -> Mapping[str, Any]:
-        """The body, or nothing where it is no JSON object."""
+        """Returns the body, or an empty mapping if it is not a JSON object."""
         try:
-            found = json.loads(self.body)
+            value = json.loads(self.body)
         except ValueError:
-            found = None
-        return found if isinstance(found, dict) else {}
+            value = None
+        return value if isinstance(value, dict) else {}
 
 
-Steps: TypeAlias = "Generator[_Request | float, _Answer | httpx.TransportError | None, T]"
-"""A call: asks for requests to be sent and for pauses (in seconds), is told what came of them, and ends in a result."""
+Steps: TypeAlias = "Generator[_Request | float, _Response | httpx.TransportError | None, T]"
+"""A call as a generator: yields requests and delays (seconds), receives responses or transport errors."""
 
 
 class _Calls:
-    """Every call, described once for both clients."""
+    """All API calls, independent of how requests are sent; shared by both clients."""
 
     def __init__(self, retries: int, backoff: float, patience: float) -> None:
         self._retries = retries
@@ -607,12 +608,12 @@ class _Calls:
         password: str | None = None,
         progress: Progress | None = None,
     ) -> Steps[Converted]:
-        """Converts a file. The result is written to the file `to`, or else is the `content` of what is returned.
+        """Converts a file. Writes the result to the file `to`, or returns it as `content`.
 
-        `name` is what the source is called, `quality` is 1 to 100 for lossy formats.
+        `name` replaces the filename of the source. `quality` is 1 to 100, for lossy formats.
         """
-        form = _given(output_format=target, quality=quality, password=password)
-        return (yield from self._make("/convert", form, "file", [source], name, to, progress))
+        form = _without_none(output_format=target, quality=quality, password=password)
+        return (yield from self._convert_upload("/convert", form, "file", [source], name, to, progress))
 
     def merge_pdfs(
         self,
@@ -622,9 +623,9 @@ class _Calls:
         password: str | None = None,
         progress: Progress | None = None,
     ) -> Steps[Converted]:
-        """Makes one PDF of 2 to 20, in their order."""
-        form = _given(password=password)
-        return (yield from self._make("/pdf/merge", form, "files[]", sources, None, to, progress))
+        """Merges 2 to 20 PDFs into one, in their order."""
+        form = _without_none(password=password)
+        return (yield from self._convert_upload("/pdf/merge", form, "files[]", sources, None, to, progress))
 
     def delete_pages(
         self,
@@ -636,51 +637,51 @@ class _Calls:
         password: str | None = None,
         progress: Progress | None = None,
     ) -> Steps[Converted]:
-        """Makes a PDF without some pages, which count from 1: [2, 5], or "2,5,8-10"."""
+        """Removes pages from a PDF. Pages count from 1: [2, 5] or "2,5,8-10"."""
         listed = pages if isinstance(pages, str) else ",".join(map(str, pages))
-        form = _given(pages=listed, password=password)
-        return (yield from self._make("/pdf/delete-pages", form, "file", [source], name, to, progress))
+        form = _without_none(pages=listed, password=password)
+        return (yield from self._convert_upload("/pdf/delete-pages", form, "file", [source], name, to, progress))
 
     def upload(self, source: Source, *, name: str | None = None, progress: Progress | None = None) -> Steps[StoredFile]:
-        """Stores a file, to be converted later."""
+        """Uploads a file for later conversions."""
         return (yield from self._store("/files/upload", source, name, progress))
 
     def file(self, file_id: str) -> Steps[StoredFile]:
-        """What is known about a stored file."""
-        return (yield from self._ask(StoredFile, _Request("GET", f"/files/{_safe(file_id)}")))
+        """Returns a stored file's properties."""
+        return (yield from self._call(StoredFile, _Request("GET", f"/files/{_quoted(file_id)}")))
 
     def convert_file(
         self, file_id: str, target: str, *, quality: int | None = None, password: str | None = None
     ) -> Steps[Converted]:
-        """Converts a stored file; `download` fetches the result."""
+        """Converts a stored file. `download` fetches the result."""
         body = {"output_format": target, "quality": quality, "password": password}
-        request = _Request("POST", f"/files/{_safe(file_id)}/convert", body=body, key=_new_key())
-        return (yield from self._ask(Converted, request))
+        request = _Request("POST", f"/files/{_quoted(file_id)}/convert", body=body, key=_new_key())
+        return (yield from self._call(Converted, request))
 
     def download(
         self, file_id: str, *, to: FilePath | None = None, progress: Progress | None = None
     ) -> Steps[Download]:
-        """Fetches a result. A connection that is lost goes on where it was; the file at `to` is whole or not there."""
+        """Downloads a result. Resumes after a lost connection. Writes the file at `to` only when it is complete."""
         path = None if to is None else Path(to)
         with _destination(path) as file:
             sink = _Sink(file, progress)
-            yield from self._send(_Request("GET", f"/files/{_safe(file_id)}/download", sink=sink))
+            yield from self._send(_Request("GET", f"/files/{_quoted(file_id)}/download", sink=sink))
             content = file.getvalue() if isinstance(file, io.BytesIO) else b""
             return Download(file.tell(), content, path)
 
     def delete_file(self, file_id: str) -> Steps[None]:
-        """Erases a stored file and what was made of it."""
-        yield from self._send(_Request("DELETE", f"/files/{_safe(file_id)}"))
+        """Deletes a stored file and its results."""
+        yield from self._send(_Request("DELETE", f"/files/{_quoted(file_id)}"))
 
     def create_batch(self, target: str) -> Steps[Batch]:
-        """Begins a batch."""
-        return (yield from self._ask(Batch, _Request("POST", "/batch", body={"output_format": target})))
+        """Creates an empty batch."""
+        return (yield from self._call(Batch, _Request("POST", "/batch", body={"output_format": target})))
 
     def add_to_batch(
         self, batch_id: str, source: Source, *, name: str | None = None, progress: Progress | None = None
     ) -> Steps[StoredFile]:
-        """Stores a file in a batch."""
-        return (yield from self._store(f"/batch/{_safe(batch_id)}/files", source, name, progress))
+        """Uploads a file to a batch."""
+        return (yield from self._store(f"/batch/{_quoted(batch_id)}/files", source, name, progress))
 
     def convert_batch(
         self,
@@ -691,14 +692,14 @@ class _Calls:
         quality: int | None = None,
         password: str | None = None,
     ) -> Steps[BatchResult]:
-        """Converts files of a batch, side by side. What fails, fails alone."""
+        """Converts files of a batch in parallel. A failed file does not affect the others."""
         body = {"file_ids": [*file_ids], "output_format": target, "quality": quality, "password": password}
-        request = _Request("POST", f"/batch/{_safe(batch_id)}/convert", body=body, key=_new_key())
-        return (yield from self._ask(BatchResult, request))
+        request = _Request("POST", f"/batch/{_quoted(batch_id)}/convert", body=body, key=_new_key())
+        return (yield from self._call(BatchResult, request))
 
     def batch(self, batch_id: str) -> Steps[Batch]:
-        """A batch and its files."""
-        return (yield from self._ask(Batch, _Request("GET", f"/batch/{_safe(batch_id)}")))
+        """Returns a batch and its files."""
+        return (yield from self._call(Batch, _Request("GET", f"/batch/{_quoted(batch_id)}")))
 
     def convert_many(
         self,
@@ -709,70 +710,70 @@ class _Calls:
         quality: int | None = None,
         progress: Progress | None = None,
     ) -> Steps[tuple[BatchEntry, ...]]:
-        """Converts files in as many batches as it takes, into the folder, or each beside its source.
+        """Converts files in one or more batches. Results are written to `folder`, or next to their sources.
 
-        There is an entry for each path, in their order; what fails, fails alone. Raises ValueError where two results
-        would be one file, or a result its own source.
+        Returns an entry for each path, in the same order. A failed file does not affect the others. Raises ValueError
+        if two results would have the same path, or a result would overwrite its source.
         """
-        made = _outputs([Path(path) for path in paths], target, folder)
-        remaining, entries = iter(made.items()), list[BatchEntry]()
-        while len(entries) < len(made):
+        outputs = _outputs([Path(path) for path in paths], target, folder)
+        remaining, entries = iter(outputs.items()), list[BatchEntry]()
+        while len(entries) < len(outputs):
             batch = yield from self.create_batch(target)
             chunk = dict(islice(remaining, batch.max_files or 1))
             entries += yield from self._convert_chunk(batch, chunk, target, quality, progress)
         return tuple(entries)
 
     def formats(self) -> Steps[Formats]:
-        """What can be converted into what."""
-        return (yield from self._ask(Formats, _Request("GET", "/formats")))
+        """Returns all supported conversions."""
+        return (yield from self._call(Formats, _Request("GET", "/formats")))
 
     def tools(self) -> Steps[tuple[Tool, ...]]:
-        """What the server can do."""
-        return (yield from self._ask(_Tools, _Request("GET", "/tools"))).tools
+        """Returns the operations of the server."""
+        return (yield from self._call(_Tools, _Request("GET", "/tools"))).tools
 
     def account(self) -> Steps[Account]:
-        """The account of the key."""
-        return (yield from self._ask(Account, _Request("GET", "/account")))
+        """Returns the account of the API key."""
+        return (yield from self._call(Account, _Request("GET", "/account")))
 
     def usage(self, period: str | None = None) -> Steps[Usage]:
-        """What was done this month, in the month YYYY-MM, or since the day YYYY-MM-DD."""
-        return (yield from self._ask(Usage, _Request("GET", "/account/usage", params=_given(period=period))))
+        """Returns the usage of a month (YYYY-MM) or since a day (YYYY-MM-DD). The default is the current month."""
+        return (yield from self._call(Usage, _Request("GET", "/account/usage", params=_without_none(period=period))))
 
     def keys(self) -> Steps[tuple[Key, ...]]:
-        """The keys that work."""
-        return (yield from self._ask(_Keys, _Request("GET", "/account/keys"))).keys
+        """Returns the account's active API keys."""
+        return (yield from self._call(_Keys, _Request("GET", "/account/keys"))).keys
 
     def create_key(self, name: str | None = None) -> Steps[NewKey]:
-        """A further key."""
-        request = _Request("POST", "/account/keys", body=_given(name=name), repeatable=False)
-        return (yield from self._ask(NewKey, request))
+        """Creates an API key."""
+        request = _Request("POST", "/account/keys", body=_without_none(name=name), repeatable=False)
+        return (yield from self._call(NewKey, request))
 
     def rotate_key(self, key_id: str, *, grace_period_seconds: int = 86_400) -> Steps[NewKey]:
-        """A key in place of another, which goes on working for a while."""
+        """Replaces an API key. The old key keeps working for the grace period."""
         body = {"grace_period_seconds": grace_period_seconds}
-        request = _Request("POST", f"/account/keys/{_safe(key_id)}/rotate", body=body, repeatable=False)
-        return (yield from self._ask(NewKey, request))
+        request = _Request("POST", f"/account/keys/{_quoted(key_id)}/rotate", body=body, repeatable=False)
+        return (yield from self._call(NewKey, request))
 
     def revoke_key(self, key_id: str) -> Steps[None]:
-        """Ends a key."""
-        yield from self._send(_Request("DELETE", f"/account/keys/{_safe(key_id)}"))
+        """Revokes an API key."""
+        yield from self._send(_Request("DELETE", f"/account/keys/{_quoted(key_id)}"))
 
     def purchase(self, pack: str, *, language: str = "en") -> Steps[Purchase]:
-        """Opens a checkout for a pack: starter, pro or business."""
+        """Opens a checkout for a pack of credits: starter, pro or business."""
         body = {"pack": pack, "language": language}
-        return (yield from self._ask(Purchase, _Request("POST", "/credits/purchase", body=body, key=_new_key())))
+        return (yield from self._call(Purchase, _Request("POST", "/credits/purchase", body=body, key=_new_key())))
 
     def register(self, email: str, name: str) -> Steps[Registration]:
-        """Asks for a letter with a link. Needs no key."""
+        """Registers an account and sends a verification email. Needs no API key."""
         request = _Request("POST", "/register", body={"email": email, "name": name}, repeatable=False)
-        return (yield from self._ask(Registration, request))
+        return (yield from self._call(Registration, request))
 
     def verify(self, token: str) -> Steps[NewKey]:
-        """The key, for the token in the letter's link. Needs no key."""
+        """Exchanges the token from the email's link for an API key. Needs no API key."""
         request = _Request("GET", "/verify", params={"token": token}, repeatable=False)
-        return (yield from self._ask(NewKey, request))
+        return (yield from self._call(NewKey, request))
 
-    def _make(
+    def _convert_upload(
         self,
         path: str,
         form: Mapping[str, str],
@@ -782,81 +783,82 @@ class _Calls:
         to: FilePath | None,
         progress: Progress | None,
     ) -> Steps[Converted]:
-        # Described and then fetched, because only a stored result can be fetched in parts.
-        with _opened(sources, name, progress) as uploads:
+        # Asks for JSON and downloads the result separately: only the download of a stored result can be resumed.
+        with _open_uploads(sources, name, progress) as uploads:
             parts = [(part, upload) for upload in uploads]
-            made = yield from self._ask(Converted, _Request("POST", path, form=form, uploads=parts, key=_new_key()))
+            result = yield from self._call(Converted, _Request("POST", path, form=form, uploads=parts, key=_new_key()))
         try:
-            got = yield from self.download(made.file_id, to=to, progress=progress)
+            download = yield from self.download(result.file_id, to=to, progress=progress)
         except ConvertdError as error:
-            error.details["file_id"] = made.file_id
+            error.details["file_id"] = result.file_id
             raise
-        return replace(made, content=got.content, path=got.path)
+        return replace(result, content=download.content, path=download.path)
 
     def _store(self, path: str, source: Source, name: str | None, progress: Progress | None) -> Steps[StoredFile]:
-        with _opened([source], name, progress) as uploads:
+        with _open_uploads([source], name, progress) as uploads:
             request = _Request("POST", path, uploads=[("file", upload) for upload in uploads])
-            return (yield from self._ask(StoredFile, request))
+            return (yield from self._call(StoredFile, request))
 
     def _convert_chunk(
         self, batch: Batch, chunk: Mapping[Path, Path], target: str, quality: int | None, progress: Progress | None
     ) -> Steps[list[BatchEntry]]:
-        added: dict[str, Path] = {}
-        ended: dict[Path, BatchEntry] = {}
+        uploaded: dict[str, Path] = {}
+        entries: dict[Path, BatchEntry] = {}
         for path in chunk:
             try:
-                added[(yield from self.add_to_batch(batch.batch_id, path, progress=progress)).file_id] = path
+                uploaded[(yield from self.add_to_batch(batch.batch_id, path, progress=progress)).file_id] = path
             except (InvalidFileType, FileTooLarge) as error:
-                ended[path] = BatchEntry("", "failed", _fault(error))
-        if added:
-            result = yield from self.convert_batch(batch.batch_id, [*added], target, quality=quality)
+                entries[path] = BatchEntry("", "failed", _to_fault(error))
+        if uploaded:
+            result = yield from self.convert_batch(batch.batch_id, [*uploaded], target, quality=quality)
             for entry in result.results:
-                path = added[entry.file_id]
-                ended[path] = yield from self._fetched(entry, chunk[path], progress)
-        return [ended[path] for path in chunk]
+                path = uploaded[entry.file_id]
+                entries[path] = yield from self._download_entry(entry, chunk[path], progress)
+        return [entries[path] for path in chunk]
 
-    def _fetched(self, entry: BatchEntry, to: Path, progress: Progress | None) -> Steps[BatchEntry]:
+    def _download_entry(self, entry: BatchEntry, to: Path, progress: Progress | None) -> Steps[BatchEntry]:
         if entry.error is not None:
             return entry
         try:
             yield from self.download(entry.result_file_id or entry.file_id, to=to, progress=progress)
         except ConvertdError as error:
-            return replace(entry, error=_fault(error))
+            return replace(entry, error=_to_fault(error))
         return replace(entry, path=to)
 
-    def _ask(self, kind: type[T], request: _Request) -> Steps[T]:
-        """Sends a request, and reads what is told in the answer."""
-        answer = yield from self._send(request)
-        envelope = answer.json()
+    def _call(self, kind: type[T], request: _Request) -> Steps[T]:
+        """Sends a request and parses the response. Raises UnexpectedAnswer if it does not match."""
+        response = yield from self._send(request)
+        envelope = response.json()
         try:
-            return _read(kind, {**envelope.get("meta", {}), **envelope["data"]})
+            return _parse(kind, {**envelope.get("meta", {}), **envelope["data"]})
         except (KeyError, TypeError):
-            message = "The answer is not one of this API."
-            raise UnexpectedAnswer(message, status=answer.response.status_code) from None
+            message = "The response does not match the convertd API."
+            raise UnexpectedAnswer(message, status=response.http.status_code) from None
 
-    def _send(self, request: _Request) -> Steps[_Answer]:
-        """Sends a request, again where that may help, within the bounds of retries and patience."""
-        waited = 0.0
+    def _send(self, request: _Request) -> Steps[_Response]:
+        """Sends a request and retries it, within the limits of `retries` and `patience`."""
+        total_delay = 0.0
         for attempt in count():
             outcome = yield request
-            if isinstance(outcome, _Answer) and outcome.response.is_success:
+            if isinstance(outcome, _Response) and outcome.http.is_success:
                 return outcome
-            error = _error(request, outcome)
-            pause = min(self._backoff * 2.0**attempt, _LONGEST_PAUSE) * random.uniform(0.5, 1)
+            error = _to_error(request, outcome)
+            delay = min(self._backoff * 2.0**attempt, _MAX_DELAY) * random.uniform(0.5, 1)
             running = isinstance(error, IdempotencyConflict)
-            if not running:  # whose Retry-After is the longest that it can take
-                pause = max(pause, error.retry_after or 0)
-            waited += pause
-            if not error.retryable or waited > self._patience or (attempt >= self._retries and not running):
+            if not running:  # its Retry-After is an upper bound, not a minimum
+                delay = max(delay, error.retry_after or 0)
+            total_delay += delay
+            if not error.retryable or total_delay > self._patience or (attempt >= self._retries and not running):
                 raise error
-            yield pause
-        raise AssertionError  # count() has no end
+            yield delay
+        raise AssertionError  # unreachable: count() is infinite
 
 
 class _Connection(ABC, Generic[T]):
-    """What both clients are made of. A call may wait for `patience` seconds in all between its attempts.
+    """Base of both clients. All times are in seconds.
 
-    `timeout` is how long the server may be silent, in seconds; `backoff` is the first pause, and doubles.
+    `timeout` limits the time without data from the server. `backoff` is the delay before the first retry; it doubles
+    with each retry. `patience` limits the total delay between the attempts of a call.
     """
 
     def __init__(
@@ -869,7 +871,7 @@ class _Connection(ABC, Generic[T]):
         backoff: float = 0.5,
         patience: float = 180.0,
     ) -> None:
-        self.base_url = _address(base_url or os.environ.get("CONVERTD_URL") or "http://localhost:8000")
+        self.base_url = _base_url(base_url or os.environ.get("CONVERTD_URL") or "http://localhost:8000")
         self._calls = _Calls(retries, backoff, patience)
         self._http = self._open(
             base_url=self.base_url,
@@ -882,10 +884,10 @@ class _Connection(ABC, Generic[T]):
 
     @abstractmethod
     def _open(self, **options: Any) -> T:
-        """The connection pool."""
+        """Creates the httpx client."""
 
 
-def _blocking(call: Callable[Concatenate[_Calls, P], Steps[T]]) -> Callable[Concatenate[Client, P], T]:
+def _sync_method(call: Callable[Concatenate[_Calls, P], Steps[T]]) -> Callable[Concatenate[Client, P], T]:
     @wraps(call)
     def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._run(call(self._calls, *args, **kwargs))
@@ -893,7 +895,9 @@ def _blocking(call: Callable[Concatenate[_Calls, P], Steps[T]]) -> Callable[Conc
     return method
 
 
-def _awaiting(call: Callable[Concatenate[_Calls, P], Steps[T]]) -> Callable[Concatenate[AsyncClient, P], Awaitable[T]]:
+def _async_method(
+    call: Callable[Concatenate[_Calls, P], Steps[T]],
+) -> Callable[Concatenate[AsyncClient, P], Awaitable[T]]:
     @wraps(call)
     async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._run(call(self._calls, *args, **kwargs))
@@ -902,32 +906,32 @@ def _awaiting(call: Callable[Concatenate[_Calls, P], Steps[T]]) -> Callable[Conc
 
 
 class Client(_Connection[httpx.Client]):
-    """The API for programs that wait; threads may share it."""
+    """Synchronous client. Thread-safe."""
 
-    convert = _blocking(_Calls.convert)
-    merge_pdfs = _blocking(_Calls.merge_pdfs)
-    delete_pages = _blocking(_Calls.delete_pages)
-    upload = _blocking(_Calls.upload)
-    file = _blocking(_Calls.file)
-    convert_file = _blocking(_Calls.convert_file)
-    download = _blocking(_Calls.download)
-    delete_file = _blocking(_Calls.delete_file)
-    create_batch = _blocking(_Calls.create_batch)
-    add_to_batch = _blocking(_Calls.add_to_batch)
-    convert_batch = _blocking(_Calls.convert_batch)
-    batch = _blocking(_Calls.batch)
-    convert_many = _blocking(_Calls.convert_many)
-    formats = _blocking(_Calls.formats)
-    tools = _blocking(_Calls.tools)
-    account = _blocking(_Calls.account)
-    usage = _blocking(_Calls.usage)
-    keys = _blocking(_Calls.keys)
-    create_key = _blocking(_Calls.create_key)
-    rotate_key = _blocking(_Calls.rotate_key)
-    revoke_key = _blocking(_Calls.revoke_key)
-    purchase = _blocking(_Calls.purchase)
-    register = _blocking(_Calls.register)
-    verify = _blocking(_Calls.verify)
+    convert = _sync_method(_Calls.convert)
+    merge_pdfs = _sync_method(_Calls.merge_pdfs)
+    delete_pages = _sync_method(_Calls.delete_pages)
+    upload = _sync_method(_Calls.upload)
+    file = _sync_method(_Calls.file)
+    convert_file = _sync_method(_Calls.convert_file)
+    download = _sync_method(_Calls.download)
+    delete_file = _sync_method(_Calls.delete_file)
+    create_batch = _sync_method(_Calls.create_batch)
+    add_to_batch = _sync_method(_Calls.add_to_batch)
+    convert_batch = _sync_method(_Calls.convert_batch)
+    batch = _sync_method(_Calls.batch)
+    convert_many = _sync_method(_Calls.convert_many)
+    formats = _sync_method(_Calls.formats)
+    tools = _sync_method(_Calls.tools)
+    account = _sync_method(_Calls.account)
+    usage = _sync_method(_Calls.usage)
+    keys = _sync_method(_Calls.keys)
+    create_key = _sync_method(_Calls.create_key)
+    rotate_key = _sync_method(_Calls.rotate_key)
+    revoke_key = _sync_method(_Calls.revoke_key)
+    purchase = _sync_method(_Calls.purchase)
+    register = _sync_method(_Calls.register)
+    verify = _sync_method(_Calls.verify)
 
     def close(self) -> None:
         """Closes the connections."""
@@ -948,53 +952,53 @@ class Client(_Connection[httpx.Client]):
         try:
             step = next(steps)
             while True:
-                step = steps.send(self._do(step))
+                step = steps.send(self._execute(step))
         except StopIteration as end:
             return cast(T, end.value)
         finally:
             steps.close()
 
-    def _do(self, step: _Request | float) -> _Answer | httpx.TransportError | None:
+    def _execute(self, step: _Request | float) -> _Response | httpx.TransportError | None:
         if not isinstance(step, _Request):
             time.sleep(step)
             return None
         try:
             with self._http.stream(**step.arguments()) as response:
-                answer = _Answer(response, step.sink)
+                received = _Response(response, step.sink)
                 for block in response.iter_bytes():
-                    answer.take(block)
-                return answer
+                    received.feed(block)
+                return received
         except httpx.TransportError as error:
             return error
 
 
 class AsyncClient(_Connection[httpx.AsyncClient]):
-    """The API for programs that await, on asyncio."""
+    """Asynchronous client for asyncio."""
 
-    convert = _awaiting(_Calls.convert)
-    merge_pdfs = _awaiting(_Calls.merge_pdfs)
-    delete_pages = _awaiting(_Calls.delete_pages)
-    upload = _awaiting(_Calls.upload)
-    file = _awaiting(_Calls.file)
-    convert_file = _awaiting(_Calls.convert_file)
-    download = _awaiting(_Calls.download)
-    delete_file = _awaiting(_Calls.delete_file)
-    create_batch = _awaiting(_Calls.create_batch)
-    add_to_batch = _awaiting(_Calls.add_to_batch)
-    convert_batch = _awaiting(_Calls.convert_batch)
-    batch = _awaiting(_Calls.batch)
-    convert_many = _awaiting(_Calls.convert_many)
-    formats = _awaiting(_Calls.formats)
-    tools = _awaiting(_Calls.tools)
-    account = _awaiting(_Calls.account)
-    usage = _awaiting(_Calls.usage)
-    keys = _awaiting(_Calls.keys)
-    create_key = _awaiting(_Calls.create_key)
-    rotate_key = _awaiting(_Calls.rotate_key)
-    revoke_key = _awaiting(_Calls.revoke_key)
-    purchase = _awaiting(_Calls.purchase)
-    register = _awaiting(_Calls.register)
-    verify = _awaiting(_Calls.verify)
+    convert = _async_method(_Calls.convert)
+    merge_pdfs = _async_method(_Calls.merge_pdfs)
+    delete_pages = _async_method(_Calls.delete_pages)
+    upload = _async_method(_Calls.upload)
+    file = _async_method(_Calls.file)
+    convert_file = _async_method(_Calls.convert_file)
+    download = _async_method(_Calls.download)
+    delete_file = _async_method(_Calls.delete_file)
+    create_batch = _async_method(_Calls.create_batch)
+    add_to_batch = _async_method(_Calls.add_to_batch)
+    convert_batch = _async_method(_Calls.convert_batch)
+    batch = _async_method(_Calls.batch)
+    convert_many = _async_method(_Calls.convert_many)
+    formats = _async_method(_Calls.formats)
+    tools = _async_method(_Calls.tools)
+    account = _async_method(_Calls.account)
+    usage = _async_method(_Calls.usage)
+    keys = _async_method(_Calls.keys)
+    create_key = _async_method(_Calls.create_key)
+    rotate_key = _async_method(_Calls.rotate_key)
+    revoke_key = _async_method(_Calls.revoke_key)
+    purchase = _async_method(_Calls.purchase)
+    register = _async_method(_Calls.register)
+    verify = _async_method(_Calls.verify)
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -1015,83 +1019,83 @@ class AsyncClient(_Connection[httpx.AsyncClient]):
         try:
             step = next(steps)
             while True:
-                step = steps.send(await self._do(step))
+                step = steps.send(await self._execute(step))
         except StopIteration as end:
             return cast(T, end.value)
         finally:
             steps.close()
 
-    async def _do(self, step: _Request | float) -> _Answer | httpx.TransportError | None:
+    async def _execute(self, step: _Request | float) -> _Response | httpx.TransportError | None:
         if not isinstance(step, _Request):
             await asyncio.sleep(step)
             return None
         try:
             async with self._http.stream(**step.arguments()) as response:
-                answer = _Answer(response, step.sink)
+                received = _Response(response, step.sink)
                 async for block in response.aiter_bytes():
-                    answer.take(block)
-                return answer
+                    received.feed(block)
+                return received
         except httpx.TransportError as error:
             return error
 
 
-def _error(request: _Request, outcome: _Answer | httpx.TransportError | None) -> ConvertdError:
-    """What went wrong, and whether sending the request again may help."""
-    if not isinstance(outcome, _Answer):
-        lost = isinstance(outcome, httpx.NetworkError | httpx.TimeoutException | httpx.RemoteProtocolError)
-        unsent = isinstance(outcome, httpx.ConnectError | httpx.ConnectTimeout)
+def _to_error(request: _Request, outcome: _Response | httpx.TransportError | None) -> ConvertdError:
+    """Returns the error of a failed attempt; `retryable` is set if another attempt is safe and may succeed."""
+    if not isinstance(outcome, _Response):
+        interrupted = isinstance(outcome, httpx.NetworkError | httpx.TimeoutException | httpx.RemoteProtocolError)
+        not_sent = isinstance(outcome, httpx.ConnectError | httpx.ConnectTimeout)
         failed = ConnectionFailed(f"The connection failed: {outcome or type(outcome).__name__}.")
-        failed.retryable = unsent or (lost and request.repeatable)
+        failed.retryable = not_sent or (interrupted and request.repeatable)
         failed.__cause__ = outcome
         return failed
-    status = outcome.response.status_code
-    after = outcome.response.headers.get("Retry-After", "")
+    status = outcome.http.status_code
+    after = outcome.http.headers.get("Retry-After", "")
     seconds = int(after) if after.isdecimal() else None
-    told = outcome.json().get("error")
-    if not isinstance(told, dict):
-        down = status in (502, 503, 504) and request.repeatable
-        message = f"The server answered {status}, and not in the way of this API."
-        return UnexpectedAnswer(message, {"retryable": down}, status=status, retry_after=seconds)
-    kind = next((kind for kind in ConvertdError.__subclasses__() if kind.code == told.get("code")), ConvertdError)
-    error = kind(str(told.get("message")), told, status=status, retry_after=seconds)
+    body = outcome.json().get("error")
+    if not isinstance(body, dict):
+        retryable = status in (502, 503, 504) and request.repeatable
+        message = f"The server returned status {status} with an unexpected body."
+        return UnexpectedAnswer(message, {"retryable": retryable}, status=status, retry_after=seconds)
+    kind = next((kind for kind in ConvertdError.__subclasses__() if kind.code == body.get("code")), ConvertdError)
+    error = kind(str(body.get("message")), body, status=status, retry_after=seconds)
     error.retryable = error.retryable and (request.repeatable or isinstance(error, RateLimited | NotReady))
     return error
 
 
-def _fault(error: ConvertdError) -> Fault:
+def _to_fault(error: ConvertdError) -> Fault:
     return Fault(error.code, error.message, error.reason, error.retryable)
 
 
-def _read(kind: type[T], values: Mapping[str, Any]) -> T:
-    """The values as that dataclass; those that it does not know are left out."""
+def _parse(kind: type[T], values: Mapping[str, Any]) -> T:
+    """Builds a dataclass from JSON. Ignores unknown fields, which newer servers may send."""
     hints = get_type_hints(kind)
-    names = [one.name for one in fields(cast(Any, kind)) if one.name in values]
-    return kind(**{name: _value(hints[name], values[name]) for name in names})
+    names = [declared.name for declared in fields(cast(Any, kind)) if declared.name in values]
+    return kind(**{name: _parse_value(hints[name], values[name]) for name in names})
 
 
-def _value(hint: Any, value: Any) -> Any:
+def _parse_value(hint: Any, value: Any) -> Any:
     inner = get_args(hint)
     if value is not None and NoneType in inner:
-        return _value(inner[0], value)
+        return _parse_value(inner[0], value)
     if is_dataclass(hint):
-        return _read(cast(type[Any], hint), value)
-    return tuple(_value(inner[0], one) for one in value) if Ellipsis in inner else value
+        return _parse(cast(type[Any], hint), value)
+    return tuple(_parse_value(inner[0], item) for item in value) if Ellipsis in inner else value
 
 
 @contextmanager
-def _opened(sources: Sequence[Source], name: str | None, progress: Progress | None) -> Iterator[list[_Upload]]:
-    """The sources as they are sent; what cannot be read twice is copied to disk first."""
+def _open_uploads(sources: Sequence[Source], name: str | None, progress: Progress | None) -> Iterator[list[_Upload]]:
+    """Opens the sources. Copies unseekable ones to a temporary file, so that they can be sent again."""
     with ExitStack() as stack:
-        uploads = [_Upload(stack.enter_context(_file(source)), name or _name(source)) for source in sources]
+        uploads = [_Upload(stack.enter_context(_open_source(source)), name or _filename(source)) for source in sources]
         if progress is not None:
             total = sum(upload.size for upload in uploads)
             for upload in uploads:
-                upload.on_read = lambda: progress("upload", sum(one.sent for one in uploads), total)
+                upload.on_read = lambda: progress("upload", sum(upload.sent for upload in uploads), total)
         yield uploads
 
 
 @contextmanager
-def _file(source: Source) -> Iterator[BinaryIO]:
+def _open_source(source: Source) -> Iterator[BinaryIO]:
     if isinstance(source, bytes):
         yield io.BytesIO(source)
     elif isinstance(source, str | os.PathLike):
@@ -1105,14 +1109,14 @@ def _file(source: Source) -> Iterator[BinaryIO]:
             yield copy
 
 
-def _name(source: Source) -> str:
-    called = source if isinstance(source, str | os.PathLike) else getattr(source, "name", None)
-    return (Path(called).name if isinstance(called, str | os.PathLike) else "") or "file"
+def _filename(source: Source) -> str:
+    path = source if isinstance(source, str | os.PathLike) else getattr(source, "name", None)
+    return (Path(path).name if isinstance(path, str | os.PathLike) else "") or "file"
 
 
 @contextmanager
 def _destination(path: Path | None) -> Iterator[BinaryIO]:
-    """A file for what arrives, which takes its name when all of it is there."""
+    """Opens a temporary file and renames it to `path` on success; without a path, an in-memory buffer."""
     if path is None:
         yield io.BytesIO()
         return
@@ -1126,36 +1130,36 @@ def _destination(path: Path | None) -> Iterator[BinaryIO]:
 
 
 def _outputs(paths: Sequence[Path], target: str, folder: FilePath | None) -> dict[Path, Path]:
-    """Where each result goes."""
-    made = {path: Path(folder or path.parent, f"{path.stem}.{target.lower()}") for path in paths}
-    if len(set(made.values())) < len(paths):
-        raise ValueError("Two results would be written to the same file.")
-    if any(output.exists() and output.samefile(path) for path, output in made.items()):
-        raise ValueError("A file would be overwritten with its own conversion.")
-    return made
+    """Returns the result path for each source path. Raises ValueError for conflicts."""
+    outputs = {path: Path(folder or path.parent, f"{path.stem}.{target.lower()}") for path in paths}
+    if len(set(outputs.values())) < len(paths):
+        raise ValueError("Two results would have the same path.")
+    if any(output.exists() and output.samefile(path) for path, output in outputs.items()):
+        raise ValueError("A result would overwrite its source.")
+    return outputs
 
 
-def _address(url: str) -> str:
+def _base_url(url: str) -> str:
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL:
         parsed = httpx.URL()
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise ValueError("The address of the service must look like https://host.")
+        raise ValueError("The address of the service must be a URL like https://host.")
     return url.rstrip("/").removesuffix("/api/v1") + "/api/v1"
 
 
 def _authorization(key: str) -> dict[str, str]:
     if not all("!" <= character <= "~" for character in key):
-        raise ValueError("The API key holds characters that no key has.")
+        raise ValueError("The API key contains invalid characters.")
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
-def _given(**fields: object) -> dict[str, str]:
+def _without_none(**fields: object) -> dict[str, str]:
     return {name: str(value) for name, value in fields.items() if value is not None}
 
 
-def _safe(name: str) -> str:
+def _quoted(name: str) -> str:
     return quote(name, safe="")
 
 

@@ -1,4 +1,4 @@
-"""The alerts: each fires at what it is for, and keeps quiet at what is close to it."""
+"""Every alert fires for its condition and does not fire just below it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeAlias
 _ALERTS = Path(__file__).parents[2] / "config" / "alerts.yml"
 
 Series: TypeAlias = dict[str, str]
-"""Values by series, one a minute, as promtool writes them."""
+"""Values per series, one per minute, in promtool's notation."""
 
 _FINE, _TROUBLE = "0+60x120", "0+30x120"
 _ANSWERED = 'convertd_http_requests_total{method="GET",route="/api/v1/account",status="200"}'
@@ -21,7 +21,7 @@ _SUCCESS = 'convertd_conversions_total{outcome="success",input_format="png"}'
 _FAILED = 'convertd_conversions_total{outcome="failed",input_format="png"}'
 _REJECTED = 'convertd_conversions_total{outcome="rejected",input_format="png"}'
 
-# What provokes each alert, and what must not.
+# Per alert: series that trigger it, and series that must not.
 _CASES: dict[str, tuple[Series, Series]] = {
     "ConvertdDown": (
         {'up{job="convertd",instance="a"}': "1x10 0x110", 'up{job="convertd",instance="b"}': "1x120"},
@@ -29,7 +29,7 @@ _CASES: dict[str, tuple[Series, Series]] = {
     ),
     "ConvertdNotReady": (
         {"convertd_ready": "1x100 0x20"},
-        {"convertd_ready": "1x119 0"},  # for a moment, and no longer
+        {"convertd_ready": "1x119 0"},  # too short to trigger the alert
     ),
     "ConvertdUpkeepStalls": (
         {"convertd_stock_updated_timestamp_seconds": "0x120"},
@@ -84,7 +84,7 @@ _CASES: dict[str, tuple[Series, Series]] = {
     ),
     "ConvertdRedisGone": (
         {"convertd_redis_breaker_open": "1x120"},
-        {"convertd_redis_breaker_open": "0x119 1"},  # for a moment, and no longer
+        {"convertd_redis_breaker_open": "0x119 1"},  # too short to trigger the alert
     ),
     "ConvertdMailFails": (
         {'convertd_mail_total{outcome="failed"}': "0x110 1x10", 'convertd_mail_total{outcome="sent"}': "0+1x120"},
@@ -105,11 +105,11 @@ _CASES: dict[str, tuple[Series, Series]] = {
 }
 
 
-def test_every_alert_is_tried() -> None:
+def test_every_alert_has_a_case() -> None:
     assert list(_CASES) == re.findall(r"alert: (\w+)", _ALERTS.read_text())
 
 
-def test_prometheus_takes_the_configuration() -> None:
+def test_configuration_is_valid() -> None:
     configuration = _ALERTS.with_name("prometheus.yml")
 
     done = subprocess.run(["promtool", "check", "config", configuration], capture_output=True, text=True, check=False)
@@ -118,7 +118,7 @@ def test_prometheus_takes_the_configuration() -> None:
     assert f"SUCCESS: {len(_CASES)} rules found" in done.stdout
 
 
-def test_each_fires_at_what_it_is_for_and_not_at_what_is_close(tmp_path: Path) -> None:
+def test_alerts_fire_only_for_their_condition(tmp_path: Path) -> None:
     tests = [
         _promtool_test(alert, series, fires)
         for alert, pair in _CASES.items()

@@ -1,4 +1,4 @@
-"""The dashboard and where Grafana finds it. That its expressions have data is seen in test_prometheus."""
+"""The Grafana dashboard and its provisioning. test_prometheus checks that its expressions return data."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def _squares(panel: dict[str, Any]) -> set[tuple[int, int]]:
     return {(column, line) for column in columns for line in lines}
 
 
-def test_the_rows_are_these() -> None:
+def test_row_titles() -> None:
     rows = [panel["title"] for panel in _PANELS if panel["type"] == "row"]
 
     assert rows == ["Requests", "Conversions", "Workers", "Money"]
 
 
-def test_every_panel_can_be_shown() -> None:
+def test_panels_are_complete() -> None:
     assert len({panel["id"] for panel in _PANELS}) == len(_PANELS)
     for panel in _PANELS:
         assert panel["title"]
@@ -44,12 +44,12 @@ def test_every_panel_can_be_shown() -> None:
             assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"]) > 0
 
 
-def test_no_panel_lies_on_another() -> None:
+def test_panels_do_not_overlap() -> None:
     for one, other in combinations(_PANELS, 2):
         assert not _squares(one) & _squares(other), (one["title"], other["title"])
 
 
-def test_everything_is_asked_of_the_prometheus_that_is_provisioned() -> None:
+def test_all_queries_use_the_provisioned_data_source() -> None:
     shown = [panel for panel in _PANELS if panel["type"] != "row"]
     asking = [*shown, *(target for panel in shown for target in panel["targets"])]
     asking += [*_DASHBOARD["templating"]["list"], *_DASHBOARD["annotations"]["list"]]
@@ -57,7 +57,7 @@ def test_everything_is_asked_of_the_prometheus_that_is_provisioned() -> None:
     assert {part["datasource"]["uid"] for part in asking} == {_provisioned("datasources/prometheus.yml", "uid")}
 
 
-def test_the_dashboard_lies_where_it_is_looked_for() -> None:
+def test_dashboard_path_matches_the_provisioning() -> None:
     path = Path(_provisioned("dashboards/convertd.yml", "path"))
 
     assert path.relative_to("/opt/convertd") == (_GRAFANA / "dashboards").relative_to(_GRAFANA.parents[1])

@@ -1,4 +1,4 @@
-"""A real Prometheus watches a server that has every trouble which can be made in seconds."""
+"""A real Prometheus scrapes a server while faults are injected."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _CONFIG = _ROOT / "config"
 _DASHBOARD = json.loads((_CONFIG / "grafana" / "dashboards" / "convertd.json").read_text())
 _PANELS = [panel for panel in _DASHBOARD["panels"] if panel["type"] != "row"]
 _COMPARISON = re.compile(r"(?P<value>.+) (?P<operator>[<>]|==) (?P<bound>[\d.e+]+)", re.DOTALL)
-_SECONDS = 25  # that a trouble may take to be seen
-_CROWD = 60  # conversions at once
-_PATIENCE = 2.0  # seconds
+_SECONDS = 25  # until a fault must be visible in Prometheus
+_CROWD = 60  # concurrent conversions
+_TIMEOUT = 2.0  # seconds
 
-# What the server below is put through, and what it is spared.
-_MADE = {
+# Alerts whose conditions the faults below cause, and alerts whose conditions they do not.
+_EXPECTED = {
     "ConvertdConversionsFail",
     "ConvertdConversionsRefused",
     "ConvertdMailFails",
@@ -42,24 +42,24 @@ _MADE = {
     "ConvertdSandboxIncomplete",
     "ConvertdWorkersDie",
 }
-_SPARED = {"ConvertdDown", "ConvertdUpkeepStalls", "ConvertdPluginBroken"}
+_UNEXPECTED = {"ConvertdDown", "ConvertdUpkeepStalls", "ConvertdPluginBroken"}
 
 
 @dataclass(frozen=True)
-class Watched:
-    """A server in trouble, its metrics, and the Prometheus that reads them."""
+class MonitoredServer:
+    """A server with injected faults, its metrics, and the Prometheus that scrapes it."""
 
     prometheus: PrometheusServer
     process: subprocess.Popen[str]
     exposition: str
 
-    def seen(self) -> set[str]:
-        """The alerts whose conditions hold; how long they have to hold is tested with promtool."""
+    def active_alerts(self) -> set[str]:
+        """Returns the alerts whose conditions hold. test_alerts checks their durations."""
         return {name for name, rule in self.prometheus.rules().items() if rule["state"] != "inactive"}
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredServer]:
     folder, metrics_port = tmp_path_factory.mktemp("watched"), free_port()
     data = folder / "data"
     data.mkdir()
@@ -80,11 +80,11 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             _load(url, key)
             redis.kill()
             plain.get(f"{url}/api/v1/formats")
-            yield Watched(prometheus, process, plain.get(metrics).text)
+            yield MonitoredServer(prometheus, process, plain.get(metrics).text)
 
 
 def _load(url: str, key: str) -> None:
-    """Work that is done, refused, lost and given up."""
+    """Causes successful, rejected, lost and cancelled work."""
     with plain.Client(base_url=f"{url}/api/v1", headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
 
         def convert(content: bytes) -> int:
@@ -94,14 +94,14 @@ def _load(url: str, key: str) -> None:
         client.post("/register", json={"email": "you@example.com", "name": "You"}).raise_for_status()
         assert [convert(sample("png")), convert(sample("png")[:100])] == [200, 500]
         assert {convert(b"TROUBLE crash") for _ in range(4)} == {500}
-        assert 429 in asyncio.run(_crowd(url, key))  # meanwhile Prometheus sees the first: only what rises has a rate
+        assert 429 in asyncio.run(_crowd(url, key))  # Prometheus scrapes in between: a rate needs two samples
         assert {convert(b"TROUBLE crash") for _ in range(4)} == {500}
 
 
 async def _crowd(url: str, key: str) -> list[int]:
-    """What those are answered who have an answer at once, of more than may wait for the only worker."""
+    """Returns the statuses of the requests that are answered at once when there are more than the queue holds."""
     headers = {"Authorization": f"Bearer {key}"}
-    async with plain.AsyncClient(base_url=f"{url}/api/v1", headers=headers, timeout=_PATIENCE) as client:
+    async with plain.AsyncClient(base_url=f"{url}/api/v1", headers=headers, timeout=_TIMEOUT) as client:
 
         async def convert() -> int:
             form: dict[str, Any] = {"files": {"file": b"TROUBLE hang"}, "data": {"output_format": "webp"}}
@@ -113,7 +113,7 @@ async def _crowd(url: str, key: str) -> list[int]:
         return await asyncio.gather(*(convert() for _ in range(_CROWD)))
 
 
-def test_what_is_exposed_is_what_prometheus_expects(watched: Watched) -> None:
+def test_metrics_are_valid_for_prometheus(watched: MonitoredServer) -> None:
     done = subprocess.run(
         ["promtool", "check", "metrics"], input=watched.exposition, capture_output=True, text=True, check=False
     )
@@ -121,7 +121,7 @@ def test_what_is_exposed_is_what_prometheus_expects(watched: Watched) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_every_metric_that_is_named_is_exposed(watched: Watched) -> None:
+def test_referenced_metrics_exist(watched: MonitoredServer) -> None:
     named = {
         name
         for text in ((_CONFIG / "alerts.yml").read_text(), json.dumps(_DASHBOARD))
@@ -132,7 +132,7 @@ def test_every_metric_that_is_named_is_exposed(watched: Watched) -> None:
     assert named - exposed == set()
 
 
-def test_every_expression_of_the_dashboard_has_data(watched: Watched) -> None:
+def test_dashboard_expressions_return_data(watched: MonitoredServer) -> None:
     expressions = {
         target["expr"].replace("$__rate_interval", "1m").replace("$instance", ".*")
         for panel in _PANELS
@@ -142,19 +142,19 @@ def test_every_expression_of_the_dashboard_has_data(watched: Watched) -> None:
     assert [asked for asked in expressions if not watched.prometheus.query(asked)] == []
 
 
-def test_every_alert_compares_data_with_a_number(watched: Watched) -> None:
+def test_alert_expressions_compare_data_with_a_number(watched: MonitoredServer) -> None:
     compared = {name: _COMPARISON.fullmatch(rule["query"]) for name, rule in watched.prometheus.rules().items()}
 
     assert [name for name, found in compared.items() if found is None] == []
     assert [name for name, found in compared.items() if found and not watched.prometheus.query(found["value"])] == []
 
 
-def test_what_happened_is_seen_and_nothing_else(watched: Watched) -> None:
-    assert eventually(lambda: watched.seen() >= _MADE, _SECONDS), _MADE - watched.seen()
-    assert not watched.seen() & _SPARED
+def test_only_the_expected_alerts_fire(watched: MonitoredServer) -> None:
+    assert eventually(lambda: watched.active_alerts() >= _EXPECTED, _SECONDS), _EXPECTED - watched.active_alerts()
+    assert not watched.active_alerts() & _UNEXPECTED
 
 
-def test_it_is_seen_that_the_server_is_gone(watched: Watched) -> None:
+def test_down_alert_after_the_server_stops(watched: MonitoredServer) -> None:
     watched.process.kill()
 
-    assert eventually(lambda: "ConvertdDown" in watched.seen())
+    assert eventually(lambda: "ConvertdDown" in watched.active_alerts())

@@ -1,4 +1,4 @@
-"""The systemd unit: what it forbids the service, and that it leaves jobs what their sandbox needs."""
+"""The systemd unit restricts the service and still allows what the job sandbox needs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from web.services import post
 
 _UNIT = Path(__file__).parents[2] / "config" / "systemd" / "convertd.service"
 _COMMAND = "/opt/convertd/.venv/bin/convertd"
-_EXPOSURE = 25  # tenths; a unit that forbids nothing has 96
+_EXPOSURE = 25  # in tenths; an unrestricted unit has 96
 
-# What the layers of engine/sandbox are made of, and what starts and ends jobs.
+# System calls of the sandbox layers, and those that start and end jobs.
 _CALLS_OF_JOBS = {
     *("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self", "seccomp", "prctl"),
     *("unshare", "capset", "setsid", "setpriority", "prlimit64", "umask"),
@@ -41,7 +41,7 @@ def _value(name: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """The variables as a shell understands them."""
+    """Returns the variables as parsed by a shell."""
     lines = _UNIT.with_name("environment").read_text().splitlines()
     words = shlex.split("\n".join(lines), comments=True)
     return dict(word.split("=", 1) for word in words)
@@ -52,7 +52,7 @@ def _analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def _calls(name: str) -> set[str]:
-    """The system calls of a group, and of the groups in it."""
+    """Returns the system calls of a group, including nested groups."""
     if not name.startswith("@"):
         return {name}
     lines = _analyze("syscall-filter", "--no-pager", name).stdout.splitlines()[1:]
@@ -61,7 +61,7 @@ def _calls(name: str) -> set[str]:
 
 
 def _allowed() -> set[str]:
-    """What the filter lets through; of its lines each adds to or takes from those before."""
+    """Returns the allowed system calls. Each SystemCallFilter line adds to or removes from the previous ones."""
     allowed = _calls("@default")
     for line in _values("SystemCallFilter"):
         calls = set().union(*(_calls(name) for name in line.removeprefix("~").split()))
@@ -69,7 +69,7 @@ def _allowed() -> set[str]:
     return allowed
 
 
-def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+def test_unit_is_valid(tmp_path: Path) -> None:
     unit = tmp_path / _UNIT.name
     unit.write_text(_UNIT.read_text().replace(_COMMAND, str(Path(sys.executable).with_name("convertd"))))
 
@@ -78,37 +78,37 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_unit_is_exposed_to_little() -> None:
+def test_exposure_score_is_low() -> None:
     done = _analyze("security", "--no-pager", "--offline=true", f"--threshold={_EXPOSURE}", _UNIT)
 
     assert done.returncode == 0, done.stdout
 
 
-def test_jobs_may_call_what_their_sandbox_needs() -> None:
+def test_sandbox_system_calls_are_allowed() -> None:
     assert _allowed() >= _CALLS_OF_JOBS
     assert set(_value("RestrictNamespaces").split()) == _NAMESPACES_OF_JOBS
 
 
-def test_what_only_administrators_do_is_forbidden() -> None:
+def test_privileged_system_calls_are_forbidden() -> None:
     assert not _allowed() & {"mount", "chroot", "bpf", "ptrace", "setuid", "chown", "init_module", "reboot", "swapon"}
 
 
-def test_a_stop_leaves_requests_their_time() -> None:
+def test_stop_timeout_exceeds_the_drain_time() -> None:
     drain = app._DRAIN_SECONDS + app._FAREWELL_SECONDS + post._FAREWELL
 
     assert int(_value("TimeoutStopSec")) >= drain + 10
-    assert _value("KillMode") == "mixed"  # jobs get no signal before their time is up
+    assert _value("KillMode") == "mixed"  # jobs receive no signal before the timeout
     assert _value("OOMPolicy") == "continue"
 
 
-def test_what_is_kept_lies_where_the_unit_may_write() -> None:
+def test_data_directory_is_the_state_directory() -> None:
     folder = _value("StateDirectory")
 
     assert _value("WorkingDirectory") == f"/var/lib/{folder}"
     assert _environment()["CONVERTD_DATA_DIR"] == f"/var/lib/{folder}"
 
 
-def test_the_environment_holds_settings_that_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_has_valid_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     environment = _environment()
     for name, value in environment.items():
         monkeypatch.setenv(name, value)

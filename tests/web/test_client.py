@@ -1,4 +1,4 @@
-"""The Python client, against a real server: every call, of both kinds."""
+"""The Python client against a real server: all calls of both clients."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _format(content: bytes) -> str | None:
         return image.format
 
 
-def test_the_examples_work_as_printed(server: Running, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_docstring_examples(server: Running, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("CONVERTD_URL", server.url)
     monkeypatch.setenv("CONVERTD_API_KEY", server.key)
@@ -65,7 +65,7 @@ class _Unseekable(io.BytesIO):
 
 
 @pytest.mark.parametrize("source", ["path", "text", "bytes", "file", "pipe"])
-def test_convert_takes_files_in_any_form(client: Any, folder: Path, source: str) -> None:
+def test_convert_accepts_every_kind_of_source(client: Any, folder: Path, source: str) -> None:
     path = folder / "photo.heic"
     with path.open("rb") as file:
         forms: dict[str, Any] = {"path": path, "text": str(path), "bytes": path.read_bytes(), "file": file}
@@ -78,7 +78,7 @@ def test_convert_takes_files_in_any_form(client: Any, folder: Path, source: str)
     assert made.credits_remaining == client.account().credits_remaining == 20
 
 
-def test_convert_to_a_file_tells_how_far_it_is(client: Any, folder: Path) -> None:
+def test_convert_to_a_file_reports_progress(client: Any, folder: Path) -> None:
     told: list[tuple[str, int, int | None]] = []
 
     made = client.convert(
@@ -94,7 +94,7 @@ def test_convert_to_a_file_tells_how_far_it_is(client: Any, folder: Path) -> Non
     assert not list(folder.glob(".*"))
 
 
-def test_in_two_steps(client: Any, folder: Path) -> None:
+def test_upload_then_convert(client: Any, folder: Path) -> None:
     stored = client.upload(folder / "photo.heic", name="mine.heic")
     made = client.convert_file(stored.file_id, "png")
     known = client.file(stored.file_id)
@@ -121,7 +121,7 @@ def test_batches(client: Any, folder: Path) -> None:
     assert _format(client.download(result.results[1].result_file_id).content) == "JPEG"
 
 
-def test_many_files_in_one_call(client: Any, folder: Path) -> None:
+def test_convert_many(client: Any, folder: Path) -> None:
     (folder / "out").mkdir()
     names = ["bad.png", "photo.heic", "text.png", "page.pdf"]
 
@@ -137,16 +137,16 @@ def test_many_files_in_one_call(client: Any, folder: Path) -> None:
     assert client.account().credits_remaining == 19
 
 
-def test_many_files_that_would_overwrite_each_other(client: Any, folder: Path) -> None:
+def test_convert_many_refuses_conflicting_results(client: Any, folder: Path) -> None:
     (folder / "photo.png").write_bytes(sample("png"))
 
     for names, target in ([["photo.heic", "photo.png"], "webp"], [["photo.png"], "png"]):
-        with pytest.raises(ValueError, match=r"written|overwritten"):
+        with pytest.raises(ValueError, match=r"same path|overwrite"):
             client.convert_many([folder / name for name in names], target)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_more_files_than_a_batch_takes(kind: str, servers: Any, tmp_path: Path) -> None:
+def test_convert_many_uses_several_batches(kind: str, servers: Any, tmp_path: Path) -> None:
     paths = [tmp_path / f"{index}.png" for index in range(5)]
     for path in paths:
         path.write_bytes(sample("png"))
@@ -171,7 +171,7 @@ def test_pdf_tools(client: Any, folder: Path) -> None:
     assert client.delete_pages(folder / "merged.pdf", "1-2").page_count == 1
 
 
-def test_what_can_be_done_and_what_was_done(client: Any, folder: Path) -> None:
+def test_formats_tools_and_usage(client: Any, folder: Path) -> None:
     client.convert(folder / "photo.heic", "png")
     account, usage, formats = client.account(), client.usage(), client.formats()
 
@@ -217,7 +217,7 @@ def test_register_and_verify(server: Running) -> None:
         ("no_credits", 0, {"target": "png"}),
     ],
 )
-def test_errors_have_kinds(server: Running, code: str, credits: int, arguments: dict[str, Any]) -> None:
+def test_error_classes(server: Running, code: str, credits: int, arguments: dict[str, Any]) -> None:
     with Client(server.url, server.account(credits)) as client, pytest.raises(ConvertdError) as caught:
         client.convert(sample("png"), **arguments)
 
@@ -229,25 +229,25 @@ def test_errors_have_kinds(server: Running, code: str, credits: int, arguments: 
     assert (again.code, again.details, str(again)) == (error.code, error.details, str(error))
 
 
-def test_every_code_has_a_kind() -> None:
+def test_every_code_has_an_error_class() -> None:
     assert {kind.code for kind in ConvertdError.__subclasses__()} >= set(STATUS)
 
 
-def test_a_key_that_is_wrong_or_not_verified(server: Running) -> None:
+def test_wrong_or_unverified_key(server: Running) -> None:
     with Client(server.url, "cvd_live_wrong") as client, pytest.raises(web.client.InvalidApiKey):
         client.account()
     with Client(server.url, server.account(verified=False)) as client, pytest.raises(web.client.KeyNotVerified):
         client.account()
 
 
-def test_a_file_beyond_the_limit(server: Running) -> None:
+def test_file_above_the_size_limit(server: Running) -> None:
     with Client(server.url, server.account()) as client, pytest.raises(web.client.FileTooLarge) as caught:
         client.upload(bytes(11 * _MB))
 
     assert caught.value.details == {"max_file_size": 10 * _MB}
 
 
-def test_address_and_key_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_url_and_key_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVERTD_URL", "https://example.com/api/v1/")
     monkeypatch.setenv("CONVERTD_API_KEY", "cvd_live_secret")
     with Client() as client:
@@ -258,13 +258,13 @@ def test_address_and_key_come_from_the_environment(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(("url", "key"), [("example.com", "k"), ("ftp://example.com", "k"), ("http://h", "a\nb")])
-def test_what_is_no_address_or_no_key(url: str, key: str) -> None:
+def test_invalid_url_or_key(url: str, key: str) -> None:
     with pytest.raises(ValueError, match=r"^The (address|API key)") as caught:
         Client(url, key)
     assert "a\nb" not in str(caught.value)
 
 
-def test_nobody_listens() -> None:
+def test_connection_refused() -> None:
     with (
         Client("http://127.0.0.1:1", "k", retries=1, backoff=0.01) as client,
         pytest.raises(ConnectionFailed) as caught,
@@ -274,7 +274,7 @@ def test_nobody_listens() -> None:
     assert caught.value.status == 0
 
 
-def test_both_clients_have_the_same_calls() -> None:
+def test_both_clients_have_the_same_methods() -> None:
     def calls(kind: type) -> set[str]:
         return {name for name in dir(kind) if not name.startswith("_")}
 
@@ -282,7 +282,7 @@ def test_both_clients_have_the_same_calls() -> None:
 
 
 class _Zeros(io.RawIOBase):
-    """A file of any size that takes no memory."""
+    """A file of zeros of any size that needs no memory."""
 
     def __init__(self, size: int) -> None:
         self._size, self._at = size, 0
@@ -307,7 +307,7 @@ class _Zeros(io.RawIOBase):
         return count
 
 
-def test_a_purchase(client: Any, server: Running) -> None:
+def test_purchase(client: Any, server: Running) -> None:
     made = client.purchase("pro", language="de")
 
     assert (made.pack, made.credits, made.amount, made.currency) == ("pro", 2_000, 15_00, "eur")
@@ -318,7 +318,7 @@ def test_a_purchase(client: Any, server: Running) -> None:
     assert (refused.value.param, refused.value.reason) == ("pack", "unknown")
 
 
-def test_a_large_upload_takes_little_memory(client: Any) -> None:
+def test_large_uploads_need_little_memory(client: Any) -> None:
     tracemalloc.start()
     with pytest.raises(web.client.InvalidFileType):
         client.upload(cast(BinaryIO, _Zeros(90 * _MB)))

@@ -1,4 +1,4 @@
-"""The Python client where the network fails, and where the server is too busy: nothing is lost or charged twice."""
+"""The Python client with network faults and an overloaded server: no request is lost or charged twice."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def client(request: pytest.FixtureRequest, server: Running, proxy: Proxy) -> Ite
     "faults",
     [[lost], [lost, lost], [cut], [_BUSY], [_CRASHED], [_RUNNING], [_RUNNING] * 6, [_DOWN], [_GATEWAY, lost, _CRASHED]],
 )
-def test_what_may_succeed_is_sent_again_and_charged_once(client: Any, proxy: Proxy, faults: list[Any]) -> None:
+def test_retryable_errors_are_retried_and_charged_once(client: Any, proxy: Proxy, faults: list[Any]) -> None:
     proxy.faults.extend(faults)
 
     made = client.convert(sample("png"), "gif")
@@ -59,7 +59,7 @@ def test_what_may_succeed_is_sent_again_and_charged_once(client: Any, proxy: Pro
     assert [seen.line for seen in proxy.seen].count("POST /api/v1/convert") == len(faults) + 1
 
 
-def test_every_call_has_a_key_of_its_own(client: Any, proxy: Proxy) -> None:
+def test_every_call_has_its_own_idempotency_key(client: Any, proxy: Proxy) -> None:
     for _ in range(2):
         client.convert(sample("png"), "gif")
 
@@ -69,7 +69,7 @@ def test_every_call_has_a_key_of_its_own(client: Any, proxy: Proxy) -> None:
 @pytest.mark.parametrize(
     ("fault", "kind"), [(_CORRUPT, ProcessingFailed), (says(302, Location="http://127.0.0.1:1/"), UnexpectedAnswer)]
 )
-def test_what_cannot_succeed_is_not_sent_again(client: Any, proxy: Proxy, fault: Any, kind: type[Exception]) -> None:
+def test_permanent_errors_are_not_retried(client: Any, proxy: Proxy, fault: Any, kind: type[Exception]) -> None:
     proxy.faults.append(fault)
 
     with pytest.raises(kind):
@@ -79,7 +79,7 @@ def test_what_cannot_succeed_is_not_sent_again(client: Any, proxy: Proxy, fault:
 
 
 @pytest.mark.parametrize(("fault", "kind"), [(lost, ConnectionFailed), (_CRASHED, ProcessingFailed), (_DOWN, NotReady)])
-def test_attempts_are_bounded(client: Any, proxy: Proxy, fault: Any, kind: type[Exception]) -> None:
+def test_number_of_attempts_is_limited(client: Any, proxy: Proxy, fault: Any, kind: type[Exception]) -> None:
     proxy.faults.extend([fault] * 20)
 
     with pytest.raises(kind):
@@ -88,7 +88,7 @@ def test_attempts_are_bounded(client: Any, proxy: Proxy, fault: Any, kind: type[
     assert len(proxy.seen) == 5
 
 
-def test_a_wait_beyond_patience_is_not_begun(client: Any, proxy: Proxy) -> None:
+def test_no_retry_if_retry_after_exceeds_patience(client: Any, proxy: Proxy) -> None:
     proxy.faults.append(says(429, _envelope("rate_limit_exceeded", retryable=True), Retry_After="3600"))
 
     with pytest.raises(RateLimited) as caught:
@@ -98,7 +98,7 @@ def test_a_wait_beyond_patience_is_not_begun(client: Any, proxy: Proxy) -> None:
     assert len(proxy.seen) == 1
 
 
-def test_what_would_be_done_twice_is_not_sent_again(client: Any, proxy: Proxy) -> None:
+def test_non_repeatable_requests_are_not_retried(client: Any, proxy: Proxy) -> None:
     proxy.faults.append(lost)
 
     with pytest.raises(ConnectionFailed):
@@ -107,7 +107,7 @@ def test_what_would_be_done_twice_is_not_sent_again(client: Any, proxy: Proxy) -
     assert len(proxy.seen) == 1
 
 
-def test_a_download_goes_on_where_it_was(client: Any, proxy: Proxy, tmp_path: Path) -> None:
+def test_downloads_resume(client: Any, proxy: Proxy, tmp_path: Path) -> None:
     whole = client.convert(sample("png"), "bmp")
     proxy.seen.clear()
     proxy.faults.extend([cut, cut])
@@ -119,8 +119,8 @@ def test_a_download_goes_on_where_it_was(client: Any, proxy: Proxy, tmp_path: Pa
     assert starts == [None, f"bytes={whole.processed_size // 2}-", f"bytes={whole.processed_size * 3 // 4}-"]
 
 
-def test_a_download_that_starts_over_is_whole(client: Any, proxy: Proxy) -> None:
-    """A server that does not know the part sends all."""
+def test_download_restarts_if_the_server_ignores_the_range(client: Any, proxy: Proxy) -> None:
+    """The server answers a range request with the whole file."""
     whole = client.convert(sample("png"), "bmp")
     content = whole.content
     proxy.faults.extend([cut, says(200, content, ETag='"another"')])
@@ -128,7 +128,7 @@ def test_a_download_that_starts_over_is_whole(client: Any, proxy: Proxy) -> None
     assert client.download(whole.file_id).content == content
 
 
-def test_a_download_that_fails_leaves_nothing_and_can_be_had_later(client: Any, proxy: Proxy, tmp_path: Path) -> None:
+def test_failed_download_leaves_no_file_and_can_be_repeated(client: Any, proxy: Proxy, tmp_path: Path) -> None:
     (tmp_path / "out.bmp").write_bytes(b"what was there")
     proxy.faults.extend([passing, *[lost] * 5])
 
@@ -140,7 +140,7 @@ def test_a_download_that_fails_leaves_nothing_and_can_be_had_later(client: Any, 
     assert client.account().credits_remaining == _CREDITS - 1
 
 
-def test_many_files_over_a_bad_line(client: Any, proxy: Proxy, tmp_path: Path) -> None:
+def test_convert_many_with_network_faults(client: Any, proxy: Proxy, tmp_path: Path) -> None:
     paths = [tmp_path / f"{index}.png" for index in range(3)]
     for path in paths:
         path.write_bytes(sample("png"))

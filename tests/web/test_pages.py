@@ -1,4 +1,4 @@
-"""The pages as a program sees them: what browsers may do with them, and what forms are taken."""
+"""The pages over plain HTTP: security headers, caching, forms, sessions and the dashboard."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ PAGES = ("/", "/docs", "/register", "/developers/verify", "/status", "/dashboard
 
 @pytest.fixture(scope="module")
 def server(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server of its own: wrong keys are counted by address."""
+    """A separate server: failed sign-ins are counted per address."""
     with servers.running(tmp_path_factory.mktemp("pages"), rate_limit_paid=10_000) as running:
         yield running
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_what_browsers_may_do_with_a_page(server: Running, path: str) -> None:
+def test_security_headers(server: Running, path: str) -> None:
     answer = plain.get(server.url + path, headers=BROWSER)
     assert answer.status_code == 200
     dressed(answer)
@@ -44,11 +44,11 @@ def test_what_browsers_may_do_with_a_page(server: Running, path: str) -> None:
     assert plain.head(server.url + path).status_code == 200
 
 
-def test_the_link_of_a_letter_is_told_to_nobody(server: Running) -> None:
+def test_verify_page_sends_no_referrer(server: Running) -> None:
     assert plain.get(f"{server.url}/developers/verify").headers["Referrer-Policy"] == "no-referrer"
 
 
-def test_assets_are_kept_by_browsers(server: Running) -> None:
+def test_assets_are_cached(server: Running) -> None:
     page = plain.get(server.url).text
     assets = set(re.findall(r"/static/[\w.]+\?v=\w+", page))
     assert len(assets) >= 4
@@ -78,7 +78,7 @@ def test_static_files_answer_to_get_only_and_are_logged(server: Running) -> None
     assert (entry["message"], entry["status"]) == ("GET /static/{}", 200)
 
 
-def test_errors_are_pages_for_browsers_only(server: Running) -> None:
+def test_errors_are_html_for_browsers_and_json_otherwise(server: Running) -> None:
     problem(plain.get(f"{server.url}/checkout/none"), 404, "not_found")
     shown = plain.get(f"{server.url}/checkout/none", headers=BROWSER)
     assert shown.status_code == 404
@@ -86,23 +86,23 @@ def test_errors_are_pages_for_browsers_only(server: Running) -> None:
     assert shown.headers["X-Request-Id"] in shown.text
 
 
-def test_the_docs_advise_on_every_error() -> None:
+def test_docs_cover_every_error_code() -> None:
     assert set(PROBLEMS) == set(STATUS)
 
 
-def test_the_status_names_what_is_there(server: Running) -> None:
+def test_status_page(server: Running) -> None:
     text = plain.get(f"{server.url}/status").text
-    assert "Everything works" in text
+    assert "This server is ready" in text
     assert "pdf_tools" in text
     assert str(server.data_dir) not in text
 
 
 def posted(server: Running, path: str, form: dict[str, str]) -> httpx.Response:
-    """What is answered to a form of a page."""
+    """Submits a form from the same origin."""
     return plain.post(server.url + path, data=form, headers={"Origin": server.url})
 
 
-class TestRegistering:
+class TestRegistration:
     def test_without_scripts(self, server: Running) -> None:
         form = {"email": "fay@example.test", "name": "Fay & <b>Co</b>"}
         answer = posted(server, "/register", form)
@@ -111,7 +111,7 @@ class TestRegistering:
         assert mailed(server, "fay@example.test")
 
     @pytest.mark.parametrize(("field", "value"), [("email", '"><script>'), ("name", "x")])
-    def test_what_is_wrong_is_said_and_what_was_entered_kept(self, server: Running, field: str, value: str) -> None:
+    def test_invalid_input_is_reported_and_kept(self, server: Running, field: str, value: str) -> None:
         form = {"email": "gil@example.test", "name": "Gil's app", field: value}
         answer = posted(server, "/register", form)
         assert answer.status_code == 400
@@ -120,7 +120,7 @@ class TestRegistering:
         assert "Gil" in answer.text or "gil@example.test" in answer.text
         assert letters(server.data_dir, "gil@example.test") == []
 
-    def test_too_often(self, server: Running) -> None:
+    def test_rate_limit(self, server: Running) -> None:
         form = {"email": "hal@example.test", "name": "Hal"}
         answers = [posted(server, "/register", form) for _ in range(6)]
         assert [answer.status_code for answer in answers] == [200] * 5 + [429]
@@ -133,7 +133,7 @@ class TestForms:
         [{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "https://evil.example"}, {}],
     )
     @pytest.mark.parametrize("path", ["/register", "/dashboard/sign-in", "/dashboard/keys", "/dashboard/credits"])
-    def test_from_another_site_are_refused(self, server: Running, path: str, headers: dict[str, str]) -> None:
+    def test_cross_site_forms_are_rejected(self, server: Running, path: str, headers: dict[str, str]) -> None:
         form = {"email": "ivy@example.test", "name": "Ivy", "key": server.key}
         with plain.Client(headers={"User-Agent": "a browser"}) as client:
             answer = client.post(server.url + path, data=form, headers={"Cookie": "other=1", **headers})
@@ -142,7 +142,7 @@ class TestForms:
         assert letters(server.data_dir, "ivy@example.test") == []
 
     @pytest.mark.parametrize("body", [b"key=%ff", b"a&" * 60, b"\xff", b"key=" + b"x" * 70_000])
-    def test_that_are_malformed(self, server: Running, body: bytes) -> None:
+    def test_malformed_bodies(self, server: Running, body: bytes) -> None:
         headers = {"Origin": server.url, "Content-Type": "application/x-www-form-urlencoded"}
         answer = plain.post(f"{server.url}/dashboard/sign-in", content=body, headers=headers)
         assert answer.status_code in (400, 401, 413)
@@ -150,7 +150,7 @@ class TestForms:
 
 @contextmanager
 def signed_in(server: Running, key: str) -> Iterator[httpx.Client]:
-    """A browser with a session."""
+    """Returns a client with a session."""
     with plain.Client(base_url=server.url, headers={"Origin": server.url}) as client:
         answer = client.post("/dashboard/sign-in", data={"key": f" {key} "})
         assert (answer.status_code, answer.headers["Location"]) == (303, "/dashboard")
@@ -158,14 +158,14 @@ def signed_in(server: Running, key: str) -> Iterator[httpx.Client]:
 
 
 class TestSessions:
-    def test_the_cookie(self, server: Running) -> None:
+    def test_cookie_attributes(self, server: Running) -> None:
         answer = posted(server, "/dashboard/sign-in", {"key": server.account()})
         cookie = answer.headers["Set-Cookie"].lower()
         for part in ("httponly", "samesite=strict", "path=/dashboard", "max-age=43200"):
             assert part in cookie
         assert "secure" not in cookie
 
-    def test_the_cookie_of_a_public_address(self, servers: Servers, tmp_path: Path) -> None:
+    def test_cookie_is_secure_behind_https(self, servers: Servers, tmp_path: Path) -> None:
         with servers.running(tmp_path, base_url="https://convert.example/api/v1") as server:
             for origin, status in (("https://convert.example", 303), ("https://other.example", 400)):
                 answer = plain.post(
@@ -174,24 +174,24 @@ class TestSessions:
                 assert answer.status_code == status
                 assert ("secure" in answer.headers.get("Set-Cookie", "").lower()) == (status == 303)
 
-    def test_a_wrong_key(self, server: Running) -> None:
+    def test_wrong_key(self, server: Running) -> None:
         answer = posted(server, "/dashboard/sign-in", {"key": "cvd_live_x"})
         assert answer.status_code == 401
         assert "Set-Cookie" not in answer.headers
         assert "cvd_live_x" not in answer.text
 
-    def test_wrong_keys_are_counted(self, servers: Servers, data_dir: Path) -> None:
+    def test_failed_sign_ins_are_limited(self, servers: Servers, data_dir: Path) -> None:
         with servers.running(data_dir) as server, plain.Client(headers={"Origin": server.url}) as client:
             answers = [client.post(f"{server.url}/dashboard/sign-in", data={"key": "none"}) for _ in range(31)]
         assert [answer.status_code for answer in answers] == [401] * 30 + [429]
 
-    def test_an_address_that_is_not_verified(self, server: Running) -> None:
+    def test_unverified_account(self, server: Running) -> None:
         key = server.account(verified=False)
         answer = posted(server, "/dashboard/sign-in", {"key": key})
         assert answer.status_code == 403
         assert "Set-Cookie" not in answer.headers
 
-    def test_the_api_takes_no_cookie(self, server: Running) -> None:
+    def test_api_ignores_the_session_cookie(self, server: Running) -> None:
         with signed_in(server, server.account()) as client:
             token = client.cookies["convertd_session"]
             problem(
@@ -199,7 +199,7 @@ class TestSessions:
             )
             assert "Access-Control-Allow-Credentials" not in client.get("/dashboard").headers
 
-    def test_signing_out(self, server: Running) -> None:
+    def test_sign_out(self, server: Running) -> None:
         with signed_in(server, server.account()) as client:
             token = client.cookies["convertd_session"]
             assert 'id="credits"' in client.get("/dashboard").text
@@ -207,7 +207,7 @@ class TestSessions:
             again = client.get("/dashboard", headers={"Cookie": f"convertd_session={token}"})
             assert 'id="credits"' not in again.text
 
-    def test_it_ends_with_its_key(self, server: Running) -> None:
+    def test_session_ends_when_its_key_is_revoked(self, server: Running) -> None:
         key = server.account()
         with signed_in(server, key) as client:
             made = server.ask("POST", "/account/keys", key).json()["data"]
@@ -220,14 +220,14 @@ class TestSessions:
             assert 'id="credits"' not in client.get("/dashboard").text
 
     @pytest.mark.parametrize("path", ["/keys", "/keys/key_x/revoke", "/credits", "/usage.csv"])
-    def test_nothing_is_done_for_strangers(self, server: Running, path: str) -> None:
+    def test_requests_without_a_session_are_redirected(self, server: Running, path: str) -> None:
         method = "GET" if path.endswith("csv") else "POST"
         answer = plain.request(method, f"{server.url}/dashboard{path}", headers={"Origin": server.url})
         assert (answer.status_code, answer.headers["Location"]) == (303, "/dashboard")
 
 
 class TestDashboard:
-    def test_keys_of_others_and_the_last_one(self, server: Running) -> None:
+    def test_keys_of_other_accounts_and_the_last_key_cannot_be_revoked(self, server: Running) -> None:
         mine, other = server.account(), server.account()
         (own,), (foreign,) = (
             [one["key_id"] for one in server.ask("GET", "/account/keys", key).json()["data"]["keys"]]
@@ -247,7 +247,7 @@ class TestDashboard:
                 assert client.get(f"/dashboard{query}").status_code == status
                 assert client.get(f"/dashboard/usage.csv{query}").status_code == status
 
-    def test_the_request_log_has_neither_names_nor_queries(self, server: Running) -> None:
+    def test_request_log_has_no_file_names_and_no_query_strings(self, server: Running) -> None:
         key = server.account()
         server.ask("GET", "/account/usage?period=2026-01", key)
         server.ask("POST", "/files/upload", key, files={"file": ("secret-name.png", b"no picture")})
@@ -260,7 +260,7 @@ class TestDashboard:
         assert "secret-name" not in text
         assert "x" * 121 not in text
 
-    def test_what_people_entered_is_text(self, server: Running) -> None:
+    def test_user_input_is_escaped(self, server: Running) -> None:
         key = server.account()
         server.ask("POST", "/account/keys", key, json={"name": "<img src=x onerror=alert(1)>"})
         with signed_in(server, key) as client:

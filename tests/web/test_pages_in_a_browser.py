@@ -1,4 +1,4 @@
-"""What people do with the pages, in a real browser. Its pictures of every page are kept below --screenshots."""
+"""The pages in a real browser. Screenshots are saved in the folder given by --screenshots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.web.test_registration import letter
 pytestmark = pytest.mark.long
 
 PAGES = ("/", "/docs", "/register", "/developers/verify", "/status", "/dashboard", "/checkout/none")
-MAX_BYTES = 200_000  # of a page with all that it asks for
+MAX_BYTES = 200_000  # of a page with its assets
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def site(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server that links to itself: its base URL names the port it listens at."""
+    """A server whose base URL has the port it listens on, so that its links work."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -41,7 +41,7 @@ def site(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 def page(browser: Browser, site: Running) -> Iterator[Page]:
-    """A fresh page, whose scripts must not fail."""
+    """A new page. The test fails if one of its scripts does."""
     errors: list[str] = []
     context = browser.new_context(base_url=site.url.replace("127.0.0.1", "localhost"))
     opened = context.new_page()
@@ -55,7 +55,7 @@ def page(browser: Browser, site: Running) -> Iterator[Page]:
 
 @pytest.fixture
 def keep(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Page, str], None]:
-    """Takes a picture of a page."""
+    """Returns a function that saves a screenshot."""
     chosen = pytestconfig.getoption("--screenshots")
     folder = Path(chosen) if chosen else tmp_path_factory.getbasetemp() / "screenshots"
 
@@ -66,7 +66,7 @@ def keep(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def photo() -> bytes:
-    """A HEIC from a camera where there is one."""
+    """Returns a HEIC photo from the corpus, or a generated one if there is none."""
     real = [entry for entry in load_corpus() if entry.format == "HEIC" and entry.sound]
     small = min(real, key=lambda entry: entry.path.stat().st_size, default=None)
     return small.path.read_bytes() if small else sample("heic")
@@ -79,7 +79,7 @@ def sign_in(page: Page, key: str) -> None:
     expect(page.locator("#credits")).to_be_visible()
 
 
-def try_out(page: Page, content: bytes, name: str, target: str) -> None:
+def convert_in_demo(page: Page, content: bytes, name: str, target: str) -> None:
     page.locator("#file").set_input_files({"name": name, "mimeType": "", "buffer": content})
     page.get_by_label("Convert to").select_option(target)
     page.get_by_role("button", name="Convert", exact=True).click()
@@ -87,8 +87,10 @@ def try_out(page: Page, content: bytes, name: str, target: str) -> None:
 
 @pytest.mark.parametrize("path", PAGES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page(browser: Browser, site: Running, keep: Callable[[Page, str], None], path: str, scheme: str) -> None:
-    """No barrier, nothing from elsewhere, light, and readable on a narrow screen."""
+def test_accessibility_size_and_narrow_screens(
+    browser: Browser, site: Running, keep: Callable[[Page, str], None], path: str, scheme: str
+) -> None:
+    """No accessibility violations, no external requests, at most MAX_BYTES, no horizontal scrolling at 360 px."""
     context = browser.new_context(color_scheme="dark" if scheme == "dark" else "light")
     page = context.new_page()
     sizes: dict[str, int] = {}
@@ -103,13 +105,13 @@ def test_every_page(browser: Browser, site: Running, keep: Callable[[Page, str],
     context.close()
 
 
-def test_trying_it_out(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
+def test_demo_conversion(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
     page.goto("/")
     page.get_by_label("API key").fill(site.account(credits=3))
     page.get_by_role("button", name="Use this key").click()
     expect(page.locator("#balance")).to_have_text("3 credits")
-    try_out(page, photo(), "holiday.heic", "webp")
-    expect(page.locator("#say")).to_have_text("Done: heic to webp.")
+    convert_in_demo(page, photo(), "holiday.heic", "webp")
+    expect(page.locator("#message")).to_have_text("Done: heic to webp.")
     expect(page.locator("#balance")).to_have_text("2 credits")
     expect(page.locator("#before")).to_contain_text("cannot show HEIC")
     assert page.locator("#after img").evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
@@ -127,62 +129,62 @@ def test_trying_it_out(page: Page, site: Running, keep: Callable[[Page, str], No
     keep(page, "landing-tried")
     assert violations(page) == []
     with page.expect_download() as saved:
-        page.get_by_role("link", name="Save the result").click()
+        page.get_by_role("link", name="Download the result").click()
     assert saved.value.suggested_filename == "holiday.webp"
     assert saved.value.path().read_bytes()[8:12] == b"WEBP"
-    try_out(page, sample("png"), "drawing.png", "tiff")
-    expect(page.locator("#say")).to_have_text("Done: png to tiff.")
+    convert_in_demo(page, sample("png"), "drawing.png", "tiff")
+    expect(page.locator("#message")).to_have_text("Done: png to tiff.")
     programs = page.locator(".sample code").all_text_contents()
     assert sum("drawing.tiff" in text for text in programs) == sum("drawing.png" in text for text in programs) == 3
     assert not any("quality" in text or "holiday" in text for text in programs)
 
 
-def test_what_goes_wrong_is_said(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
+def test_demo_shows_errors(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
     page.goto("/")
     page.get_by_label("API key").fill("cvd_live_none")
     page.get_by_role("button", name="Use this key").click()
-    expect(page.locator("#say")).to_contain_text("invalid_api_key")
+    expect(page.locator("#message")).to_contain_text("invalid_api_key")
     page.get_by_label("API key").fill(site.account(credits=1))
     page.get_by_role("button", name="Use this key").click()
-    try_out(page, b"no picture at all", "photo.png", "jpeg")
-    expect(page.locator("#say")).to_contain_text("invalid_file_type")
+    convert_in_demo(page, b"no picture at all", "photo.png", "jpeg")
+    expect(page.locator("#message")).to_contain_text("invalid_file_type")
     keep(page, "landing-refused")
     assert violations(page) == []
 
 
-def test_from_an_address_to_a_conversion(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
+def test_registration_to_first_conversion(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
     page.goto("/register")
-    page.get_by_label("E-mail address").fill("ann@example.test")
+    page.get_by_label("Email address").fill("ann@example.test")
     page.get_by_label("Name of your application").fill("Ann's app")
-    page.get_by_role("button", name="Send me the letter").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Look into your mail")
+    page.get_by_role("button", name="Send the email").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Check your email")
     keep(page, "register-sent")
     assert violations(page) == []
     (link,) = re.findall(r"^http://localhost:\d+/api/v1/verify\?token=\w+$", letter(site, "ann@example.test"), re.M)
     page.goto(link)
-    page.get_by_role("button", name="Reveal my key").click()
+    page.get_by_role("button", name="Show my API key").click()
     shown = page.get_by_label("API key", exact=True).and_(page.locator("input"))
     expect(shown).to_have_value(re.compile(r"cvd_live_\w{38}"))
     assert "token" not in page.url
     keep(page, "verify-shown")
     assert violations(page) == []
     with page.expect_download() as saved:
-        page.get_by_role("link", name="Save as .env").click()
+        page.get_by_role("link", name="Download as .env").click()
     assert saved.value.path().read_text() == f"CONVERTD_KEY={shown.input_value()}\n"
     page.get_by_role("link", name="Convert a file in the browser").click()
     expect(page.locator("#balance")).to_have_text("50 credits")
-    try_out(page, sample("heic"), "photo.heic", "jpeg")
+    convert_in_demo(page, sample("heic"), "photo.heic", "jpeg")
     expect(page.locator("#balance")).to_have_text("49 credits")
 
 
-def test_a_link_that_was_used(page: Page) -> None:
+def test_used_verification_link(page: Page) -> None:
     page.goto(f"/developers/verify#token={'ab' * 32}")
-    page.get_by_role("button", name="Reveal my key").click()
+    page.get_by_role("button", name="Show my API key").click()
     expect(page.get_by_role("status")).to_contain_text("has been used")
-    expect(page.get_by_role("link", name="Ask for a new letter")).to_be_visible()
+    expect(page.get_by_role("link", name="Send a new email")).to_be_visible()
 
 
-def test_buying_a_pack(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
+def test_purchase(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
     sign_in(page, site.account(credits=0))
     expect(page.locator("#credits")).to_have_text("0")
     page.get_by_role("button", name="Buy starter").click()
@@ -215,28 +217,28 @@ def test_usage_and_errors_on_the_dashboard(
     page.set_viewport_size({"width": 360, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     with page.expect_download() as saved:
-        page.get_by_role("link", name="Save as CSV").click()
+        page.get_by_role("link", name="Download CSV").click()
     assert saved.value.path().read_text().splitlines()[1].split(",")[1:4] == ["4", "1", "3"]
 
 
 def test_keys_on_the_dashboard(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
     sign_in(page, site.account())
-    page.get_by_label("Name of a new key").fill("second")
-    page.get_by_role("button", name="Make a key").click()
-    made = page.get_by_label("API key").input_value()
+    page.get_by_label("Name of the new key").fill("second")
+    page.get_by_role("button", name="Create an API key").click()
+    made = page.get_by_role("textbox", name="API key").input_value()
     assert site.ask("GET", "/account", made).status_code == 200
     keep(page, "dashboard-new-key")
     assert violations(page) == []
     row = page.get_by_role("row").filter(has_text="second")
-    row.get_by_text("End…").click()
-    row.get_by_role("button", name="End it at once").click()
+    row.get_by_text("Revoke…").click()
+    row.get_by_role("button", name="Revoke now").click()
     expect(row).to_have_count(0)
     assert site.ask("GET", "/account", made).status_code == 401
     page.get_by_role("button", name=re.compile("Replace")).click()
-    assert site.ask("GET", "/account", page.get_by_label("API key").input_value()).status_code == 200
+    assert site.ask("GET", "/account", page.get_by_role("textbox", name="API key").input_value()).status_code == 200
 
 
-def test_coming_back_from_another_site(page: Page, site: Running) -> None:
+def test_session_survives_a_link_from_another_site(page: Page, site: Running) -> None:
     sign_in(page, site.account(credits=7))
     port = urlsplit(site.url).port
     page.route(
@@ -250,10 +252,10 @@ def test_coming_back_from_another_site(page: Page, site: Running) -> None:
     expect(page.locator("#credits")).to_have_text("7")
 
 
-def test_by_keyboard_alone(page: Page, site: Running) -> None:
+def test_keyboard_navigation(page: Page, site: Running) -> None:
     page.goto("/dashboard")
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     expect(page.get_by_label("API key")).to_be_focused()
@@ -262,17 +264,17 @@ def test_by_keyboard_alone(page: Page, site: Running) -> None:
     expect(page.locator("#credits")).to_have_text("2")
 
 
-def test_finding_a_format(page: Page, keep: Callable[[Page, str], None]) -> None:
+def test_search_for_a_format(page: Page, keep: Callable[[Page, str], None]) -> None:
     page.goto("/")
     page.get_by_label("Find a format").fill("heif to webp")
     rows = page.locator("#matrix tbody tr:visible")
     expect(rows).to_have_count(1)
-    expect(rows.first.locator("td.lit")).to_contain_text("yes")
+    expect(rows.first.locator("td.highlighted")).to_contain_text("yes")
     page.get_by_label("Find a format").fill("docx")
-    expect(page.get_by_text("No format of that name")).to_be_visible()
+    expect(page.get_by_text("No matching format")).to_be_visible()
 
 
-def test_finding_something_in_the_docs(page: Page) -> None:
+def test_search_in_the_docs(page: Page) -> None:
     page.goto("/docs")
     page.get_by_text("Go", exact=True).click()
     page.reload()
@@ -282,7 +284,7 @@ def test_finding_something_in_the_docs(page: Page) -> None:
     expect(page.locator("#quickstart")).to_be_hidden()
 
 
-def test_reading_without_scripts(browser: Browser, site: Running) -> None:
+def test_pages_without_javascript(browser: Browser, site: Running) -> None:
     context = browser.new_context(java_script_enabled=False, base_url=site.url)
     page = context.new_page()
     page.goto("/docs")

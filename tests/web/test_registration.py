@@ -1,4 +1,4 @@
-"""From an address to a key: register, the letter, verify."""
+"""Registration, the verification email, and the exchange of its token for an API key."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def verify(server: Running, token: str, **headers: str) -> httpx.Response:
 
 
 def letters(data_dir: Path, email: str) -> list[str]:
-    """The letters to an address, in the order they were written."""
+    """Returns the emails to an address, oldest first."""
     outbox = data_dir / "outbox"
     read = [parsed(path.read_bytes()) for path in sorted(outbox.glob("[!.]*.eml"))] if outbox.is_dir() else []
     return [message.get_content() for message in read if message["To"] == email]
 
 
 def letter(server: Running, email: str, number: int = 1) -> str:
-    """The letter of that number to an address, as soon as it is there."""
+    """Waits for the email with this number to an address and returns its text."""
     assert eventually(lambda: len(letters(server.data_dir, email)) >= number)
     return letters(server.data_dir, email)[number - 1]
 
@@ -48,7 +48,7 @@ def mailed(server: Running, email: str, number: int = 1) -> str:
     return token_in(letter(server, email, number))
 
 
-def test_from_an_address_to_a_working_key(server: Running) -> None:
+def test_register_and_verify(server: Running) -> None:
     answer = register(server, email="Ann@Example.test", name="  Ann's app ")
     assert answer.status_code == 200
     dressed(answer)
@@ -73,7 +73,7 @@ def test_from_an_address_to_a_working_key(server: Running) -> None:
     problem(verify(server, token), 404, "not_found")
 
 
-def test_a_known_address_gets_the_same_answer_and_a_replacement(server: Running) -> None:
+def test_known_address_gets_the_same_response_and_another_key(server: Running) -> None:
     first = register(server, email="bob@example.test", name="Bob")
     old = verify(server, mailed(server, "bob@example.test")).json()["data"]
     second = register(server, email="BOB@example.test", name="Bob")
@@ -91,7 +91,7 @@ def test_a_known_address_gets_the_same_answer_and_a_replacement(server: Running)
         assert answer.status_code == 200
 
 
-def test_only_a_get_by_a_program_uses_the_token(server: Running) -> None:
+def test_only_json_get_requests_use_the_token(server: Running) -> None:
     register(server, email="cleo@example.test", name="Cleo")
     token = mailed(server, "cleo@example.test")
     for headers in ({}, BROWSER):
@@ -131,11 +131,11 @@ def test_unknown_tokens(server: Running) -> None:
         ({"email": "a@example.test", "name": "a\u0007b"}, "name"),
     ],
 )
-def test_wrong_fields(server: Running, body: dict[str, Any], param: str) -> None:
+def test_invalid_fields(server: Running, body: dict[str, Any], param: str) -> None:
     problem(register(server, **body), 400, "invalid_parameter", param=param)
 
 
-def test_five_an_hour_for_an_address_of_mail(server: Running) -> None:
+def test_five_registrations_per_hour_and_email_address(server: Running) -> None:
     for number in range(5):
         assert register(server, email="dora@example.test" if number % 2 else "DORA@example.test", name="D.").is_success
     refused = register(server, email="Dora@example.test", name="D.")
@@ -144,7 +144,7 @@ def test_five_an_hour_for_an_address_of_mail(server: Running) -> None:
     assert register(server, email="emil@example.test", name="Emil").is_success
 
 
-def test_fifty_a_day_for_an_address_of_the_network(servers: Servers, data_dir: Path) -> None:
+def test_fifty_registrations_per_day_and_ip_address(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as server, plain.Client(base_url=server.api) as client:
         for number in range(50):
             body = {"email": f"person{number}@example.test", "name": "Person"}

@@ -1,4 +1,4 @@
-"""The simulated checkout: it works on this machine, and from nowhere else."""
+"""The simulated checkout is available from the local machine only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from web.services.loopback import is_loopback
 
 
 def checkout(server: Running, pack: str = "pro") -> tuple[dict[str, str], str]:
-    """An account, and the address of its checkout at the server's own port."""
+    """Returns the headers of a new account and the URL of its checkout on the server's port."""
     auth = {"Authorization": f"Bearer {server.account(credits=0)}"}
     data = plain.post(f"{server.api}/credits/purchase", json={"pack": pack}, headers=auth).json()["data"]
     assert data["checkout_url"] == f"http://localhost:8000/checkout/{data['session_id']}"
@@ -26,7 +26,7 @@ def account(server: Running, auth: dict[str, str]) -> tuple[int, str]:
     return data["credits_remaining"], data["tier"]
 
 
-def test_paying(server: Running) -> None:
+def test_payment(server: Running) -> None:
     auth, page = checkout(server)
     shown = plain.get(page)
     assert shown.status_code == 200
@@ -43,7 +43,7 @@ def test_paying(server: Running) -> None:
     assert server.database.run_blocking(audit.check) == ()
 
 
-def test_declining_and_cancelling(server: Running) -> None:
+def test_decline_and_cancel(server: Running) -> None:
     auth, page = checkout(server)
     declined = plain.post(f"{page}/decline")
     assert declined.status_code == 303
@@ -66,25 +66,25 @@ def test_declining_and_cancelling(server: Running) -> None:
         {"Host": "localhost.convert.example"},
     ],
 )
-def test_nobody_pays_from_elsewhere(server: Running, headers: dict[str, str]) -> None:
+def test_not_found_for_remote_or_forwarded_requests(server: Running, headers: dict[str, str]) -> None:
     auth, page = checkout(server)
     problem(plain.get(page, headers=headers), 404, "not_found")
     problem(plain.post(f"{page}/pay", headers=headers), 404, "not_found")
     assert account(server, auth) == (0, "free")
 
 
-def test_pages_that_are_none(server: Running) -> None:
+def test_unknown_sessions(server: Running) -> None:
     for session in ("cs_simulated_0", "cs_simulated_" + "0" * 22, "%2e%2e", "cs_test_1"):
         problem(plain.get(f"{server.url}/checkout/{session}"), 404, "not_found")
         problem(plain.post(f"{server.url}/checkout/{session}/pay"), 404, "not_found")
 
 
-def test_it_is_told_at_the_start(servers: Servers, data_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_simulation_is_logged_at_start(servers: Servers, data_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "convertd.checkout"), servers.running(data_dir):
         assert "checkout is simulated" in caplog.text
 
 
-def test_a_public_address_has_no_simulation(servers: Servers, data_dir: Path) -> None:
+def test_no_simulation_with_a_public_base_url(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as before:
         auth, page = checkout(before)
         path = page.removeprefix(before.url)
@@ -97,12 +97,12 @@ def test_a_public_address_has_no_simulation(servers: Servers, data_dir: Path) ->
 @pytest.mark.parametrize(
     "host", ["localhost", "LOCALHOST", "127.0.0.1", "127.8.9.1", "::1", "[::1]", "::ffff:127.0.0.1"]
 )
-def test_this_machine(host: str) -> None:
+def test_loopback_hosts(host: str) -> None:
     assert is_loopback(host)
 
 
 @pytest.mark.parametrize(
     "host", [None, "", "0.0.0.0", "::", "10.0.0.1", "localhost.example", "127.0.0.1.example", "1", "::2"]
 )
-def test_other_machines(host: str | None) -> None:
+def test_other_hosts(host: str | None) -> None:
     assert not is_loopback(host)

@@ -82,7 +82,7 @@ class Dashboard(SessionPage):
         elif self.request.headers.get("Sec-Fetch-Site") == "cross-site":
             # Browsers keep the cookie back when another site sends them here, such as a checkout. This page, too, can.
             self.set_header("Refresh", "0")
-            self.write_page("moment.html", place=self.request.uri)
+            self.write_page("redirect.html", place=self.request.uri)
         else:
             self.write_page("sign_in.html", error=None)
 
@@ -159,7 +159,7 @@ class Buy(SessionPage):
             return await self.write_dashboard(account, error=error)
         # No redirect: the policy lets forms lead to this server only.
         self.set_header("Refresh", f"0; url={opened.session.url}")
-        return self.write_page("moment.html", place=opened.session.url)
+        return self.write_page("redirect.html", place=opened.session.url)
 
 
 class UsageTable(SessionPage):

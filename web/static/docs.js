@@ -1,25 +1,24 @@
-// Searches the page.
+// Full-text search over the sections of the docs page.
 
-const part = (id) => document.getElementById(id);
+const byId = (id) => document.getElementById(id);
 const sections = [...document.querySelectorAll("article > section[id], .endpoint")];
 const texts = new Map(sections.map((section) => [section, section.textContent.toLowerCase()]));
 
 function search() {
-  const words = part("search").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const fits = (section) => words.every((word) => texts.get(section).includes(word));
-  let shown = 0;
+  const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+  let matches = 0;
   for (const section of sections) {
-    section.hidden = !fits(section);
-    shown += !section.hidden;
+    section.hidden = !words.every((word) => texts.get(section).includes(word));
+    matches += !section.hidden;
   }
   for (const group of document.querySelectorAll("article > section:not([id])")) {
-    group.hidden = ![...group.querySelectorAll(".endpoint")].some((one) => !one.hidden);
+    group.hidden = ![...group.querySelectorAll(".endpoint")].some((endpoint) => !endpoint.hidden);
   }
   for (const link of document.querySelectorAll(".contents a")) {
-    link.parentElement.hidden = part(link.hash.slice(1))?.hidden ?? false;
+    link.parentElement.hidden = byId(link.hash.slice(1))?.hidden ?? false;
   }
-  part("found").textContent = words.length ? `${shown} sections` : "";
+  byId("search-status").textContent = words.length ? `${matches} sections found` : "";
 }
 
-part("search").addEventListener("input", search);
-part("search-field").hidden = false;
+byId("search").addEventListener("input", search);
+byId("search-field").hidden = false;

@@ -1,27 +1,28 @@
-// Finds formats in the table of conversions: "heic", or "heic to webp".
+// Search in the table of conversions, for example "heic" or "heic to webp".
 
-const part = (id) => document.getElementById(id);
-const table = part("matrix");
+const byId = (id) => document.getElementById(id);
+const table = byId("matrix");
 const columns = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
 const rows = [...table.tBodies[0].rows];
 const aliases = { jpg: "jpeg", tif: "tiff", heif: "heic" };
 
 function search() {
-  const words = part("search").value.toLowerCase().split(/[^a-z0-9]+|\bto\b/).filter(Boolean);
+  const words = byId("search").value.toLowerCase().split(/[^a-z0-9]+|\bto\b/).filter(Boolean);
   const [source = "", target = ""] = words.map((word) => aliases[word] ?? word);
-  let shown = 0;
+  const isInput = rows.some((row) => row.cells[0].textContent.includes(source));
+  const isOutput = columns.slice(1).some((column) => column.includes(source));
+  const highlighted = target || (isInput ? "" : source);
+  let matches = 0;
   for (const row of rows) {
-    const name = row.cells[0].textContent;
-    row.hidden = !(name.includes(source) || (!target && columns.slice(1).some((one) => one.includes(source))));
-    shown += !row.hidden;
+    row.hidden = !(row.cells[0].textContent.includes(source) || (!target && isOutput));
+    matches += !row.hidden;
     [...row.cells].forEach((cell, index) => {
-      const wanted = target || (rows.some((one) => one.cells[0].textContent.includes(source)) ? "" : source);
-      cell.classList.toggle("lit", index > 0 && wanted !== "" && columns[index].startsWith(wanted));
+      cell.classList.toggle("highlighted", index > 0 && highlighted !== "" && columns[index].startsWith(highlighted));
     });
   }
-  part("none").hidden = shown > 0;
-  part("found").textContent = source ? `${shown} input formats` : "";
+  byId("no-match").hidden = matches > 0;
+  byId("search-status").textContent = source ? `${matches} input formats found` : "";
 }
 
-part("search").addEventListener("input", search);
-part("search-field").hidden = false;
+byId("search").addEventListener("input", search);
+byId("search-field").hidden = false;

@@ -1,15 +1,15 @@
-// Programs to copy: a button for each, and the language that was chosen last.
+// Code samples: a copy button for each, and the selected language is remembered.
 
 const LANGUAGE = "convertd_language";
 
-function choose(choice) {
-  choice.checked = true;
-  localStorage.setItem(LANGUAGE, choice.value);
+function select(option) {
+  option.checked = true;
+  localStorage.setItem(LANGUAGE, option.value);
 }
 
-for (const choice of document.querySelectorAll('[name="language"]')) {
-  if (choice.value === localStorage.getItem(LANGUAGE)) choose(choice);
-  choice.addEventListener("change", () => choose(choice));
+for (const option of document.querySelectorAll('[name="language"]')) {
+  if (option.value === localStorage.getItem(LANGUAGE)) select(option);
+  option.addEventListener("change", () => select(option));
 }
 
 for (const sample of document.querySelectorAll("pre")) {

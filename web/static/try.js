@@ -1,171 +1,170 @@
-// The trial: the browser as a client of the API, with a key that stays in this tab.
+// The demo on the home page: the browser is the API client. The API key is kept in this tab's session storage.
 
-const part = (id) => document.getElementById(id);
-const trial = part("trial");
-const known = Object.fromEntries(Object.entries(trial.dataset).map(([name, text]) => [name, JSON.parse(text)]));
+const byId = (id) => document.getElementById(id);
+const trial = byId("trial");
+const catalogue = Object.fromEntries(Object.entries(trial.dataset).map(([name, text]) => [name, JSON.parse(text)]));
 const KEY = "convertd_key";
-const shownUrls = [];
+const objectUrls = [];
 let file = null;
 
-const key = () => sessionStorage.getItem(KEY);
-const bytes = (size) => size < 1024 ? `${size} B` : size < 1048576 ? `${(size / 1024).toFixed(1)} kB` : `${(size / 1048576).toFixed(2)} MB`;
+const apiKey = () => sessionStorage.getItem(KEY);
+const formatSize = (size) => size < 1024 ? `${size} B` : size < 1048576 ? `${(size / 1024).toFixed(1)} kB` : `${(size / 1048576).toFixed(2)} MB`;
+const safeName = (name) => name.replace(/[^\p{L}\p{N} ._()-]/gu, "_");
 
-function say(text, bad = false) {
-  part("say").textContent = text;
-  part("say").className = bad ? "note bad" : "hush";
+function setMessage(text, isError = false) {
+  byId("message").textContent = text;
+  byId("message").className = isError ? "note bad" : "muted";
 }
 
-class Refusal extends Error {}
+class RequestError extends Error {}
 
-async function ask(path, options = {}) {
-  let answer;
+async function request(path, options = {}) {
+  let response;
   try {
-    answer = await fetch(`/api/v1${path}`, { ...options, headers: { Authorization: `Bearer ${key()}`, ...options.headers }, cache: "no-store" });
+    response = await fetch(`/api/v1${path}`, { ...options, headers: { Authorization: `Bearer ${apiKey()}`, ...options.headers }, cache: "no-store" });
   } catch {
-    throw new Refusal("The service could not be reached. Try again.");
+    throw new RequestError("The server cannot be reached. Try again.");
   }
-  if (answer.ok) return answer;
-  const { error } = await answer.json();
-  throw new Refusal(`${error.message} (${error.code}, ${error.request_id})`);
+  if (response.ok) return response;
+  const { error } = await response.json();
+  throw new RequestError(`${error.message} (${error.code}, ${error.request_id})`);
 }
 
-function format(name) {
+function formatOf(name) {
   const extension = name.split(".").pop().toLowerCase();
-  return Object.keys(known.extensions).find((one) => one === extension || known.extensions[one].includes(extension));
+  return Object.keys(catalogue.extensions).find((format) => format === extension || catalogue.extensions[format].includes(extension));
 }
 
-function refresh() {
-  part("key-form").hidden = Boolean(key());
-  part("key-known").hidden = !key();
-  part("key-shown").textContent = `${(key() ?? "").slice(0, 15)}…`;
-  part("convert").disabled = !key() || !file;
-  part("quality-field").hidden = !known.lossy.includes(part("target").value);
-  part("quality-shown").value = part("quality").value;
+function updateForm() {
+  byId("key-form").hidden = Boolean(apiKey());
+  byId("key-saved").hidden = !apiKey();
+  byId("key-prefix").textContent = `${(apiKey() ?? "").slice(0, 15)}…`;
+  byId("convert").disabled = !apiKey() || !file;
+  byId("quality-field").hidden = !catalogue.lossy.includes(byId("target").value);
+  byId("quality-shown").value = byId("quality").value;
 }
 
-function balance(credits) {
-  part("balance").textContent = `${credits} ${credits === 1 ? "credit" : "credits"}`;
+function setBalance(credits) {
+  byId("balance").textContent = `${credits} ${credits === 1 ? "credit" : "credits"}`;
 }
 
-async function greet() {
-  refresh();
-  if (!key()) return;
+async function checkKey() {
+  updateForm();
+  if (!apiKey()) return;
   try {
-    const { meta } = await (await ask("/account")).json();
-    balance(meta.credits_remaining);
-    say(file ? "Ready." : "Choose a file to begin.");
+    const { meta } = await (await request("/account")).json();
+    setBalance(meta.credits_remaining);
+    setMessage(file ? "Ready." : "Choose a file to convert.");
   } catch (error) {
-    if (!(error instanceof Refusal)) throw error;
+    if (!(error instanceof RequestError)) throw error;
     sessionStorage.removeItem(KEY);
-    refresh();
-    say(error.message, true);
+    updateForm();
+    setMessage(error.message, true);
   }
 }
 
-function choose(chosen) {
-  if (!chosen) return;
-  file = chosen;
-  part("chosen").textContent = file.name;
-  const source = format(file.name);
-  part("chosen-hint").textContent = `${bytes(file.size)}${source ? `, ${source}` : ""}; choose or drop another to change it`;
-  const targets = known.targets[source] ?? [...part("target").options].map((option) => option.value);
-  const before = part("target").value;
-  const wanted = targets.includes(before) && before !== source ? before : targets.find((one) => one !== source) ?? targets[0];
-  part("target").replaceChildren(...targets.map((one) => new Option(one, one, one === wanted, one === wanted)));
-  refresh();
-  say(key() ? "Ready." : "Enter a key to convert it.");
+function selectFile(selected) {
+  if (!selected) return;
+  file = selected;
+  byId("chosen").textContent = file.name;
+  const source = formatOf(file.name);
+  byId("chosen-hint").textContent = `${formatSize(file.size)}${source ? `, ${source}` : ""}. Drop or choose another file to replace it.`;
+  const targets = catalogue.targets[source] ?? [...byId("target").options].map((option) => option.value);
+  const previous = byId("target").value;
+  const target = targets.includes(previous) && previous !== source ? previous : targets.find((name) => name !== source) ?? targets[0];
+  byId("target").replaceChildren(...targets.map((name) => new Option(name, name, name === target, name === target)));
+  updateForm();
+  setMessage(apiKey() ? "Ready." : "Enter an API key to convert the file.");
 }
 
-function picture(place, blob, name, label) {
-  const told = document.createElement("p");
-  told.textContent = label;
+function showPicture(container, blob, name, fallbackText) {
+  const fallback = Object.assign(document.createElement("p"), { textContent: fallbackText });
   const image = new Image();
   image.alt = name;
-  image.addEventListener("error", () => place.replaceChildren(told));
-  shownUrls.push(URL.createObjectURL(blob));
-  image.src = shownUrls.at(-1);
-  place.replaceChildren(image);
+  image.addEventListener("error", () => container.replaceChildren(fallback));
+  objectUrls.push(URL.createObjectURL(blob));
+  image.src = objectUrls.at(-1);
+  container.replaceChildren(image);
 }
 
-function samples(data, quality) {
-  const safe = (name) => name.replace(/[^\p{L}\p{N} ._()-]/gu, "_");
-  const words = { FILE: safe(file.name), RESULT: part("save").download, TARGET: data.output_format, QUALITY: quality, ID: data.file_id };
-  for (const place of trial.querySelectorAll("[data-lossy]")) {
-    const text = quality === null ? place.dataset.lossless : place.dataset.lossy;
-    place.querySelector("code").textContent = text.replace(/\b(FILE|RESULT|TARGET|QUALITY|ID)\b/g, (word) => words[word]);
+function fillSamples(data, quality) {
+  const values = { FILE: safeName(file.name), RESULT: byId("save").download, TARGET: data.output_format, QUALITY: quality, ID: data.file_id };
+  for (const sample of trial.querySelectorAll("[data-lossy]")) {
+    const text = quality === null ? sample.dataset.lossless : sample.dataset.lossy;
+    sample.querySelector("code").textContent = text.replace(/\b(FILE|RESULT|TARGET|QUALITY|ID)\b/g, (placeholder) => values[placeholder]);
   }
 }
 
-function show(data, blob, quality, milliseconds) {
-  shownUrls.splice(0).forEach((url) => URL.revokeObjectURL(url));
-  const label = (name) => `This browser cannot show ${name.toUpperCase()}`;
-  picture(part("before"), file, file.name, label(data.input_format));
+function showResult(data, blob, quality, milliseconds) {
+  objectUrls.splice(0).forEach((url) => URL.revokeObjectURL(url));
+  const fallbackText = (format) => `This browser cannot show ${format.toUpperCase()}`;
+  showPicture(byId("before"), file, file.name, fallbackText(data.input_format));
   const stem = file.name.replace(/\.[^.]*$/, "") || "file";
-  const name = `${stem}.${known.extensions[data.output_format]?.[0] ?? data.output_format}`.replace(/[^\p{L}\p{N} ._()-]/gu, "_");
-  picture(part("after"), new Blob([blob], { type: known.media[data.output_format] }), name, label(data.output_format));
-  part("before-name").textContent = data.input_format;
-  part("after-name").textContent = data.output_format;
-  part("before-size").textContent = bytes(data.original_size);
-  const less = data.reduction_percent;
-  part("after-size").textContent = `${bytes(data.processed_size)}, ${Math.abs(less)} % ${less < 0 ? "larger" : "smaller"}`;
-  part("meter").style.transform = `scaleX(${Math.min(1, data.processed_size / data.original_size)})`;
-  part("save").download = name;
-  part("save").href = URL.createObjectURL(blob);
-  shownUrls.push(part("save").href);
-  part("facts").textContent = `Converted in ${data.processing_time_ms} ms, ${milliseconds} ms with both ways.`;
-  part("warnings").hidden = !data.warnings.length;
-  part("warnings").lastElementChild.replaceChildren(...data.warnings.map((one) => Object.assign(document.createElement("li"), { textContent: `${one.message} (${one.code})` })));
-  samples(data, quality);
-  part("result").hidden = false;
+  const name = safeName(`${stem}.${catalogue.extensions[data.output_format]?.[0] ?? data.output_format}`);
+  showPicture(byId("after"), new Blob([blob], { type: catalogue.media[data.output_format] }), name, fallbackText(data.output_format));
+  byId("before-name").textContent = data.input_format;
+  byId("after-name").textContent = data.output_format;
+  byId("before-size").textContent = formatSize(data.original_size);
+  const reduction = data.reduction_percent;
+  byId("after-size").textContent = `${formatSize(data.processed_size)}, ${Math.abs(reduction)} % ${reduction < 0 ? "larger" : "smaller"}`;
+  byId("meter").style.transform = `scaleX(${Math.min(1, data.processed_size / data.original_size)})`;
+  byId("save").download = name;
+  byId("save").href = URL.createObjectURL(blob);
+  objectUrls.push(byId("save").href);
+  byId("facts").textContent = `Converted in ${data.processing_time_ms} ms, ${milliseconds} ms including the transfer.`;
+  byId("warnings").hidden = !data.warnings.length;
+  byId("warnings").lastElementChild.replaceChildren(...data.warnings.map((warning) => Object.assign(document.createElement("li"), { textContent: `${warning.message} (${warning.code})` })));
+  fillSamples(data, quality);
+  byId("result").hidden = false;
 }
 
 async function convert(event) {
   event.preventDefault();
-  const quality = part("quality-field").hidden ? null : part("quality").value;
+  const quality = byId("quality-field").hidden ? null : byId("quality").value;
   const form = new FormData();
   form.append("file", file);
-  form.append("output_format", part("target").value);
+  form.append("output_format", byId("target").value);
   if (quality !== null) form.append("quality", quality);
-  part("convert").disabled = true;
-  say("Converting…");
-  const begun = performance.now();
+  byId("convert").disabled = true;
+  setMessage("Converting…");
+  const started = performance.now();
   try {
-    const { data, meta } = await (await ask("/convert", { method: "POST", body: form, headers: { Accept: "application/json" } })).json();
-    const milliseconds = Math.round(performance.now() - begun);
-    balance(meta.credits_remaining);
-    const blob = await (await ask(`/files/${data.file_id}/download`)).blob();
-    show(data, blob, quality, milliseconds);
-    say(`Done: ${data.input_format} to ${data.output_format}.`);
+    const { data, meta } = await (await request("/convert", { method: "POST", body: form, headers: { Accept: "application/json" } })).json();
+    const milliseconds = Math.round(performance.now() - started);
+    setBalance(meta.credits_remaining);
+    const blob = await (await request(`/files/${data.file_id}/download`)).blob();
+    showResult(data, blob, quality, milliseconds);
+    setMessage(`Done: ${data.input_format} to ${data.output_format}.`);
   } catch (error) {
-    if (!(error instanceof Refusal)) throw error;
-    part("result").hidden = true;
-    say(error.message, true);
+    if (!(error instanceof RequestError)) throw error;
+    byId("result").hidden = true;
+    setMessage(error.message, true);
   } finally {
-    refresh();
+    updateForm();
   }
 }
 
-part("key-form").addEventListener("submit", (event) => {
+byId("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  sessionStorage.setItem(KEY, part("key").value.trim());
-  part("key").value = "";
-  greet();
+  sessionStorage.setItem(KEY, byId("key").value.trim());
+  byId("key").value = "";
+  checkKey();
 });
-part("forget").addEventListener("click", () => {
+byId("remove-key").addEventListener("click", () => {
   sessionStorage.removeItem(KEY);
-  refresh();
-  part("key").focus();
-  say("The key is forgotten.");
+  updateForm();
+  byId("key").focus();
+  setMessage("The key has been removed.");
 });
-part("file").addEventListener("change", () => choose(part("file").files[0]));
-part("options").addEventListener("submit", convert);
-part("options").addEventListener("input", refresh);
+byId("file").addEventListener("change", () => selectFile(byId("file").files[0]));
+byId("options").addEventListener("submit", convert);
+byId("options").addEventListener("input", updateForm);
 for (const name of ["dragover", "dragleave", "drop"]) {
-  part("drop").addEventListener(name, (event) => {
+  byId("drop").addEventListener(name, (event) => {
     event.preventDefault();
-    part("drop").classList.toggle("over", name === "dragover");
-    if (name === "drop") choose(event.dataTransfer.files[0]);
+    byId("drop").classList.toggle("over", name === "dragover");
+    if (name === "drop") selectFile(event.dataTransfer.files[0]);
   });
 }
 trial.hidden = false;
-greet();
+checkKey();

@@ -1,59 +1,60 @@
-// Exchanges the token of the link, which is in the fragment, for the key, when told to.
+// Exchanges the token in the URL fragment for the API key when the button is clicked.
 
-const part = (id) => document.getElementById(id);
-const say = (text) => { part("status").textContent = text; };
-const found = /^#token=([0-9a-f]{64})$/i.exec(location.hash);
+const byId = (id) => document.getElementById(id);
+const setStatus = (text) => { byId("status").textContent = text; };
+const fragment = /^#token=([0-9a-f]{64})$/i.exec(location.hash);
 
-function show(data) {
-  part("intro").hidden = part("reveal").hidden = true;
-  part("shown").hidden = part("next").hidden = false;
-  part("key").value = data.api_key;
-  part("account").textContent = `${data.name} (${data.email}) has ${data.credits_remaining} credits.`;
-  part("env").href = URL.createObjectURL(new Blob([`CONVERTD_KEY=${data.api_key}\n`], { type: "text/plain" }));
-  const url = part("shown").dataset.url;
-  part("test").textContent = `export CONVERTD_KEY=${data.api_key}\ncurl -H "Authorization: Bearer $CONVERTD_KEY" ${url}/account`;
-  part("try").addEventListener("click", () => sessionStorage.setItem("convertd_key", data.api_key));
-  part("key").focus();
-  part("key").select();
-  say("");
+function showKey(data) {
+  byId("intro").hidden = byId("show-key").hidden = true;
+  byId("key-section").hidden = byId("next").hidden = false;
+  byId("key").value = data.api_key;
+  byId("account").textContent = `${data.name} (${data.email}) has ${data.credits_remaining} credits.`;
+  byId("env").href = URL.createObjectURL(new Blob([`CONVERTD_KEY=${data.api_key}\n`], { type: "text/plain" }));
+  const url = byId("key-section").dataset.url;
+  byId("test").textContent = `export CONVERTD_KEY=${data.api_key}\ncurl -H "Authorization: Bearer $CONVERTD_KEY" ${url}/account`;
+  byId("try").addEventListener("click", () => sessionStorage.setItem("convertd_key", data.api_key));
+  byId("key").focus();
+  byId("key").select();
+  setStatus("");
 }
 
-async function reveal() {
-  part("reveal").disabled = true;
-  say("One moment…");
+async function fetchKey() {
+  byId("show-key").disabled = true;
+  setStatus("Loading…");
   try {
-    const answer = await fetch(`/api/v1/verify?token=${found[1]}`,
+    const response = await fetch(`/api/v1/verify?token=${fragment[1]}`,
       { headers: { Accept: "application/json" }, cache: "no-store", referrerPolicy: "no-referrer" });
-    const { data, error } = await answer.json();
-    if (answer.ok || answer.status === 404) history.replaceState(null, "", location.pathname);
-    if (answer.ok) return show(data);
-    if (answer.status === 404) {
-      part("again").hidden = false;
-      part("intro").hidden = part("reveal").hidden = true;
-      return say("This link has been used, or is older than 24 hours.");
+    const { data, error } = await response.json();
+    // The token has been used or is invalid: remove it from the address bar and the history.
+    if (response.ok || response.status === 404) history.replaceState(null, "", location.pathname);
+    if (response.ok) return showKey(data);
+    if (response.status === 404) {
+      byId("new-email").hidden = false;
+      byId("intro").hidden = byId("show-key").hidden = true;
+      return setStatus("This link has been used or has expired. Links are valid for 24 hours.");
     }
-    say(error.message);
+    setStatus(error.message);
   } catch {
-    say("The service could not be reached. Try again.");
+    setStatus("The server cannot be reached. Try again.");
   }
-  part("reveal").disabled = false;
+  byId("show-key").disabled = false;
 }
 
-async function copy() {
-  part("key").select();
+async function copyKey() {
+  byId("key").select();
   try {
-    await navigator.clipboard.writeText(part("key").value);
-    say("Copied.");
+    await navigator.clipboard.writeText(byId("key").value);
+    setStatus("Copied.");
   } catch {
-    say("The key is selected: copy it with your keyboard.");
+    setStatus("The key is selected. Copy it with your keyboard.");
   }
 }
 
-part("reveal").addEventListener("click", reveal);
-part("copy").addEventListener("click", copy);
+byId("show-key").addEventListener("click", fetchKey);
+byId("copy").addEventListener("click", copyKey);
 addEventListener("hashchange", () => location.reload());
-if (!found) {
-  part("intro").textContent = "Open this page with the link in the letter that we sent you.";
-  part("reveal").hidden = true;
-  part("again").hidden = false;
+if (!fragment) {
+  byId("intro").textContent = "To see your API key, open the link in the email that we sent you.";
+  byId("show-key").hidden = true;
+  byId("new-email").hidden = false;
 }
