@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import inspection, overhead, pairs
-from benchmarks.faults import load, scenarios
+from benchmarks import overhead, pairs, verification
+from benchmarks.faults import overload, scenarios
 from benchmarks.report import Report
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, help="What convertd costs, and what its codecs do.")
@@ -36,7 +36,7 @@ def run_overload(
     seconds: Annotated[int, typer.Option(help="How long the load lasts.")] = 60, as_json: Json = False
 ) -> None:
     """Ten times the load that a server can take: who is refused, how fast, and what is still done."""
-    _show(lambda: load.overload(seconds), as_json=as_json)
+    _show(lambda: overload.overload(seconds), as_json=as_json)
 
 
 @cli.command("faults")
@@ -55,7 +55,7 @@ def run_faults(
 @cli.command("inspection")
 def run_inspection(rounds: Rounds = 3, as_json: Json = False) -> None:
     """What it costs to open every result again before it counts."""
-    _show(lambda: inspection.measure(rounds), as_json=as_json)
+    _show(lambda: verification.measure(rounds), as_json=as_json)
 
 
 def _show(measure: Callable[[], Report], *, as_json: bool) -> None:

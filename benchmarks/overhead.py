@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, redirect_stderr
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager, nullcontext, redirect_stderr
+from dataclasses import fields
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
 import httpx
+from prometheus_client import CollectorRegistry
 
 from benchmarks.report import Report
-from benchmarks.unwatched import unwatched
 from config.logs import configure
 from config.settings import Settings
 from engine import Options, pipeline, sandbox
 from engine.executor import Job, LocalExecutor
 from engine.registry import load_registry
-from storage import accounts, keyring
+from storage import accounts, api_keys
 from storage.transaction import Transaction
-from storage.usage import Use
-from tests.samples import sample
+from storage.usage import UsageRecord
+from tests.support.samples import sample
 from web.app import assemble, listening
-from web.services.all import Services
+from web.metrics import Metrics
+from web.services.container import Services
 
 Way = Callable[[], Awaitable[object]]
 
@@ -86,7 +89,7 @@ async def _ways(
     async def metered() -> object:
         account = await services.accounts.authenticate(headers["Authorization"])
         await services.limiter.hit(f"account:{account.id}", 10**9, 60)
-        use = Use("convert", "png", "jpeg", len(data))
+        use = UsageRecord("convert", "png", "jpeg", len(data))
         async with services.charges.charged(account.id, 1, use, None) as charge:
             return await charge.settle(1)
 
@@ -127,7 +130,7 @@ def _over_http(
 
 def _account(transaction: Transaction) -> str:
     account = accounts.create(transaction, "benchmark@example.com", "Benchmark", free_credits=10**6)
-    return keyring.issue(transaction, account.id, "Benchmark").text
+    return api_keys.issue(transaction, account.id, "Benchmark").text
 
 
 def _report(times: dict[str, list[float]], rounds: int) -> Report:
@@ -139,3 +142,28 @@ def _report(times: dict[str, list[float]], rounds: int) -> Report:
         rows.append((name, median(taken), sorted(taken)[int(len(taken) * 0.95)], max(added, 0.0)))
         above = taken
     return Report(f"overhead, {rounds} rounds", ("way", "median ms", "p95 ms", "added ms"), tuple(rows))
+
+
+@contextmanager
+def unwatched(metrics: Metrics) -> Iterator[None]:
+    """While this lasts, the metrics take note of nothing, and nothing is logged."""
+    parts = [getattr(metrics, field.name) for field in fields(metrics)]
+    before = logging.root.manager.disable
+    logging.disable()
+    try:
+        with _deaf([part for part in parts if not isinstance(part, CollectorRegistry)]):
+            yield
+    finally:
+        logging.disable(before)
+
+
+@contextmanager
+def _deaf(parts: list[object]) -> Iterator[None]:
+    names = [(part, name) for part in parts for name in vars(type(part)) if not name.startswith("_")]
+    for part, name in names:
+        setattr(part, name, lambda *_args, **_told: nullcontext())
+    try:
+        yield
+    finally:
+        for part, name in names:
+            delattr(part, name)

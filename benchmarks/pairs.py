@@ -10,7 +10,7 @@ from benchmarks.report import Report
 from engine import Options, pipeline
 from engine.planner import Plan
 from engine.registry import Registry, load_registry
-from tests.samples import quadrants, sample
+from tests.support.samples import quadrants, sample
 
 _SIZE = (1740, 1156)  # about 2 megapixels
 

@@ -1,15 +1,18 @@
-"""Settings: what an operator sets in the environment or in a TOML file, read once and checked as a whole."""
+"""Settings from CONVERTD_* variables and a TOML file, and the report of those in effect."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
 from email.errors import HeaderParseError
 from email.headerregistry import Address
 from email.utils import getaddresses
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -30,7 +33,30 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from config.names import ENV_PREFIX, TOML_VARIABLE, complaint, unknown, variable
+ENV_PREFIX = "CONVERTD_"
+TOML_VARIABLE = "CONVERTD_CONFIG"
+
+_OTHERS = frozenset(  # of the file, of clients and of the tests
+    {TOML_VARIABLE, "CONVERTD_API_KEY", "CONVERTD_KEY", "CONVERTD_URL", "CONVERTD_TEST_CORPUS"}
+)
+
+
+def variable(field: str) -> str:
+    """The variable of the environment that sets the field."""
+    return ENV_PREFIX + field.upper()
+
+
+def unknown(environment: Iterable[str], fields: Collection[str]) -> list[str]:
+    """The variables that look like settings and are none, nor meant for anything else of ours."""
+    known = {variable(field) for field in fields} | _OTHERS
+    return sorted(name for name in environment if name.upper().startswith(ENV_PREFIX) and name.upper() not in known)
+
+
+def complaint(name: str, fields: Collection[str]) -> str:
+    """What is said of such a variable."""
+    nearest = get_close_matches(name.upper(), [variable(field) for field in fields], n=1)
+    return f"is no setting; did you mean {nearest[0]}?" if nearest else "is no setting"
+
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
@@ -187,3 +213,48 @@ def _complaint(error: ErrorDetails) -> tuple[str, str]:
     if error["type"] == "extra_forbidden":
         return name, complaint(name, Settings.model_fields)
     return name, error["msg"].removeprefix("Value error, ")
+
+
+_HIDDEN = "***"
+_PASSWORD = re.compile(r"(?<=://)([^/@]*?)(:[^/]*)?@")  # to the last @: a password may hold one
+_QUERY = re.compile(r"\?.*", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Effective:
+    """A setting: its full name, its value without secrets, and where that came from."""
+
+    name: str
+    value: str | int | None
+    source: str
+
+
+def effective(settings: Settings) -> list[Effective]:
+    """All settings of this process, in the order in which they are declared."""
+    given = {name.upper() for name in os.environ}
+    found = []
+    for field in Settings.model_fields:
+        name = variable(field)
+        source = "default" if field not in settings.model_fields_set else os.environ.get(TOML_VARIABLE, "")
+        found.append(Effective(name, _shown(getattr(settings, field)), "environment" if name in given else source))
+    return found
+
+
+def _shown(value: Any) -> str | int | None:
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, SecretStr):
+        secret = value.get_secret_value()
+        return _without_password(secret) if "://" in secret else _HIDDEN
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return _without_password(str(value))
+
+
+def _without_password(text: str) -> str:
+    """URLs without what may be secret in them; other texts as they are."""
+    if "://" not in text:
+        return text
+    return _QUERY.sub(
+        f"?{_HIDDEN}", _PASSWORD.sub(lambda found: f"{found[1]}:{_HIDDEN}@" if found[2] else found[0], text)
+    )

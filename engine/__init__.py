@@ -1,6 +1,6 @@
 """Formats in, paths out. These names are the plugin author's vocabulary."""
 
-from engine.conversions import Conversion, FidelityWarning, Loss, Options, Requirement, Tool, conversion, tool
+from engine.conversions import Conversion, FidelityWarning, Loss, Requirement, Tool, conversion, tool
 from engine.errors import (
     ConversionError,
     CorruptInput,
@@ -12,8 +12,8 @@ from engine.errors import (
 )
 from engine.formats import Brands, Content, FileFormat, Format, Signature, any_of
 from engine.hookspecs import hookimpl
-from engine.media import DOCUMENT, RASTER, Frame, Holds, Raster, Samples
-from engine.pages import Pages
+from engine.media import DOCUMENT, RASTER, DeepPixels, Frame, Raster, TargetCapabilities
+from engine.options import Options, Pages
 
 __all__ = [
     "DOCUMENT",
@@ -23,20 +23,20 @@ __all__ = [
     "Conversion",
     "ConversionError",
     "CorruptInput",
+    "DeepPixels",
     "FidelityWarning",
     "FileFormat",
     "Format",
     "Frame",
-    "Holds",
     "InvalidOption",
     "Loss",
     "Options",
     "Pages",
     "Raster",
     "Requirement",
-    "Samples",
     "Signature",
     "StepFailed",
+    "TargetCapabilities",
     "TooLarge",
     "Tool",
     "UnknownFormat",

@@ -51,13 +51,13 @@ def matching_profile(mode: str, profile: bytes | None) -> bytes | None:
     return profile if space == _SPACES.get(mode, "RGB") else None
 
 
-def expect(mode: str, profile: bytes | None) -> None:
+def preload_cmyk(mode: str, profile: bytes | None) -> None:
     """To be told of pixels before they are decoded: where that takes another process, their decoding is not lost."""
     if mode == "CMYK" and matching_profile(mode, profile) is None:
-        _press()
+        _cmyk_renderer()
 
 
-def fitted(
+def convert_for(
     image: Image.Image, profile: bytes | None, modes: tuple[str, ...], *, keep_profile: bool
 ) -> tuple[Image.Image, bytes | None]:
     """`image` in one of `modes`, and its profile where the target keeps one.
@@ -106,13 +106,13 @@ def _default_srgb(image: Image.Image, mode: str) -> Image.Image:
         return result
     if image.mode == "CMYK":
         # Inks that tell no profile look as they do in a PDF viewer, which knows the usual press.
-        pymupdf = _press()
+        pymupdf = _cmyk_renderer()
         inks = pymupdf.Pixmap(pymupdf.csCMYK, *image.size, image.tobytes(), False)
         return Image.frombytes("RGB", image.size, pymupdf.Pixmap(pymupdf.csRGB, inks).samples)
     return image if image.mode == mode else image.convert(mode)
 
 
-def _press() -> Any:
+def _cmyk_renderer() -> Any:
     return _mupdf.pymupdf
 
 

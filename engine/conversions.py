@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from engine.errors import InvalidOption, UnknownFormat
 from engine.formats import FileFormat, Format
-from engine.pages import Pages
+from engine.options import Options
 
 _MEMORY = 8.0  # bytes for each pixel: a picture with transparency, and a copy of it
 
 S = TypeVar("S")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the client may choose. A value that exists is valid: anything else raises InvalidOption."""
-
-    quality: int | None = None  # 1-100, for lossy targets
-    pages: Pages | None = None
-    password: str | None = field(default=None, repr=False)  # opens encrypted inputs; never shown
-
-    def __post_init__(self) -> None:
-        if self.quality is not None and not (type(self.quality) is int and 1 <= self.quality <= 100):
-            raise InvalidOption(
-                "quality must be an integer from 1 to 100.",
-                reason="out_of_range",
-                param="quality",
-                details={"min": 1, "max": 100},
-            )
 
 
 class Loss(IntEnum):

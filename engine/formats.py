@@ -97,7 +97,7 @@ def ends_with(mark: bytes) -> Callable[[Content], bool]:
     return lambda content: content[-len(mark) - 16 :].rstrip().endswith(mark)
 
 
-def boxes_are_whole(content: Content) -> bool:
+def boxes_are_complete(content: Content) -> bool:
     """Tells whole ISO base media files: the last box ends where the file does."""
     at = 0
     while at < len(content):

@@ -14,8 +14,8 @@ from PIL import Image
 
 from engine import color
 from engine.conversions import FidelityWarning
+from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_count, check_side, limit_pictures
 from engine.formats import Format
-from engine.gates import MAX_FRAMES, MAX_PIXELS, Size, check_count, check_side, guarded
 
 if TYPE_CHECKING:
     from pymupdf import Document
@@ -26,7 +26,7 @@ DOCUMENT: Format[Document] = Format("document", "pymupdf.Document")
 
 
 @dataclass(frozen=True, slots=True)
-class Samples:
+class DeepPixels:
     """Pixels deeper than 8 bits, for which Pillow has no mode.
 
     `array` is height x width (x bands), 0 to 65535; `mode` names the bands as Pillow does (L, LA, RGB, …).
@@ -36,7 +36,7 @@ class Samples:
     mode: str
 
     @classmethod
-    def scaled(cls, array: NDArray[np.uint16], bits: int, mode: str) -> Samples:
+    def scaled(cls, array: NDArray[np.uint16], bits: int, mode: str) -> DeepPixels:
         """Samples of `bits` bits each, stretched to the full 16."""
         if bits == 16:
             return cls(array, mode)
@@ -48,9 +48,9 @@ class Samples:
         """Width and height."""
         return self.array.shape[1], self.array.shape[0]
 
-    def as_rgba(self) -> Samples:
+    def as_rgba(self) -> DeepPixels:
         """Grey with alpha as colour with alpha, for the many targets and readers that know no other alpha."""
-        return Samples(np.ascontiguousarray(self.array[..., [0, 0, 0, 1]]), "RGBA") if self.mode == "LA" else self
+        return DeepPixels(np.ascontiguousarray(self.array[..., [0, 0, 0, 1]]), "RGBA") if self.mode == "LA" else self
 
     def image(self) -> Image.Image:
         """The same at 8 bits, scaled (65535 becomes 255), never clipped."""
@@ -61,7 +61,7 @@ class Samples:
 class Frame:
     """One picture, upright. `duration` is in milliseconds, for frames of an animation."""
 
-    pixels: Image.Image | Samples
+    pixels: Image.Image | DeepPixels
     icc_profile: bytes | None = None
     duration: float = 0.0
 
@@ -77,7 +77,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Holds:
+class TargetCapabilities:
     """What a target can hold. `Raster.fitted` makes a raster that needs no more than that.
 
     `modes` are Pillow's names of band layouts, and PA for a palette with transparency; `deep` those that it
@@ -117,8 +117,8 @@ class Raster:
     taken: list[Size] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        self.frames = guarded(self.frames, self.taken, self.kind)
-        self.deep = None if self.deep is None else guarded(self.deep, self.taken, self.kind)
+        self.frames = limit_pictures(self.frames, self.taken, self.kind)
+        self.deep = None if self.deep is None else limit_pictures(self.deep, self.taken, self.kind)
 
     @property
     def kind(self) -> str:
@@ -133,7 +133,7 @@ class Raster:
         areas = [width * height for width, height in self.sizes]
         return sum(areas) if self.timed else max(areas)
 
-    def fitted(self, holds: Holds) -> Raster:
+    def fitted(self, holds: TargetCapabilities) -> Raster:
         """The raster as `holds` can hold it, with a FidelityWarning for whatever cannot be kept.
 
         Raises TooLarge where the frames that are left are more than a job may decode.
@@ -147,11 +147,11 @@ class Raster:
             warn(FidelityWarning("depth_reduced", "The target holds 8 bits a sample."), stacklevel=2)
         return replace(raster, frames=(_fitted(frame, holds) for frame in frames), deep=None)
 
-    def single(self, holds: Holds) -> Frame:
+    def single(self, holds: TargetCapabilities) -> Frame:
         """The first frame, fitted, for targets that hold one."""
         return next(iter(self.fitted(holds).frames))
 
-    def _shortened(self, holds: Holds) -> Raster:
+    def _shortened(self, holds: TargetCapabilities) -> Raster:
         if self.count == 1 or holds.pages or (self.timed and holds.animation):
             if self.count > 1 and self.timed and not holds.animation:
                 warn(
@@ -169,11 +169,11 @@ class Raster:
 RASTER = Format("raster", Raster)
 
 
-def _fitted(frame: Frame, holds: Holds) -> Frame:
+def _fitted(frame: Frame, holds: TargetCapabilities) -> Frame:
     if holds.longest:
         check_side(frame.size, holds.longest)
     pixels = frame.pixels
-    if isinstance(pixels, Samples):
+    if isinstance(pixels, DeepPixels):
         pixels = pixels if pixels.mode in holds.deep else pixels.as_rgba()
         profile = color.matching_profile(pixels.mode, frame.icc_profile)
         if pixels.mode in holds.deep and (holds.icc or profile is None):
@@ -182,5 +182,5 @@ def _fitted(frame: Frame, holds: Holds) -> Frame:
             FidelityWarning("depth_reduced", "The target holds these colours with 8 bits a sample."),
             stacklevel=3,
         )
-    image, profile = color.fitted(frame.image, frame.icc_profile, holds.modes, keep_profile=holds.icc)
+    image, profile = color.convert_for(frame.image, frame.icc_profile, holds.modes, keep_profile=holds.icc)
     return replace(frame, pixels=image, icc_profile=profile)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from engine.conversions import AnyConversion, AnyTool, Conversion, FidelityWarning, Options
+from engine.conversions import AnyConversion, AnyTool, Conversion, FidelityWarning
 from engine.errors import ConversionError, CorruptInput, OutOfMemory, StepFailed
 from engine.formats import FileFormat
+from engine.options import Options
 from engine.planner import Plan
 
 
@@ -23,7 +24,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Warned:
+class WarningRecord:
     """A fidelity warning, as results list it."""
 
     code: str
@@ -31,7 +32,7 @@ class Warned:
 
 
 @dataclass(frozen=True)
-class Result:
+class PipelineResult:
     """The target's bytes, and how they came about; `last` is what the last step was given.
 
     With a tool, there are the pages of what went in and of what came out.
@@ -39,7 +40,7 @@ class Result:
 
     data: bytes
     trace: tuple[Timing, ...]
-    warnings: tuple[Warned, ...]
+    warnings: tuple[WarningRecord, ...]
     last: Any = None
     input_pages: tuple[int, ...] = ()
     pages: int | None = None
@@ -47,7 +48,7 @@ class Result:
 
 def run(
     plan: Plan, inputs: Iterable[bytes], options: Options, opened: Callable[[Any], None] = lambda _payload: None
-) -> Result:
+) -> PipelineResult:
     """Takes the inputs along the plan, each read when its turn comes. Raises ConversionError, and nothing else.
 
     `opened` is shown what the first step makes of a file, before the others get it.
@@ -58,35 +59,35 @@ def run(
         if options.quality is not None and not plan.target.lossy:
             message = f"{plan.target} is lossless: quality has no effect."
             warnings.warn(FidelityWarning("quality_ignored", message), stacklevel=2)
-        payloads = _opened(plan, inputs, options, trace)
+        payloads = _open_inputs(plan, inputs, options, trace)
         input_pages: tuple[int, ...] = ()
         pages = None
         if plan.tool is None:
             (payload,) = payloads
         else:
             input_pages = tuple(plan.tool.count(opened) for opened in payloads)
-            payload = _take(plan.tool, payloads, options, trace)
+            payload = _run_step(plan.tool, payloads, options, trace)
             pages = plan.tool.count(payload)
         last: Any = None
         for step in plan.steps:
-            last, payload = payload, _take(step, payload, options, trace)
+            last, payload = payload, _run_step(step, payload, options, trace)
             if isinstance(step.source, FileFormat):
                 opened(payload)
     if not payload:
         raise StepFailed(f"The step {plan.steps[-1]} gave no output.")
     messages = [caution.message for caution in caught]
-    said = {w.code: Warned(w.code, w.message) for w in messages if isinstance(w, FidelityWarning)}
-    return Result(payload, tuple(trace), tuple(said.values()), last, input_pages, pages)
+    said = {w.code: WarningRecord(w.code, w.message) for w in messages if isinstance(w, FidelityWarning)}
+    return PipelineResult(payload, tuple(trace), tuple(said.values()), last, input_pages, pages)
 
 
-def _opened(plan: Plan, inputs: Iterable[bytes], options: Options, trace: list[Timing]) -> list[Any]:
+def _open_inputs(plan: Plan, inputs: Iterable[bytes], options: Options, trace: list[Timing]) -> list[Any]:
     """The inputs as far as the tool wants them. Of several, an error tells which by `details.index`, from 0."""
     payloads: list[Any] = []
     for path, data in zip(plan.openings, inputs, strict=True):
         payload: Any = data
         try:
             for step in path:
-                payload = _take(step, payload, options, trace)
+                payload = _run_step(step, payload, options, trace)
         except ConversionError as error:
             if len(plan.openings) > 1:
                 error.details["index"] = len(payloads)
@@ -95,9 +96,9 @@ def _opened(plan: Plan, inputs: Iterable[bytes], options: Options, trace: list[T
     return payloads
 
 
-def _take(step: AnyConversion | AnyTool, payload: Any, options: Options, trace: list[Timing]) -> Any:
+def _run_step(step: AnyConversion | AnyTool, payload: Any, options: Options, trace: list[Timing]) -> Any:
     started = perf_counter()
-    result = _tried(step, payload, options)
+    result = _call_step(step, payload, options)
     trace.append(Timing(str(step), perf_counter() - started))
     target = step.target if isinstance(step, Conversion) else step.format
     if not target.holds(result):
@@ -105,7 +106,7 @@ def _take(step: AnyConversion | AnyTool, payload: Any, options: Options, trace: 
     return result
 
 
-def _tried(step: AnyConversion | AnyTool, payload: Any, options: Options) -> Any:
+def _call_step(step: AnyConversion | AnyTool, payload: Any, options: Options) -> Any:
     try:
         return step(payload, options)
     except ConversionError:

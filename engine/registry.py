@@ -12,8 +12,8 @@ from pathlib import Path
 from engine.conversions import AnyConversion, AnyTool, Requirement
 from engine.errors import UnknownFormat, UnsupportedConversion
 from engine.formats import AnyFormat, Content, FileFormat
-from engine.loading import Plugin, load_plugins
 from engine.planner import Plan, Steps, cheapest_paths
+from engine.plugin_loader import Plugin, load_plugins
 
 log = logging.getLogger("convertd.registry")
 

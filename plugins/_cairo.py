@@ -6,8 +6,8 @@ from io import BytesIO
 
 from PIL import Image
 
-from engine.gates import check_size
-from plugins import _pillow, _xml
+from engine.decode_limits import check_size
+from plugins import _pillow, _svg_source
 from plugins._cairosvg import PDFSurface, PNGSurface, Surface, SVGSurface, Tree, safe_fetch
 
 _DEFAULT_SIZE = (300, 150)  # what CSS gives to pictures that tell no size, in pixels
@@ -56,7 +56,7 @@ def _embedded(url: str, kind: str) -> bytes:
     """What a data URL holds, nothing for all others; checked, because it is a file of its own."""
     data: bytes = safe_fetch(url, kind)
     if b"<svg" in data or data.startswith((b"<?xml", b"<!DOC", b"\x1f\x8b")):
-        return _xml.source(data)
+        return _svg_source.source(data)
     if kind.startswith("image/"):
         # Left to itself, Pillow would run Ghostscript on a program.
         _pillow.opened(data, *_PICTURES)

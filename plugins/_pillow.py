@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from engine import Frame, Raster, TooLarge, color
-from engine.gates import MAX_FRAMES, MAX_PIXELS, Size
+from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size
 from plugins import _exif
 
 _XMP_ORIENTATION = re.compile(rb"""(tiff:Orientation(?:=["']|>))[2-8](?=["'<])""")
@@ -78,7 +78,7 @@ def frames(image: Image.Image, order: list[int]) -> Iterator[Frame]:
     for index in order:
         if index != image.tell():
             image.seek(index)
-        color.expect(image.mode, image.info.get("icc_profile"))
+        color.preload_cmyk(image.mode, image.info.get("icc_profile"))
         image.load()
         duration = float(image.info.get("duration", 0) or 0)
         # A file that stands at a later frame would be sought again by encoders.

@@ -11,7 +11,7 @@ from psd_tools import PSDImage
 from psd_tools.constants import Resource
 from psd_tools.psd.image_resources import ImageResource
 
-from engine import Frame, Samples
+from engine import DeepPixels, Frame
 from engine.color import normalised
 
 
@@ -29,7 +29,7 @@ def deep(data: bytes) -> Iterator[Frame]:
     document = PSDImage.open(BytesIO(data))
     array = normalised(document.numpy("color"))
     grey = array.shape[2] == 1
-    yield Frame(Samples(array[..., 0] if grey else array, "L" if grey else "RGB"), _profile(document))
+    yield Frame(DeepPixels(array[..., 0] if grey else array, "L" if grey else "RGB"), _profile(document))
 
 
 def _profile(document: PSDImage) -> bytes | None:

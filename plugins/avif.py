@@ -9,18 +9,18 @@ from imagecodecs import avif_decode, avif_encode
 from engine import (
     RASTER,
     Brands,
+    DeepPixels,
     FileFormat,
     Frame,
-    Holds,
     Loss,
     Options,
     Raster,
-    Samples,
+    TargetCapabilities,
     conversion,
     hookimpl,
 )
 from engine.conversions import AnyConversion
-from engine.formats import boxes_are_whole
+from engine.formats import boxes_are_complete
 from plugins import _exif, _pillow
 
 AVIF = FileFormat(
@@ -28,7 +28,7 @@ AVIF = FileFormat(
     media_type="image/avif",
     extensions=("avif", "avifs"),
     sniff=Brands("avif", "avis"),
-    is_whole=boxes_are_whole,
+    is_whole=boxes_are_complete,
     lossy=True,
     animated=True,
     density=0.05,
@@ -58,12 +58,12 @@ def _deep(data: bytes, bits: int) -> Iterator[Frame]:
     array = avif_decode(data, numthreads=1)
     bands = array.shape[2] if array.ndim == 3 else 1
     array = _pillow.upright(array, header.getexif().get(_exif.ORIENTATION, 1))
-    yield Frame(Samples.scaled(array, bits, _LAYOUTS[bands]), header.info.get("icc_profile"))
+    yield Frame(DeepPixels.scaled(array, bits, _LAYOUTS[bands]), header.info.get("icc_profile"))
 
 
 @conversion(RASTER, AVIF, loss=Loss.DETAIL, cost=30, memory=28)
 def encode(raster: Raster, options: Options) -> bytes:
-    frames = list(raster.fitted(Holds(("RGB", "RGBA"), icc=True, animation=True, longest=32_768)).frames)
+    frames = list(raster.fitted(TargetCapabilities(("RGB", "RGBA"), icc=True, animation=True, longest=32_768)).frames)
     quality = options.quality or 65
     if len(frames) == 1 and not (frames[0].icc_profile or raster.exif or raster.xmp):
         return _plain(frames[0], quality)

@@ -1,6 +1,6 @@
 """BMP (Windows bitmap); written without alpha, which most of its readers show as black."""
 
-from engine import RASTER, Content, FileFormat, Holds, Options, Raster, Signature, conversion, hookimpl
+from engine import RASTER, Content, FileFormat, Options, Raster, Signature, TargetCapabilities, conversion, hookimpl
 from engine.conversions import AnyConversion
 from plugins import _pillow
 
@@ -26,7 +26,7 @@ def decode(data: bytes, _options: Options) -> Raster:
 
 @conversion(RASTER, BMP)
 def encode(raster: Raster, _options: Options) -> bytes:
-    frame = raster.single(Holds(("1", "L", "P", "RGB")))
+    frame = raster.single(TargetCapabilities(("1", "L", "P", "RGB")))
     return _pillow.saved(frame.image, "BMP", dpi=raster.dpi)
 
 

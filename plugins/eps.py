@@ -12,12 +12,12 @@ from engine import (
     CorruptInput,
     FidelityWarning,
     FileFormat,
-    Holds,
     Loss,
     Options,
     Raster,
     Requirement,
     Signature,
+    TargetCapabilities,
     any_of,
     conversion,
     hookimpl,
@@ -88,7 +88,7 @@ def from_document(document: Document, _options: Options) -> bytes:
 
 @conversion(RASTER, EPS, loss=Loss.DETAIL, cost=2, final=True)
 def from_raster(raster: Raster, _options: Options) -> bytes:
-    return _pillow.saved(raster.single(Holds(("L", "RGB", "CMYK"))).image, "EPS") + b"%%EOF\n"
+    return _pillow.saved(raster.single(TargetCapabilities(("L", "RGB", "CMYK"))).image, "EPS") + b"%%EOF\n"
 
 
 @hookimpl

@@ -12,11 +12,11 @@ from engine import (
     RASTER,
     FidelityWarning,
     FileFormat,
-    Holds,
     Loss,
     Options,
     Raster,
     Signature,
+    TargetCapabilities,
     any_of,
     conversion,
     hookimpl,
@@ -55,7 +55,9 @@ def _plays(data: bytes) -> int:
 
 @conversion(RASTER, GIF, loss=Loss.DETAIL, cost=2, memory=16)
 def encode(raster: Raster, _options: Options) -> bytes:
-    frames = list(raster.fitted(Holds(("L", "P", "PA", "RGB", "RGBA"), animation=True, longest=65_535)).frames)
+    frames = list(
+        raster.fitted(TargetCapabilities(("L", "P", "PA", "RGB", "RGBA"), animation=True, longest=65_535)).frames
+    )
     images = [_paletted(frame.image, still=len(frames) == 1) for frame in frames]
     clear = any("transparency" in image.info for image in images)
     parameters = _pillow.animation(raster, [replace(f, pixels=i) for f, i in zip(frames, images, strict=True)])

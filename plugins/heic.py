@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 from engine import (
     RASTER,
     Brands,
+    DeepPixels,
     FileFormat,
     Frame,
-    Holds,
     Loss,
     Options,
     Raster,
-    Samples,
+    TargetCapabilities,
     conversion,
     hookimpl,
 )
 from engine.conversions import AnyConversion
-from engine.formats import boxes_are_whole
-from engine.gates import check_side
+from engine.decode_limits import check_side
+from engine.formats import boxes_are_complete
 from plugins import _pillow
 
 pillow_heif.register_heif_opener()
@@ -34,7 +34,7 @@ HEIC = FileFormat(
     media_type="image/heic",
     extensions=("heic", "heif", "hif"),
     sniff=Brands("heic", "heix", "heim", "heis", "hevc", "hevx", "hevm", "hevs", "mif1", "msf1"),
-    is_whole=boxes_are_whole,
+    is_whole=boxes_are_complete,
     lossy=True,
     density=0.05,
 )
@@ -58,12 +58,12 @@ def _deep(data: bytes) -> Iterator[Frame]:
         bits = about["bit_depth"] if deep else 8
         array: NDArray[np.uint16] = np.asarray(picture).astype(np.uint16, copy=False)
         samples = np.right_shift(array, 16 - bits if deep else 0, dtype=np.uint16)
-        yield Frame(Samples.scaled(samples, bits, mode), about.get("icc_profile"))
+        yield Frame(DeepPixels.scaled(samples, bits, mode), about.get("icc_profile"))
 
 
 @conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40, memory=30)
 def encode(raster: Raster, options: Options) -> bytes:
-    frame = raster.single(Holds(("RGB", "RGBA"), icc=True))
+    frame = raster.single(TargetCapabilities(("RGB", "RGBA"), icc=True))
     # The encoder takes long pictures only where they are two blocks wide.
     check_side(frame.size, 32_768 if min(frame.size) >= 32 else 4096)
     return _pillow.saved(

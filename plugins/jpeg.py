@@ -1,6 +1,17 @@
 """JPEG (ISO/IEC 10918)."""
 
-from engine import RASTER, FileFormat, Holds, Loss, Options, Raster, Signature, TooLarge, conversion, hookimpl
+from engine import (
+    RASTER,
+    FileFormat,
+    Loss,
+    Options,
+    Raster,
+    Signature,
+    TargetCapabilities,
+    TooLarge,
+    conversion,
+    hookimpl,
+)
 from engine.conversions import AnyConversion
 from engine.formats import ends_with
 from plugins import _pillow
@@ -38,7 +49,7 @@ def decode(data: bytes, _options: Options) -> Raster:
 
 @conversion(RASTER, JPEG, loss=Loss.DETAIL)
 def encode(raster: Raster, options: Options) -> bytes:
-    frame = raster.single(Holds(("L", "RGB"), icc=True, longest=65_500))
+    frame = raster.single(TargetCapabilities(("L", "RGB"), icc=True, longest=65_500))
     quality = options.quality or 85
     return _pillow.saved(
         frame.image,

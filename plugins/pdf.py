@@ -17,17 +17,17 @@ from engine import (
     FidelityWarning,
     FileFormat,
     Frame,
-    Holds,
     Loss,
     Options,
     Raster,
+    TargetCapabilities,
     UnknownFormat,
     conversion,
     hookimpl,
 )
 from engine.conversions import AnyConversion
+from engine.decode_limits import MAX_FRAMES, Size
 from engine.formats import ends_with
-from engine.gates import MAX_FRAMES, Size
 from engine.lazy_import import lazy_import
 from plugins import _exif, _pillow
 from plugins.jpeg import JPEG, check_scans
@@ -132,7 +132,7 @@ def embed(data: bytes, _options: Options) -> bytes:
 def bind(raster: Raster, _options: Options) -> bytes:
     """A page for every frame: as JPEG where the pixels come from a lossy codec, else without loss."""
     document = _mupdf.pymupdf.open()
-    fitted = raster.fitted(Holds(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True))
+    fitted = raster.fitted(TargetCapabilities(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True))
     for frame in fitted.frames:
         _add_page(document, _stream(frame, lossy=raster.lossy), frame.size, raster.dpi)
     if raster.xmp:

@@ -10,16 +10,20 @@ from warnings import warn
 from engine import CorruptInput, FidelityWarning, Format, InvalidOption, Options, conversion, hookimpl, tool
 from engine.conversions import AnyConversion, AnyTool
 from engine.lazy_import import lazy_import
-from engine.pages import wrong_pages
+from engine.options import wrong_pages
 from plugins.pdf import PDF, locked, told_repaired
 
 if TYPE_CHECKING:
     import pikepdf as _pikepdf
 
-    from plugins import _pdf_forms, _pdf_join, _pdf_prune
+    from plugins._pdf import delete_pages as _delete_pages
+    from plugins._pdf import form_fields as _form_fields
+    from plugins._pdf import merge as _merge
 else:
     _pikepdf = lazy_import("pikepdf")
-    _pdf_forms, _pdf_join, _pdf_prune = (lazy_import(f"plugins._pdf_{name}") for name in ("forms", "join", "prune"))
+    _form_fields, _merge, _delete_pages = (
+        lazy_import(f"plugins._pdf.{name}") for name in ("form_fields", "merge", "delete_pages")
+    )
 
 OBJECTS: Format[_pikepdf.Pdf] = Format("pdf objects", "pikepdf._core.Pdf")
 
@@ -72,8 +76,8 @@ def merge(documents: list[_pikepdf.Pdf], _options: Options) -> _pikepdf.Pdf:
     # Appending copies: each input goes once it is appended, so that none is held twice.
     while documents:
         document = documents.pop(0)
-        _pdf_forms.unsign(document)
-        _pdf_join.append(merged, document)
+        _form_fields.unsign(document)
+        _merge.append(merged, document)
     return merged
 
 
@@ -87,8 +91,8 @@ def delete_pages(documents: list[_pikepdf.Pdf], options: Options) -> _pikepdf.Pd
     chosen = options.pages.among(count)
     if len(chosen) == count:
         raise wrong_pages("At least one page has to remain.", {"page_count": count})
-    _pdf_forms.unsign(document)
-    _pdf_prune.remove_pages(document, chosen)
+    _form_fields.unsign(document)
+    _delete_pages.remove_pages(document, chosen)
     return document
 
 

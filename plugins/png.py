@@ -10,10 +10,21 @@ from dataclasses import replace
 from imagecodecs import deflate_encode, png_decode, png_encode
 from PIL import PngImagePlugin
 
-from engine import RASTER, FileFormat, Frame, Holds, Options, Raster, Samples, Signature, conversion, hookimpl
+from engine import (
+    RASTER,
+    DeepPixels,
+    FileFormat,
+    Frame,
+    Options,
+    Raster,
+    Signature,
+    TargetCapabilities,
+    conversion,
+    hookimpl,
+)
 from engine.conversions import AnyConversion
+from engine.decode_limits import MAX_FRAMES
 from engine.formats import ends_with
-from engine.gates import MAX_FRAMES
 from plugins import _exif, _pillow
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -55,15 +66,15 @@ def _deep(data: bytes) -> Iterator[Frame]:
     array = png_decode(data)
     array = _pillow.upright(array, header.getexif().get(_exif.ORIENTATION, 1))
     bands = array.shape[2] if array.ndim == 3 else 1
-    yield Frame(Samples(array, _LAYOUTS[bands]), header.info.get("icc_profile"))
+    yield Frame(DeepPixels(array, _LAYOUTS[bands]), header.info.get("icc_profile"))
 
 
 @conversion(RASTER, PNG, cost=5, memory=20)
 def encode(raster: Raster, _options: Options) -> bytes:
     modes = ("RGBA",) if raster.timed else ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
     deep = ("L", "LA", "RGB", "RGBA")
-    frames = list(raster.fitted(Holds(modes, deep=deep, icc=True, animation=True)).frames)
-    if isinstance(frames[0].pixels, Samples):
+    frames = list(raster.fitted(TargetCapabilities(modes, deep=deep, icc=True, animation=True)).frames)
+    if isinstance(frames[0].pixels, DeepPixels):
         stored = png_encode(frames[0].pixels.array, level=0)
         return _compressed(_with_chunks(bytes(stored), _chunks(raster, frames[0])))
     info = PngImagePlugin.PngInfo()

@@ -5,19 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engine import (
-    RASTER,
-    FileFormat,
-    Holds,
-    Loss,
-    Options,
-    Raster,
-    Signature,
-    conversion,
-    hookimpl,
-)
+from engine import RASTER, FileFormat, Loss, Options, Raster, Signature, TargetCapabilities, conversion, hookimpl
 from engine.conversions import AnyConversion
-from engine.gates import check_size
+from engine.decode_limits import check_size
 from engine.lazy_import import lazy_import
 from plugins import _exif, _pillow
 
@@ -64,7 +54,7 @@ def decode(data: bytes, _options: Options) -> Raster:
 # So much only where there is transparency, of which psd-tools makes a layer.
 @conversion(RASTER, PSD, cost=3, memory=70, lazy=True)
 def encode(raster: Raster, _options: Options) -> bytes:
-    frame = raster.single(Holds(("L", "RGB", "RGBA", "CMYK"), icc=True, longest=30_000))
+    frame = raster.single(TargetCapabilities(("L", "RGB", "RGBA", "CMYK"), icc=True, longest=30_000))
     return _psd_tools.written(frame, raster.exif and raster.exif.removeprefix(_exif.PREFIX), raster.xmp)
 
 

@@ -13,21 +13,21 @@ from engine import (
     RASTER,
     Content,
     CorruptInput,
+    DeepPixels,
     FileFormat,
     Frame,
     Loss,
     Options,
     Raster,
-    Samples,
     Signature,
     any_of,
     conversion,
     hookimpl,
 )
 from engine.conversions import AnyConversion
-from engine.gates import check_size
+from engine.decode_limits import check_size
 from engine.lazy_import import lazy_import
-from plugins import _exif, _pillow, _tiff
+from plugins import _exif, _pillow, _tiff_tags
 
 if TYPE_CHECKING:
     import rawpy as _rawpy
@@ -43,11 +43,11 @@ def _made_by(maker: bytes, *, dng: bool = False) -> Callable[[Content], int]:
     def sniff(content: Content) -> int:
         if content[:4] not in (b"II*\0", b"MM\0*"):
             return 0
-        found = _tiff.directories(content)
-        if any(_tiff.DNG_VERSION in directory for directory in found[:1]):
+        found = _tiff_tags.directories(content)
+        if any(_tiff_tags.DNG_VERSION in directory for directory in found[:1]):
             return 16 if dng else 0
-        named = bool(maker) and _tiff.make(found).startswith(maker)
-        return 4 + len(maker) if named and _tiff.holds_sensor_data(found) else 0
+        named = bool(maker) and _tiff_tags.make(found).startswith(maker)
+        return 4 + len(maker) if named and _tiff_tags.holds_sensor_data(found) else 0
 
     return sniff
 
@@ -74,7 +74,7 @@ FORMATS = (CR2, NEF, ARW, DNG, RAF, ORF, RW2)
 def develop(data: bytes, _options: Options) -> Raster:
     """The full picture, upright, in sRGB: not the preview that such files carry."""
     # LibRaw makes a picture of noise from some files that end where the sensor data should begin.
-    if _tiff.is_cut_off(data, _tiff.directories(data)):
+    if _tiff_tags.is_cut_off(data, _tiff_tags.directories(data)):
         raise CorruptInput("The file ends before its sensor data does.")
     directory = _directory(data)
     xmp = directory.get(_exif.XMP)
@@ -91,7 +91,7 @@ def _developed(data: bytes, *, bits: int) -> Iterator[Frame]:
     with _rawpy.imread(BytesIO(data)) as raw:
         check_size(raw.sizes.width, raw.sizes.height)
         array: NDArray[Any] = raw.postprocess(use_camera_wb=True, output_bps=bits)
-    yield Frame(Image.fromarray(array) if bits == 8 else Samples(array, "RGB"))
+    yield Frame(Image.fromarray(array) if bits == 8 else DeepPixels(array, "RGB"))
 
 
 def _directory(data: bytes) -> Image.Exif:

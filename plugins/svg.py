@@ -26,7 +26,7 @@ from engine import (
 from engine.conversions import AnyConversion
 from engine.formats import ends_with
 from engine.lazy_import import lazy_import
-from plugins import _xml
+from plugins import _svg_source
 from plugins.pdf import PDF
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _HEAD = 65_536  # bytes in which the root element must begin
 def _sniff(content: Content) -> int:
     """Whether the root element is svg, behind declarations and comments."""
     try:
-        head = _xml.unpacked(content[:_HEAD], _HEAD)
+        head = _svg_source.unpacked(content[:_HEAD], _HEAD)
     except zlib.error:
         return 0
     text = _text(head).lstrip("\ufeff \t\r\n")
@@ -78,7 +78,7 @@ def _text(head: bytes) -> str:
 
 @conversion(SVG, RASTER, loss=Loss.STRUCTURE, cost=4, lazy=True)
 def draw(data: bytes, _options: Options) -> Raster:
-    return Raster(_drawn(_xml.source(data)), dpi=(96, 96))
+    return Raster(_drawn(_svg_source.source(data)), dpi=(96, 96))
 
 
 def _drawn(svg: bytes) -> Iterator[Frame]:
@@ -87,12 +87,12 @@ def _drawn(svg: bytes) -> Iterator[Frame]:
 
 @conversion(SVG, PDF, cost=4, lazy=True)
 def to_pdf(data: bytes, _options: Options) -> bytes:
-    return _cairo.pdf(_xml.source(data))
+    return _cairo.pdf(_svg_source.source(data))
 
 
 @conversion(SVG, SVG, loss=Loss.DETAIL, cost=4, lazy=True)
 def redraw(data: bytes, _options: Options) -> bytes:
-    return _cairo.outlined(_xml.source(data))
+    return _cairo.outlined(_svg_source.source(data))
 
 
 @conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4, lazy=True)

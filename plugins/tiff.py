@@ -15,22 +15,22 @@ from PIL import Image, ImageSequence, TiffImagePlugin
 from engine import (
     RASTER,
     Content,
+    DeepPixels,
     FileFormat,
     Frame,
-    Holds,
     Options,
     Raster,
-    Samples,
     Signature,
+    TargetCapabilities,
     any_of,
     conversion,
     hookimpl,
 )
 from engine.color import normalised
 from engine.conversions import AnyConversion
-from engine.gates import MAX_FRAMES, Size, check_size
+from engine.decode_limits import MAX_FRAMES, Size, check_size
 from engine.lazy_import import lazy_import
-from plugins import _exif, _pillow, _tiff
+from plugins import _exif, _pillow, _tiff_tags
 
 if TYPE_CHECKING:
     from plugins import _tifffile
@@ -43,11 +43,11 @@ _signature = any_of(*(Signature((0, magic)) for magic in (b"II*\0", b"MM\0*", b"
 def _sniff(content: Content) -> int:
     """The signature, but not the RAW files of cameras that no plugin knows: theirs is a thumbnail only."""
     score = _signature(content)
-    return 0 if score and _tiff.holds_sensor_data(_tiff.directories(content)) else score
+    return 0 if score and _tiff_tags.holds_sensor_data(_tiff_tags.directories(content)) else score
 
 
 TIFF = FileFormat(
-    "tiff", media_type="image/tiff", extensions=("tiff", "tif"), sniff=_sniff, paged=True, is_whole=_tiff.is_whole
+    "tiff", media_type="image/tiff", extensions=("tiff", "tif"), sniff=_sniff, paged=True, is_whole=_tiff_tags.is_whole
 )
 
 _BITS_PER_SAMPLE, _SUBFILE = 258, 254
@@ -114,7 +114,7 @@ def _deep(data: bytes, order: list[int]) -> Iterator[Frame]:
             yield Frame(samples, tags.get("InterColorProfile"))
 
 
-def _samples(array: NDArray[Any], tags: dict[str, Any]) -> Samples:
+def _samples(array: NDArray[Any], tags: dict[str, Any]) -> DeepPixels:
     photometric = int(tags["PhotometricInterpretation"])
     mode = _MODES[photometric]
     if array.ndim == 3 and int(tags.get("PlanarConfiguration", 1)) == 2:
@@ -127,7 +127,7 @@ def _samples(array: NDArray[Any], tags: dict[str, Any]) -> Samples:
     if photometric == 0:
         array = (1 << min(bits, 16)) - 1 - array
     array = _pillow.upright(array, int(tags.get("Orientation", 1)))
-    return Samples.scaled(array, min(bits, 16), mode)
+    return DeepPixels.scaled(array, min(bits, 16), mode)
 
 
 @conversion(RASTER, TIFF, cost=2, lazy=True)
@@ -135,7 +135,7 @@ def encode(raster: Raster, _options: Options) -> bytes:
     layouts = ("L", "LA", "RGB", "RGBA", "CMYK")
     # Grey with alpha at 16 bits is legal, but readers are few.
     deep = ("L", "RGB", "RGBA", "CMYK")
-    fitted = raster.fitted(Holds(("1", "P", *layouts), deep=deep, icc=True, pages=True))
+    fitted = raster.fitted(TargetCapabilities(("1", "P", *layouts), deep=deep, icc=True, pages=True))
     file = BytesIO()
     tags = _exif.parsed(raster.exif)
     with _tifffile.opened(file, "w") as pages:
@@ -153,10 +153,10 @@ def encode(raster: Raster, _options: Options) -> bytes:
     return _with_directories(file.getvalue(), tags)
 
 
-def _layout(pixels: Image.Image | Samples) -> dict[str, Any]:
+def _layout(pixels: Image.Image | DeepPixels) -> dict[str, Any]:
     """What tifffile is told of a page's samples."""
     mode = pixels.mode
-    array = pixels.array if isinstance(pixels, Samples) else np.asarray(pixels)
+    array = pixels.array if isinstance(pixels, DeepPixels) else np.asarray(pixels)
     layout: dict[str, Any] = {"ndimage": array, "photometric": _NAMES[mode], "predictor": mode not in ("1", "P")}
     if isinstance(pixels, Image.Image) and mode == "P":
         palette = np.zeros((256, 3), np.uint16)

@@ -1,6 +1,6 @@
 """WebP, still and animated."""
 
-from engine import RASTER, FileFormat, Holds, Loss, Options, Raster, Signature, conversion, hookimpl
+from engine import RASTER, FileFormat, Loss, Options, Raster, Signature, TargetCapabilities, conversion, hookimpl
 from engine.conversions import AnyConversion
 from plugins import _pillow
 
@@ -24,7 +24,7 @@ def decode(data: bytes, _options: Options) -> Raster:
 
 @conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8, memory=10)
 def encode(raster: Raster, options: Options) -> bytes:
-    frames = list(raster.fitted(Holds(("RGB", "RGBA"), icc=True, animation=True, longest=16_383)).frames)
+    frames = list(raster.fitted(TargetCapabilities(("RGB", "RGBA"), icc=True, animation=True, longest=16_383)).frames)
     data = _pillow.saved(
         frames[0].image,
         "WEBP",

@@ -6,7 +6,7 @@ import unicodedata
 from dataclasses import dataclass
 
 from storage import ledger, models
-from storage.errors import EmailTaken, Missing
+from storage.errors import EmailTaken, NotFound
 from storage.ids import new_id
 from storage.transaction import Transaction
 
@@ -49,7 +49,7 @@ def get(transaction: Transaction, account: str) -> Account:
     """The account of that id. Raises Missing."""
     found = transaction.first(models.Account.select().where(models.Account.id == account))
     if found is None:
-        raise Missing("account")
+        raise NotFound("account")
     return value(found)
 
 
@@ -75,7 +75,7 @@ def grant(transaction: Transaction, email: str, amount: int, ref: str | None = N
     """Gives an account credits, once for every `ref` where there is one; gives the balance. Raises Missing."""
     account = find(transaction, email)
     if account is None:
-        raise Missing("account")
+        raise NotFound("account")
     return ledger.credit(transaction, account.id, "grant", amount, ref or new_id("grant")).balance
 
 

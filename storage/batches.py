@@ -10,10 +10,10 @@ from typing import Any, Literal
 from peewee import fn
 
 from storage import files, models
-from storage.conversions import File, Original
-from storage.errors import BatchFull, Missing
+from storage.errors import BatchFull, NotFound
+from storage.files import File, SourceFile
 from storage.ids import is_id, new_id
-from storage.ledger import Owner
+from storage.ledger import ServerInstance
 from storage.transaction import Transaction
 
 Status = Literal["created", "processing", "completed", "partial", "failed"]
@@ -61,7 +61,7 @@ def get(transaction: Transaction, account: str, batch_id: str) -> Batch:
     """The account's batch of that id. Raises Missing."""
     row = transaction.first(models.Batch.select().where(_live(transaction, account, batch_id)))
     if row is None:
-        raise Missing("batch")
+        raise NotFound("batch")
     runs = (models.Run.batch == row.id) & (models.Run.lease_until > transaction.now)
     return _value(row, running=transaction.first(models.Run.select().where(runs)) is not None)
 
@@ -90,7 +90,7 @@ def status(batch: Batch, counts: Counts) -> Status:
 
 
 def add_file(
-    transaction: Transaction, account: str, batch_id: str, original: Original, limit: int, retention: int
+    transaction: Transaction, account: str, batch_id: str, original: SourceFile, limit: int, retention: int
 ) -> tuple[File, int]:
     """Adds an upload; gives it, and how many files there are now. Raises Missing, or BatchFull at `limit` files."""
     table = models.Batch
@@ -98,21 +98,21 @@ def add_file(
     # The row stays locked until the end: whoever else adds a file waits, and then counts this one.
     found = transaction.change_returning(counted, table.added)
     if not found:
-        raise Missing("batch")
+        raise NotFound("batch")
     inside = models.File.select(fn.COUNT(models.File.id)).where(_inside(transaction, account, batch_id))
     total = int(transaction.tuples(inside)[0][0]) + 1
     if total > limit:
         raise BatchFull(limit)
-    files.keep_batch(transaction, batch_id, transaction.now + retention)
+    files.extend_batch(transaction, batch_id, transaction.now + retention)
     return files.insert(transaction, account, original, retention, batch=batch_id, place=found[0][0]), total
 
 
-def begin(transaction: Transaction, account: str, batch_id: str, owner: Owner, lease: int) -> str:
+def begin(transaction: Transaction, account: str, batch_id: str, owner: ServerInstance, lease: int) -> str:
     """The batch is converted, for `lease` seconds at most; gives the attempt. Raises Missing."""
     table = models.Batch
     ran = {table.ran_at: transaction.now, table.updated_at: transaction.now}
     if not transaction.change(table.update(ran).where(_live(transaction, account, batch_id))):
-        raise Missing("batch")
+        raise NotFound("batch")
     attempt = new_id("try")
     until = transaction.now + lease
     transaction.add(models.Run.insert(id=attempt, batch=batch_id, lease_until=until, **asdict(owner)))
@@ -129,10 +129,10 @@ def end(transaction: Transaction, batch_id: str, attempt: str) -> None:
     """The attempt has come to its end."""
     mine = (models.Run.batch == batch_id) & (models.Run.id == attempt)
     if transaction.change(models.Run.delete().where(mine)):
-        files.keep_batch(transaction, batch_id, until=0)
+        files.extend_batch(transaction, batch_id, until=0)
 
 
-def recover(transaction: Transaction, owner: Owner) -> int:
+def recover(transaction: Transaction, owner: ServerInstance) -> int:
     """Ends the attempts that earlier runs of this server had when they ended; says how many."""
     table = models.Run
     return transaction.change(table.delete().where((table.server == owner.server) & (table.boot != owner.boot)))
@@ -150,7 +150,7 @@ def expired(transaction: Transaction, limit: int) -> int:
 def _live(transaction: Transaction, account: str, batch_id: str) -> Any:
     table = models.Batch
     if not is_id("batch", batch_id):
-        raise Missing("batch")
+        raise NotFound("batch")
     return (table.id == batch_id) & (table.account == account) & (table.expires_at > transaction.now)
 
 

@@ -16,8 +16,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 import peewee
 from playhouse.pool import PooledPostgresqlDatabase
 
-from storage.errors import DatabaseBusy, OutcomeUnknown
-from storage.schema import migrate
+from storage.errors import CommitUnknown, DatabaseBusy
+from storage.migrate import migrate
 from storage.transaction import Transaction
 
 P = ParamSpec("P")
@@ -141,7 +141,7 @@ class Database:
         if self._peewee.is_connection_usable():
             return getattr(getattr(error, "orig", None), "sqlstate", None) in _ROLLED_BACK
         if committing:
-            raise OutcomeUnknown from error
+            raise CommitUnknown from error
         return True
 
     @contextmanager

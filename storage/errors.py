@@ -57,7 +57,7 @@ class NoCredits(StorageError):
         super().__init__("No credits are left for this operation; buy a pack.", details)
 
 
-class Missing(StorageError):
+class NotFound(StorageError):
     """No such thing in this account, or one that has expired."""
 
     code = "not_found"
@@ -115,7 +115,7 @@ class ClaimLost(StorageError):
         super().__init__("The operation took too long; another attempt has taken its place.")
 
 
-class OutcomeUnknown(StorageError):
+class CommitUnknown(StorageError):
     """The connection was lost during the commit: the transaction may have happened or not."""
 
     retryable = True

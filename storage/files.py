@@ -1,24 +1,124 @@
-"""Files: what was sent, what was made of it, and which blobs hold the bytes.
-
-Several files may have been made of one upload and share its blob, so blobs are given up with the last of them.
-"""
+"""Values: files, what was sent, and the result or the fault that came of it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from peewee import fn
 
 from storage import models
-from storage.conversions import Fault, File, Original, Outcome
-from storage.errors import Missing
+from storage.errors import NotFound
 from storage.ids import is_id, new_id
 from storage.transaction import Transaction
 
 
-def add(transaction: Transaction, account: str, original: Original, retention: int) -> File:
+@dataclass(frozen=True)
+class SourceFile:
+    """A file as it was sent. `source` is the blob of its bytes, None where they are not kept; sizes are in bytes."""
+
+    original_name: str
+    extension: str
+    input_format: str
+    original_size: int
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class ConvertedFile:
+    """What a conversion made of a file: `size` bytes in `blob`. Warnings are pairs of a code and a message."""
+
+    output_format: str
+    size: int
+    filename: str
+    media_type: str
+    blob: str
+    seconds: float
+    warnings: tuple[tuple[str, str], ...] = ()
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> ConvertedFile:
+        fields = json.loads(text)
+        warnings = tuple((code, message) for code, message in fields.pop("warnings"))
+        return cls(**fields, warnings=warnings)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a conversion failed, as clients are told."""
+
+    code: str
+    message: str
+    reason: str | None
+    retryable: bool
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Failure:
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of an account. It has a fault when its last conversion failed, and can then be converted again."""
+
+    id: str
+    account: str
+    original_name: str
+    extension: str
+    input_format: str
+    original_size: int
+    source: str | None
+    outcome: ConvertedFile | None
+    fault: Failure | None
+    batch: str | None
+    source_file: str | None  # the file that it was converted anew from
+    created_at: int
+    processed_at: int | None
+    expires_at: int
+
+    @property
+    def material(self) -> SourceFile:
+        """What is converted when the file is: what was sent, or its result where nothing else is kept."""
+        made = self.outcome
+        if self.source is not None or made is None:
+            return SourceFile(self.original_name, self.extension, self.input_format, self.original_size, self.source)
+        extension = made.filename.rpartition(".")[2]
+        return SourceFile(made.filename, extension, made.output_format, made.size, made.blob)
+
+    @property
+    def status(self) -> Literal["pending", "processed"]:
+        return "processed" if self.outcome else "pending"
+
+    @classmethod
+    def of(cls, row: models.File) -> File:
+        """The row as a value."""
+        return cls(
+            id=row.id,
+            account=row.account,
+            original_name=row.original_name,
+            extension=row.extension,
+            input_format=row.input_format,
+            original_size=row.original_size,
+            source=row.source,
+            outcome=ConvertedFile.from_json(row.outcome) if row.outcome else None,
+            fault=Failure.from_json(row.fault) if row.fault else None,
+            batch=row.batch,
+            source_file=row.source_file,
+            created_at=row.created_at,
+            processed_at=row.processed_at,
+            expires_at=row.expires_at,
+        )
+
+
+def add(transaction: Transaction, account: str, original: SourceFile, retention: int) -> File:
     """Keeps an upload that is yet to be converted, for `retention` seconds."""
     return insert(transaction, account, original, retention)
 
@@ -36,8 +136,8 @@ def stored(transaction: Transaction, account: str) -> int:
 def record(
     transaction: Transaction,
     account: str,
-    original: Original,
-    outcome: Outcome,
+    original: SourceFile,
+    outcome: ConvertedFile,
     retention: int,
     file_id: str | None = None,
 ) -> File:
@@ -52,7 +152,7 @@ def get(transaction: Transaction, account: str, file_id: str) -> File:
     """The account's file of that id. Raises Missing."""
     found = transaction.first(models.File.select().where(_live(transaction, account, file_id)))
     if found is None:
-        raise Missing("file")
+        raise NotFound("file")
     return File.of(found)
 
 
@@ -67,7 +167,7 @@ def process(
     transaction: Transaction,
     account: str,
     file_id: str,
-    outcome: Outcome,
+    outcome: ConvertedFile,
     retention: int,
     anew_id: str | None = None,
 ) -> File:
@@ -78,7 +178,7 @@ def process(
     """
     row = transaction.locked(models.File.select().where(_live(transaction, account, file_id)))
     if row is None:
-        raise Missing("file")
+        raise NotFound("file")
     if row.processed_at is not None:
         original = File.of(row).material
         new = {"id": anew_id, "source_file": row.id, **_processed(transaction, outcome)}
@@ -88,7 +188,7 @@ def process(
     return get(transaction, account, file_id)
 
 
-def fail(transaction: Transaction, account: str, file_id: str, fault: Fault) -> None:
+def fail(transaction: Transaction, account: str, file_id: str, fault: Failure) -> None:
     """A conversion failed: the file stays pending. Does nothing where it is processed or gone."""
     pending = _live(transaction, account, file_id) & models.File.processed_at.is_null()
     row = transaction.locked(models.File.select().where(pending))
@@ -100,7 +200,7 @@ def delete(transaction: Transaction, account: str, file_id: str) -> tuple[str, .
     """Forgets a file; gives the blobs that nobody needs any more. Raises Missing."""
     gone = _erase(transaction, _live(transaction, account, file_id))
     if not gone:
-        raise Missing("file")
+        raise NotFound("file")
     return _unneeded(transaction, gone)
 
 
@@ -120,7 +220,7 @@ def known(transaction: Transaction, keys: Collection[str]) -> frozenset[str]:
     return frozenset(keys) & {key for row in transaction.tuples(query) for key in row}
 
 
-def insert(transaction: Transaction, account: str, original: Original, retention: int, **more: Any) -> File:
+def insert(transaction: Transaction, account: str, original: SourceFile, retention: int, **more: Any) -> File:
     """Adds a row, with the columns of `more`; for other modules of this folder."""
     row = {
         **asdict(original),
@@ -134,7 +234,7 @@ def insert(transaction: Transaction, account: str, original: Original, retention
     return File.of(models.File(**row))
 
 
-def keep_batch(transaction: Transaction, batch_id: str, until: int) -> None:
+def extend_batch(transaction: Transaction, batch_id: str, until: int) -> None:
     """Notes that a batch has changed, and lets it live as long as its files; for other modules of this folder."""
     table = models.Batch
     transaction.change(table.update({table.updated_at: transaction.now}).where(table.id == batch_id))
@@ -142,7 +242,7 @@ def keep_batch(transaction: Transaction, batch_id: str, until: int) -> None:
     transaction.change(table.update({table.expires_at: until}).where(younger))
 
 
-def _processed(transaction: Transaction, outcome: Outcome) -> dict[str, Any]:
+def _processed(transaction: Transaction, outcome: ConvertedFile) -> dict[str, Any]:
     """The columns of a file that has been converted."""
     return {"result": outcome.blob, "outcome": outcome.as_json(), "processed_at": transaction.now}
 
@@ -150,14 +250,14 @@ def _processed(transaction: Transaction, outcome: Outcome) -> dict[str, Any]:
 def _live(transaction: Transaction, account: str, file_id: str) -> Any:
     table = models.File
     if not is_id("file", file_id):
-        raise Missing("file")
+        raise NotFound("file")
     return (table.id == file_id) & (table.account == account) & (table.expires_at > transaction.now)
 
 
 def _change(transaction: Transaction, row: models.File, changes: dict[str, Any]) -> None:
     transaction.change(models.File.update(changes).where(models.File.id == row.id))
     if row.batch is not None:
-        keep_batch(transaction, row.batch, changes.get("expires_at", 0))
+        extend_batch(transaction, row.batch, changes.get("expires_at", 0))
 
 
 def _erase(transaction: Transaction, which: Any) -> list[tuple[Any, ...]]:

@@ -10,14 +10,14 @@ from typing import Any, TypeAlias
 from storage import models
 from storage.errors import ClaimLost
 from storage.ids import new_id
-from storage.ledger import Owner
+from storage.ledger import ServerInstance
 from storage.transaction import Transaction
 
 KEPT = 86_400  # seconds from the beginning of the attempt that was answered
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredResponse:
     """An answer: its status, its headers, and a body of text, a file, or neither."""
 
     status: int
@@ -27,7 +27,7 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Fresh:
+class Claim:
     """An attempt at a request. Once begun it has the key to itself until its lease runs out, or it ends.
 
     It ends with `finish` or `abandon`.
@@ -40,7 +40,7 @@ class Fresh:
 
 
 @dataclass(frozen=True)
-class Running:
+class InProgress:
     """Another attempt works on it, for `seconds` more at most."""
 
     seconds: int
@@ -50,23 +50,23 @@ class Running:
 class Replay:
     """It has been answered."""
 
-    stored: Stored
+    stored: StoredResponse
 
 
 @dataclass(frozen=True)
-class Reused:
+class KeyMismatch:
     """The key belongs to another request."""
 
 
-Begun: TypeAlias = Fresh | Running | Replay | Reused
+ClaimOutcome: TypeAlias = Claim | InProgress | Replay | KeyMismatch
 
 
-def attempt(account: str, path: str, key: str, owner: Owner) -> Fresh:
+def attempt(account: str, path: str, key: str, owner: ServerInstance) -> Claim:
     """An attempt that is yet to begin, so that it can be abandoned even if nobody hears how its beginning ended."""
-    return Fresh(account, path, key, f"{_attempts(owner)}{new_id('try')}")
+    return Claim(account, path, key, f"{_attempts(owner)}{new_id('try')}")
 
 
-def begin(transaction: Transaction, claim: Fresh, fingerprint: str, lease: int) -> Begun:
+def begin(transaction: Transaction, claim: Claim, fingerprint: str, lease: int) -> ClaimOutcome:
     """Claims the key for `lease` seconds, unless its request runs, has been answered, or was another one."""
     state = {
         "fingerprint": fingerprint,
@@ -88,13 +88,13 @@ def begin(transaction: Transaction, claim: Fresh, fingerprint: str, lease: int) 
     return found or claim
 
 
-def renew(transaction: Transaction, claim: Fresh, lease: int) -> None:
+def renew(transaction: Transaction, claim: Claim, lease: int) -> None:
     """Has the key for `lease` more seconds. Raises ClaimLost where another attempt has taken over."""
     if not transaction.change(models.Idempotency.update(lease_until=transaction.now + lease).where(_running(claim))):
         raise ClaimLost
 
 
-def finish(transaction: Transaction, claim: Fresh, stored: Stored) -> None:
+def finish(transaction: Transaction, claim: Claim, stored: StoredResponse) -> None:
     """Keeps the answer. Belongs into the transaction that charges for it, so that both happen or neither.
 
     Raises ClaimLost where another attempt has taken over.
@@ -110,12 +110,12 @@ def finish(transaction: Transaction, claim: Fresh, stored: Stored) -> None:
         raise ClaimLost
 
 
-def abandon(transaction: Transaction, claim: Fresh) -> None:
+def abandon(transaction: Transaction, claim: Claim) -> None:
     """Keeps nothing: the next attempt runs anew. Does nothing where another attempt has taken over."""
     transaction.change(models.Idempotency.delete().where(_running(claim)))
 
 
-def recover(transaction: Transaction, owner: Owner) -> int:
+def recover(transaction: Transaction, owner: ServerInstance) -> int:
     """Gives up the claims that earlier runs of this server had when they ended; says how many."""
     table = models.Idempotency
     earlier = table.attempt.startswith(f"{owner.server}.") & ~table.attempt.startswith(_attempts(owner))
@@ -129,28 +129,28 @@ def sweep(transaction: Transaction) -> int:
     return transaction.change(table.delete().where((table.created_at + KEPT <= transaction.now) & idle))
 
 
-def _found(row: models.Idempotency, fingerprint: str, now: int) -> Running | Replay | Reused | None:
+def _found(row: models.Idempotency, fingerprint: str, now: int) -> InProgress | Replay | KeyMismatch | None:
     """What the row says to a new attempt; None where that may take it over."""
     leased = row.state == "running" and row.lease_until > now
     if row.created_at + KEPT <= now and not leased:
         return None
     if row.fingerprint != fingerprint:
-        return Reused()
+        return KeyMismatch()
     if row.state == "done":
-        return Replay(Stored(row.status or 0, json.loads(row.headers or "{}"), row.body, row.file_id))
-    return Running(row.lease_until - now) if leased else None
+        return Replay(StoredResponse(row.status or 0, json.loads(row.headers or "{}"), row.body, row.file_id))
+    return InProgress(row.lease_until - now) if leased else None
 
 
-def _attempts(owner: Owner) -> str:
+def _attempts(owner: ServerInstance) -> str:
     """What the attempts of a run of a server have in common."""
     return f"{owner.server}.{owner.boot}."
 
 
-def _named(claim: Fresh) -> Any:
+def _named(claim: Claim) -> Any:
     table = models.Idempotency
     return (table.account == claim.account) & (table.path == claim.path) & (table.key == claim.key)
 
 
-def _running(claim: Fresh) -> Any:
+def _running(claim: Claim) -> Any:
     table = models.Idempotency
     return _named(claim) & (table.attempt == claim.attempt) & (table.state == "running")

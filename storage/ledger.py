@@ -13,16 +13,16 @@ from typing import Any, Literal
 
 from storage import models, usage
 from storage.charge_queries import ADD_ENTRY, ADD_HOLD, CHARGE, RESOLVE, SET_ASIDE
-from storage.errors import HoldLost, Missing, NoCredits
+from storage.errors import HoldLost, NoCredits, NotFound
 from storage.ids import new_id
 from storage.transaction import Transaction
-from storage.usage import Use
+from storage.usage import UsageRecord
 
 Income = Literal["grant", "purchase", "reversal"]
 
 
 @dataclass(frozen=True)
-class Owner:
+class ServerInstance:
     """Who runs an operation: a server, by a name that it keeps, and which of its runs since it was set up."""
 
     server: str
@@ -40,31 +40,31 @@ class Hold:
 
 
 @dataclass(frozen=True)
-class Credited:
+class CreditResult:
     """The balance after credits were to come in; `fresh` is False where they had come in before."""
 
     balance: int
     fresh: bool
 
 
-def credit(transaction: Transaction, account: str, kind: Income, amount: int, ref: str) -> Credited:
+def credit(transaction: Transaction, account: str, kind: Income, amount: int, ref: str) -> CreditResult:
     """Credits come in, once for every `ref`, however often this is called. Raises Missing for an unknown account."""
     if amount <= 0:
         raise ValueError("Credits that come in are more than 0.")
     balance(transaction, account)
     if not transaction.add_if_new(models.Entry.insert(_entry(transaction, account, kind, amount, ref))):
-        return Credited(balance(transaction, account), fresh=False)
+        return CreditResult(balance(transaction, account), fresh=False)
     changes: dict[Any, Any] = {models.Account.balance: models.Account.balance + amount}
     if kind == "purchase":
         changes[models.Account.purchased] = models.Account.purchased + amount
-    return Credited(_change(transaction, account, changes), fresh=True)
+    return CreditResult(_change(transaction, account, changes), fresh=True)
 
 
-def take_back(transaction: Transaction, account: str, most: int, ref: str) -> int:
+def claw_back(transaction: Transaction, account: str, most: int, ref: str) -> int:
     """Credits go out for which the money went back, but never more than there are; says how many. Raises Missing."""
     row = transaction.locked(models.Account.select().where(models.Account.id == account))
     if row is None:
-        raise Missing("account")
+        raise NotFound("account")
     amount = min(most, row.balance)
     if amount > 0:
         transaction.ask(ADD_ENTRY, **_entry(transaction, account, "reversal", -amount, ref))
@@ -76,12 +76,17 @@ def balance(transaction: Transaction, account: str) -> int:
     """What the account may spend. Raises Missing."""
     found = transaction.tuples(models.Account.select(models.Account.balance).where(models.Account.id == account))
     if not found:
-        raise Missing("account")
+        raise NotFound("account")
     return int(found[0][0])
 
 
 def reserve(
-    transaction: Transaction, account: str, amount: int, owner: Owner, lifetime: int, hold_id: str | None = None
+    transaction: Transaction,
+    account: str,
+    amount: int,
+    owner: ServerInstance,
+    lifetime: int,
+    hold_id: str | None = None,
 ) -> Hold:
     """Sets credits aside for `lifetime` seconds at most. Raises NoCredits.
 
@@ -107,13 +112,15 @@ def reserve(
     return hold
 
 
-def settle(transaction: Transaction, hold: Hold, use: Use, also: Callable[[Transaction], object] | None = None) -> int:
+def settle(
+    transaction: Transaction, hold: Hold, use: UsageRecord, also: Callable[[Transaction], object] | None = None
+) -> int:
     """Charges what is held, for an operation that succeeded; gives the balance.
 
     `also` writes what has to be kept together with the charge. Raises HoldLost where the hold is no longer held;
     then nothing is charged and nothing kept, and the result must not be given out.
     """
-    amount = _resolve(transaction, hold.account, hold.id, "settled")
+    amount = _end_hold(transaction, hold.account, hold.id, "settled")
     if not amount:
         raise HoldLost
     ((left,),) = transaction.ask(CHARGE, account=hold.account, amount=amount)
@@ -130,17 +137,17 @@ def is_settled(transaction: Transaction, hold: Hold) -> bool:
     return transaction.first(models.Hold.select().where(settled)) is not None
 
 
-def release(transaction: Transaction, account: str, hold_id: str, failed: Use | None = None) -> int:
+def release(transaction: Transaction, account: str, hold_id: str, failed: UsageRecord | None = None) -> int:
     """Gives back what is held, if it still is; gives the balance. `failed` is for operations that ran and failed."""
-    amount = _resolve(transaction, account, hold_id, "released")
+    amount = _end_hold(transaction, account, hold_id, "released")
     if not amount:
         return balance(transaction, account)
     if failed:
         usage.record(transaction, account, failed, success=False, credits=0)
-    return _give_back(transaction, account, amount)
+    return _return_credits(transaction, account, amount)
 
 
-def recover(transaction: Transaction, owner: Owner) -> int:
+def recover(transaction: Transaction, owner: ServerInstance) -> int:
     """Gives back what earlier runs of this server held when they ended; says how many holds that were."""
     return _release_all(transaction, (models.Hold.server == owner.server) & (models.Hold.boot != owner.boot))
 
@@ -158,17 +165,17 @@ def _release_all(transaction: Transaction, which: Any) -> int:
     for account, amount in holds:
         totals[account] += amount
     for account in sorted(totals):
-        _give_back(transaction, account, totals[account])
+        _return_credits(transaction, account, totals[account])
     return len(holds)
 
 
-def _resolve(transaction: Transaction, account: str, hold_id: str, state: Literal["settled", "released"]) -> int:
+def _end_hold(transaction: Transaction, account: str, hold_id: str, state: Literal["settled", "released"]) -> int:
     """Ends a hold; gives its amount, or 0 where it is none of this account's or has ended before."""
     found = transaction.ask(RESOLVE, hold=hold_id, account=account, state=state)
     return int(found[0][0]) if found else 0
 
 
-def _give_back(transaction: Transaction, account: str, amount: int) -> int:
+def _return_credits(transaction: Transaction, account: str, amount: int) -> int:
     table = models.Account
     changes = {table.balance: table.balance + amount, table.held: table.held - amount}
     return _change(transaction, account, changes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from storage import ledger, models, reversals
+from storage import ledger, models, refunds
 from storage.ids import new_id
 from storage.transaction import Transaction
 
@@ -32,7 +32,7 @@ class Purchase:
 
 
 @dataclass(frozen=True)
-class Report:
+class CheckoutReport:
     """What the provider says of one of its checkout sessions, and the purchase that it was told it was for.
 
     `event` is the id of the message that says so.
@@ -102,7 +102,7 @@ def find(transaction: Transaction, session: str) -> Purchase | None:
     )
 
 
-def pay(transaction: Transaction, report: Report) -> Outcome:
+def pay(transaction: Transaction, report: CheckoutReport) -> Outcome:
     """The credits of a session that is paid come in, once however often this is called.
 
     They are what we have noted, not what the report says; a report of another price gives nothing.
@@ -117,11 +117,11 @@ def pay(transaction: Transaction, report: Report) -> Outcome:
     changes = {"state": "paid", "session": report.session, "event": report.event, "paid_at": transaction.now}
     transaction.change(models.Purchase.update(changes).where(models.Purchase.id == row.id))
     if report.payment is not None:
-        reversals.claim(transaction, report.payment, row.id, report.event)
+        refunds.claim(transaction, report.payment, row.id, report.event)
     return "credited"
 
 
-def progress(transaction: Transaction, report: Report, state: State) -> Outcome:
+def progress(transaction: Transaction, report: CheckoutReport, state: State) -> Outcome:
     """Notes how far a session that is not paid has come. It never goes back, however late a report arrives."""
     row = _reported(transaction, report)
     if row is None:
@@ -133,7 +133,7 @@ def progress(transaction: Transaction, report: Report, state: State) -> Outcome:
     return "noted"
 
 
-def _reported(transaction: Transaction, report: Report) -> models.Purchase | None:
+def _reported(transaction: Transaction, report: CheckoutReport) -> models.Purchase | None:
     """The purchase that a report is of, locked. A report may come before its session has been noted."""
     table = models.Purchase
     named = (table.session == report.session) | (table.id == report.purchase)

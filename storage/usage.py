@@ -20,7 +20,7 @@ _DAY = 86_400  # seconds
 
 
 @dataclass(frozen=True)
-class Use:
+class UsageRecord:
     """An operation: formats by their names, bytes of all inputs and of the result."""
 
     operation: Operation
@@ -31,7 +31,7 @@ class Use:
 
 
 @dataclass(frozen=True)
-class Conversions:
+class PairUsage:
     """What was converted between a pair of formats, failures included."""
 
     input_format: str
@@ -41,7 +41,7 @@ class Conversions:
 
 
 @dataclass(frozen=True)
-class Day:
+class DayUsage:
     """A day (in UTC, YYYY-MM-DD) on which something was done; `failed` are among the `conversions`."""
 
     date: str
@@ -53,7 +53,7 @@ class Day:
 
 
 @dataclass(frozen=True)
-class Report:
+class UsageReport:
     """What an account did in a period. Totals include failures; days without any use are left out."""
 
     total_conversions: int
@@ -64,8 +64,8 @@ class Report:
     bytes_out: int
     bytes_total: int
     by_operation: Mapping[str, int]
-    by_conversion: tuple[Conversions, ...]
-    by_day: tuple[Day, ...]
+    by_conversion: tuple[PairUsage, ...]
+    by_day: tuple[DayUsage, ...]
 
 
 @dataclass(frozen=True)
@@ -83,20 +83,20 @@ class _Group:
     bytes_out: int
 
 
-def record(transaction: Transaction, account: str, use: Use, *, success: bool, credits: int) -> None:
+def record(transaction: Transaction, account: str, use: UsageRecord, *, success: bool, credits: int) -> None:
     """Notes an operation that has ended, in the transaction that charges it or gives its credits back."""
     row = {field.name: getattr(use, field.name) for field in fields(use)}
     row |= {"account": account, "success": success, "credits": credits, "at": transaction.now}
     transaction.ask(ADD_USE, **row)
 
 
-def report(transaction: Transaction, account: str, start: int, end: int) -> Report:
+def report(transaction: Transaction, account: str, start: int, end: int) -> UsageReport:
     """What the account did from `start` until before `end`, both Unix time in whole seconds."""
     groups = _groups(transaction, account, start, end)
     total = sum(group.count for group in groups)
     failed = sum(group.count for group in groups if not group.success)
     bytes_in, bytes_out = sum(group.bytes_in for group in groups), sum(group.bytes_out for group in groups)
-    return Report(
+    return UsageReport(
         total_conversions=total,
         successful_conversions=total - failed,
         failed_conversions=failed,
@@ -129,28 +129,28 @@ def _group(row: tuple[Any, ...]) -> _Group:
     return _Group(day, operation, input_format, output_format, bool(success), *(int(number) for number in numbers))
 
 
-def _by_conversion(groups: Iterable[_Group]) -> tuple[Conversions, ...]:
+def _by_conversion(groups: Iterable[_Group]) -> tuple[PairUsage, ...]:
     """The pairs, those used most first."""
     pairs: dict[tuple[str, str], list[_Group]] = {}
     for group in groups:
         pairs.setdefault((group.input_format, group.output_format), []).append(group)
     conversions = [
-        Conversions(*pair, count=sum(one.count for one in ones), credits=sum(one.credits for one in ones))
+        PairUsage(*pair, count=sum(one.count for one in ones), credits=sum(one.credits for one in ones))
         for pair, ones in pairs.items()
     ]
     return tuple(sorted(conversions, key=lambda one: (-one.count, one.input_format, one.output_format)))
 
 
-def _by_day(groups: Iterable[_Group]) -> tuple[Day, ...]:
+def _by_day(groups: Iterable[_Group]) -> tuple[DayUsage, ...]:
     days: dict[int, list[_Group]] = {}
     for group in groups:
         days.setdefault(group.day, []).append(group)
     return tuple(_day(number, days[number]) for number in sorted(days))
 
 
-def _day(number: int, groups: Iterable[_Group]) -> Day:
+def _day(number: int, groups: Iterable[_Group]) -> DayUsage:
     groups = list(groups)
-    return Day(
+    return DayUsage(
         date=datetime.fromtimestamp(number * _DAY, UTC).strftime("%Y-%m-%d"),
         conversions=sum(group.count for group in groups),
         failed=sum(group.count for group in groups if not group.success),

@@ -10,10 +10,10 @@ import hypothesis
 import psycopg
 import pytest
 
-from tests.corpus import CORPUS, load_corpus
-from tests.redis_server import RedisServer
-from tests.s3_server import S3Server
-from tests.storage.postgres import find_binaries, running_server
+from tests.support.corpus import CORPUS, load_corpus
+from tests.support.postgres import find_binaries, running_server
+from tests.support.redis_server import RedisServer
+from tests.support.s3_server import S3Server
 
 MakeUrl = Callable[[], str]
 

@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 import pytest
 
-from storage import accounts, keyring
+from storage import accounts, api_keys
 from storage.database import Database
-from tests import plain
-from tests.storage.postgres import find_binaries, running_server
+from tests.support import http
+from tests.support.postgres import find_binaries, running_server
 from tests.support.readme import read
 
 _OPERATION = read("config/README.md").section("Daily operation")
@@ -70,7 +70,7 @@ def _prepare(url: str) -> str:
     """Creates the account. Returns its API key."""
     with _opened(url) as database:
         made = database.run_blocking(accounts.create, _EMAIL, "You", free_credits=_CREDITS, verified=True)
-        return database.run_blocking(keyring.issue, made.id, "You").text
+        return database.run_blocking(api_keys.issue, made.id, "You").text
 
 
 def _grant(url: str, credits: int) -> int:
@@ -117,7 +117,7 @@ def test_keys_are_rotated_credits_given_and_requests_found(folder: Path) -> None
     journal.chmod(0o755)
     key = _prepare(f"sqlite:///{folder / 'data' / 'convertd.db'}")
     with log.open("w") as output, _serving(folder, output.fileno(), log) as url:
-        response = plain.get(f"{url}/api/v1/account", headers={"Authorization": f"Bearer {key}"})
+        response = http.get(f"{url}/api/v1/account", headers={"Authorization": f"Bearer {key}"})
         environment = {
             "KEY": key,
             "REQUEST": response.headers["X-Request-Id"],

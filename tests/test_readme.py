@@ -20,13 +20,12 @@ from typer.core import TyperGroup
 
 from benchmarks.__main__ import cli as benchmarks_cli
 from benchmarks.faults.scenarios import SCENARIOS
-from config.names import variable
-from config.settings import Settings
+from config.settings import Settings, variable
 from engine import FileFormat, Loss, hookspecs
 from engine.conversions import conversion
 from engine.registry import load_registry
-from tests.samples import sample
 from tests.support.readme import ROOT, Document, documents, read
+from tests.support.samples import sample
 
 pytestmark = pytest.mark.long
 

@@ -17,32 +17,33 @@ from config.settings import Settings
 from engine.executor import Executor
 from engine.registry import Registry, load_registry
 from storage import accounts
-from web import exposition, metrics, stores
-from web.openapi.document import document
-from web.patience import Patience
-from web.processes import examine, local_executor
+from storage.blob_store import BlobStore, open_blob_store
+from storage.database import Database
+from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter
+from web import metrics
+from web.executor_setup import examine, local_executor
+from web.http import metrics_server
+from web.http.server import Server
+from web.http.timeouts import ConnectionTimeouts
+from web.openapi import document
 from web.routes import OPERATIONS, build
-from web.server import Server
-from web.services import memory
-from web.services.accounts import Accounts
-from web.services.all import Services
-from web.services.batch_conversions import BatchConversions
-from web.services.batches import Batches
-from web.services.catalogue import formats_catalogue, listing, tools_catalogue
-from web.services.charges import Charges
-from web.services.conversion import Conversions
+from web.services import job_queue
+from web.services.accounts import Accounts, Sessions
+from web.services.batches import BatchConversions, Batches
+from web.services.catalogue import cached_json, formats_catalogue, tools_catalogue
+from web.services.charging import Charges
+from web.services.container import Services
+from web.services.conversions import Conversions
+from web.services.email import EmailQueue, EmailTransport, OutboxTransport, SmtpTransport
 from web.services.files import Files
-from web.services.inventory import Inventory
-from web.services.jobs import JobFolders
-from web.services.post import Postbox
-from web.services.readiness import Readiness
-from web.services.registrations import Registrations
-from web.services.repeats import Repeats
+from web.services.health import Readiness
+from web.services.idempotency import IdempotencyService
+from web.services.job_queue import JobQueue
+from web.services.maintenance import Maintenance, TotalsUpdater, server_instance
+from web.services.registration import Registrations
 from web.services.request_log import RequestLog
-from web.services.sales import open_sales
-from web.services.sessions import Sessions
-from web.services.turns import Turns
-from web.services.upkeep import Upkeep, owner
+from web.services.stripe import open_payments
+from web.services.work_files import WorkFiles
 
 log = logging.getLogger("convertd.server")
 
@@ -52,14 +53,14 @@ _FAREWELL_SECONDS = 5
 
 def assemble(settings: Settings, registry: Registry, executor: Executor) -> Services:
     """The parts that handlers work with, below the data folder, which is made. Works on disk and database."""
-    jobs = JobFolders(settings.data_dir.absolute() / "jobs")
+    jobs = WorkFiles(settings.data_dir.absolute() / "jobs")
     jobs.prepare()
     measured = metrics.create(version("convertd"), registry.plugins)
-    database, blobs, limiter = stores.open_database(settings), stores.blobs(settings), stores.limiter(settings)
-    postbox = Postbox(stores.mailer(settings), ended=measured.money.mailed)
-    run = owner(settings.data_dir)
-    charges, repeats = Charges(database, run), Repeats(database, run)
-    turns = Turns(settings.workers, memory=memory.budget())
+    database, blobs, limiter = open_database(settings), open_blobs(settings), open_rate_limiter(settings)
+    postbox = EmailQueue(open_email_transport(settings), ended=measured.money.mailed)
+    run = server_instance(settings.data_dir)
+    charges, repeats = Charges(database, run), IdempotencyService(database, run)
+    turns = JobQueue(settings.workers, memory=job_queue.memory_budget())
     files = Files(database, blobs, registry, settings.file_retention_seconds)
     conversions = Conversions(registry, executor, turns, charges, repeats, files, measured)
     batches = Batches(database, registry, files, settings.max_batch_files)
@@ -79,20 +80,24 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         batches=batches,
         batch_conversions=batch_conversions,
         jobs=jobs,
-        formats=listing(formats_catalogue(registry)),
-        tools=listing(tools_catalogue(registry)),
-        sales=open_sales(settings, database, repeats, measured.money),
+        formats=cached_json(formats_catalogue(registry)),
+        tools=cached_json(tools_catalogue(registry)),
+        sales=open_payments(settings, database, repeats, measured.money),
         readiness=Readiness(registry, executor, limiter, settings.data_dir, database, blobs, measured.installation),
         sessions=Sessions(database),
         request_log=RequestLog(database),
-        openapi=listing(document(OPERATIONS, registry, settings.base_url)),
-        upkeep=Upkeep(database, run, charges, repeats, files, Inventory(database, settings.data_dir, measured.stock)),
+        openapi=cached_json(document(OPERATIONS, registry, settings.base_url)),
+        upkeep=Maintenance(
+            database, run, charges, repeats, files, TotalsUpdater(database, settings.data_dir, measured.stock)
+        ),
         metrics=measured,
     )
 
 
 @asynccontextmanager
-async def listening(services: Services, host: str, port: int, patience: Patience = Patience()) -> AsyncIterator[str]:
+async def listening(
+    services: Services, host: str, port: int, patience: ConnectionTimeouts = ConnectionTimeouts()
+) -> AsyncIterator[str]:
     """Listens and answers; port 0 takes a free one. At the end it drains.
 
     Gives the URL it listens at. The executor is the caller's to start and to close.
@@ -103,7 +108,7 @@ async def listening(services: Services, host: str, port: int, patience: Patience
     server.add_sockets(sockets)
     services.readiness.begin()
     await services.upkeep.begin()
-    told = exposition.listen(services)
+    told = metrics_server.start_metrics_server(services)
     background = [
         asyncio.create_task(work.run()) for work in (services.upkeep, services.request_log, services.readiness)
     ]
@@ -175,3 +180,34 @@ def _announce(registry: Registry, settings: Settings, url: str) -> None:
     log.info("listening on %s; %d formats, %d conversions, %d workers", url, formats, pairs, settings.workers)
     for need in registry.missing:
         log.warning("%s is missing, needed for %s; install it: %s", need.name, need.purpose, need.install)
+
+
+def open_database(settings: Settings) -> Database:
+    """The database of the settings, which is made if it is not there. Blocks."""
+    if settings.database_url is not None:
+        return Database(settings.database_url.get_secret_value())
+    path = settings.data_dir.absolute() / "convertd.db"
+    return Database(f"sqlite:///{path}")
+
+
+def open_blobs(settings: Settings) -> BlobStore:
+    """Where files are kept. Works on the disk."""
+    url = settings.blob_url.get_secret_value() if settings.blob_url else None
+    return open_blob_store(url, settings.data_dir.absolute() / "blobs")
+
+
+def open_rate_limiter(settings: Settings) -> RateLimiter:
+    """What counts requests."""
+    local = MemoryRateLimiter()
+    if settings.redis_url is None:
+        return local
+    from storage.rate_limits_redis import RedisRateLimiter  # noqa: PLC0415, as its library takes long to load, and few need it
+
+    return FailoverRateLimiter(RedisRateLimiter(settings.redis_url.get_secret_value()), local)
+
+
+def open_email_transport(settings: Settings) -> EmailTransport:
+    """What sends letters."""
+    if settings.smtp_url is None:
+        return OutboxTransport(settings.data_dir.absolute() / "outbox", settings.mail_from)
+    return SmtpTransport(settings.smtp_url.get_secret_value(), settings.mail_from)

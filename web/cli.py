@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from config.tariff import FREE_CREDITS
+from config.pricing import FREE_CREDITS
 
 _MOST = 1_000_000_000  # credits at once
 
@@ -51,9 +51,9 @@ def convert(
     ] = None,
 ) -> None:
     """Convert files, without a server or by one."""
-    from web.commands import convert
+    from web import cli_convert
 
-    convert.run(files, to, quality, server, explain=explain)
+    cli_convert.run(files, to, quality, server, explain=explain)
 
 
 @cli.command()

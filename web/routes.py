@@ -8,19 +8,15 @@ from typing import TypeAlias
 from tornado.routing import URLSpec
 from tornado.web import Application, RequestHandler
 
-from web.answers import Answers
-from web.handler import Handler
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Usage
 from web.handlers.batches import BatchConversion, BatchFiles, BatchResource, NewBatch
-from web.handlers.catalogue import ApiDocument, Formats, Tools
-from web.handlers.checkout import CheckoutChoice, CheckoutPage
-from web.handlers.convert import Convert
+from web.handlers.conversions import Convert, DeletePages, Merge
 from web.handlers.credits import Purchase, StripeWebhook
 from web.handlers.dashboard import Buy, Dashboard, KeyChange, NewKey, Session, UsageTable
-from web.handlers.docs import Docs
 from web.handlers.files import Conversion, Download, FileResource, Upload
 from web.handlers.pages import (
     STATIC_FOLDER,
+    Docs,
     Landing,
     RegisterPage,
     StaticFile,
@@ -28,11 +24,13 @@ from web.handlers.pages import (
     VerifyPage,
     load_pages,
 )
-from web.handlers.pdf import DeletePages, Merge
 from web.handlers.registration import Register, Verify
-from web.handlers.status import Health, Nothing, Ready, Version
-from web.services.all import Services
-from web.services.paths import API
+from web.handlers.service import ApiDocument, Formats, Health, NotFoundHandler, Ready, Tools, Version
+from web.handlers.simulated_checkout import CheckoutChoice, CheckoutPage
+from web.http.handler import Handler
+from web.http.responses import Answers
+from web.services.container import Services
+from web.services.serializers import API
 
 Route: TypeAlias = tuple[str, type[Handler]]
 
@@ -96,7 +94,7 @@ def build(services: Services) -> Application:
         static_handler_class=StaticFile,
         static_handler_args={"services": services},
         template_loader=load_pages(),
-        default_handler_class=Nothing,
+        default_handler_class=NotFoundHandler,
         default_handler_args=arguments,
     )
 

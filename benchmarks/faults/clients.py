@@ -9,11 +9,11 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks import served
-from benchmarks.faults.figures import Row, at_most, exactly
-from benchmarks.served import Answer
-from storage import audit
-from tests.web.servers import eventually
+from benchmarks import server_process
+from benchmarks.report import Row, at_most, exactly
+from benchmarks.server_process import Answer
+from storage import ledger_audit
+from tests.support.servers import eventually
 
 _PAUSE = 0.3  # seconds between the tries of a client
 _TIMEOUT = 90  # seconds; longer than any job may take
@@ -44,7 +44,9 @@ class Clients:
         for order in orders:
             final = 0
             for attempt in range(1, _TRIES + 1):
-                answer = await served.ask(client, self.url, self.key, self.content, f"{self.series}-{order}-{final}")
+                answer = await server_process.ask(
+                    client, self.url, self.key, self.content, f"{self.series}-{order}-{final}"
+                )
                 self.answers.append(answer)
                 if answer.status == 200:
                     self.tries.append(attempt)
@@ -62,10 +64,10 @@ class Clients:
 
 def books(url: str, served_orders: int, seconds: float = 10) -> list[Row]:
     """Whether the one account was charged for what it was served, and for nothing else."""
-    eventually(lambda: served.held_and_used(url, 1)[0] == 0, seconds)
-    held, used = served.held_and_used(url, 1)
-    with served.opened(url) as database:
-        problems = database.run_blocking(audit.check)
+    eventually(lambda: server_process.held_and_used(url, 1)[0] == 0, seconds)
+    held, used = server_process.held_and_used(url, 1)
+    with server_process.opened(url) as database:
+        problems = database.run_blocking(ledger_audit.check)
     return [
         exactly("credits charged", used, served_orders),
         exactly("credits held", held, 0),

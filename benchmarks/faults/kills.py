@@ -11,23 +11,23 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks import served
+from benchmarks import server_process
 from benchmarks.faults.clients import Clients, beside, books, leftovers
-from benchmarks.faults.figures import Row, at_most, exactly, p99
-from tests.server_process import free_port
-from tests.web.servers import eventually
+from benchmarks.report import Row, at_most, exactly, p99
+from tests.support.server_process import free_port
+from tests.support.servers import eventually
 
 _SMALL, _LARGE = (600, 400), (4000, 3000)
 
 
 def jobs(folder: Path, share: int) -> list[Row]:
     """F1: a process below the server is killed every two seconds."""
-    count, url = 1000 // share, served.sqlite(folder)
-    (key,) = served.make_accounts(url, 1)
-    with served.serving(folder) as (server, at):
-        before = Clients(at, key, served.picture(_SMALL))
+    count, url = 1000 // share, server_process.sqlite(folder)
+    (key,) = server_process.make_accounts(url, 1)
+    with server_process.serving(folder) as (server, at):
+        before = Clients(at, key, server_process.picture(_SMALL))
         asyncio.run(before.order(max(20, count // 5)))
-        after = Clients(at, key, served.picture(_SMALL), "after")
+        after = Clients(at, key, server_process.picture(_SMALL), "after")
 
         async def disturbed() -> int:
             work = asyncio.create_task(after.order(count))
@@ -48,12 +48,12 @@ def jobs(folder: Path, share: int) -> list[Row]:
 
 def server(folder: Path, share: int) -> list[Row]:
     """F2: the server is killed every five seconds, and started again."""
-    count, url, port = 300 // share, served.sqlite(folder), free_port()
-    (key,) = served.make_accounts(url, 1)
+    count, url, port = 300 // share, server_process.sqlite(folder), free_port()
+    (key,) = server_process.make_accounts(url, 1)
     orphans = 0
     with ExitStack() as stack:
-        running, at = stack.enter_context(served.serving(folder, port=port))
-        clients = Clients(at, key, served.picture((2000, 1500)))
+        running, at = stack.enter_context(server_process.serving(folder, port=port))
+        clients = Clients(at, key, server_process.picture((2000, 1500)))
 
         def restart() -> None:
             nonlocal running, orphans
@@ -62,7 +62,7 @@ def server(folder: Path, share: int) -> list[Row]:
             running.wait()
             eventually(lambda: not any(map(_lives, below)), 2)
             orphans += sum(map(_lives, below))
-            running, _ = stack.enter_context(served.serving(folder, port=port))
+            running, _ = stack.enter_context(server_process.serving(folder, port=port))
 
         async def disturbed() -> int:
             return await beside(asyncio.create_task(clients.order(count)), restart, max(2.5, 5 / share))
@@ -79,12 +79,12 @@ def server(folder: Path, share: int) -> list[Row]:
 
 def signals(folder: Path, share: int) -> list[Row]:
     """F15: jobs that crash, are killed as for want of memory, or stand still."""
-    count, url = 100 // share, served.sqlite(folder)
-    (key,) = served.make_accounts(url, 1)
+    count, url = 100 // share, server_process.sqlite(folder)
+    (key,) = server_process.make_accounts(url, 1)
     numbers = [(signal.SIGSEGV, signal.SIGKILL)[turn % 2] for turn in range(count - 1)] + [signal.SIGSTOP]
-    with served.serving(folder) as (running, at):
+    with server_process.serving(folder) as (running, at):
         answers = asyncio.run(_signalled(running.pid, folder, at, key, numbers))
-        after = Clients(at, key, served.picture(_SMALL), "after")
+        after = Clients(at, key, server_process.picture(_SMALL), "after")
         asyncio.run(after.order(4))
         left = leftovers(folder)
     failed = sum(answer.status == 500 for answer in answers)
@@ -98,11 +98,13 @@ def signals(folder: Path, share: int) -> list[Row]:
     ]
 
 
-async def _signalled(pid: int, folder: Path, url: str, key: str, numbers: list[signal.Signals]) -> list[served.Answer]:
-    answers, content = [], served.picture(_LARGE)
+async def _signalled(
+    pid: int, folder: Path, url: str, key: str, numbers: list[signal.Signals]
+) -> list[server_process.Answer]:
+    answers, content = [], server_process.picture(_LARGE)
     async with httpx.AsyncClient(timeout=90) as client:
         for number in numbers:
-            asked = asyncio.create_task(served.ask(client, url, key, content))
+            asked = asyncio.create_task(server_process.ask(client, url, key, content))
             while not asked.done():
                 await asyncio.wait([asked], timeout=0.05)
                 for job in running_jobs(pid, folder):

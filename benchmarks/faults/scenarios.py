@@ -9,9 +9,8 @@ from types import MappingProxyType
 
 import typer
 
-from benchmarks.faults import abuse, hostile, kills, load, races, stores
-from benchmarks.faults.figures import COLUMNS, Row
-from benchmarks.report import Report
+from benchmarks.faults import hostile_files, kills, overload, races, slow_clients, stores
+from benchmarks.report import COLUMNS, Report, Row
 
 _SHARE = 10  # the quick counts are this part of the full ones
 
@@ -23,12 +22,12 @@ SCENARIOS: Mapping[str, Callable[[Path, int], list[Row]]] = MappingProxyType(
         "F4": stores.full_disk,
         "F5": stores.locked,
         "F6": stores.postgresql,
-        "F7": lambda _folder, _share: list(load.stop(8).rows),
-        "F8": abuse.gone,
-        "F9": abuse.slow,
-        "F10": lambda _folder, share: list(load.overload(max(10, 60 // share)).rows),
-        "F11": hostile.files,
-        "F12": abuse.malformed,
+        "F7": lambda _folder, _share: list(overload.stop(8).rows),
+        "F8": slow_clients.gone,
+        "F9": slow_clients.slow,
+        "F10": lambda _folder, share: list(overload.overload(max(10, 60 // share)).rows),
+        "F11": hostile_files.files,
+        "F12": slow_clients.malformed,
         "F13": races.last_credit,
         "F15": kills.signals,
     }

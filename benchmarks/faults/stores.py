@@ -13,12 +13,12 @@ from time import perf_counter
 
 import httpx
 
-from benchmarks import served
+from benchmarks import server_process
 from benchmarks.faults.clients import Clients, beside, books, leftovers
-from benchmarks.faults.figures import Row, at_most, exactly, holds, p99
-from benchmarks.faults.pressure import Heard, Plan, carry_out
-from tests.redis_server import RedisServer
-from tests.storage.postgres import PostgresServer, find_binaries
+from benchmarks.load_generator import Heard, Plan, carry_out
+from benchmarks.report import Row, at_most, exactly, holds, p99
+from tests.support.postgres import PostgresServer, find_binaries
+from tests.support.redis_server import RedisServer
 
 _SMALL = (64, 48)
 _LEASE = 240  # seconds in which credits come back that could not be given back at once
@@ -29,10 +29,10 @@ _REDIS_RATE, _LOCK_RATE = 50, 20  # requests a second
 def redis(folder: Path, share: int) -> list[Row]:
     """F3: Redis stands still, then is killed, for ten seconds each."""
     seconds = max(3, 10 // share)
-    (key,) = served.make_accounts(served.sqlite(folder), 1)
+    (key,) = server_process.make_accounts(server_process.sqlite(folder), 1)
     with (
         RedisServer(folder) as store,
-        served.serving(folder, {"CONVERTD_REDIS_URL": store.url}) as (_, at),
+        server_process.serving(folder, {"CONVERTD_REDIS_URL": store.url}) as (_, at),
     ):
         # A server's first requests take longer, and are nothing to compare with.
         first = asyncio.run(_steady(folder, at, key, _REDIS_RATE, 1))
@@ -45,7 +45,7 @@ def redis(folder: Path, share: int) -> list[Row]:
         added = p99([answer.seconds for answer in answers]) - p99([answer.seconds for answer in calm])
         rows.append(exactly(f"{name}: answers but 200", sum(answer.status != 200 for answer in answers), 0))
         rows.append(at_most(f"{name}: added at p99, s", added, 0.15))
-    return [*rows, *books(served.sqlite(folder), len(first) + len(calm) + len(stalled) + len(killed)), *left]
+    return [*rows, *books(server_process.sqlite(folder), len(first) + len(calm) + len(stalled) + len(killed)), *left]
 
 
 async def _steady(
@@ -59,7 +59,7 @@ async def _steady(
 ) -> list[Heard]:
     """So many requests a second while something fails, and as long again when it is mended."""
     file = folder / "picture.png"
-    file.write_bytes(served.picture(_SMALL))
+    file.write_bytes(server_process.picture(_SMALL))
     await asyncio.to_thread(fail)
     asking = asyncio.create_task(carry_out(Plan(url, (key,) * _ADDRESSES, str(file), 2 * seconds, rate)))
     await asyncio.sleep(seconds)
@@ -79,9 +79,9 @@ def full_disk(folder: Path, share: int) -> list[Row]:
 
 
 def _filled(folder: Path, count: int) -> list[Row]:
-    url = served.sqlite(folder)
-    (key,) = served.make_accounts(url, 1)
-    with served.serving(folder) as (server, at):
+    url = server_process.sqlite(folder)
+    (key,) = server_process.make_accounts(url, 1)
+    with server_process.serving(folder) as (server, at):
         filler = folder / "filler"
         with suppress(OSError), filler.open("wb", buffering=0) as file:
             while True:
@@ -102,9 +102,9 @@ def _filled(folder: Path, count: int) -> list[Row]:
 
 def locked(folder: Path, share: int) -> list[Row]:
     """F5: another process locks the database for 3 seconds, then for 15."""
-    url = served.sqlite(folder)
-    (key,) = served.make_accounts(url, 1)
-    with served.serving(folder) as (server, at):
+    url = server_process.sqlite(folder)
+    (key,) = server_process.make_accounts(url, 1)
+    with server_process.serving(folder) as (server, at):
         threads = _threads(server.pid)
         short = asyncio.run(_while_locked(folder, at, key, 3))
         long = asyncio.run(_while_locked(folder, at, key, 15))
@@ -130,9 +130,9 @@ def postgresql(folder: Path, share: int) -> list[Row]:
     if (binaries := find_binaries()) is None:
         return [("skipped: PostgreSQL is not installed", "", "", "")]
     with PostgresServer(binaries) as store:
-        (key,) = served.make_accounts(store.url, 1)
-        with served.serving(folder, {"CONVERTD_DATABASE_URL": store.url}) as (_, at):
-            clients = Clients(at, key, served.picture((2000, 1500)))
+        (key,) = server_process.make_accounts(store.url, 1)
+        with server_process.serving(folder, {"CONVERTD_DATABASE_URL": store.url}) as (_, at):
+            clients = Clients(at, key, server_process.picture((2000, 1500)))
 
             async def disturbed() -> int:
                 return await beside(asyncio.create_task(clients.order(count)), store.restart, 2)
@@ -159,9 +159,9 @@ async def _while_locked(folder: Path, url: str, key: str, seconds: float) -> lis
     return await _steady(folder, url, key, _LOCK_RATE, seconds, mend=unlock)
 
 
-async def _one_by_one(url: str, key: str, count: int) -> list[served.Answer]:
+async def _one_by_one(url: str, key: str, count: int) -> list[server_process.Answer]:
     async with httpx.AsyncClient(timeout=60) as client:
-        return [await served.ask(client, url, key, served.picture(_SMALL)) for _ in range(count)]
+        return [await server_process.ask(client, url, key, server_process.picture(_SMALL)) for _ in range(count)]
 
 
 async def _until_served(url: str, key: str) -> float:

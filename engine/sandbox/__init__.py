@@ -6,23 +6,23 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from engine.sandbox import landlock, process, seccomp
+from engine.sandbox import landlock, privileges, seccomp
+from engine.sandbox.allowed_paths import known_places
 from engine.sandbox.landlock import Rules
-from engine.sandbox.limits import addresses, bound, bound_memory, peak_memory
-from engine.sandbox.places import known_places
-from engine.sandbox.trials import attempt
+from engine.sandbox.rlimits import addresses, bound, bound_memory, peak_memory
+from engine.sandbox.selftest import attempt
 
 __all__ = [
     "ALWAYS",
     "LAYERS",
-    "Findings",
+    "SandboxReport",
     "addresses",
+    "apply_layers",
     "attempt",
     "bound",
     "bound_memory",
-    "enter",
+    "enter_network_namespace",
     "forbid_programs",
-    "isolate",
     "known_places",
     "peak_memory",
 ]
@@ -38,15 +38,15 @@ LAYERS = ALWAYS | {
 
 
 @dataclass(frozen=True)
-class Findings:
+class SandboxReport:
     """The layers that this system has, and what a job's process proved by trying."""
 
     layers: dict[str, bool]
     proofs: dict[str, bool]
 
-    def common(self, other: Findings) -> Findings:
+    def common(self, other: SandboxReport) -> SandboxReport:
         """What holds here and there."""
-        return Findings(_common(self.layers, other.layers), _common(self.proofs, other.proofs))
+        return SandboxReport(_common(self.layers, other.layers), _common(self.proofs, other.proofs))
 
     @property
     def missing(self) -> list[str]:
@@ -63,12 +63,12 @@ def _common(here: Mapping[str, bool], there: Mapping[str, bool]) -> dict[str, bo
     return {name: held and there.get(name, False) for name, held in here.items()}
 
 
-def isolate(layers: Collection[str]) -> dict[str, bool]:
+def enter_network_namespace(layers: Collection[str]) -> dict[str, bool]:
     """The walls that a process and all its children share; whether each holds. It wants no threads yet."""
-    return _put_up({"network_namespace": process.leave_network}, layers)
+    return _put_up({"network_namespace": privileges.leave_network}, layers)
 
 
-def enter(layers: Collection[str], parent: int, places: Rules, own: str) -> dict[str, bool]:
+def apply_layers(layers: Collection[str], parent: int, places: Rules, own: str) -> dict[str, bool]:
     """Puts up this process's walls; whether each holds.
 
     It dies with `parent`, and has no files but in those places and in the folder `own`, where alone it writes.
@@ -77,13 +77,13 @@ def enter(layers: Collection[str], parent: int, places: Rules, own: str) -> dict
         "rlimits": True,  # which every system has; the job tells them
         **_put_up(
             {
-                "session": process.begin_session,
-                "own_user": partial(process.become_nobody, own),
-                "few_threads": process.bound_threads,
-                "no_capabilities": process.drop_capabilities,
-                "undumpable": process.hide,
-                "parent_death_signal": partial(process.die_with, parent),
-                "no_new_privileges": process.renounce_privileges,
+                "session": privileges.begin_session,
+                "own_user": partial(privileges.become_nobody, own),
+                "few_threads": privileges.bound_threads,
+                "no_capabilities": privileges.drop_capabilities,
+                "undumpable": privileges.hide,
+                "parent_death_signal": partial(privileges.die_with, parent),
+                "no_new_privileges": privileges.renounce_privileges,
                 "landlock": partial(landlock.restrict, places, own),
                 "seccomp": seccomp.restrict,
             },

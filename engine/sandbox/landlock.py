@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntFlag
 from pathlib import Path
 
-from engine.sandbox import kernel
+from engine.sandbox import libc
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on all processors
 _ASK_VERSION = 1
@@ -98,20 +98,20 @@ def restrict(rules: Rules, own: str) -> None:
 
     Raises OSError where there is no Landlock. Needs no-new-privileges.
     """
-    ruleset = kernel.syscall(_CREATE_RULESET, rules.handled, len(rules.handled))
+    ruleset = libc.syscall(_CREATE_RULESET, rules.handled, len(rules.handled))
     try:
         for rule in rules.folders:
-            kernel.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule)
+            libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule)
         for path, access in (*rules.files, (own, rules.own)):
             _allow(ruleset, path, access)
-        kernel.syscall(_RESTRICT_SELF, ruleset)
+        libc.syscall(_RESTRICT_SELF, ruleset)
     finally:
         os.close(ruleset)
 
 
 def _version() -> int:
     try:
-        return kernel.syscall(_CREATE_RULESET, None, 0, _ASK_VERSION)
+        return libc.syscall(_CREATE_RULESET, None, 0, _ASK_VERSION)
     except OSError:
         return 0
 
@@ -121,7 +121,7 @@ def _allow(ruleset: int, path: str, access: int) -> None:
     if place is None:
         return
     try:
-        kernel.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, _RULE.pack(access, place))
+        libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, _RULE.pack(access, place))
     finally:
         os.close(place)
 

@@ -14,7 +14,7 @@ from typing import TextIO
 
 import pytest
 
-from config.log_handler import BackgroundHandler
+from config.logs import BackgroundHandler
 
 CAPACITY = 100
 

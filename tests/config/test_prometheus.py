@@ -15,13 +15,13 @@ from typing import Any
 import httpx
 import pytest
 
-from tests import plain
-from tests.config.prometheus_server import PrometheusServer
-from tests.redis_server import RedisServer
-from tests.samples import sample
-from tests.server_process import free_port
-from tests.web.processes import serving
-from tests.web.servers import eventually, made_key
+from tests.support import http
+from tests.support.processes import serving
+from tests.support.prometheus_server import PrometheusServer
+from tests.support.redis_server import RedisServer
+from tests.support.samples import sample
+from tests.support.server_process import free_port
+from tests.support.servers import eventually, made_key
 
 _ROOT = Path(__file__).parents[2]
 _CONFIG = _ROOT / "config"
@@ -71,7 +71,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredServe
             "CONVERTD_SANDBOX": "off",
             "CONVERTD_SMTP_URL": f"smtp://127.0.0.1:{free_port()}",
             "CONVERTD_WORKERS": "1",
-            "PYTHONPATH": os.pathsep.join(map(str, (_ROOT, _ROOT / "tests" / "misbehaving"))),
+            "PYTHONPATH": os.pathsep.join(map(str, (_ROOT, _ROOT / "tests" / "support" / "misbehaving"))),
         }
         with serving(data, f"sqlite:///{data}/convertd.db", **settings) as (process, url):
             metrics = f"http://127.0.0.1:{metrics_port}/metrics"
@@ -79,13 +79,13 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredServe
             (data / "blobs").rename(data / "gone")
             _load(url, key)
             redis.kill()
-            plain.get(f"{url}/api/v1/formats")
-            yield MonitoredServer(prometheus, process, plain.get(metrics).text)
+            http.get(f"{url}/api/v1/formats")
+            yield MonitoredServer(prometheus, process, http.get(metrics).text)
 
 
 def _load(url: str, key: str) -> None:
     """Causes successful, rejected, lost and cancelled work."""
-    with plain.Client(base_url=f"{url}/api/v1", headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
+    with http.Client(base_url=f"{url}/api/v1", headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
 
         def convert(content: bytes) -> int:
             answer = client.post("/convert", files={"file": content}, data={"output_format": "webp"})
@@ -101,7 +101,7 @@ def _load(url: str, key: str) -> None:
 async def _crowd(url: str, key: str) -> list[int]:
     """Returns the statuses of the requests that are answered at once when there are more than the queue holds."""
     headers = {"Authorization": f"Bearer {key}"}
-    async with plain.AsyncClient(base_url=f"{url}/api/v1", headers=headers, timeout=_TIMEOUT) as client:
+    async with http.AsyncClient(base_url=f"{url}/api/v1", headers=headers, timeout=_TIMEOUT) as client:
 
         async def convert() -> int:
             form: dict[str, Any] = {"files": {"file": b"TROUBLE hang"}, "data": {"output_format": "webp"}}

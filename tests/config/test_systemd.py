@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from config.names import ENV_PREFIX
-from config.settings import load_settings
+from config.settings import ENV_PREFIX, load_settings
 from web import app
-from web.services import post
+from web.services import email
 
 _UNIT = Path(__file__).parents[2] / "config" / "systemd" / "convertd.service"
 _COMMAND = "/opt/convertd/.venv/bin/convertd"
@@ -94,7 +93,7 @@ def test_privileged_system_calls_are_forbidden() -> None:
 
 
 def test_stop_timeout_exceeds_the_drain_time() -> None:
-    drain = app._DRAIN_SECONDS + app._FAREWELL_SECONDS + post._FAREWELL
+    drain = app._DRAIN_SECONDS + app._FAREWELL_SECONDS + email._CLOSE_TIMEOUT
 
     assert int(_value("TimeoutStopSec")) >= drain + 10
     assert _value("KillMode") == "mixed"  # jobs receive no signal before the timeout

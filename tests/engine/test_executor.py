@@ -17,14 +17,14 @@ import pytest
 import pytest_asyncio
 
 from engine import ConversionError
-from engine.executor import Done, Input, Job, Limits, LocalExecutor
-from engine.pool import Pool
-from tests.engine.executors import MISBEHAVING, misbehaving
-from tests.samples import sample
+from engine.executor import Job, JobInput, JobLimits, JobResult, LocalExecutor
+from engine.executor.local import Pool
+from tests.support.executors import MISBEHAVING, misbehaving
+from tests.support.samples import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-Running: TypeAlias = "asyncio.Task[Done]"
+Running: TypeAlias = "asyncio.Task[JobResult]"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -45,10 +45,10 @@ def _pool(executor: LocalExecutor, *, lazy: bool) -> Pool:
 def _job(folder: Path, deed: str, target: str = "png", *, lazy: bool = True) -> Job:
     source = folder / f"{deed}.trouble"
     source.write_bytes(b"TROUBLE " + deed.encode())
-    return Job((Input(source, "trouble"),), folder / f"{deed}.out", target, lazy=lazy)
+    return Job((JobInput(source, "trouble"),), folder / f"{deed}.out", target, lazy=lazy)
 
 
-async def _failure(executor: LocalExecutor, job: Job, limits: Limits = Limits()) -> ConversionError:
+async def _failure(executor: LocalExecutor, job: Job, limits: JobLimits = JobLimits()) -> ConversionError:
     with pytest.raises(ConversionError) as raised:
         await executor.run(job, limits)
     assert not job.output.exists()
@@ -90,7 +90,7 @@ async def test_a_small_picture_gets_little_memory(executor: LocalExecutor, tmp_p
 
     assert (await _failure(executor, _job(tmp_path, f"claim 8 {gib}"))).reason == "out_of_memory"
     await executor.run(_job(tmp_path, f"claim 8000 {gib}"))
-    error = await _failure(executor, _job(tmp_path, f"claim 8001 {gib}"), Limits(memory=gib // 2))
+    error = await _failure(executor, _job(tmp_path, f"claim 8001 {gib}"), JobLimits(memory=gib // 2))
     assert error.reason == "out_of_memory"
 
 
@@ -104,7 +104,7 @@ async def test_processor_time_is_bounded_too() -> None:
 
 @pytest.mark.parametrize("deed", ["hang", "spin", "child"])
 async def test_the_deadline_kills(executor: LocalExecutor, tmp_path: Path, deed: str) -> None:
-    error = await _failure(executor, _job(tmp_path, deed), Limits(seconds=1))
+    error = await _failure(executor, _job(tmp_path, deed), JobLimits(seconds=1))
 
     assert error.reason == "timeout"
     assert not await _sleepers()
@@ -131,7 +131,7 @@ async def test_a_result_over_its_limit_is_refused(executor: LocalExecutor, tmp_p
     job = _job(tmp_path, "bloat", "bmp")
 
     await executor.run(job)
-    error = await _failure(executor, job, Limits(output=1 << 20))
+    error = await _failure(executor, job, JobLimits(output=1 << 20))
 
     assert (error.reason, str(error)) == ("engine_error", "The conversion failed: OSError.")
     assert not job.output.exists()
@@ -189,8 +189,8 @@ async def test_others_go_on(executor: LocalExecutor, tmp_path: Path) -> None:
     source = tmp_path / "good.png"
     source.write_bytes(sample("png"))
     deeds = ["crash", "hang", "eat", "exit"] * 3
-    bad = [asyncio.create_task(_failure(executor, _job(tmp_path, deed), Limits(seconds=2))) for deed in deeds]
-    good = [executor.run(Job((Input(source, "png"),), tmp_path / f"{number}.jpg", "jpeg")) for number in range(12)]
+    bad = [asyncio.create_task(_failure(executor, _job(tmp_path, deed), JobLimits(seconds=2))) for deed in deeds]
+    good = [executor.run(Job((JobInput(source, "png"),), tmp_path / f"{number}.jpg", "jpeg")) for number in range(12)]
 
     assert len(await asyncio.gather(*good)) == 12
     assert len(await asyncio.gather(*bad)) == 12
@@ -229,7 +229,7 @@ async def _recovered(executor: LocalExecutor, tmp_path: Path, *, lazy: bool) -> 
     jobs = [executor.run(_job(tmp_path, f"behave{number}", lazy=lazy)) for number in range(6)]
     outcomes = await asyncio.gather(*jobs, return_exceptions=True)
     assert all(isinstance(outcome, ConversionError) for outcome in outcomes if isinstance(outcome, BaseException))
-    return sum(isinstance(outcome, Done) for outcome in outcomes) >= 4
+    return sum(isinstance(outcome, JobResult) for outcome in outcomes) >= 4
 
 
 def _folders(homes: Path) -> set[Path]:

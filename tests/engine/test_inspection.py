@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from engine import FileFormat, Options, Signature, StepFailed, conversion, pipeline, worker
-from engine.inspection import inspect
-from engine.loading import Plugin
+from engine import FileFormat, Options, Signature, StepFailed, conversion, pipeline
+from engine.executor import Job, JobInput, worker
 from engine.planner import Plan
+from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
 from engine.sandbox import LAYERS
-from tests.samples import sample
+from engine.verification import verify
+from tests.support.samples import sample
 
 _REGISTRY = load_registry()
 _PNG = _REGISTRY.formats["png"]
@@ -26,7 +27,7 @@ _TARGETS = [fmt.name for fmt in _REGISTRY.targets(_PNG)]
 
 @pytest.mark.parametrize("plan", _PAIRS, ids=[f"{plan.source}-{plan.target}" for plan in _PAIRS])
 def test_a_good_result(plan: Plan) -> None:
-    inspect(_REGISTRY, plan, pipeline.run(plan, [sample(plan.source.name)], Options()), Options())
+    verify(_REGISTRY, plan, pipeline.run(plan, [sample(plan.source.name)], Options()), Options())
 
 
 def _gif(frames: int, size: tuple[int, int] = (8, 8)) -> bytes:
@@ -40,7 +41,7 @@ def _refused(target: str, source: bytes, data: bytes) -> None:
     plan = _REGISTRY.plan([_REGISTRY.identify_content(source)], target)
     result = pipeline.run(plan, [source], Options())
     with pytest.raises(StepFailed) as raised:
-        inspect(_REGISTRY, plan, replace(result, data=data), Options())
+        verify(_REGISTRY, plan, replace(result, data=data), Options())
     assert (raised.value.code, raised.value.reason) == ("processing_failed", "engine_error")
 
 
@@ -85,7 +86,7 @@ def test_a_job_leaves_no_such_result(tmp_path: Path) -> None:
     source, result = tmp_path / "in", tmp_path / "out"
     source.write_bytes(b"CUT")
 
-    job = worker.Job((worker.Input(source, "cut"),), result, "png")
+    job = Job((JobInput(source, "cut"),), result, "png")
     files = [os.open(source, os.O_RDONLY), os.open(result, os.O_WRONLY | os.O_CREAT)]
     with pytest.raises(StepFailed):
         worker.convert(registry, job, files, dict.fromkeys(LAYERS, False), lambda _memory: None)
@@ -97,4 +98,4 @@ def test_frames_that_look_the_same_are_one() -> None:
     plan = _REGISTRY.plan([_REGISTRY.formats["gif"]], "gif")
     result = pipeline.run(plan, [_gif(3)], Options())
 
-    inspect(_REGISTRY, plan, replace(result, data=_gif(2)), Options())
+    verify(_REGISTRY, plan, replace(result, data=_gif(2)), Options())

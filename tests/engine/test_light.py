@@ -15,12 +15,12 @@ import pytest_asyncio
 from PIL import Image
 
 from engine import ConversionError, sandbox
-from engine.executor import Input, Job, Limits, LocalExecutor
-from engine.forkserver import ForkServer
-from engine.pool import Pool
+from engine.executor import Job, JobInput, JobLimits, LocalExecutor
+from engine.executor.forkserver import ForkServer
+from engine.executor.local import Pool
 from engine.registry import load_registry
-from tests.engine.executors import misbehaving
-from tests.samples import SIZE
+from tests.support.executors import misbehaving
+from tests.support.samples import SIZE
 
 _asynchronous = pytest.mark.asyncio(loop_scope="module")
 _REGISTRY = load_registry()  # before the misbehaving plugin is in sight
@@ -38,7 +38,7 @@ async def executor() -> AsyncIterator[LocalExecutor]:
 def _job(folder: Path, *deeds: str, lazy: bool = False) -> Job:
     inputs = []
     for number, deed in enumerate(deeds):
-        inputs.append(Input(folder / f"{number}.trouble", "trouble"))
+        inputs.append(JobInput(folder / f"{number}.trouble", "trouble"))
         inputs[-1].path.write_bytes(b"TROUBLE " + deed.encode())
     return Job(tuple(inputs), folder / "out.png", "png", tool="trouble-row" if len(inputs) > 1 else None, lazy=lazy)
 
@@ -68,10 +68,10 @@ async def test_of_several_inputs_the_last_one_needs_more(executor: LocalExecutor
 async def test_both_attempts_share_their_time(executor: LocalExecutor, tmp_path: Path) -> None:
     started = time.monotonic()
 
-    await executor.run(_job(tmp_path, "borrow_slowly 0.4"), Limits(seconds=10))
+    await executor.run(_job(tmp_path, "borrow_slowly 0.4"), JobLimits(seconds=10))
     took = time.monotonic() - started
     with pytest.raises(ConversionError) as raised:
-        await executor.run(_job(tmp_path, "borrow_slowly 0.4"), Limits(seconds=1))
+        await executor.run(_job(tmp_path, "borrow_slowly 0.4"), JobLimits(seconds=1))
 
     assert took > 1.2  # once in vain, and twice where it has what it needs
     assert (raised.value.reason, raised.value.details) == ("timeout", {"max_seconds": 1})
@@ -104,7 +104,7 @@ async def test_inks_without_a_profile_become_colours(executor: LocalExecutor, tm
     source.write_bytes(_inks())
     plan = _REGISTRY.plan([_REGISTRY.formats["jpeg"]], "png")
     light = Job.of(plan, [source], tmp_path / "light.png")
-    full = Job((Input(source, "jpeg"),), tmp_path / "full.png", "png")
+    full = Job((JobInput(source, "jpeg"),), tmp_path / "full.png", "png")
 
     await executor.run(light)
     await executor.run(full)
@@ -120,12 +120,13 @@ async def test_inks_without_a_profile_become_colours(executor: LocalExecutor, tm
 _SEALED = """
 import sys
 from pathlib import Path
-from engine import Options, pipeline, preload, sandbox
+from engine import Options, pipeline, sandbox
+from engine.executor import preload
 from engine.lazy_import import NotLoaded, seal
 from engine.registry import load_registry
 
 registry = load_registry()
-preload.warm(full=False)
+preload.preload(full=False)
 sandbox.known_places(registry.programs)
 seal()
 """

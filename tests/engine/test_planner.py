@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.conversions import AnyConversion, Conversion, Loss, Tool
+from engine.executor import Job, JobInput
 from engine.formats import AnyFormat, Format
 from engine.planner import Plan, cheapest_paths
-from engine.worker import Input, Job
 from plugins.png import PNG
 
 _FORMATS = [Format(name, bytes) for name in "abcde"]
@@ -85,5 +85,5 @@ def test_a_plan_is_lazy_if_anything_of_it_is() -> None:
         plan = planned(*(number == other for other in range(5)))
         assert plan.lazy
         assert Job.of(plan, [Path("a"), Path("b")], Path("c")) == Job(
-            (Input(Path("a"), "png"), Input(Path("b"), "png")), Path("c"), "png", tool="tool", lazy=True
+            (JobInput(Path("a"), "png"), JobInput(Path("b"), "png")), Path("c"), "png", tool="tool", lazy=True
         )

@@ -9,11 +9,11 @@ import sys
 _PROGRAM = """
 import json
 import os
-from engine import preload
+from engine.executor import preload
 
 rehearsed = {}
 threads = []
-original = preload._rehearse
+original = preload._warm_up_codec
 
 def watched(registry, write, fmt):
     threads.append(len(os.listdir("/proc/self/task")))
@@ -24,8 +24,8 @@ def watched(registry, write, fmt):
         rehearsed[fmt.name] = repr(error)
         raise
 
-preload._rehearse = watched
-preload.warm()
+preload._warm_up_codec = watched
+preload.preload()
 threads.append(len(os.listdir("/proc/self/task")))
 print(json.dumps([rehearsed, threads]))
 """

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from engine import RASTER, FileFormat, Options, Raster, Signature, UnknownFormat, UnsupportedConversion, conversion
-from engine.loading import Plugin
+from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
-from tests.corpus import Entry, load_corpus
-from tests.samples import sample
+from tests.support.corpus import Entry, load_corpus
+from tests.support.samples import sample
 
 _REGISTRY = load_registry()
 

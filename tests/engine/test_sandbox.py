@@ -16,11 +16,11 @@ import pytest_asyncio
 from PIL import Image
 
 from engine import ConversionError, sandbox
-from engine.executor import Input, Job, Limits, LocalExecutor
+from engine.executor import Job, JobInput, JobLimits, LocalExecutor
 from engine.registry import load_registry
 from plugins._ghostscript import PROGRAMS
-from tests.engine.executors import MISBEHAVING
-from tests.samples import sample
+from tests.support.executors import MISBEHAVING
+from tests.support.samples import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -108,14 +108,14 @@ def aims(tmp_path: Path) -> Iterator[dict[str, str]]:
 def _job(folder: Path, deed: str, kind: str = "trouble", *, lazy: bool = True) -> Job:
     source = folder / f"in.{kind}"
     source.write_text(f"{'LAUNCH' if kind == 'launcher' else 'TROUBLE'} {deed}")
-    return Job((Input(source, kind),), folder / "result.png", "png", lazy=lazy)
+    return Job((JobInput(source, kind),), folder / "result.png", "png", lazy=lazy)
 
 
 async def _succeeds(
     executor: LocalExecutor,
     folder: Path,
     deed: str,
-    limits: Limits = Limits(),
+    limits: JobLimits = JobLimits(),
     kind: str = "trouble",
     *,
     lazy: bool = True,
@@ -182,17 +182,17 @@ async def test_no_file_grows_over_its_limit(
     executor, deed = await started(layers), f"fill {aims['fill']}"
 
     assert await _succeeds(executor, tmp_path, deed)
-    assert not await _succeeds(executor, tmp_path, deed, Limits(output=1 << 20))
+    assert not await _succeeds(executor, tmp_path, deed, JobLimits(output=1 << 20))
 
 
 @pytest.mark.parametrize("layers", ["none", "all"])
 @pytest.mark.parametrize("deed", ["litter 4 400000", "litter 60 1", "burrow 30"])
 async def test_no_folder_holds_more_than_it_may(started: Starter, tmp_path: Path, layers: str, deed: str) -> None:
     with pytest.raises(ConversionError, match="wrote more") as raised:
-        await (await started(layers)).run(_job(tmp_path, deed), Limits(scratch=1 << 20, files=100))
+        await (await started(layers)).run(_job(tmp_path, deed), JobLimits(scratch=1 << 20, files=100))
 
     assert (raised.value.code, raised.value.reason) == ("processing_failed", "engine_error")
-    await (await started(layers)).run(_job(tmp_path, "fill 1000000"), Limits(scratch=1 << 20, files=100))
+    await (await started(layers)).run(_job(tmp_path, "fill 1000000"), JobLimits(scratch=1 << 20, files=100))
 
 
 async def test_a_job_starts_few_threads(started: Starter, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ async def test_a_job_starts_few_threads(started: Starter, tmp_path: Path) -> Non
 
 
 async def test_what_is_deleted_counts_all_the_same(started: Starter, tmp_path: Path) -> None:
-    deed, limits = "hide 4 400000", Limits(scratch=1 << 20)
+    deed, limits = "hide 4 400000", JobLimits(scratch=1 << 20)
 
     assert await _succeeds(await started("none"), tmp_path, deed, limits)
     for layers in ("all", "seccomp"):
@@ -261,7 +261,7 @@ async def test_the_folder_of_a_job_goes_with_it(
     for lazy in (False, True):
         await executor.run(_job(tmp_path, "fill 1000", lazy=lazy))
         with pytest.raises(ConversionError):
-            await executor.run(_job(tmp_path, "hang", lazy=lazy), Limits(seconds=0.5))
+            await executor.run(_job(tmp_path, "hang", lazy=lazy), JobLimits(seconds=0.5))
 
     await executor.close()
 

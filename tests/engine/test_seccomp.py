@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from engine.sandbox import seccomp, syscalls
+from engine.sandbox import seccomp
 
 # Prints the error of each call that is given by its number, and its arguments.
 _ASK = """
@@ -40,42 +40,42 @@ def _errors(*calls: tuple[int | str | None, ...]) -> list[int | None]:
         pytest.fail(failed.stderr)
 
 
-def _number(call: syscalls.Numbers) -> int | None:
+def _number(call: seccomp.Numbers) -> int | None:
     return call[seccomp._COLUMN]
 
 
 def test_every_call_of_the_list_is_refused() -> None:
-    numbers = [number for call in syscalls.DENIED.values() if (number := _number(call)) is not None]
+    numbers = [number for call in seccomp.DENIED.values() if (number := _number(call)) is not None]
 
     assert _errors(*((number, _NOWHERE) for number in numbers)) == [errno.EPERM] * len(numbers)
 
 
 def test_some_are_only_seemingly_made() -> None:
-    numbers = [number for call in syscalls.PRETENDED.values() if (number := _number(call)) is not None]
+    numbers = [number for call in seccomp.PRETENDED.values() if (number := _number(call)) is not None]
 
     assert _errors(*((number, _NOWHERE, _NOWHERE, _NOWHERE) for number in numbers)) == [None] * len(numbers)
 
 
 def test_some_are_refused_by_their_argument() -> None:
-    openat = _number(syscalls.OPENAT)
+    openat = _number(seccomp.OPENAT)
     calls: dict[tuple[int | str | None, ...], int | None] = {
-        (_number(syscalls.CLONE3), 0): errno.ENOSYS,
-        (_number(syscalls.OPENAT2), 0): errno.ENOSYS,
-        (_number(syscalls.UTIMENSAT), _NOWHERE, None, None): errno.EPERM,
-        (_number(syscalls.FCNTL), _NOWHERE, fcntl.F_SETOWN): errno.EPERM,
-        (_number(syscalls.FCNTL), _NOWHERE, _SET_OWNER_OF_KIND): errno.EPERM,
-        (_number(syscalls.FCNTL), _NOWHERE, fcntl.F_SETSIG): errno.EPERM,
-        (_number(syscalls.FCNTL), _NOWHERE, fcntl.F_GETFL): errno.EBADF,  # it passes
+        (_number(seccomp.CLONE3), 0): errno.ENOSYS,
+        (_number(seccomp.OPENAT2), 0): errno.ENOSYS,
+        (_number(seccomp.UTIMENSAT), _NOWHERE, None, None): errno.EPERM,
+        (_number(seccomp.FCNTL), _NOWHERE, fcntl.F_SETOWN): errno.EPERM,
+        (_number(seccomp.FCNTL), _NOWHERE, _SET_OWNER_OF_KIND): errno.EPERM,
+        (_number(seccomp.FCNTL), _NOWHERE, fcntl.F_SETSIG): errno.EPERM,
+        (_number(seccomp.FCNTL), _NOWHERE, fcntl.F_GETFL): errno.EBADF,  # it passes
         (openat, _NOWHERE, None, os.O_RDWR | os.O_TMPFILE): errno.EOPNOTSUPP,
         (openat, _NOWHERE, None, os.O_RDWR | os.O_DIRECTORY): errno.EFAULT,  # for want of a name: it passes
-        (_number(syscalls.CLONE), _NEW_USER): errno.EPERM,
-        (_number(syscalls.TGKILL), os.getpid()): errno.EPERM,
-        (_number(syscalls.TGKILL), "own"): errno.EINVAL,  # for want of a thread: the filter lets it pass
-        (_number(syscalls.PRLIMIT), os.getpid()): errno.EPERM,
-        (_number(syscalls.PRLIMIT), 0): None,
+        (_number(seccomp.CLONE), _NEW_USER): errno.EPERM,
+        (_number(seccomp.TGKILL), os.getpid()): errno.EPERM,
+        (_number(seccomp.TGKILL), "own"): errno.EINVAL,  # for want of a thread: the filter lets it pass
+        (_number(seccomp.PRLIMIT), os.getpid()): errno.EPERM,
+        (_number(seccomp.PRLIMIT), 0): None,
     }
 
-    if (number := _number(syscalls.OPEN)) is not None:
+    if (number := _number(seccomp.OPEN)) is not None:
         calls[number, None, os.O_RDWR | os.O_TMPFILE] = errno.EOPNOTSUPP
         calls[number, None, os.O_RDWR | os.O_DIRECTORY] = errno.EFAULT
 
@@ -104,11 +104,11 @@ def _answer(program: bytes, number: int) -> int:
 
 def test_no_other_call_is_refused() -> None:
     denied = [
-        *syscalls.DENIED.values(),
-        *syscalls.PRETENDED.values(),
-        syscalls.CLONE3,
-        syscalls.OPENAT2,
-        syscalls.TGKILL,
+        *seccomp.DENIED.values(),
+        *seccomp.PRETENDED.values(),
+        seccomp.CLONE3,
+        seccomp.OPENAT2,
+        seccomp.TGKILL,
     ]
     expected = set(map(_number, denied)) - {None}
 
@@ -118,6 +118,6 @@ def test_no_other_call_is_refused() -> None:
 
 
 def test_programs_are_all_that_is_refused_besides() -> None:
-    expected = {*map(_number, syscalls.PROGRAMS.values()), _number(syscalls.CLONE)} - {None}
+    expected = {*map(_number, seccomp.PROGRAMS.values()), _number(seccomp.CLONE)} - {None}
 
     assert {number for number in range(1000) if _answer(seccomp._NO_PROGRAMS, number) != seccomp._ALLOW} == expected

@@ -17,7 +17,7 @@ from engine import (
     pipeline,
     tool,
 )
-from engine.loading import Plugin
+from engine.plugin_loader import Plugin
 from engine.registry import Registry
 
 _LINES = Format("lines", list)
@@ -57,7 +57,7 @@ _PLUGIN = Plugin("text", "Text", (split, note, join), (chain,))
 _REGISTRY = Registry([_PLUGIN])
 
 
-def _run(*inputs: bytes) -> pipeline.Result:
+def _run(*inputs: bytes) -> pipeline.PipelineResult:
     return pipeline.run(_REGISTRY.plan([_TXT] * len(inputs), "txt", "chain"), inputs, Options())
 
 

@@ -18,18 +18,18 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from engine import ConversionError
-from engine.executor import Job, Limits, LocalExecutor
+from engine.executor import Job, JobLimits, LocalExecutor
 from engine.registry import load_registry
-from tests.fuzz.mutations import mutated
-from tests.samples import sample
-from web.errors import ApiError
-from web.uploads import FormReader
+from tests.support.mutations import mutated
+from tests.support.samples import sample
+from web.api.errors import ApiError
+from web.http.multipart import FormReader
 
 pytestmark = pytest.mark.long
 
 _REGISTRY = load_registry()
 _SAMPLES = {name: sample(name) for name in _REGISTRY.formats}
-_LIMITS = Limits(seconds=10)
+_LIMITS = JobLimits(seconds=10)
 _OURS = {"done", "file_too_large", "invalid_file_type", "processing_failed"}
 _FAULTS = {"engine_error", "worker_crashed", "timeout"}
 _BATCH = 4

@@ -15,11 +15,11 @@ import pytest_asyncio
 from PIL import Image
 
 from engine import ConversionError
-from engine.executor import Input, Job, LocalExecutor
+from engine.executor import Job, JobInput, LocalExecutor
 from engine.mupdf import pymupdf
 from engine.registry import load_registry
-from tests.corpus import Entry, load_corpus
-from tests.samples import sample
+from tests.support.corpus import Entry, load_corpus
+from tests.support.samples import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -171,7 +171,7 @@ async def test_an_svg_reads_no_other_file(executor: LocalExecutor, tmp_path: Pat
     source, result = tmp_path / "in.svg", tmp_path / "out.png"
     source.write_text(svg)
 
-    await executor.run(Job((Input(source, "svg"),), result, "png"))
+    await executor.run(Job((JobInput(source, "svg"),), result, "png"))
 
     with Image.open(result) as image:
         assert image.convert("RGBA").getchannel("A").getextrema() == (0, 0)  # nothing is drawn

@@ -9,11 +9,11 @@ import pytest
 import pytest_asyncio
 
 from engine import ConversionError, Options
-from engine.executor import Input, Job, LocalExecutor
+from engine.executor import Job, JobInput, LocalExecutor
 from engine.registry import load_registry
 from plugins.pdf import DPI
-from tests import readers
-from tests.corpus import Entry, load_corpus
+from tests.support import readers
+from tests.support.corpus import Entry, load_corpus
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -80,7 +80,7 @@ async def test_encrypted(executor: LocalExecutor, tmp_path: Path, name: str) -> 
     for entry in (entry for entry in load_corpus() if entry.name == name):
         for target in _REGISTRY.targets(_REGISTRY.formats["pdf"]):
             with pytest.raises(ConversionError) as raised:
-                await executor.run(Job((Input(entry.path, "pdf"),), tmp_path / "result", target.name))
+                await executor.run(Job((JobInput(entry.path, "pdf"),), tmp_path / "result", target.name))
             assert (raised.value.code, raised.value.reason) == ("invalid_file_type", "pdf_encrypted")
 
 

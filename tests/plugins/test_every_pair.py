@@ -9,8 +9,8 @@ from engine import Options, pipeline
 from engine.planner import Plan
 from engine.registry import load_registry
 from plugins.pdf import DPI
-from tests import readers
-from tests.samples import COLOURS, SIZE, sample
+from tests.support import readers
+from tests.support.samples import COLOURS, SIZE, sample
 
 _PAIRS = load_registry().catalogue()
 _RAW = {"arw", "cr2", "dng", "nef", "orf", "raf", "rw2"}

@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 from PIL import Image, ImageCms, ImageOps
 
 from engine import Options, pipeline
-from engine.pipeline import Result
+from engine.pipeline import PipelineResult
 from engine.registry import load_registry
-from tests import readers
-from tests.samples import SIZE, quadrants, sample
+from tests.support import readers
+from tests.support.samples import SIZE, quadrants, sample
 
 _REGISTRY = load_registry()
 _XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"/></x:xmpmeta>'
 _HOLD_EXIF = ("jpeg", "png", "webp", "avif", "heic", "tiff")
 
 
-def convert(data: bytes, target: str, quality: int | None = None) -> Result:
+def convert(data: bytes, target: str, quality: int | None = None) -> PipelineResult:
     source = _REGISTRY.identify_content(data)
     return pipeline.run(_REGISTRY.plan([source], target), [data], Options(quality=quality))
 
@@ -41,7 +41,7 @@ def opened(data: bytes) -> Image.Image:
     return image
 
 
-def codes(result: Result) -> set[str]:
+def codes(result: PipelineResult) -> set[str]:
     return {warned.code for warned in result.warnings}
 
 

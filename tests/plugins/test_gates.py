@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from engine import Frame, Options, Raster, TooLarge, pipeline
-from engine.gates import MAX_FRAMES, MAX_PIXELS, MAX_TOTAL_PIXELS
+from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, MAX_TOTAL_PIXELS
 from engine.registry import load_registry
-from tests.hostile import hostile_files, png
+from tests.support.hostile import hostile_files, png
 
 _REGISTRY = load_registry()
 

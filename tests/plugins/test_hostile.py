@@ -12,16 +12,16 @@ import pytest
 import pytest_asyncio
 
 from engine import ConversionError
-from engine.executor import Job, Limits, LocalExecutor
+from engine.executor import Job, JobLimits, LocalExecutor
 from engine.registry import load_registry
-from tests.corpus import UNSOUND, Entry, load_corpus
-from tests.hostile import Canary, Hostile, Outcome, hostile_files
+from tests.support.corpus import UNSOUND, Entry, load_corpus
+from tests.support.hostile import Canary, Hostile, Outcome, hostile_files
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 _REGISTRY = load_registry()
-_LIMITS = Limits(seconds=20)
-_SHORT = Limits(seconds=3)
+_LIMITS = JobLimits(seconds=20)
+_SHORT = JobLimits(seconds=3)
 _FILES = {hostile.name: hostile for hostile in hostile_files()}
 
 
@@ -54,7 +54,7 @@ def canary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Canary]:
 
 
 async def _outcome(
-    executor: LocalExecutor, folder: Path, data: bytes, target: str, limits: Limits = _LIMITS
+    executor: LocalExecutor, folder: Path, data: bytes, target: str, limits: JobLimits = _LIMITS
 ) -> tuple[Outcome, bytes]:
     """How the conversion ends, and its result; the job's folder holds nothing else."""
     source, result = folder / "input", folder / "job" / "result"
@@ -103,7 +103,7 @@ async def test_nothing_is_left(executor: LocalExecutor, canary: Canary, tmp_path
     names = ("png_claim", "eps_loop", "svg_uses", "eps_loop")
     before = _descriptors()
     for turn, name in enumerate(names):
-        await _outcome(executor, tmp_path / str(turn), _FILES[name].make(canary), "jpeg", Limits(seconds=1))
+        await _outcome(executor, tmp_path / str(turn), _FILES[name].make(canary), "jpeg", JobLimits(seconds=1))
     await asyncio.sleep(1)
 
     assert _descriptors() <= before

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from engine.registry import Registry, load_registry
-from tests.samples import sample
+from tests.support.samples import sample
 
 # Carries out every plan where nothing is loaded that is put off, and tells which ask for it.
 _PROGRAM = """

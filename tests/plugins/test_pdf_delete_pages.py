@@ -11,8 +11,8 @@ from pikepdf import Array, Dictionary, Name, Pdf, String
 
 from engine import ConversionError
 from engine.mupdf import pymupdf
-from tests.plugins.pdf_documents import Item, at, delete, document, field, link, named, opened, outline, saved
 from tests.plugins.test_pdf_merge import tagged
+from tests.support.pdf_documents import Item, at, delete, document, field, link, named, opened, outline, saved
 
 
 def _texts(data: bytes) -> list[str]:

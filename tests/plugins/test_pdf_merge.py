@@ -11,7 +11,7 @@ from pikepdf import Array, Dictionary, Name, Pdf, String
 
 from engine import ConversionError
 from engine.mupdf import pymupdf
-from tests.plugins.pdf_documents import (
+from tests.support.pdf_documents import (
     REGISTRY,
     annotate,
     at,

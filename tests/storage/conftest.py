@@ -8,11 +8,10 @@ import pytest
 from redis.asyncio import Redis
 
 from storage.database import Database
-from storage.failover import FailoverLimiter
-from storage.limits import Limiter, MemoryLimiter
-from storage.redis_limits import RedisLimiter
-from tests.redis_server import RedisServer
-from tests.storage.samples import Clock
+from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter
+from storage.rate_limits_redis import RedisRateLimiter
+from tests.support.redis_server import RedisServer
+from tests.support.storage_samples import Clock
 
 PATIENT = 30.0  # seconds; for tests that are not about speed
 
@@ -26,19 +25,19 @@ async def redis(redis_server: RedisServer) -> AsyncIterator[Redis]:
 
 
 @pytest.fixture
-async def redis_limiter(redis_server: RedisServer, redis: Redis) -> AsyncIterator[RedisLimiter]:
-    limiter = RedisLimiter(redis_server.url, patience=PATIENT)
+async def redis_limiter(redis_server: RedisServer, redis: Redis) -> AsyncIterator[RedisRateLimiter]:
+    limiter = RedisRateLimiter(redis_server.url, patience=PATIENT)
     yield limiter
     await limiter.close()
 
 
 @pytest.fixture(params=["memory", "redis", "failover"])
-def limiter(request: pytest.FixtureRequest, redis_limiter: RedisLimiter) -> Limiter:
+def limiter(request: pytest.FixtureRequest, redis_limiter: RedisRateLimiter) -> RateLimiter:
     """Every way to count."""
-    ways: dict[str, Limiter] = {
-        "memory": MemoryLimiter(),
+    ways: dict[str, RateLimiter] = {
+        "memory": MemoryRateLimiter(),
         "redis": redis_limiter,
-        "failover": FailoverLimiter(redis_limiter, MemoryLimiter()),
+        "failover": FailoverRateLimiter(redis_limiter, MemoryRateLimiter()),
     }
     return ways[request.param]
 

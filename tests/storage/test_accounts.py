@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from storage import accounts, audit, models
+from storage import accounts, ledger_audit, models
 from storage.database import Database
-from storage.errors import EmailTaken, Missing
-from tests.storage.samples import Clock
+from storage.errors import EmailTaken, NotFound
+from tests.support.storage_samples import Clock
 
 
 def test_a_new_account(database: Database, clock: Clock) -> None:
@@ -51,13 +51,13 @@ def test_credits_are_granted_by_address(database: Database) -> None:
     assert database.run_blocking(accounts.grant, "A@B.org", 5) == 55
     assert database.run_blocking(accounts.grant, "a@b.org", 5, ref="birthday") == 60
     assert database.run_blocking(accounts.grant, "a@b.org", 5, ref="birthday") == 60
-    assert database.run_blocking(audit.check) == ()
-    with pytest.raises(Missing):
+    assert database.run_blocking(ledger_audit.check) == ()
+    with pytest.raises(NotFound):
         database.run_blocking(accounts.grant, "b@b.org", 5)
 
 
 def test_an_unknown_account_is_missing(database: Database) -> None:
     assert database.run_blocking(accounts.find, "a@b.org") is None
-    with pytest.raises(Missing) as caught:
+    with pytest.raises(NotFound) as caught:
         database.run_blocking(accounts.get, "acct_of_nobody")
     assert caught.value.code == "not_found"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import peewee
 import pytest
 
-from storage import audit, ledger, models
+from storage import ledger, ledger_audit, models
 from storage.database import Database
-from tests.storage.samples import OWNER, USE, open_account
+from tests.support.storage_samples import OWNER, USE, open_account
 
 
 @pytest.mark.parametrize(
@@ -22,9 +22,9 @@ from tests.storage.samples import OWNER, USE, open_account
 )
 def test_the_audit_sees_accounts_that_do_not_add_up(database: Database, change: dict[str, object]) -> None:
     account = open_account(database, 10)
-    assert database.run_blocking(audit.check) == ()
+    assert database.run_blocking(ledger_audit.check) == ()
     database.run_blocking(lambda transaction: transaction.change(models.Account.update(change)))
-    problems = database.run_blocking(audit.check)
+    problems = database.run_blocking(ledger_audit.check)
     assert problems
     assert all(account.id in problem for problem in problems)
 
@@ -34,7 +34,7 @@ def test_the_audit_sees_a_settled_hold_without_a_charge(database: Database) -> N
     database.run_blocking(ledger.settle, hold, USE)
     renamed = models.Entry.update(ref="another").where(models.Entry.ref == hold.id)
     database.run_blocking(lambda transaction: transaction.change(renamed))
-    assert len(database.run_blocking(audit.check)) == 1
+    assert len(database.run_blocking(ledger_audit.check)) == 1
 
 
 @pytest.mark.parametrize("change", [{"balance": -1}, {"held": -1}])

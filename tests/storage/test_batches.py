@@ -8,13 +8,13 @@ import pytest
 
 from storage import batches, files
 from storage.batches import Batch, Counts, Status
-from storage.conversions import File
 from storage.database import Database
-from storage.errors import BatchFull, Missing
+from storage.errors import BatchFull, NotFound
+from storage.files import File
 from storage.ids import new_id
-from storage.ledger import Owner
-from tests.storage.samples import OWNER, Clock, open_account
+from storage.ledger import ServerInstance
 from tests.storage.test_files import DAY, FAULT, ORIGINAL, OUTCOME
+from tests.support.storage_samples import OWNER, Clock, open_account
 
 LEASE = 600
 
@@ -44,7 +44,7 @@ def process(database: Database, file: File) -> File:
     return database.run_blocking(files.process, file.account, file.id, OUTCOME, DAY)
 
 
-def begin(database: Database, batch: Batch, owner: Owner = OWNER) -> str:
+def begin(database: Database, batch: Batch, owner: ServerInstance = OWNER) -> str:
     return database.run_blocking(batches.begin, batch.account, batch.id, owner, LEASE)
 
 
@@ -109,9 +109,9 @@ def test_a_run_is_over_when_its_lease_is_out(database: Database, batch: Batch, c
 
 def test_a_restart_ends_the_runs_of_its_own_server(database: Database, batch: Batch) -> None:
     begin(database, batch)
-    elsewhere = begin(database, batch, Owner("other", "boot-1"))
+    elsewhere = begin(database, batch, ServerInstance("other", "boot-1"))
     assert database.run_blocking(batches.recover, OWNER) == 0
-    assert database.run_blocking(batches.recover, Owner(OWNER.server, "boot-2")) == 1
+    assert database.run_blocking(batches.recover, ServerInstance(OWNER.server, "boot-2")) == 1
     assert get(database, batch).running
     end(database, batch, elsewhere)
     assert not get(database, batch).running
@@ -140,11 +140,11 @@ async def test_of_60_files_added_at_once_50_get_in(database: Database, batch: Ba
 def test_batches_of_others_unknown_and_strange_ones_are_missing(database: Database, batch: Batch) -> None:
     stranger = open_account(database).id
     for account, batch_id in [(stranger, batch.id), (batch.account, new_id("batch")), (batch.account, "batch_'")]:
-        with pytest.raises(Missing):
+        with pytest.raises(NotFound):
             database.run_blocking(batches.get, account, batch_id)
-        with pytest.raises(Missing):
+        with pytest.raises(NotFound):
             database.run_blocking(batches.add_file, account, batch_id, ORIGINAL, 50, DAY)
-        with pytest.raises(Missing):
+        with pytest.raises(NotFound):
             database.run_blocking(batches.begin, account, batch_id, OWNER, LEASE)
     assert get(database, batch) == batch
 
@@ -174,7 +174,7 @@ def test_an_expired_batch_is_missing_and_goes_after_its_files(database: Database
     clock.now += DAY - 1
     assert database.run_blocking(batches.expired, 10) == 0
     clock.now += 1
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         get(database, batch)
     assert database.run_blocking(batches.expired, 10) == 0
     database.run_blocking(files.expired, 10)

@@ -13,40 +13,40 @@ from pathlib import Path
 
 import pytest
 
-from storage.blobs import BLOCK, Blobs, FolderBlobs, open_blobs
-from storage.errors import Missing, StoreUnavailable
+from storage.blob_store import BLOCK, BlobStore, FolderBlobStore, open_blob_store
+from storage.blob_store_s3 import S3BlobStore
+from storage.errors import NotFound, StoreUnavailable
 from storage.ids import new_id
-from storage.s3_blobs import S3Blobs
-from tests.s3_server import S3Server
+from tests.support.s3_server import S3Server
 
 MIB = 1 << 20
-Open = Callable[..., Blobs]
+Open = Callable[..., BlobStore]
 
 
 @pytest.fixture(params=["folder", "s3"])
 def opened(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     """Opens the same empty store of each kind, with a clock if it is given one."""
     if request.param == "folder":
-        return lambda **options: FolderBlobs(tmp_path / "blobs", **options)
+        return lambda **options: FolderBlobStore(tmp_path / "blobs", **options)
     server: S3Server = request.getfixturevalue("s3_server")
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
     url = server.url(new_id("prefix"))
-    return lambda **options: S3Blobs(url, **options)
+    return lambda **options: S3BlobStore(url, **options)
 
 
 @pytest.fixture
-def blobs(opened: Open) -> Blobs:
+def blobs(opened: Open) -> BlobStore:
     return opened()
 
 
-async def put(blobs: Blobs, key: str, data: bytes, folder: Path) -> None:
+async def put(blobs: BlobStore, key: str, data: bytes, folder: Path) -> None:
     path = folder / "upload"
     path.write_bytes(data)
     await blobs.put(key, path)
 
 
-async def read(blobs: Blobs, key: str, start: int, end: int) -> bytes:
+async def read(blobs: BlobStore, key: str, start: int, end: int) -> bytes:
     return b"".join([block async for block in blobs.read(key, start, end)])
 
 
@@ -60,7 +60,7 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-async def listed(blobs: Blobs, older_than: int = 0) -> set[str]:
+async def listed(blobs: BlobStore, older_than: int = 0) -> set[str]:
     return {key async for key in blobs.list(older_than)}
 
 
@@ -72,7 +72,7 @@ def kill_at_the_first_file(command: list[str], folder: Path) -> None:
         process.kill()
 
 
-async def test_what_is_put_can_be_read_and_fetched(blobs: Blobs, tmp_path: Path) -> None:
+async def test_what_is_put_can_be_read_and_fetched(blobs: BlobStore, tmp_path: Path) -> None:
     data = os.urandom(2 * BLOCK + 7)
     await put(blobs, "blob_1", data, tmp_path)
     assert await read(blobs, "blob_1", 0, len(data)) == data
@@ -82,24 +82,24 @@ async def test_what_is_put_can_be_read_and_fetched(blobs: Blobs, tmp_path: Path)
     assert (tmp_path / "fetched").read_bytes() == data
 
 
-async def test_a_fetched_file_is_not_the_blob(blobs: Blobs, tmp_path: Path) -> None:
+async def test_a_fetched_file_is_not_the_blob(blobs: BlobStore, tmp_path: Path) -> None:
     await put(blobs, "blob_1", b"before", tmp_path)
     await blobs.fetch("blob_1", tmp_path / "fetched")
     (tmp_path / "fetched").write_bytes(b"after!")
     assert await read(blobs, "blob_1", 0, 6) == b"before"
 
 
-async def test_what_is_not_there_is_missing(blobs: Blobs, tmp_path: Path) -> None:
-    with pytest.raises(Missing):
+async def test_what_is_not_there_is_missing(blobs: BlobStore, tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
         await read(blobs, "blob_1", 0, 1)
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         await blobs.fetch("blob_1", tmp_path / "fetched")
     with pytest.raises(FileNotFoundError):
         await blobs.put("blob_1", tmp_path / "nothing")
     assert await listed(blobs) == set()
 
 
-async def test_deleted_blobs_are_gone(blobs: Blobs, tmp_path: Path) -> None:
+async def test_deleted_blobs_are_gone(blobs: BlobStore, tmp_path: Path) -> None:
     for key in ("blob_1", "blob_2", "blob_3"):
         await put(blobs, key, b"bytes", tmp_path)
     await blobs.delete(["blob_1", "nothing", "blob_3"])
@@ -108,7 +108,7 @@ async def test_deleted_blobs_are_gone(blobs: Blobs, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["", ".", "..", "../up", "a/b", "/etc/passwd", "a b", "ä", "a\x00", "a\n", "x" * 201])
-async def test_strange_keys_are_refused(blobs: Blobs, tmp_path: Path, key: str) -> None:
+async def test_strange_keys_are_refused(blobs: BlobStore, tmp_path: Path, key: str) -> None:
     with pytest.raises(ValueError, match="A key has"):
         await put(blobs, key, b"bytes", tmp_path)
     with pytest.raises(ValueError, match="A key has"):
@@ -119,7 +119,7 @@ async def test_strange_keys_are_refused(blobs: Blobs, tmp_path: Path, key: str) 
         await blobs.delete([key])
 
 
-async def test_a_link_is_not_followed(blobs: Blobs, tmp_path: Path) -> None:
+async def test_a_link_is_not_followed(blobs: BlobStore, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "link").symlink_to(tmp_path / "secret")
     with pytest.raises(OSError, match="no regular file"):
@@ -137,18 +137,18 @@ async def test_blobs_are_listed_by_their_age(opened: Open, tmp_path: Path) -> No
     assert await listed(later, 3500) == {"blob_1"}
 
 
-async def test_many_are_listed(blobs: Blobs, tmp_path: Path) -> None:
+async def test_many_are_listed(blobs: BlobStore, tmp_path: Path) -> None:
     for number in range(1, 61):
         await put(blobs, f"blob_{number}", b"b", tmp_path)
     assert len(await listed(blobs)) == 60
 
 
-async def test_they_are_ready(blobs: Blobs) -> None:
+async def test_they_are_ready(blobs: BlobStore) -> None:
     assert await blobs.ready()
     await blobs.close()
 
 
-async def test_a_large_blob_takes_little_memory(blobs: Blobs, tmp_path: Path) -> None:
+async def test_a_large_blob_takes_little_memory(blobs: BlobStore, tmp_path: Path) -> None:
     size = 200 * MIB
     path = tmp_path / "large"
     with path.open("wb") as file:
@@ -164,17 +164,17 @@ async def test_a_large_blob_takes_little_memory(blobs: Blobs, tmp_path: Path) ->
 
 
 async def test_a_folder_without_room_is_not_ready(tmp_path: Path) -> None:
-    blobs = FolderBlobs(tmp_path / "blobs")
+    blobs = FolderBlobStore(tmp_path / "blobs")
     (tmp_path / "blobs").rmdir()
     assert not await blobs.ready()
 
 
 async def test_a_put_that_is_killed_while_it_copies_shows_nothing(tmp_path: Path) -> None:
-    blobs = FolderBlobs(tmp_path / "blobs")
+    blobs = FolderBlobStore(tmp_path / "blobs")
     script = (
-        "import asyncio, pathlib, sys, storage.blobs as b; "
+        "import asyncio, pathlib, sys, storage.blob_store as b; "
         "folder, upload = map(pathlib.Path, sys.argv[1:]); "
-        "asyncio.run(b.FolderBlobs(folder).put('blob_1', upload))"
+        "asyncio.run(b.FolderBlobStore(folder).put('blob_1', upload))"
     )
     with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
         upload = Path(elsewhere) / "upload"
@@ -182,7 +182,7 @@ async def test_a_put_that_is_killed_while_it_copies_shows_nothing(tmp_path: Path
             file.truncate(400 * MIB)
         kill_at_the_first_file([sys.executable, "-c", script, str(tmp_path / "blobs"), str(upload)], tmp_path / "blobs")
         assert upload.exists()
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         await read(blobs, "blob_1", 0, 1)
     (left,) = await listed(blobs)
     await blobs.delete([left])
@@ -190,7 +190,7 @@ async def test_a_put_that_is_killed_while_it_copies_shows_nothing(tmp_path: Path
 
 
 async def test_a_blob_comes_over_from_another_file_system(tmp_path: Path) -> None:
-    blobs = FolderBlobs(tmp_path / "blobs")
+    blobs = FolderBlobStore(tmp_path / "blobs")
     with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
         await put(blobs, "blob_1", b"bytes", Path(elsewhere))
     assert await read(blobs, "blob_1", 0, 5) == b"bytes"
@@ -202,7 +202,7 @@ async def test_a_store_that_is_down_is_told_soon(tmp_path: Path, monkeypatch: py
     with S3Server() as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
-        blobs = S3Blobs(server.url("prefix"), patience=1)
+        blobs = S3BlobStore(server.url("prefix"), patience=1)
         await put(blobs, "blob_1", b"bytes", tmp_path)
         getattr(server, end)()
         async with asyncio.timeout(60):
@@ -214,19 +214,19 @@ async def test_a_store_that_is_down_is_told_soon(tmp_path: Path, monkeypatch: py
 
 
 def test_the_url_decides_which_store_is_opened(tmp_path: Path) -> None:
-    assert isinstance(open_blobs(None, tmp_path / "blobs"), FolderBlobs)
-    assert isinstance(open_blobs("s3://bucket/prefix", tmp_path / "blobs"), S3Blobs)
+    assert isinstance(open_blob_store(None, tmp_path / "blobs"), FolderBlobStore)
+    assert isinstance(open_blob_store("s3://bucket/prefix", tmp_path / "blobs"), S3BlobStore)
 
 
 def test_the_library_for_s3_is_loaded_only_for_s3(tmp_path: Path) -> None:
-    script = "import sys, storage.blobs as b, pathlib as p; b.open_blobs(None, p.Path(sys.argv[1])); "
+    script = "import sys, storage.blob_store as b, pathlib as p; b.open_blob_store(None, p.Path(sys.argv[1])); "
     script += "print('obstore' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "False"
 
 
 async def test_a_list_that_is_given_up_harms_nothing(tmp_path: Path) -> None:
-    store = FolderBlobs(tmp_path / "blobs")
+    store = FolderBlobStore(tmp_path / "blobs")
     for number in range(2000):
         (tmp_path / "blobs" / f"blob_{number:022}").touch()
 
@@ -242,7 +242,7 @@ async def test_a_list_that_is_given_up_harms_nothing(tmp_path: Path) -> None:
 
 
 async def test_a_read_that_is_given_up_leaves_nothing_open(tmp_path: Path) -> None:
-    store = FolderBlobs(tmp_path / "blobs")
+    store = FolderBlobStore(tmp_path / "blobs")
     await put(store, "blob_1", bytes(8 * BLOCK), tmp_path)
     before = descriptors()
 

@@ -15,7 +15,7 @@ from storage import ledger, models
 from storage.database import Database, UnsupportedUrl
 from storage.errors import DatabaseBusy
 from storage.transaction import Transaction
-from tests.storage.samples import Clock, open_account
+from tests.support.storage_samples import Clock, open_account
 
 
 class Trouble(Exception):

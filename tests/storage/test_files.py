@@ -8,17 +8,17 @@ from dataclasses import replace
 import pytest
 
 from storage import files
-from storage.conversions import Fault, File, Original, Outcome
 from storage.database import Database
-from storage.errors import Missing
+from storage.errors import NotFound
+from storage.files import ConvertedFile, Failure, File, SourceFile
 from storage.ids import new_id
-from tests.storage import processes
-from tests.storage.samples import Clock, open_account
+from tests.support import storage_processes
+from tests.support.storage_samples import Clock, open_account
 
 DAY = 86_400
-ORIGINAL = Original("größe.JPG", "jpg", "jpeg", 100, source="up_1")
-OUTCOME = Outcome("webp", 40, "größe.webp", "image/webp", "blob_1", 0.25, (("alpha_flattened", "It was."),))
-FAULT = Fault("processing_failed", "The file is damaged.", "corrupt_input", retryable=False)
+ORIGINAL = SourceFile("größe.JPG", "jpg", "jpeg", 100, source="up_1")
+OUTCOME = ConvertedFile("webp", 40, "größe.webp", "image/webp", "blob_1", 0.25, (("alpha_flattened", "It was."),))
+FAULT = Failure("processing_failed", "The file is damaged.", "corrupt_input", retryable=False)
 
 
 @pytest.fixture
@@ -92,18 +92,18 @@ def test_ids_may_be_chosen_beforehand(database: Database, account: str) -> None:
 )
 def test_unknown_and_strange_ids_are_missing(database: Database, account: str, file_id: str) -> None:
     for attempt in (files.get, files.delete):
-        with pytest.raises(Missing):
+        with pytest.raises(NotFound):
             database.run_blocking(attempt, account, file_id)
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         database.run_blocking(files.process, account, file_id, OUTCOME, DAY)
 
 
 def test_files_of_others_are_missing(database: Database, account: str) -> None:
     file, stranger = add(database, account), open_account(database).id
     for attempt in (files.get, files.delete):
-        with pytest.raises(Missing):
+        with pytest.raises(NotFound):
             database.run_blocking(attempt, stranger, file.id)
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         process(database, stranger, file.id)
     database.run_blocking(files.fail, stranger, file.id, FAULT)
     assert get(database, file) == file
@@ -114,9 +114,9 @@ def test_expired_files_are_missing_before_they_are_erased(database: Database, ac
     clock.now += DAY - 1
     assert get(database, file) == file
     clock.now += 1
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         get(database, file)
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         process(database, account, file.id)
     database.run_blocking(files.fail, account, file.id, FAULT)
     assert database.run_blocking(files.expired, 10) == ("up_1",)
@@ -138,7 +138,7 @@ def test_a_shared_upload_goes_with_the_last_that_needs_it(database: Database, ac
     clock.now += 10
     third = process(database, account, second.id, "blob_3")
     assert delete(database, first) == ("blob_1",)
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         delete(database, first)
     clock.now += DAY - 10
     assert database.run_blocking(files.expired, 10) == ("blob_2",)
@@ -167,18 +167,18 @@ async def test_of_many_conversions_one_wins_the_id(database: Database, account: 
 def test_of_four_processes_one_wins_the_id(url: str) -> None:
     database = Database(url)
     account = open_account(database).id
-    racers = [processes.start("convert", url) for _ in range(4)]
+    racers = [storage_processes.start("convert", url) for _ in range(4)]
     try:
-        assert [processes.answer(racer) for racer in racers] == ["ready"] * 4
+        assert [storage_processes.answer(racer) for racer in racers] == ["ready"] * 4
         for _ in range(10):
             file = add(database, account)
             for racer in racers:
                 print(account, file.id, file=racer.stdin, flush=True)
-            ids = [processes.answer(racer) for racer in racers]
+            ids = [storage_processes.answer(racer) for racer in racers]
             assert (ids.count(file.id), len(set(ids))) == (1, 4)
             made = [database.run_blocking(files.get, account, file_id) for file_id in ids]
             assert len({one.outcome.blob for one in made if one.outcome}) == 4
     finally:
-        codes = [processes.end(racer) for racer in racers]
+        codes = [storage_processes.end(racer) for racer in racers]
         database.close()
     assert codes == [0] * 4

@@ -13,11 +13,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from storage import accounts, audit, ledger
+from storage import accounts, ledger, ledger_audit
 from storage.database import Database
 from storage.ledger import Hold
 from tests.conftest import MakeUrl
-from tests.storage.samples import OWNER, USE, open_account
+from tests.support.storage_samples import OWNER, USE, open_account
 
 _SIZE = "4m"
 
@@ -70,7 +70,7 @@ def test_what_cannot_be_written(small_disk: Path, new_postgres_url: MakeUrl) -> 
         more = database.run_blocking(ledger.reserve, account, 1, OWNER, 60)
         for hold in (*holds, more):
             database.run_blocking(ledger.settle, hold, USE)
-        assert not database.run_blocking(audit.check)
+        assert not database.run_blocking(ledger_audit.check)
     finally:
         database.close()
         with psycopg.connect(url, autocommit=True) as db:

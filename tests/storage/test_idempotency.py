@@ -7,13 +7,13 @@ from functools import partial
 
 import pytest
 
-from storage import audit, idempotency, ledger, models
+from storage import idempotency, ledger, ledger_audit, models
 from storage.database import Database
 from storage.errors import ClaimLost
-from storage.idempotency import Begun, Fresh, Replay, Reused, Running, Stored
-from tests.storage.samples import OWNER, USE, Clock, open_account
+from storage.idempotency import Claim, ClaimOutcome, InProgress, KeyMismatch, Replay, StoredResponse
+from tests.support.storage_samples import OWNER, USE, Clock, open_account
 
-ANSWER = Stored(200, {"Content-Type": "image/webp", "X-Name": "größe"}, '{"data": {"é": 1}}', "file_1")
+ANSWER = StoredResponse(200, {"Content-Type": "image/webp", "X-Name": "größe"}, '{"data": {"é": 1}}', "file_1")
 
 
 @pytest.fixture
@@ -21,18 +21,20 @@ def account(database: Database) -> str:
     return open_account(database).id
 
 
-def begin(database: Database, account: str, fingerprint: str = "f", path: str = "/convert", key: str = "k") -> Begun:
+def begin(
+    database: Database, account: str, fingerprint: str = "f", path: str = "/convert", key: str = "k"
+) -> ClaimOutcome:
     return database.run_blocking(idempotency.begin, idempotency.attempt(account, path, key, OWNER), fingerprint, 60)
 
 
-def fresh(database: Database, account: str, fingerprint: str = "f") -> Fresh:
+def fresh(database: Database, account: str, fingerprint: str = "f") -> Claim:
     begun = begin(database, account, fingerprint)
-    assert isinstance(begun, Fresh)
+    assert isinstance(begun, Claim)
     return begun
 
 
-@pytest.mark.parametrize("answer", [ANSWER, Stored(200)])
-def test_an_answer_is_given_again(database: Database, account: str, answer: Stored) -> None:
+@pytest.mark.parametrize("answer", [ANSWER, StoredResponse(200)])
+def test_an_answer_is_given_again(database: Database, account: str, answer: StoredResponse) -> None:
     database.run_blocking(idempotency.finish, fresh(database, account), answer)
     assert begin(database, account) == Replay(answer)
 
@@ -40,14 +42,14 @@ def test_an_answer_is_given_again(database: Database, account: str, answer: Stor
 def test_while_it_runs_others_wait(database: Database, account: str, clock: Clock) -> None:
     fresh(database, account)
     clock.now += 20
-    assert begin(database, account) == Running(40)
+    assert begin(database, account) == InProgress(40)
 
 
 def test_a_key_is_of_one_request(database: Database, account: str) -> None:
     claim = fresh(database, account)
-    assert begin(database, account, "other") == Reused()
+    assert begin(database, account, "other") == KeyMismatch()
     database.run_blocking(idempotency.finish, claim, ANSWER)
-    assert begin(database, account, "other") == Reused()
+    assert begin(database, account, "other") == KeyMismatch()
 
 
 def test_keys_are_apart_by_account_and_path(database: Database, account: str) -> None:
@@ -58,7 +60,7 @@ def test_keys_are_apart_by_account_and_path(database: Database, account: str) ->
         begin(database, account, path="/pdf/merge"),
         begin(database, account, key="K"),
     ):
-        assert isinstance(begun, Fresh)
+        assert isinstance(begun, Claim)
 
 
 def test_what_is_abandoned_may_be_asked_again_even_otherwise(database: Database, account: str) -> None:
@@ -69,12 +71,12 @@ def test_what_is_abandoned_may_be_asked_again_even_otherwise(database: Database,
 def test_a_crashed_attempt_is_taken_over_when_its_lease_is_out(database: Database, account: str, clock: Clock) -> None:
     crashed = fresh(database, account)
     clock.now += 60
-    assert begin(database, account, "other") == Reused()
+    assert begin(database, account, "other") == KeyMismatch()
     second = fresh(database, account)
     with pytest.raises(ClaimLost):
         database.run_blocking(idempotency.finish, crashed, ANSWER)
     database.run_blocking(idempotency.abandon, crashed)
-    assert begin(database, account) == Running(60)
+    assert begin(database, account) == InProgress(60)
     database.run_blocking(idempotency.finish, second, ANSWER)
     assert begin(database, account) == Replay(ANSWER)
     database.run_blocking(idempotency.abandon, second)
@@ -90,7 +92,7 @@ def test_who_has_lost_the_claim_is_not_charged(database: Database, account: str,
     with pytest.raises(ClaimLost):
         database.run_blocking(ledger.settle, hold, USE, finish)
     assert database.run_blocking(ledger.release, account, hold.id) == 50
-    assert database.run_blocking(audit.check) == ()
+    assert database.run_blocking(ledger_audit.check) == ()
 
 
 def test_answers_are_kept_for_24_hours(database: Database, account: str, clock: Clock) -> None:
@@ -99,7 +101,7 @@ def test_answers_are_kept_for_24_hours(database: Database, account: str, clock: 
     assert begin(database, account) == Replay(ANSWER)
     clock.now += 1
     fresh(database, account, "other")
-    assert begin(database, account, "other") == Running(60)
+    assert begin(database, account, "other") == InProgress(60)
 
 
 def test_the_sweep_takes_what_is_old_and_does_not_run(database: Database, account: str, clock: Clock) -> None:
@@ -122,7 +124,7 @@ async def test_of_many_at_once_one_runs(database: Database, account: str) -> Non
             for _ in range(20)
         )
         begun = await asyncio.gather(*attempts)
-        assert sorted(type(one).__name__ for one in begun) == ["Fresh", *["Running"] * 19]
+        assert sorted(type(one).__name__ for one in begun) == ["Claim", *["InProgress"] * 19]
 
 
 async def test_of_many_at_once_one_takes_over(database: Database, account: str, clock: Clock) -> None:
@@ -133,7 +135,7 @@ async def test_of_many_at_once_one_takes_over(database: Database, account: str, 
             database.run(idempotency.begin, idempotency.attempt(account, "/p", "k", OWNER), "f", 60) for _ in range(20)
         )
         begun = await asyncio.gather(*attempts)
-        assert sorted(type(one).__name__ for one in begun) == ["Fresh", *["Running"] * 19]
+        assert sorted(type(one).__name__ for one in begun) == ["Claim", *["InProgress"] * 19]
         clock.now += 60
 
 
@@ -142,7 +144,7 @@ def test_a_long_attempt_renews_its_lease(database: Database, account: str, clock
     clock.now += 50
     database.run_blocking(idempotency.renew, claim, 60)
     clock.now += 50
-    assert begin(database, account) == Running(10)
+    assert begin(database, account) == InProgress(10)
     clock.now += 10
     fresh(database, account)
     with pytest.raises(ClaimLost):

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage.api_keys import make_key, parse_key, shown_prefix
 from storage.errors import InvalidKey
 from storage.ids import ALPHABET, is_id, new_id, random_text
-from storage.keys import make_key, parse_key, shown_prefix
 
 
 def test_a_key_is_known_by_its_sha256() -> None:

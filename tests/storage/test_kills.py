@@ -6,11 +6,11 @@ import random
 import time
 from pathlib import Path
 
-from storage import accounts, audit, ledger, models
+from storage import accounts, ledger, ledger_audit, models
 from storage.database import Database
-from storage.ledger import Owner
-from tests.storage import processes
-from tests.storage.samples import open_account
+from storage.ledger import ServerInstance
+from tests.support import storage_processes
+from tests.support.storage_samples import open_account
 
 SECONDS = 3
 WORKERS = 3
@@ -20,7 +20,7 @@ KILLS = 4
 def test_what_is_charged_has_been_done_and_the_rest_is_given_back(database: Database, url: str, tmp_path: Path) -> None:
     account = open_account(database, 100_000).id
     files = [tmp_path / f"worker-{number}" for number in range(WORKERS)]
-    workers = [processes.start("work", url, account, str(file)) for file in files]
+    workers = [storage_processes.start("work", url, account, str(file)) for file in files]
     end = time.monotonic() + SECONDS
     kills = 0
     while time.monotonic() < end or kills < KILLS or not all(file.exists() for file in files):
@@ -28,16 +28,16 @@ def test_what_is_charged_has_been_done_and_the_rest_is_given_back(database: Data
         unlucky = random.randrange(WORKERS)
         if files[unlucky].exists():
             workers[unlucky].kill()
-            assert processes.end(workers[unlucky]) == -9
-            workers[unlucky] = processes.start("work", url, account, str(files[unlucky]))
+            assert storage_processes.end(workers[unlucky]) == -9
+            workers[unlucky] = storage_processes.start("work", url, account, str(files[unlucky]))
             kills += 1
     for worker in workers:
         worker.kill()
-        processes.end(worker)
+        storage_processes.end(worker)
 
-    assert database.run_blocking(audit.check) == ()
-    database.run_blocking(ledger.recover, Owner("main", "after the kills"))
-    assert database.run_blocking(audit.check) == ()
+    assert database.run_blocking(ledger_audit.check) == ()
+    database.run_blocking(ledger.recover, ServerInstance("main", "after the kills"))
+    assert database.run_blocking(ledger_audit.check) == ()
     answered = {line for file in files for line in file.read_text().splitlines()}
     rows = database.run_blocking(lambda transaction: transaction.all(models.Idempotency.select()))
     done = {row.key for row in rows if row.state == "done"}

@@ -5,27 +5,29 @@ from __future__ import annotations
 import peewee
 import pytest
 
-from storage import accounts, audit, ledger, usage
+from storage import accounts, ledger, ledger_audit, usage
 from storage.accounts import Account
 from storage.database import Database
-from storage.errors import HoldLost, Missing, NoCredits
+from storage.errors import HoldLost, NoCredits, NotFound
 from storage.ids import new_id
-from storage.ledger import Credited, Hold, Owner
+from storage.ledger import CreditResult, Hold, ServerInstance
 from storage.transaction import Transaction
-from tests.storage.samples import OWNER, USE, Clock, open_account
+from tests.support.storage_samples import OWNER, USE, Clock, open_account
 
 
 class Trouble(Exception):
     """Something that goes wrong in the middle of a transaction."""
 
 
-def reserve(database: Database, account: Account, amount: int = 1, owner: Owner = OWNER, lifetime: int = 60) -> Hold:
+def reserve(
+    database: Database, account: Account, amount: int = 1, owner: ServerInstance = OWNER, lifetime: int = 60
+) -> Hold:
     return database.run_blocking(ledger.reserve, account.id, amount, owner, lifetime)
 
 
 def now(database: Database, account: Account) -> tuple[int, int, int]:
     """Balance, held and used. The ledger has to add up."""
-    assert database.run_blocking(audit.check) == ()
+    assert database.run_blocking(ledger_audit.check) == ()
     found = database.run_blocking(accounts.get, account.id)
     return (found.balance, found.held, found.used)
 
@@ -132,9 +134,9 @@ def test_amounts_are_more_than_0(database: Database, amount: int) -> None:
 
 
 def test_an_unknown_account_is_missing(database: Database) -> None:
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         database.run_blocking(ledger.reserve, "acct_of_nobody", 1, OWNER, 60)
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         database.run_blocking(ledger.credit, "acct_of_nobody", "grant", 1, "ref")
 
 
@@ -142,7 +144,7 @@ def test_credits_come_in_once_for_every_ref(database: Database) -> None:
     account = open_account(database, 10)
     for fresh in (True, False, False):
         credited = database.run_blocking(ledger.credit, account.id, "purchase", 500, "checkout")
-        assert credited == Credited(510, fresh)
+        assert credited == CreditResult(510, fresh)
     assert database.run_blocking(accounts.get, account.id).purchased == 500
     assert now(database, account) == (510, 0, 0)
 
@@ -151,9 +153,9 @@ def test_recovery_gives_back_what_earlier_runs_of_the_server_held(database: Data
     account, other = open_account(database, 10), open_account(database, 10)
     for holder in (account, account, other):
         reserve(database, holder, 2)
-    kept = reserve(database, account, owner=Owner("main", "boot-2"))
-    reserve(database, account, owner=Owner("another server", "boot-1"))
-    assert database.run_blocking(ledger.recover, Owner("main", "boot-2")) == 3
+    kept = reserve(database, account, owner=ServerInstance("main", "boot-2"))
+    reserve(database, account, owner=ServerInstance("another server", "boot-1"))
+    assert database.run_blocking(ledger.recover, ServerInstance("main", "boot-2")) == 3
     assert (now(database, account), now(database, other)) == ((8, 2, 0), (10, 0, 0))
     database.run_blocking(ledger.settle, kept, USE)
 
@@ -174,9 +176,9 @@ def test_the_sweep_gives_back_what_is_held_for_too_long(database: Database, cloc
 def test_what_is_taken_back_is_never_more_than_there_is(database: Database) -> None:
     account = open_account(database, 10)
     reserve(database, account, 4)
-    assert database.run_blocking(ledger.take_back, account.id, 5, "first") == 5
-    assert database.run_blocking(ledger.take_back, account.id, 5, "second") == 1
-    assert database.run_blocking(ledger.take_back, account.id, 5, "third") == 0
+    assert database.run_blocking(ledger.claw_back, account.id, 5, "first") == 5
+    assert database.run_blocking(ledger.claw_back, account.id, 5, "second") == 1
+    assert database.run_blocking(ledger.claw_back, account.id, 5, "third") == 0
     assert database.run_blocking(ledger.balance, account.id) == 0
-    with pytest.raises(Missing):
-        database.run_blocking(ledger.take_back, "acct_of_nobody", 1, "fourth")
+    with pytest.raises(NotFound):
+        database.run_blocking(ledger.claw_back, "acct_of_nobody", 1, "fourth")

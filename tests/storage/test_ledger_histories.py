@@ -18,15 +18,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from storage import accounts, audit, idempotency, ledger, models
+from storage import accounts, idempotency, ledger, ledger_audit, models
 from storage.accounts import Account
 from storage.database import Database
 from storage.errors import HoldLost, NoCredits
-from storage.idempotency import Fresh, Replay, Running, Stored
-from storage.ledger import Hold, Owner
+from storage.idempotency import Claim, InProgress, Replay, StoredResponse
+from storage.ledger import Hold, ServerInstance
 from storage.transaction import Transaction
-from storage.usage import Use
-from tests.storage.samples import USE, Clock, open_account
+from storage.usage import UsageRecord
+from tests.support.storage_samples import USE, Clock, open_account
 
 LEASE = 30
 Ending = Literal["succeeds", "fails", "crashes", "crashes while it settles"]
@@ -44,7 +44,7 @@ def look(transaction: Transaction, account: str) -> tuple[tuple[str, ...], Accou
     """What the audit finds, the account, and what has been charged to it."""
     query = models.Entry.select().where((models.Entry.account == account) & (models.Entry.kind == "charge"))
     charges = {row.ref for row in transaction.all(query)}
-    return audit.check(transaction, account), accounts.get(transaction, account), charges
+    return ledger_audit.check(transaction, account), accounts.get(transaction, account), charges
 
 
 class Histories(RuleBasedStateMachine):
@@ -72,8 +72,8 @@ class Histories(RuleBasedStateMachine):
         self.database.close()
 
     @property
-    def owner(self) -> Owner:
-        return Owner(self.account, str(self.boot))
+    def owner(self) -> ServerInstance:
+        return ServerInstance(self.account, str(self.boot))
 
     @rule(kind=st.sampled_from(["grant", "purchase"]), amount=st.integers(1, 10), ref=st.sampled_from("abc"))
     def credits_come_in(self, kind: ledger.Income, amount: int, ref: str) -> None:
@@ -109,7 +109,7 @@ class Histories(RuleBasedStateMachine):
         self.charges.add(hold.id)
 
     @rule(hold=holds, failed=st.sampled_from([USE, None]))
-    def release(self, hold: Hold, failed: Use | None) -> None:
+    def release(self, hold: Hold, failed: UsageRecord | None) -> None:
         self.balance += self.open.pop(hold.id, (0, 0))[0]
         assert self.database.run_blocking(ledger.release, self.account, hold.id, failed) == self.balance
 
@@ -144,8 +144,8 @@ class Histories(RuleBasedStateMachine):
         attempt = idempotency.attempt(self.account, "/convert", key, self.owner)
         claim = self.database.run_blocking(idempotency.begin, attempt, "f", LEASE)
         assert isinstance(claim, Replay) == (key in self.answered)
-        assert isinstance(claim, Running) == (self.leases.get(key, 0) > int(self.clock.now))
-        if not isinstance(claim, Fresh):
+        assert isinstance(claim, InProgress) == (self.leases.get(key, 0) > int(self.clock.now))
+        if not isinstance(claim, Claim):
             return
         hold = self.reserve(1, 1000)
         if not isinstance(hold, Hold):
@@ -153,9 +153,9 @@ class Histories(RuleBasedStateMachine):
         else:
             self._end(claim, hold, ending)
 
-    def _end(self, claim: Fresh, hold: Hold, ending: Ending) -> None:
+    def _end(self, claim: Claim, hold: Hold, ending: Ending) -> None:
         if ending == "succeeds":
-            finish = partial(idempotency.finish, claim=claim, stored=Stored(200))
+            finish = partial(idempotency.finish, claim=claim, stored=StoredResponse(200))
             self.database.run_blocking(ledger.settle, hold, USE, finish)
             self.used += self.open.pop(hold.id)[0]
             self.charges.add(hold.id)

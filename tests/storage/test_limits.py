@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.limits import MemoryLimiter, fresh
+from storage.rate_limits import MemoryRateLimiter, unused
 
 
 class Clock:
@@ -20,7 +20,7 @@ class Clock:
 
 async def test_so_many_in_a_window() -> None:
     clock = Clock()
-    limiter = MemoryLimiter(clock=clock)
+    limiter = MemoryRateLimiter(clock=clock)
     verdicts = [await limiter.hit("a", 3, 60) for _ in range(5)]
     assert [verdict.allowed for verdict in verdicts] == [True, True, True, False, False]
     assert [verdict.remaining for verdict in verdicts] == [2, 1, 0, 0, 0]
@@ -30,7 +30,7 @@ async def test_so_many_in_a_window() -> None:
 
 async def test_waiting_until_the_reset_succeeds() -> None:
     clock = Clock()
-    limiter = MemoryLimiter(clock=clock)
+    limiter = MemoryRateLimiter(clock=clock)
     for _ in range(20):
         verdict = await limiter.hit("a", 3, 60)
     clock.now = float(verdict.reset_unix)
@@ -39,7 +39,7 @@ async def test_waiting_until_the_reset_succeeds() -> None:
 
 async def test_waiting_as_told_succeeds() -> None:
     clock = Clock()
-    limiter = MemoryLimiter(clock=clock)
+    limiter = MemoryRateLimiter(clock=clock)
     await limiter.hit("a", 1, 60)
     clock.now += 59.7
     refused = await limiter.hit("a", 1, 60)
@@ -49,7 +49,7 @@ async def test_waiting_as_told_succeeds() -> None:
 
 
 async def test_keys_and_windows_are_apart() -> None:
-    limiter = MemoryLimiter(clock=Clock())
+    limiter = MemoryRateLimiter(clock=Clock())
     await limiter.hit("a", 1, 60)
     assert (await limiter.hit("b", 1, 60)).allowed
     assert (await limiter.hit("a", 1, 3600)).allowed
@@ -58,8 +58,8 @@ async def test_keys_and_windows_are_apart() -> None:
 
 async def test_a_look_counts_nothing() -> None:
     clock = Clock()
-    limiter = MemoryLimiter(clock=clock)
-    assert await limiter.peek("a", 2, 60) == fresh(2, 60, clock.now)
+    limiter = MemoryRateLimiter(clock=clock)
+    assert await limiter.peek("a", 2, 60) == unused(2, 60, clock.now)
     await limiter.hit("a", 2, 60)
     for _ in range(5):
         assert (await limiter.peek("a", 2, 60)).remaining == 1
@@ -69,7 +69,7 @@ async def test_a_look_counts_nothing() -> None:
 
 async def test_a_clock_that_is_set_back_locks_nobody_out() -> None:
     clock = Clock()
-    limiter = MemoryLimiter(clock=clock)
+    limiter = MemoryRateLimiter(clock=clock)
     await limiter.hit("a", 1, 60)
     clock.now -= 86_400
     assert (await limiter.hit("a", 1, 60)).allowed
@@ -77,7 +77,7 @@ async def test_a_clock_that_is_set_back_locks_nobody_out() -> None:
 
 async def test_memory_is_bounded() -> None:
     clock = Clock()
-    limiter = MemoryLimiter(capacity=10, clock=clock)
+    limiter = MemoryRateLimiter(capacity=10, clock=clock)
     for number in range(100):
         await limiter.hit(f"key-{number}", 1, 60)
     assert len(limiter._windows[60]) == 10
@@ -90,7 +90,7 @@ async def test_memory_is_bounded() -> None:
 @given(st.lists(st.floats(0, 30), max_size=60), st.integers(1, 5))
 async def test_no_window_takes_more_than_the_limit(pauses: list[float], limit: int) -> None:
     clock = Clock()
-    limiter = MemoryLimiter(clock=clock)
+    limiter = MemoryRateLimiter(clock=clock)
     allowed: list[float] = []
     for pause in pauses:
         clock.now += pause

@@ -12,9 +12,9 @@ import pytest
 
 from storage import accounts, ledger
 from storage.database import Database
-from storage.errors import DatabaseBusy, OutcomeUnknown
+from storage.errors import CommitUnknown, DatabaseBusy
 from storage.transaction import Transaction
-from tests.storage.samples import open_account
+from tests.support.storage_samples import open_account
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_transaction_that_may_have_happened_is_not_run_again(postgres: str, da
         runs.append(1)
         terminate_others(postgres, url)
 
-    with pytest.raises(OutcomeUnknown):
+    with pytest.raises(CommitUnknown):
         database.run_blocking(lost_at_the_end)
     assert (len(runs), balance_of(database, account.id)) == (1, 0)
 

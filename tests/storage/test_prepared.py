@@ -8,7 +8,7 @@ from storage import models
 from storage.database import Database
 from storage.prepared import Given, Prepared
 from storage.transaction import Transaction
-from tests.storage.samples import open_account
+from tests.support.storage_samples import open_account
 
 
 def test_each_time_it_is_asked_with_other_values(database: Database) -> None:

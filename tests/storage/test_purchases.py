@@ -7,13 +7,13 @@ from itertools import permutations
 
 import pytest
 
-from storage import accounts, audit, ledger, purchases, reversals
+from storage import accounts, ledger, ledger_audit, purchases, refunds
 from storage.accounts import Account
 from storage.database import Database
-from storage.purchases import Outcome, Purchase, Report
-from storage.reversals import Change, Kind, Reversal
+from storage.purchases import CheckoutReport, Outcome, Purchase
+from storage.refunds import Kind, RefundResult, Reversal
 from storage.transaction import Transaction
-from tests.storage.samples import OWNER, USE, Clock, open_account
+from tests.support.storage_samples import OWNER, USE, Clock, open_account
 
 PRICE, CREDITS = 1500, 2000
 
@@ -24,8 +24,8 @@ def buy(database: Database, credits: int = 0) -> tuple[Account, str]:
     return account, database.run_blocking(purchases.begin, account.id, "pro", CREDITS, PRICE, "eur")
 
 
-def report(purchase: str, event: str = "evt_paid", amount: int = PRICE, currency: str = "eur") -> Report:
-    return Report(f"cs_{purchase}", purchase, f"{event}_{purchase}", f"pi_{purchase}", amount, currency)
+def report(purchase: str, event: str = "evt_paid", amount: int = PRICE, currency: str = "eur") -> CheckoutReport:
+    return CheckoutReport(f"cs_{purchase}", purchase, f"{event}_{purchase}", f"pi_{purchase}", amount, currency)
 
 
 def pay(database: Database, purchase: str, **told: object) -> Outcome:
@@ -41,14 +41,14 @@ def goes_back(
     id: str = "re",
     kind: Kind = "refund",
     final: bool = False,
-) -> Change | None:
+) -> RefundResult | None:
     reversal = Reversal(f"{id}_{purchase}", f"pi_{purchase}", kind, amount, at, final)
-    return database.run_blocking(reversals.note, reversal, f"evt_{id}_{at}_{amount}_{purchase}")
+    return database.run_blocking(refunds.note, reversal, f"evt_{id}_{at}_{amount}_{purchase}")
 
 
 def now(database: Database, account: Account) -> tuple[int, int]:
     """Balance and what was bought. The ledger has to add up."""
-    assert database.run_blocking(audit.check) == ()
+    assert database.run_blocking(ledger_audit.check) == ()
     found = database.run_blocking(accounts.get, account.id)
     return (found.balance, found.purchased)
 
@@ -127,7 +127,7 @@ def test_what_no_checkout_was_opened_for_is_forgotten(database: Database, clock:
 def test_a_refund_takes_its_share(database: Database) -> None:
     account, purchase = buy(database, 50)
     pay(database, purchase)
-    assert goes_back(database, purchase, 500, at=1) == Change(account.id, -666)
+    assert goes_back(database, purchase, 500, at=1) == RefundResult(account.id, -666)
     assert now(database, account) == (50 + 2000 - 666, 2000)
     goes_back(database, purchase, 1000, at=2, id="re_2")
     assert now(database, account) == (50, 2000)
@@ -139,7 +139,7 @@ def test_credits_that_are_spent_stay_spent(database: Database) -> None:
     account, purchase = buy(database)
     pay(database, purchase)
     spend(database, account, 1900)
-    assert goes_back(database, purchase, PRICE, at=1) == Change(account.id, -100)
+    assert goes_back(database, purchase, PRICE, at=1) == RefundResult(account.id, -100)
     assert now(database, account) == (0, 2000)
     goes_back(database, purchase, 0, at=2, final=True)  # it failed: what had been taken comes back, and no more
     assert now(database, account) == (100, 2000)
@@ -190,7 +190,7 @@ def test_in_every_order_it_comes_to_the_same(database: Database, order: tuple[st
             else:
                 won = step == "won"
                 goes_back(database, purchase, 0 if won else 300, at=8 + won, id="dp", kind="dispute", final=won)
-            assert database.run_blocking(audit.check) == ()
+            assert database.run_blocking(ledger_audit.check) == ()
     assert now(database, account) == (7 + 2000 - 1600, 2000)
 
 
@@ -199,11 +199,11 @@ async def test_twenty_reports_and_a_refund_at_once(database: Database) -> None:
         account, purchase = await asyncio.to_thread(buy, database)
         reversal = Reversal(f"re_{purchase}", f"pi_{purchase}", "refund", 750, 1, False)
         told = [database.run(purchases.pay, report(purchase, f"evt_{number}")) for number in range(20)]
-        back = [database.run(reversals.note, reversal, f"evt_re_{number}_{purchase}") for number in range(5)]
+        back = [database.run(refunds.note, reversal, f"evt_re_{number}_{purchase}") for number in range(5)]
         outcomes = await asyncio.gather(*told[:10], *back, *told[10:])
         assert outcomes.count("credited") == 1
         assert await database.run(ledger.balance, account.id) == 1000
-    assert await database.run(audit.check) == ()
+    assert await database.run(ledger_audit.check) == ()
 
 
 def test_a_crash_while_a_payment_is_noted_leaves_nothing(database: Database) -> None:
@@ -232,7 +232,7 @@ def test_the_audit_sees_purchases_that_do_not_add_up(database: Database, change:
 
     def tamper(transaction: Transaction) -> None:
         transaction.connection.execute_sql(f"UPDATE {change}")
-        raise Undone(*audit.check(transaction, account.id))
+        raise Undone(*ledger_audit.check(transaction, account.id))
 
     with pytest.raises(Undone) as undone:
         database.run_blocking(tamper)

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from storage import accounts, audit, ledger, models
+from storage import accounts, ledger, ledger_audit, models
 from storage.database import Database
 from storage.errors import NoCredits
 from storage.ids import new_id
 from storage.transaction import Transaction
-from tests.storage import processes
-from tests.storage.samples import OWNER, open_account
+from tests.support import storage_processes
+from tests.support.storage_samples import OWNER, open_account
 
 Attempt = Callable[[Database, str], Awaitable[object]]
 
@@ -68,17 +68,17 @@ async def purchases(database: Database, attempt: Attempt, rounds: int) -> set[in
 
 async def test_the_last_credit_goes_to_one(database: Database) -> None:
     assert await last_credits(database, reserve, rounds=100) == {1}
-    assert await database.run(audit.check) == ()
+    assert await database.run(ledger_audit.check) == ()
 
 
 async def test_a_purchase_is_credited_once(database: Database) -> None:
     assert await purchases(database, purchase, rounds=25) == {500}
-    assert await database.run(audit.check) == ()
+    assert await database.run(ledger_audit.check) == ()
 
 
 async def test_read_and_write_is_caught(database: Database) -> None:
     assert await last_credits(database, reserve_by_read_and_write, rounds=3) != {1}
-    assert await database.run(audit.check) != ()
+    assert await database.run(ledger_audit.check) != ()
 
 
 async def test_check_and_insert_is_caught(database: Database) -> None:
@@ -86,19 +86,19 @@ async def test_check_and_insert_is_caught(database: Database) -> None:
 
 
 def test_eight_processes_open_an_empty_database_and_race_for_last_credits(url: str) -> None:
-    racers = [processes.start("race", url) for _ in range(8)]
+    racers = [storage_processes.start("race", url) for _ in range(8)]
     try:
-        assert [processes.answer(racer) for racer in racers] == ["ready"] * 8
+        assert [storage_processes.answer(racer) for racer in racers] == ["ready"] * 8
         database = Database(url)
         for _ in range(25):
             account = open_account(database, 1)
             for racer in racers:
                 print(account.id, file=racer.stdin, flush=True)
-            assert sorted(processes.answer(racer) for racer in racers) == [*["refused"] * 7, "won"]
-        assert database.run_blocking(audit.check) == ()
+            assert sorted(storage_processes.answer(racer) for racer in racers) == [*["refused"] * 7, "won"]
+        assert database.run_blocking(ledger_audit.check) == ()
         database.close()
     finally:
-        codes = [processes.end(racer) for racer in racers]
+        codes = [storage_processes.end(racer) for racer in racers]
     assert codes == [0] * 8
 
 

@@ -10,33 +10,32 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from storage.failover import FailoverLimiter
-from storage.limits import MemoryLimiter, Verdict
-from storage.redis_limits import RedisLimiter
-from tests.redis_server import RedisServer
-from tests.server_process import free_port
+from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimitStatus
+from storage.rate_limits_redis import RedisRateLimiter
 from tests.storage.conftest import PATIENT
+from tests.support.redis_server import RedisServer
+from tests.support.server_process import free_port
 
 PAUSE = 0.5  # seconds
 KEY = "convertd:limit:60:a"
 
 
-async def test_processes_share_their_limits(redis_server: RedisServer, redis_limiter: RedisLimiter) -> None:
-    other = RedisLimiter(redis_server.url, patience=PATIENT)
+async def test_processes_share_their_limits(redis_server: RedisServer, redis_limiter: RedisRateLimiter) -> None:
+    other = RedisRateLimiter(redis_server.url, patience=PATIENT)
     hits = [limiter.hit("a", 50, 60) for _ in range(100) for limiter in (redis_limiter, other)]
     verdicts = await asyncio.gather(*hits)
     await other.close()
     assert sorted(verdict.remaining for verdict in verdicts if verdict.allowed) == list(range(50))
 
 
-async def test_keys_are_named_and_go_by_themselves(redis: Redis, redis_limiter: RedisLimiter) -> None:
+async def test_keys_are_named_and_go_by_themselves(redis: Redis, redis_limiter: RedisRateLimiter) -> None:
     await redis_limiter.hit("a", 1, 60)
     await redis_limiter.peek("b", 1, 60)
     assert await redis.keys("*") == [KEY.encode()]
     assert 50_000 < await redis.pttl(KEY) <= 60_000
 
 
-async def test_one_command_a_request(redis: Redis, redis_limiter: RedisLimiter) -> None:
+async def test_one_command_a_request(redis: Redis, redis_limiter: RedisRateLimiter) -> None:
     await redis_limiter.hit("a", 100, 60)
     await redis.config_resetstat()
     for _ in range(10):
@@ -46,20 +45,20 @@ async def test_one_command_a_request(redis: Redis, redis_limiter: RedisLimiter) 
     assert "cmdstat_script|load" not in stats
 
 
-async def test_a_redis_that_has_forgotten_the_script(redis: Redis, redis_limiter: RedisLimiter) -> None:
+async def test_a_redis_that_has_forgotten_the_script(redis: Redis, redis_limiter: RedisRateLimiter) -> None:
     await redis_limiter.hit("a", 2, 60)
     await redis.script_flush()
     assert (await redis_limiter.hit("a", 2, 60)).remaining == 0
 
 
-async def test_a_clock_that_is_set_back_locks_nobody_out(redis: Redis, redis_limiter: RedisLimiter) -> None:
+async def test_a_clock_that_is_set_back_locks_nobody_out(redis: Redis, redis_limiter: RedisRateLimiter) -> None:
     await redis_limiter.hit("a", 1, 60)
     await redis.hincrby(KEY, "end", 86_400_000)
     assert (await redis_limiter.hit("a", 1, 60)).retry_after == 60
 
 
 async def test_a_late_event_loop_is_not_held_against_redis(redis_server: RedisServer, redis: Redis) -> None:
-    limiter = RedisLimiter(redis_server.url)
+    limiter = RedisRateLimiter(redis_server.url)
     asyncio.get_running_loop().call_later(0.001, time.sleep, 0.3)
     verdicts = await asyncio.gather(*(limiter.hit("a", 1000, 60) for _ in range(300)))
     await limiter.close()
@@ -68,7 +67,7 @@ async def test_a_late_event_loop_is_not_held_against_redis(redis_server: RedisSe
 
 async def test_answers_that_come_too_late_are_nobodys(tmp_path: Path) -> None:
     with RedisServer(tmp_path) as server:
-        limiter = RedisLimiter(server.url)
+        limiter = RedisRateLimiter(server.url)
         await limiter.hit("a", 10, 60)
         server.stall()
         failures = await asyncio.gather(*(limiter.hit("a", 10, 60) for _ in range(3)), return_exceptions=True)
@@ -79,7 +78,7 @@ async def test_answers_that_come_too_late_are_nobodys(tmp_path: Path) -> None:
     assert [(verdict.limit, verdict.remaining) for verdict in verdicts] == [(20, 19), (30, 30), (20, 18)]
 
 
-async def test_one_who_goes_away_takes_nobody_along(redis_limiter: RedisLimiter) -> None:
+async def test_one_who_goes_away_takes_nobody_along(redis_limiter: RedisRateLimiter) -> None:
     hits = [asyncio.ensure_future(redis_limiter.hit("a", 10, 60)) for _ in range(3)]
     await asyncio.sleep(0)
     hits[0].cancel()
@@ -89,7 +88,7 @@ async def test_one_who_goes_away_takes_nobody_along(redis_limiter: RedisLimiter)
 
 
 async def test_without_redis_the_process_counts(caplog: pytest.LogCaptureFixture) -> None:
-    limiter = FailoverLimiter(RedisLimiter(f"redis://:secret@127.0.0.1:{free_port()}"), MemoryLimiter())
+    limiter = FailoverRateLimiter(RedisRateLimiter(f"redis://:secret@127.0.0.1:{free_port()}"), MemoryRateLimiter())
     verdicts = [await limiter.hit("a", 3, 60) for _ in range(5)]
     await limiter.close()
     assert [verdict.remaining for verdict in verdicts] == [2, 1, 0, 0, 0]
@@ -97,7 +96,7 @@ async def test_without_redis_the_process_counts(caplog: pytest.LogCaptureFixture
     assert "secret" not in caplog.text
 
 
-async def timed(limiter: FailoverLimiter) -> tuple[float, Verdict]:
+async def timed(limiter: FailoverRateLimiter) -> tuple[float, RateLimitStatus]:
     start = time.perf_counter()
     verdict = await limiter.hit("a", 1000, 60)
     return time.perf_counter() - start, verdict
@@ -106,7 +105,7 @@ async def timed(limiter: FailoverLimiter) -> tuple[float, Verdict]:
 @pytest.mark.timing
 async def test_a_stall_delays_one_request_in_every_pause(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with RedisServer(tmp_path) as server:
-        limiter = FailoverLimiter(RedisLimiter(server.url), MemoryLimiter(), pause=PAUSE)
+        limiter = FailoverRateLimiter(RedisRateLimiter(server.url), MemoryRateLimiter(), pause=PAUSE)
         assert (await timed(limiter))[1].remaining == 999
         server.stall()
         assert 0.09 < (await timed(limiter))[0] < 0.15
@@ -122,7 +121,7 @@ async def test_a_stall_delays_one_request_in_every_pause(tmp_path: Path, caplog:
 
 async def test_redis_counts_again_when_it_is_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with RedisServer(tmp_path) as server:
-        limiter = FailoverLimiter(RedisLimiter(server.url), MemoryLimiter(), pause=PAUSE)
+        limiter = FailoverRateLimiter(RedisRateLimiter(server.url), MemoryRateLimiter(), pause=PAUSE)
         await asyncio.gather(*(limiter.hit("a", 1000, 60) for _ in range(5)))
         server.kill()
         assert (await limiter.hit("a", 1000, 60)).remaining == 999

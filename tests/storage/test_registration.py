@@ -7,20 +7,20 @@ from dataclasses import fields
 
 import pytest
 
-from storage import accounts, audit, keyring, models, registration
+from storage import accounts, api_keys, email_verification, ledger_audit, models
+from storage.api_keys import parse_key
 from storage.database import Database
-from storage.errors import Missing
-from storage.keys import parse_key
-from storage.registration import Registration, Verified
-from tests.storage.samples import Clock
+from storage.email_verification import Registration, Verified
+from storage.errors import NotFound
+from tests.support.storage_samples import Clock
 
 
 def register(database: Database, email: str = "ada@example.org", name: str = "Engine") -> Registration:
-    return database.run_blocking(registration.register, email, name)
+    return database.run_blocking(email_verification.register, email, name)
 
 
 def verify(database: Database, token: str) -> Verified:
-    return database.run_blocking(registration.verify, token, free_credits=50)
+    return database.run_blocking(email_verification.verify, token, free_credits=50)
 
 
 def test_a_token_makes_an_account_and_its_key(database: Database, clock: Clock) -> None:
@@ -31,7 +31,7 @@ def test_a_token_makes_an_account_and_its_key(database: Database, clock: Clock) 
     verified = verify(database, begun.token)
     assert (verified.purpose, verified.account.email, verified.account.balance) == ("register", "Ada@example.org", 50)
     assert verified.account.verified_at == int(clock.now)
-    account, key = database.run_blocking(keyring.authenticate, parse_key(verified.issued.text))
+    account, key = database.run_blocking(api_keys.authenticate, parse_key(verified.issued.text))
     assert (account.id, key.id) == (verified.account.id, verified.issued.key.id)
 
 
@@ -61,13 +61,13 @@ def test_a_known_address_is_treated_like_a_new_one(database: Database) -> None:
 
 def test_a_known_address_gets_another_key_and_no_more_credits(database: Database) -> None:
     account = database.run_blocking(accounts.create, "Known@example.org", "Known", free_credits=50)
-    first = database.run_blocking(keyring.issue, account.id, "first")
+    first = database.run_blocking(api_keys.issue, account.id, "first")
     begun = register(database, "KNOWN@example.org", "Somebody else")
     assert (begun.purpose, begun.email, begun.name) == ("replace", "Known@example.org", "Known")
     verified = verify(database, begun.token)
     assert (verified.purpose, verified.account) == ("replace", account)
     for text in (first.text, verified.issued.text):
-        assert database.run_blocking(keyring.authenticate, parse_key(text))[0].id == account.id
+        assert database.run_blocking(api_keys.authenticate, parse_key(text))[0].id == account.id
 
 
 def test_an_unverified_account_is_verified_by_its_mail(database: Database) -> None:
@@ -80,26 +80,28 @@ def test_an_unverified_account_is_verified_by_its_mail(database: Database) -> No
 def test_a_token_works_once(database: Database) -> None:
     begun = register(database)
     account = verify(database, begun.token).account
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         verify(database, begun.token)
-    assert len(database.run_blocking(keyring.list_keys, account.id)) == 1
+    assert len(database.run_blocking(api_keys.list_keys, account.id)) == 1
 
 
 async def test_a_token_works_once_however_many_try(database: Database) -> None:
-    begun = await database.run(registration.register, "a@b.org", "n")
-    attempts = (database.run(registration.verify, begun.token, free_credits=50) for _ in range(20))
+    begun = await database.run(email_verification.register, "a@b.org", "n")
+    attempts = (database.run(email_verification.verify, begun.token, free_credits=50) for _ in range(20))
     results = await asyncio.gather(*attempts, return_exceptions=True)
     assert sorted(type(result).__name__ for result in results) == [*["Missing"] * 19, "Verified"]
 
 
 async def test_registrations_of_one_address_share_an_account(database: Database) -> None:
-    tokens = [(await database.run(registration.register, email, "n")).token for email in ("a@b.org", "A@B.org") * 5]
-    attempts = (database.run(registration.verify, token, free_credits=50) for token in tokens)
+    tokens = [
+        (await database.run(email_verification.register, email, "n")).token for email in ("a@b.org", "A@B.org") * 5
+    ]
+    attempts = (database.run(email_verification.verify, token, free_credits=50) for token in tokens)
     verified = await asyncio.gather(*attempts)
     assert sorted(one.purpose for one in verified) == ["register", *["replace"] * 9]
     account = await database.run(accounts.get, verified[0].account.id)
     assert ({one.account.id for one in verified}, account.balance) == ({account.id}, 50)
-    assert await database.run(audit.check) == ()
+    assert await database.run(ledger_audit.check) == ()
 
 
 def test_a_token_works_for_24_hours(database: Database, clock: Clock) -> None:
@@ -107,7 +109,7 @@ def test_a_token_works_for_24_hours(database: Database, clock: Clock) -> None:
     clock.now += 86_399
     verify(database, in_time.token)
     clock.now += 1
-    with pytest.raises(Missing) as caught:
+    with pytest.raises(NotFound) as caught:
         verify(database, late.token)
     assert caught.value.code == "not_found"
 
@@ -115,14 +117,14 @@ def test_a_token_works_for_24_hours(database: Database, clock: Clock) -> None:
 def test_tokens_of_nobody_are_missing(database: Database) -> None:
     register(database)
     for token in ("0" * 64, "", "\0"):
-        with pytest.raises(Missing):
+        with pytest.raises(NotFound):
             verify(database, token)
 
 
 def test_what_fails_leaves_the_token_unused(database: Database) -> None:
     begun = register(database)
     with pytest.raises(ValueError, match="more than 0"):
-        database.run_blocking(registration.verify, begun.token, free_credits=-1)
+        database.run_blocking(email_verification.verify, begun.token, free_credits=-1)
     assert verify(database, begun.token).account.balance == 50
 
 
@@ -130,5 +132,5 @@ def test_old_tokens_are_forgotten(database: Database, clock: Clock) -> None:
     register(database)
     clock.now += 86_400
     kept = register(database, "b@b.org")
-    assert database.run_blocking(registration.sweep) == 1
+    assert database.run_blocking(email_verification.sweep) == 1
     verify(database, kept.token)

@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from storage import requests
+from storage import request_log
 from storage.database import Database
-from storage.requests import KEPT, Request
-from tests.storage.samples import open_account
+from storage.request_log import KEPT, LoggedRequest
+from tests.support.storage_samples import open_account
 
 
-def request(account: str, number: int) -> Request:
-    return Request(f"req_{account}{number}", account, "GET", "/api/v1/account", 200, None, 3, 1_000_000 + number)
+def request(account: str, number: int) -> LoggedRequest:
+    return LoggedRequest(f"req_{account}{number}", account, "GET", "/api/v1/account", 200, None, 3, 1_000_000 + number)
 
 
 def test_the_latest_come_first(database: Database) -> None:
     one, other = open_account(database).id, open_account(database).id
     asked = [request(account, number) for number in range(3) for account in (one, other)]
-    database.run_blocking(requests.record, asked)
-    assert database.run_blocking(requests.latest, one) == tuple(request(one, number) for number in (2, 1, 0))
+    database.run_blocking(request_log.record, asked)
+    assert database.run_blocking(request_log.latest, one) == tuple(request(one, number) for number in (2, 1, 0))
 
 
 def test_a_request_is_noted_once(database: Database) -> None:
     account = open_account(database).id
     for _ in range(2):
-        database.run_blocking(requests.record, [request(account, 1)])
-    assert len(database.run_blocking(requests.latest, account)) == 1
+        database.run_blocking(request_log.record, [request(account, 1)])
+    assert len(database.run_blocking(request_log.latest, account)) == 1
 
 
 def test_what_is_older_is_forgotten(database: Database) -> None:
     one, other = open_account(database).id, open_account(database).id
-    database.run_blocking(requests.record, [request(other, 0)])
+    database.run_blocking(request_log.record, [request(other, 0)])
     for first in range(0, KEPT * 2, 150):
-        database.run_blocking(requests.record, [request(one, first + number) for number in range(150)])
-    kept = database.run_blocking(requests.latest, one)
+        database.run_blocking(request_log.record, [request(one, first + number) for number in range(150)])
+    kept = database.run_blocking(request_log.latest, one)
     assert len(kept) == KEPT
     assert kept[0] == request(one, 449)
     count = "SELECT COUNT(*) FROM request"

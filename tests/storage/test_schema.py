@@ -7,11 +7,11 @@ from pathlib import Path
 import peewee
 import pytest
 
-from storage import dashboard_models, ledger, models, schema
+from storage import ledger, migrate, models
 from storage.database import Database
-from storage.schema import NewerSchema
+from storage.migrate import NewerSchema
 from storage.transaction import Transaction
-from tests.storage.samples import open_account
+from tests.support.storage_samples import open_account
 
 TABLES = (
     models.Account,
@@ -24,8 +24,8 @@ TABLES = (
     models.Batch,
     models.Run,
     models.File,
-    dashboard_models.Session,
-    dashboard_models.Request,
+    models.Session,
+    models.Request,
     models.Purchase,
     models.Payment,
     models.Reversal,
@@ -74,11 +74,11 @@ def test_a_migration_that_fails_leaves_nothing_behind(
     good = "def up(migrator, database):\n    database.execute_sql('CREATE TABLE thing (id BIGINT)')\n"
     (tmp_path / "0001_good.py").write_text(good)
     (tmp_path / "0002_bad.py").write_text(good)
-    real = schema.MIGRATIONS
-    monkeypatch.setattr(schema, "MIGRATIONS", tmp_path)
+    real = migrate.MIGRATIONS
+    monkeypatch.setattr(migrate, "MIGRATIONS", tmp_path)
     with pytest.raises(peewee.DatabaseError):
         Database(url)
-    monkeypatch.setattr(schema, "MIGRATIONS", real)
+    monkeypatch.setattr(migrate, "MIGRATIONS", real)
     opened = Database(url)
     assert "thing" not in opened.run_blocking(lambda transaction: transaction.connection.get_tables())
     opened.close()

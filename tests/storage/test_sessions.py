@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from storage import dashboard_models, keyring, sessions
+from storage import api_keys, models, sessions
+from storage.api_keys import digest
 from storage.database import Database
 from storage.errors import InvalidKey
-from storage.keys import digest
-from tests.storage.samples import Clock, open_account
+from tests.support.storage_samples import Clock, open_account
 
 
 def begun(database: Database) -> tuple[str, str, str]:
     """The token of a session, its account, and its key."""
     account = open_account(database)
-    issued = database.run_blocking(keyring.issue, account.id, "Key")
+    issued = database.run_blocking(api_keys.issue, account.id, "Key")
     token, found = database.run_blocking(sessions.begin, digest(issued.text))
     assert found.id == account.id
     return token, account.id, issued.key.id
@@ -34,7 +34,7 @@ def test_a_token_stands_for_the_account(database: Database) -> None:
 
 def test_the_token_itself_is_not_kept(database: Database) -> None:
     token, _, _ = begun(database)
-    (row,) = database.run_blocking(lambda transaction: transaction.all(dashboard_models.Session.select()))
+    (row,) = database.run_blocking(lambda transaction: transaction.all(models.Session.select()))
     assert token not in str(vars(row))
 
 
@@ -53,8 +53,8 @@ def test_it_ends_when_told(database: Database) -> None:
 
 def test_it_ends_with_its_key(database: Database) -> None:
     token, account, key = begun(database)
-    database.run_blocking(keyring.issue, account, "Another")
-    database.run_blocking(keyring.revoke, account, key)
+    database.run_blocking(api_keys.issue, account, "Another")
+    database.run_blocking(api_keys.revoke, account, key)
     with pytest.raises(InvalidKey):
         owner(database, token)
 

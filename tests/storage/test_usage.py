@@ -6,35 +6,35 @@ from calendar import timegm
 
 from storage import usage
 from storage.database import Database
-from storage.usage import Conversions, Day, Report, Use
-from tests.storage.samples import Clock, open_account
+from storage.usage import DayUsage, PairUsage, UsageRecord, UsageReport
+from tests.support.storage_samples import Clock, open_account
 
 JANUARY = timegm((2030, 1, 1, 0, 0, 0))
 DAY = 86_400
 
 
-def record(database: Database, account: str, use: Use, *, success: bool = True, credits: int = 1) -> None:
+def record(database: Database, account: str, use: UsageRecord, *, success: bool = True, credits: int = 1) -> None:
     database.run_blocking(usage.record, account, use, success=success, credits=credits)
 
 
 def test_nothing_was_done(database: Database) -> None:
     report = database.run_blocking(usage.report, open_account(database).id, 0, 2 * JANUARY)
     operations = {"convert": 0, "batch": 0, "pdf_merge": 0, "pdf_delete_pages": 0}
-    assert report == Report(0, 0, 0, 0, 0, 0, 0, operations, (), ())
+    assert report == UsageReport(0, 0, 0, 0, 0, 0, 0, operations, (), ())
 
 
 def test_the_report(database: Database, clock: Clock) -> None:
     account, other = open_account(database).id, open_account(database).id
     clock.now = JANUARY + 0.9
-    record(database, account, Use("convert", "png", "webp", 100, 40))
-    record(database, account, Use("convert", "png", "webp", 100), success=False, credits=0)
-    record(database, other, Use("convert", "png", "webp", 7, 7))
+    record(database, account, UsageRecord("convert", "png", "webp", 100, 40))
+    record(database, account, UsageRecord("convert", "png", "webp", 100), success=False, credits=0)
+    record(database, other, UsageRecord("convert", "png", "webp", 7, 7))
     clock.now = JANUARY + 2 * DAY - 1
-    record(database, account, Use("batch", "png", "webp", 10**12, 10**12))
+    record(database, account, UsageRecord("batch", "png", "webp", 10**12, 10**12))
     clock.now += 1
-    record(database, account, Use("pdf_merge", "pdf", "pdf", 30, 29))
+    record(database, account, UsageRecord("pdf_merge", "pdf", "pdf", 30, 29))
     report = database.run_blocking(usage.report, account, JANUARY, JANUARY + 31 * DAY)
-    assert report == Report(
+    assert report == UsageReport(
         total_conversions=4,
         successful_conversions=3,
         failed_conversions=1,
@@ -43,11 +43,11 @@ def test_the_report(database: Database, clock: Clock) -> None:
         bytes_out=10**12 + 69,
         bytes_total=2 * 10**12 + 299,
         by_operation={"convert": 2, "batch": 1, "pdf_merge": 1, "pdf_delete_pages": 0},
-        by_conversion=(Conversions("png", "webp", 3, 2), Conversions("pdf", "pdf", 1, 1)),
+        by_conversion=(PairUsage("png", "webp", 3, 2), PairUsage("pdf", "pdf", 1, 1)),
         by_day=(
-            Day("2030-01-01", conversions=2, failed=1, credits=1, bytes_in=200, bytes_out=40),
-            Day("2030-01-02", conversions=1, failed=0, credits=1, bytes_in=10**12, bytes_out=10**12),
-            Day("2030-01-03", conversions=1, failed=0, credits=1, bytes_in=30, bytes_out=29),
+            DayUsage("2030-01-01", conversions=2, failed=1, credits=1, bytes_in=200, bytes_out=40),
+            DayUsage("2030-01-02", conversions=1, failed=0, credits=1, bytes_in=10**12, bytes_out=10**12),
+            DayUsage("2030-01-03", conversions=1, failed=0, credits=1, bytes_in=30, bytes_out=29),
         ),
     )
     assert all(type(number) is int for number in (report.credits_used, report.bytes_in, report.by_day[0].credits))
@@ -57,5 +57,5 @@ def test_a_period_begins_with_its_start_and_ends_before_its_end(database: Databa
     account = open_account(database).id
     for moment in (JANUARY - 1, JANUARY, JANUARY + DAY - 1, JANUARY + DAY):
         clock.now = moment
-        record(database, account, Use("convert", "png", "webp", 1))
+        record(database, account, UsageRecord("convert", "png", "webp", 1))
     assert database.run_blocking(usage.report, account, JANUARY, JANUARY + DAY).total_conversions == 2

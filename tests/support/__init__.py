@@ -1,1 +1,0 @@
-"""Helpers that tests share; no tests."""

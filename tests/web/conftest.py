@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from engine.registry import load_registry
-from tests.web.servers import Running, Servers
-from tests.web.stores import shared_stores
+from tests.support.servers import Running, Servers
+from tests.support.stores import shared_stores
 
 
 @pytest.fixture(scope="session")

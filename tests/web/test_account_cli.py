@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests import plain
-from tests.web.checks import problem
-from tests.web.servers import Running
+from tests.support import http
+from tests.support.checks import problem
+from tests.support.servers import Running
 from tests.web.test_cli import called, run
 
 
@@ -26,7 +26,7 @@ def create(folder: Path, email: str, *arguments: str) -> subprocess.CompletedPro
 
 
 def about(server: Running, key: str) -> httpx.Response:
-    return plain.get(f"{server.api}/account", headers={"Authorization": f"Bearer {key}"})
+    return http.get(f"{server.api}/account", headers={"Authorization": f"Bearer {key}"})
 
 
 def test_the_key_alone_is_printed(server: Running) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import httpx
 import pytest
 
-from tests import plain
-from tests.web.checks import dressed, problem
-from tests.web.samples import picture
-from tests.web.servers import Running
-from web.errors import InvalidParameter
-from web.services.periods import period, timestamp
+from tests.support import http
+from tests.support.checks import dressed, problem
+from tests.support.servers import Running
+from tests.support.web_samples import picture
+from web.api.errors import InvalidParameter
+from web.api.times import period, timestamp
 
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 NOON = int(datetime(2026, 2, 10, 12, tzinfo=UTC).timestamp())
@@ -26,7 +26,7 @@ def by(key: str) -> dict[str, str]:
 
 
 def get(server: Running, path: str, key: str, **headers: str) -> httpx.Response:
-    return plain.get(f"{server.api}/account{path}", headers={**by(key), **headers})
+    return http.get(f"{server.api}/account{path}", headers={**by(key), **headers})
 
 
 def data(answer: httpx.Response) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def test_a_paid_account(server: Running) -> None:
 
 @pytest.mark.parametrize("path", ["", "/usage", "/keys"])
 def test_who_is_let_in(server: Running, path: str) -> None:
-    problem(plain.get(f"{server.api}/account{path}"), 401, "invalid_api_key")
+    problem(http.get(f"{server.api}/account{path}"), 401, "invalid_api_key")
     problem(get(server, path, server.account(verified=False)), 403, "key_not_verified")
 
 

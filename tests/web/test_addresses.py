@@ -6,7 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from web.services.addresses import client_address, subscriber
+from web.services.client_address import client_address, client_network
 
 TRUSTED = (ip_network("10.0.0.0/8"), ip_network("::1"))
 
@@ -36,6 +36,6 @@ def test_client_address(peer: str, forwarded: str | None, client: str) -> None:
 
 
 def test_one_network_is_one_subscriber() -> None:
-    assert subscriber("2001:db8::1") == subscriber("2001:db8::ffff:1") == "2001:db8::/64"
-    assert subscriber("1.2.3.4") == "1.2.3.4"
-    assert subscriber("::ffff:1.2.3.4") == "1.2.3.4"
+    assert client_network("2001:db8::1") == client_network("2001:db8::ffff:1") == "2001:db8::/64"
+    assert client_network("1.2.3.4") == "1.2.3.4"
+    assert client_network("::ffff:1.2.3.4") == "1.2.3.4"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from storage import audit
-from tests.corpus import Entry, load_corpus
-from tests.web.servers import Running
+from storage import ledger_audit
+from tests.support.corpus import Entry, load_corpus
+from tests.support.servers import Running
 from tests.web.test_batches import convert, counts, create, known
 
 BROKEN = ("bad/truncated.png", "bad/truncated_half.cr2", "bad/truncated.webp")
@@ -37,4 +37,4 @@ def test_fifty_files_of_which_three_are_broken(server: Running) -> None:
     assert (data["total"], data["successful"], data["failed"]) == (50, 47, 3)
     assert answer.json()["meta"]["credits_remaining"] == 13
     assert counts(known(server, batch, key)) == ("partial", 50, 0, 47, 3)
-    assert server.database.run_blocking(audit.check) == ()
+    assert server.database.run_blocking(ledger_audit.check) == ()

@@ -13,12 +13,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from storage import accounts, audit, keyring
+from storage import accounts, api_keys, ledger_audit
 from storage.database import Database
 from storage.transaction import Transaction
-from tests import plain
-from tests.web.processes import serving
-from tests.web.samples import picture
+from tests.support import http
+from tests.support.processes import serving
+from tests.support.web_samples import picture
 
 pytestmark = pytest.mark.long
 
@@ -27,7 +27,7 @@ _FILES, _CREDITS = 12, 50
 
 def _account(transaction: Transaction) -> str:
     account = accounts.create(transaction, "batch@example.com", "Batch", free_credits=_CREDITS)
-    return keyring.issue(transaction, account.id, "Batch").text
+    return api_keys.issue(transaction, account.id, "Batch").text
 
 
 def _used(transaction: Transaction) -> tuple[int, int]:
@@ -50,7 +50,7 @@ def test_a_batch_that_is_cut_off_is_charged_once(tmp_path: Path, url: str) -> No
     headers = {"Authorization": f"Bearer {database.run_blocking(_account)}"}
     with (
         serving(tmp_path, url) as (server, address),
-        plain.Client(base_url=f"{address}/api/v1", headers=headers) as api,
+        http.Client(base_url=f"{address}/api/v1", headers=headers) as api,
     ):
         batch = api.post("/batch", json={"output_format": "png"}).json()["data"]["batch_id"]
         large = picture("JPEG", (700, 500))
@@ -65,7 +65,7 @@ def test_a_batch_that_is_cut_off_is_charged_once(tmp_path: Path, url: str) -> No
         asking.join()
         before = database.run_blocking(_used)[0]
     assert 3 <= before < _FILES
-    with serving(tmp_path, url) as (_, address), plain.Client(base_url=f"{address}/api/v1", headers=headers) as api:
+    with serving(tmp_path, url) as (_, address), http.Client(base_url=f"{address}/api/v1", headers=headers) as api:
         assert api.get(f"/batch/{batch}").json()["data"]["status"] == "partial"
         data = _ask(api, batch, body).json()["data"]
         again = _ask(api, batch, body)
@@ -77,5 +77,5 @@ def test_a_batch_that_is_cut_off_is_charged_once(tmp_path: Path, url: str) -> No
             path = entry["download_url"].removeprefix("/api/v1")
             assert len(api.get(path).content) == entry["processed_size"]
     assert database.run_blocking(_used) == (_FILES, 0)
-    assert database.run_blocking(audit.check) == ()
+    assert database.run_blocking(ledger_audit.check) == ()
     database.close()

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from storage import audit
-from tests.web.checks import problem
-from tests.web.samples import picture
-from tests.web.servers import Running, Servers
+from storage import ledger_audit
+from tests.support.checks import problem
+from tests.support.servers import Running, Servers
+from tests.support.web_samples import picture
 
 BROKEN = picture("PNG")[:60]
 
@@ -74,7 +74,7 @@ def test_all_of_it(either: Running) -> None:
         path = entry["download_url"].removeprefix("/api/v1")
         assert len(either.ask("GET", path, key).content) == entry["processed_size"]
     assert counts(known(either, batch, key)) == ("completed", 3, 0, 3, 0)
-    assert either.database.run_blocking(audit.check) == ()
+    assert either.database.run_blocking(ledger_audit.check) == ()
 
 
 def test_some_of_it_and_then_the_rest(either: Running) -> None:
@@ -133,7 +133,7 @@ def test_credits_run_out_midway(either: Running) -> None:
     assert (data["successful"], data["failed"], answer.json()["meta"]["credits_remaining"]) == (2, 2, 0)
     assert {entry["error"]["code"] for entry in data["results"] if entry["status"] == "failed"} == {"no_credits"}
     problem(convert(either, batch, key, ids), 402, "no_credits")
-    assert either.database.run_blocking(audit.check) == ()
+    assert either.database.run_blocking(ledger_audit.check) == ()
 
 
 def test_a_repeat_is_charged_once(either: Running) -> None:

@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from config.tariff import TIERS
-from tests import plain
-from tests.server_process import free_port
-from tests.web.nginx_server import NginxServer
-from tests.web.samples import picture
-from tests.web.servers import Running, Servers, eventually, parsed, read_answer
-from web.server import _MAX_CONNECTIONS_OF_A_CLIENT
+from config.pricing import TIERS
+from tests.support import http
+from tests.support.nginx_server import NginxServer
+from tests.support.server_process import free_port
+from tests.support.servers import Running, Servers, eventually, parsed, read_answer
+from tests.support.web_samples import picture
+from web.http.server import _MAX_CONNECTIONS_OF_A_CLIENT
 
 _LARGE = (4000, 3000)  # pixels: 36 MB
 _PROXY = "127.0.0.1"
@@ -136,7 +136,7 @@ def test_http_2_is_spoken_and_plain_http_is_not(proxied: Proxied) -> None:
     with offering.wrap_socket(socket.create_connection((_PROXY, proxied.nginx.port))) as connection:
         assert connection.selected_alpn_protocol() == "h2"
 
-    moved = plain.get(f"http://localhost:{proxied.nginx.http_port}/docs?a=b")
+    moved = http.get(f"http://localhost:{proxied.nginx.http_port}/docs?a=b")
     assert (moved.status_code, moved.headers["Location"]) == (308, "https://localhost/docs?a=b")
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests import plain
-from tests.web.checks import problem
-from tests.web.servers import Running
+from tests.support import http
+from tests.support.checks import problem
+from tests.support.servers import Running
 
 
 @pytest.mark.parametrize(
@@ -31,24 +31,24 @@ from tests.web.servers import Running
     ],
 )
 def test_bodies_that_are_no_object(server: Running, body: bytes) -> None:
-    problem(plain.post(f"{server.api}/register", content=body), 400, "invalid_parameter", reason="malformed")
+    problem(http.post(f"{server.api}/register", content=body), 400, "invalid_parameter", reason="malformed")
 
 
 def test_other_charsets_and_empty_bodies(server: Running) -> None:
     headers = {"Content-Type": "application/json; charset=latin-1"}
-    answer = plain.post(f"{server.api}/register", content=b"{}", headers=headers)
+    answer = http.post(f"{server.api}/register", content=b"{}", headers=headers)
     problem(answer, 400, "invalid_parameter", reason="malformed")
-    problem(plain.post(f"{server.api}/register"), 400, "invalid_parameter", param="email", reason="missing")
+    problem(http.post(f"{server.api}/register"), 400, "invalid_parameter", param="email", reason="missing")
 
 
 @pytest.mark.parametrize("content_type", [None, "application/json", "application/x-www-form-urlencoded", "text/plain"])
 def test_what_the_body_is_called_does_not_matter(server: Running, content_type: str | None) -> None:
     body = b'{"else": ' + b"[" * 31 + b"]" * 31 + b', "name": "An app"}'
     headers = {**server.auth, **({"Content-Type": content_type} if content_type else {})}
-    assert plain.post(f"{server.api}/account/keys", content=body, headers=headers).status_code == 200
+    assert http.post(f"{server.api}/account/keys", content=body, headers=headers).status_code == 200
 
 
 def test_large_bodies(server: Running) -> None:
     body = b" " * 65_536 + b"{}"
-    problem(plain.post(f"{server.api}/register", content=body), 413, "file_too_large")
-    problem(plain.post(f"{server.api}/register", content=iter([body])), 413, "file_too_large")
+    problem(http.post(f"{server.api}/register", content=body), 413, "file_too_large")
+    problem(http.post(f"{server.api}/register", content=iter([body])), 413, "file_too_large")

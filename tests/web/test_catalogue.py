@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests import plain
-from tests.web.servers import Running, Servers
+from tests.support import http
+from tests.support.servers import Running, Servers
 
 
 def test_formats_lists_every_pair(server: Running, servers: Servers) -> None:
-    body = plain.get(f"{server.api}/formats").json()
+    body = http.get(f"{server.api}/formats").json()
     data = body["data"]
     pairs = {(pair["input_format"], pair["output_format"]) for pair in data["conversions"]}
     assert data["total"] == len(data["conversions"]) == len(pairs) == len(servers.registry.catalogue())
@@ -19,7 +19,7 @@ def test_formats_lists_every_pair(server: Running, servers: Servers) -> None:
 
 
 def test_tools_lists_every_plugin_that_reads(server: Running, servers: Servers) -> None:
-    data = plain.get(f"{server.api}/tools").json()["data"]
+    data = http.get(f"{server.api}/tools").json()["data"]
     families = {tool["plugin"]: tool for tool in data["tools"] if tool["id"].startswith("convert-")}
     assert data["total"] == len(data["tools"])
     assert set(families) == {plugin.name for plugin in servers.registry.plugins if plugin.reads and not plugin.tools}
@@ -34,7 +34,7 @@ def test_tools_lists_every_plugin_that_reads(server: Running, servers: Servers) 
 
 
 def test_tools_lists_the_tools(server: Running) -> None:
-    data = plain.get(f"{server.api}/tools").json()["data"]
+    data = http.get(f"{server.api}/tools").json()["data"]
     merge, delete = (tool for tool in data["tools"] if not tool["id"].startswith("convert-"))
     assert (merge["id"], merge["endpoint"]) == ("pdf-merge", "/api/v1/pdf/merge")
     assert merge["files"] == {"minimum": 2, "maximum": 20}
@@ -46,16 +46,16 @@ def test_tools_lists_the_tools(server: Running) -> None:
 
 @pytest.mark.parametrize("path", ["formats", "tools"])
 def test_catalogues_are_cacheable(server: Running, path: str) -> None:
-    first = plain.get(f"{server.api}/{path}")
+    first = http.get(f"{server.api}/{path}")
     assert "max-age" in first.headers["Cache-Control"]
-    again = plain.get(f"{server.api}/{path}", headers={"If-None-Match": first.headers["ETag"]})
+    again = http.get(f"{server.api}/{path}", headers={"If-None-Match": first.headers["ETag"]})
     assert (again.status_code, again.content) == (304, b"")
     assert again.headers["X-Request-Id"] != first.headers["X-Request-Id"]
-    other = plain.get(f"{server.api}/{path}", headers={"If-None-Match": '"something-else"'})
+    other = http.get(f"{server.api}/{path}", headers={"If-None-Match": '"something-else"'})
     assert other.status_code == 200
 
 
 def test_nobody_needs_a_key_for_the_catalogue(servers: Servers, server: Running) -> None:
-    answer = plain.get(f"{server.api}/formats")
+    answer = http.get(f"{server.api}/formats")
     assert answer.headers["X-RateLimit-Limit"] == "10000"
     assert "X-Credits-Remaining" not in answer.headers

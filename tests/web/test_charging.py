@@ -11,12 +11,12 @@ from typing import Any
 import httpx
 import pytest
 
-from storage import audit, models
+from storage import ledger_audit, models
 from storage.transaction import Transaction
-from tests import plain
-from tests.web.checks import problem
-from tests.web.samples import FILE, FORM, TARGET, form, picture
-from tests.web.servers import Running, Servers, eventually
+from tests.support import http
+from tests.support.checks import problem
+from tests.support.servers import Running, Servers, eventually
+from tests.support.web_samples import FILE, FORM, TARGET, form, picture
 
 JSON = {"Accept": "application/json"}
 _REPLAYED = "Idempotency-Replayed"
@@ -54,13 +54,13 @@ def _balance(transaction: Transaction, key: str) -> int:
 
 
 def sound(server: Running) -> bool:
-    return server.database.run_blocking(audit.check) == ()
+    return server.database.run_blocking(ledger_audit.check) == ()
 
 
 @pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer x", "Basic abc", "Bearer cvd_live_" + "a" * 38])
 def test_a_missing_or_invalid_key(server: Running, header: str | None) -> None:
     headers = {**FORM, "Authorization": header} if header is not None else FORM
-    answer = plain.post(f"{server.api}/convert", content=form(FILE, TARGET), headers=headers)
+    answer = http.post(f"{server.api}/convert", content=form(FILE, TARGET), headers=headers)
     problem(answer, 401, "invalid_api_key")
     assert answer.headers["WWW-Authenticate"] == "Bearer"
 
@@ -72,7 +72,7 @@ def test_an_unverified_key(server: Running) -> None:
 
 def test_too_many_wrong_keys(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as server:
-        answers = [plain.post(f"{server.api}/convert") for _ in range(31)]
+        answers = [http.post(f"{server.api}/convert") for _ in range(31)]
         assert [answer.status_code for answer in answers] == [401] * 30 + [429]
         assert int(answers[-1].headers["Retry-After"]) >= 1
         assert server.convert(picture()).status_code == 200
@@ -122,7 +122,7 @@ def test_the_last_credit_is_spent_once(paying: Running, request: pytest.FixtureR
 async def test_a_client_that_goes_away_is_not_charged(paying: Running) -> None:
     key = paying.account(credits=3)
     large = picture("PNG", (2000, 2000))
-    async with plain.AsyncClient() as client:
+    async with http.AsyncClient() as client:
         for _ in range(3):
             with pytest.raises(httpx.TimeoutException):
                 await client.post(

@@ -15,12 +15,13 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from config.settings import Settings
-from engine import Options, executor
-from engine.forking import FULL, LIGHT
-from engine.forkserver import ForkServer, Seat
+from engine import Options
+from engine.executor import local
+from engine.executor.forkserver import ForkServer, JobProcess
+from engine.executor.forkserver_main import FULL, LIGHT
 from engine.registry import load_registry
-from tests.samples import sample
-from web import local
+from tests.support.samples import sample
+from web import cli_convert
 from web.cli import cli
 
 _COMMAND = Path(sys.executable).with_name("convertd")
@@ -67,16 +68,16 @@ async def test_only_those_processes_start_that_are_needed(
     kinds = list[str]()
 
     class Watched(ForkServer):
-        def fork(self) -> Seat:
+        def fork(self) -> JobProcess:
             kinds.append(self._loaded)
             return super().fork()
 
     # Not ForkServer.fork: servers of other tests look in the background whether they can fork.
-    monkeypatch.setattr(executor, "ForkServer", Watched)
+    monkeypatch.setattr(local, "ForkServer", Watched)
     registry = load_registry()
-    wanted = local.tasks(registry, [folder / "photo.png", folder / f"result.{target}"], None)
+    wanted = cli_convert.make_tasks(registry, [folder / "photo.png", folder / f"result.{target}"], None)
 
-    outcomes = [outcome async for outcome in local.convert(registry, wanted, Options(), Settings())]
+    outcomes = [outcome async for outcome in cli_convert.convert_locally(registry, wanted, Options(), Settings())]
 
     assert [outcome.error for outcome in outcomes] == [None]
     assert {*kinds} == {kind}

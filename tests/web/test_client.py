@@ -15,12 +15,12 @@ import pytest
 from PIL import Image
 
 import web.client
-from tests.samples import sample
-from tests.web.clients import KINDS, calling
-from tests.web.servers import Running
+from tests.support.clients import KINDS, calling
+from tests.support.samples import sample
+from tests.support.servers import Running
 from tests.web.test_registration import mailed
+from web.api.errors import STATUS
 from web.client import AsyncClient, Client, ConnectionFailed, ConvertdError
-from web.errors import STATUS
 
 _MB = 1 << 20
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.samples import sample
-from tests.web.clients import KINDS, calling
-from tests.web.flaky import Proxy, cut, flaky, lost, passing, says
-from tests.web.servers import Running
+from tests.support.clients import KINDS, calling
+from tests.support.flaky import Proxy, cut, flaky, lost, passing, says
+from tests.support.samples import sample
+from tests.support.servers import Running
 from web.client import ConnectionFailed, NotReady, ProcessingFailed, RateLimited, UnexpectedAnswer
 
 _CREDITS = 10

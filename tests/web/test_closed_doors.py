@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.web.checks import problem
-from tests.web.servers import Running, Servers
+from tests.support.checks import problem
+from tests.support.servers import Running, Servers
 
 DOORS = (
     ("POST", "/convert"),

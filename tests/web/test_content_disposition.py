@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.web.samples import FORM, TARGET, form, part, picture
-from tests.web.servers import Running, parsed
-from web.services.filenames import content_disposition, extension_of, renamed
+from tests.support.servers import Running, parsed
+from tests.support.web_samples import FORM, TARGET, form, part, picture
+from web.services.files import content_disposition, extension_of, renamed
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 
 from engine.errors import StepFailed
-from engine.executor import Done, Job, Limits
-from tests import plain
-from tests.web.samples import FILE, FORM, TARGET, form, part, picture
-from tests.web.servers import Running, Servers, eventually, parsed
+from engine.executor import Job, JobLimits, JobResult
+from tests.support import http
+from tests.support.servers import Running, Servers, eventually, parsed
+from tests.support.web_samples import FILE, FORM, TARGET, form, part, picture
 
 JSON = {"Accept": "application/json"}
 
@@ -27,7 +27,7 @@ class Stuck:
         self.running = 0
         self.cancelled = 0
 
-    async def run(self, job: Job, limits: Limits = Limits()) -> Done:
+    async def run(self, job: Job, limits: JobLimits = JobLimits()) -> JobResult:
         self.running += 1
         try:
             await asyncio.Event().wait()
@@ -48,7 +48,7 @@ class Noting:
     def __init__(self) -> None:
         self.jobs: list[Job] = []
 
-    async def run(self, job: Job, limits: Limits = Limits()) -> Done:
+    async def run(self, job: Job, limits: JobLimits = JobLimits()) -> JobResult:
         self.jobs.append(job)
         raise StepFailed("Nothing is done here.")
 
@@ -124,11 +124,11 @@ def test_json_tells_the_result_and_where_to_get_it(server: Running) -> None:
         "processing_time_ms": data["processing_time_ms"],
         "warnings": [],
     }
-    downloaded = plain.get(f"{server.url}{data['download_url']}", headers=server.auth)
+    downloaded = http.get(f"{server.url}{data['download_url']}", headers=server.auth)
     assert len(downloaded.content) == size
     assert opened(downloaded.content).format == "JPEG"
     assert "photo.jpg" in downloaded.headers["Content-Disposition"]
-    assert plain.head(f"{server.url}{data['download_url']}", headers=server.auth).headers["Content-Length"] == str(size)
+    assert http.head(f"{server.url}{data['download_url']}", headers=server.auth).headers["Content-Length"] == str(size)
 
 
 def test_quality_of_a_lossless_target_is_a_warning(server: Running) -> None:
@@ -138,7 +138,7 @@ def test_quality_of_a_lossless_target_is_a_warning(server: Running) -> None:
 
 @pytest.mark.parametrize("file_id", ["file_0", "..%2f..%2fsecret", "file_%00", "%ff"])
 def test_unknown_results_are_refused(server: Running, file_id: str) -> None:
-    answer = plain.get(f"{server.api}/files/{file_id}/download", headers=server.auth)
+    answer = http.get(f"{server.api}/files/{file_id}/download", headers=server.auth)
     assert answer.json()["error"]["code"] in {"not_found", "invalid_parameter"}
 
 
@@ -152,7 +152,7 @@ def test_a_large_result_arrives_whole(server: Running) -> None:
 
 
 async def test_many_at_once(server: Running) -> None:
-    async with plain.AsyncClient(timeout=60) as client:
+    async with http.AsyncClient(timeout=60) as client:
 
         async def one() -> httpx.Response:
             return await client.post(

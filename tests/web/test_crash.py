@@ -12,12 +12,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from storage import accounts, audit, keyring
+from storage import accounts, api_keys, ledger_audit
 from storage.database import Database
 from storage.transaction import Transaction
-from tests import plain
-from tests.samples import sample
-from tests.web.processes import serving
+from tests.support import http
+from tests.support.processes import serving
+from tests.support.samples import sample
 
 pytestmark = pytest.mark.long
 
@@ -26,7 +26,7 @@ _CREDITS, _CLIENTS, _ORDERS, _KILLS = 500, 4, 30, 2
 
 def _account(transaction: Transaction) -> str:
     account = accounts.create(transaction, "load@example.com", "Load", free_credits=_CREDITS)
-    return keyring.issue(transaction, account.id, "Load").text
+    return api_keys.issue(transaction, account.id, "Load").text
 
 
 def _used(transaction: Transaction) -> tuple[int, int]:
@@ -55,13 +55,13 @@ def test_each_answer_is_charged_once(tmp_path: Path, url: str) -> None:
                 assert _eventually(lambda: database.run_blocking(_used)[1] == 0)
     assert done == {f"order {number}" for number in range(_ORDERS)}
     assert database.run_blocking(_used) == (_ORDERS, 0)
-    assert database.run_blocking(audit.check) == ()
+    assert database.run_blocking(ledger_audit.check) == ()
     database.close()
 
 
 def _order(address: str, key: str, waiting: set[str], done: set[str]) -> None:
     """Takes orders until none waits or the server is gone; an order that was not answered waits again."""
-    with plain.Client(timeout=30) as client:
+    with http.Client(timeout=30) as client:
         while waiting:
             try:
                 order = waiting.pop()

@@ -12,15 +12,15 @@ from typing import Any
 import httpx
 import pytest
 
-from config.tariff import PACKS
+from config.pricing import PACKS
 from storage import models
-from tests import plain
-from tests.stripe_server import KEY, SECRET, StripeServer
-from tests.web.checks import dressed, problem
-from tests.web.servers import Running, Servers
-from web.errors import CheckoutUnavailable
-from web.services.checkout import Order
-from web.services.stripe_checkout import StripeCheckout
+from tests.support import http
+from tests.support.checks import dressed, problem
+from tests.support.servers import Running, Servers
+from tests.support.stripe_server import KEY, SECRET, StripeServer
+from web.api.errors import CheckoutUnavailable
+from web.services.checkout import CheckoutOrder
+from web.services.stripe import StripeCheckout
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def selling(servers: Servers, stripe: StripeServer, tmp_path_factory: pytest.Tem
 
 
 def buy(server: Running, headers: dict[str, str] | None = None, **body: Any) -> httpx.Response:
-    return plain.post(f"{server.api}/credits/purchase", json=body, headers=headers or server.auth, timeout=40)
+    return http.post(f"{server.api}/credits/purchase", json=body, headers=headers or server.auth, timeout=40)
 
 
 def rows(server: Running) -> list[models.Purchase]:
@@ -136,15 +136,15 @@ class TestRepeating:
 def test_wrong_idempotency_keys(selling: Running, key: str) -> None:
     headers = {name.encode(): value.encode() for name, value in selling.auth.items()}
     headers[b"Idempotency-Key"] = key.encode("latin-1")
-    answer = plain.post(f"{selling.api}/credits/purchase", json={"pack": "pro"}, headers=headers)
+    answer = http.post(f"{selling.api}/credits/purchase", json={"pack": "pro"}, headers=headers)
     problem(answer, 400, "invalid_parameter", param="Idempotency-Key", reason="malformed")
 
 
 def test_who_may_buy(selling: Running) -> None:
-    problem(plain.post(f"{selling.api}/credits/purchase", json={"pack": "pro"}), 401, "invalid_api_key")
+    problem(http.post(f"{selling.api}/credits/purchase", json={"pack": "pro"}), 401, "invalid_api_key")
     unverified = {"Authorization": f"Bearer {selling.account(verified=False)}"}
     problem(buy(selling, unverified, pack="pro"), 403, "key_not_verified")
-    problem(plain.get(f"{selling.api}/credits/purchase", headers=selling.auth), 405, "method_not_allowed")
+    problem(http.get(f"{selling.api}/credits/purchase", headers=selling.auth), 405, "method_not_allowed")
 
 
 @pytest.mark.parametrize("trouble", [[500, 503, 500], [402], [400]])
@@ -173,7 +173,7 @@ def test_a_stripe_that_is_away(servers: Servers, data_dir: Path, stripe: StripeS
 
 async def test_a_stripe_that_is_silent(stripe: StripeServer) -> None:
     provider = StripeCheckout(KEY, (SECRET,), stripe.url, patience=0.3)
-    order = Order("pur_1", PACKS["pro"], "a@example.com", "en", "https://a.example/", "https://a.example/")
+    order = CheckoutOrder("pur_1", PACKS["pro"], "a@example.com", "en", "https://a.example/", "https://a.example/")
     stripe.trouble = [1.0]
     with pytest.raises(CheckoutUnavailable):
         await provider.open(order)
@@ -201,4 +201,4 @@ def test_without_keys_nothing_is_sold_on_a_public_address(servers: Servers, data
             answer = buy(server, {**server.auth, "Host": host}, pack="pro")
             problem(answer, 500, "server_error", reason="checkout_not_configured", retryable=False)
         assert rows(server) == []
-        problem(plain.post(f"{server.api}/webhooks/stripe", content=b"{}"), 400, "invalid_parameter")
+        problem(http.post(f"{server.api}/webhooks/stripe", content=b"{}"), 400, "invalid_parameter")

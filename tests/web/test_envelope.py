@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.executor import Done, Job, Limits
-from tests import plain
-from tests.web.checks import dressed, problem
-from tests.web.samples import FILE, FORM, form, part, picture
-from tests.web.servers import Running, Servers, eventually
-from web import errors
+from engine.executor import Job, JobLimits, JobResult
+from tests.support import http
+from tests.support.checks import dressed, problem
+from tests.support.servers import Running, Servers, eventually
+from tests.support.web_samples import FILE, FORM, form, part, picture
+from web.api import errors
 
 
 class Broken:
     """An executor with a bug."""
 
-    async def run(self, job: Job, limits: Limits = Limits()) -> Done:
+    async def run(self, job: Job, limits: JobLimits = JobLimits()) -> JobResult:
         raise RuntimeError("a secret of the machine")
 
     async def ready(self) -> bool:
@@ -35,7 +35,7 @@ def strict(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @pytest.mark.parametrize("verb", ["GET", "POST", "PUT", "DELETE", "OPTIONS", "PROPFIND"])
 @pytest.mark.parametrize("path", ["/nothing", "/api/v1", "/api/v1/convert/", "/api/v2/formats", "/api/v1/%00"])
 def test_unknown_paths(server: Running, verb: str, path: str) -> None:
-    problem(plain.request(verb, server.url + path), 404, "not_found")
+    problem(http.request(verb, server.url + path), 404, "not_found")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_unknown_paths(server: Running, verb: str, path: str) -> None:
     ],
 )
 def test_other_verbs(server: Running, verb: str, path: str, allowed: str) -> None:
-    answer = plain.request(verb, server.url + path)
+    answer = http.request(verb, server.url + path)
     assert answer.headers["Allow"] == allowed
     dressed(answer)
     if verb == "HEAD":
@@ -80,7 +80,7 @@ def test_parameters(server: Running, fields: dict[str, str | None], param: str, 
     parts = [FILE] if target is None else [FILE, part(target.encode(), 'name="output_format"')]
     if quality is not None:
         parts.append(part(quality.encode(), 'name="quality"'))
-    answer = plain.post(f"{server.api}/convert", content=form(*parts), headers={**FORM, **server.auth})
+    answer = http.post(f"{server.api}/convert", content=form(*parts), headers={**FORM, **server.auth})
     problem(answer, 400, "invalid_parameter", param=param, reason=reason)
 
 
@@ -111,7 +111,7 @@ def test_a_bug_tells_the_client_nothing(strict: Running) -> None:
 
 
 def test_preflight(server: Running) -> None:
-    answer = plain.options(f"{server.api}/convert", headers={"Origin": "https://example.org"})
+    answer = http.options(f"{server.api}/convert", headers={"Origin": "https://example.org"})
     assert (answer.status_code, answer.content) == (204, b"")
     assert answer.headers["Access-Control-Allow-Methods"] == "POST, OPTIONS"
     assert "Authorization" in answer.headers["Access-Control-Allow-Headers"]

@@ -8,18 +8,18 @@ from pathlib import Path
 import httpx
 import pytest
 
-from engine.executor import Done, Job, Limits
-from tests import plain
-from tests.web.checks import problem
-from tests.web.samples import picture
-from tests.web.servers import Running, Servers
-from web.errors import STATUS
+from engine.executor import Job, JobLimits, JobResult
+from tests.support import http
+from tests.support.checks import problem
+from tests.support.servers import Running, Servers
+from tests.support.web_samples import picture
+from web.api.errors import STATUS
 
 
 class Broken:
     """An executor with a bug."""
 
-    async def run(self, job: Job, limits: Limits = Limits()) -> Done:
+    async def run(self, job: Job, limits: JobLimits = JobLimits()) -> JobResult:
         raise RuntimeError("nobody foresaw this")
 
     async def ready(self) -> bool:
@@ -38,7 +38,7 @@ def _reused(server: Running) -> httpx.Response:
 
 def _beyond(server: Running) -> httpx.Response:
     made = server.convert(picture(), headers={"Accept": "application/json"}).json()["data"]
-    return plain.get(server.url + made["download_url"], headers={**server.auth, "Range": "bytes=999999-"})
+    return http.get(server.url + made["download_url"], headers={**server.auth, "Range": "bytes=999999-"})
 
 
 WAYS: dict[str, Callable[[Running], httpx.Response]] = {
@@ -50,8 +50,8 @@ WAYS: dict[str, Callable[[Running], httpx.Response]] = {
     "unsupported_conversion": lambda server: server.convert(picture(), "svg"),
     "processing_failed": lambda server: server.convert(picture("PNG")[:60]),
     "invalid_parameter": lambda server: server.convert(picture(), quality="many"),
-    "not_found": lambda server: plain.get(f"{server.api}/files/file_0/download", headers=server.auth),
-    "method_not_allowed": lambda server: plain.put(f"{server.api}/convert"),
+    "not_found": lambda server: http.get(f"{server.api}/files/file_0/download", headers=server.auth),
+    "method_not_allowed": lambda server: http.put(f"{server.api}/convert"),
     "idempotency_key_reused": _reused,
     "range_not_satisfiable": _beyond,
 }
@@ -67,7 +67,7 @@ def test_a_bug_is_a_server_error(servers: Servers, data_dir: Path) -> None:
         answer = server.convert(picture())
         problem(answer, 500, "server_error")
         assert "foresaw this" not in answer.text
-        account = plain.get(f"{server.api}/account", headers=server.auth).json()["data"]
+        account = http.get(f"{server.api}/account", headers=server.auth).json()["data"]
         assert account["credits_used_total"] == 0
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from web.account_fields import EMAIL, NAME
-from web.errors import InvalidParameter
-from web.negotiation import wants_json
+from web.api.errors import InvalidParameter
+from web.api.fields import EMAIL, NAME
+from web.http.responses import wants_json
 
 LONGEST = "l" * 64 + "@" + ".".join(["d" * 46] * 4) + "de"  # 254 characters
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from config.tariff import TIERS
-from storage import audit, models
+from config.pricing import TIERS
+from storage import ledger_audit, models
 from storage.transaction import Transaction
-from tests.web.checks import problem
-from tests.web.samples import picture
-from tests.web.servers import Running
+from tests.support.checks import problem
+from tests.support.servers import Running
+from tests.support.web_samples import picture
 
 KNOWN_AT_ONCE = {
     "status": "pending",
@@ -121,7 +121,7 @@ def test_two_conversions_at_once_are_two_files(either: Running) -> None:
     assert len({one["file_id"] for one in made}) == 2
     assert file_id in {one["file_id"] for one in made}
     assert credits(either, key) == 48
-    assert either.database.run_blocking(audit.check) == ()
+    assert either.database.run_blocking(ledger_audit.check) == ()
 
 
 def test_deleted_it_is_gone(either: Running) -> None:

@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 from tornado.routing import PathMatches
 
-from tests.web.checks import problem
-from tests.web.samples import picture
-from tests.web.servers import Running
+from tests.support.checks import problem
+from tests.support.servers import Running
+from tests.support.web_samples import picture
 from web.routes import build
-from web.services.paths import API
+from web.services.serializers import API
 
 FORMAT = {"json": {"output_format": "png"}}
 BODIES: dict[str, dict[str, Any]] = {

@@ -12,10 +12,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from storage import audit
-from tests.samples import sample
-from tests.web.checks import problem
-from tests.web.servers import Running, Servers, eventually
+from storage import ledger_audit
+from tests.support.checks import problem
+from tests.support.samples import sample
+from tests.support.servers import Running, Servers, eventually
 
 _JSON = {"Accept": "application/json"}
 _SIZE = "2m"
@@ -52,7 +52,7 @@ def _balance(server: Running, key: str) -> int:
 
 
 def _sound(server: Running) -> bool:
-    return not server.database.run_blocking(audit.check)
+    return not server.database.run_blocking(ledger_audit.check)
 
 
 def test_files_that_cannot_be_stored(servers: Servers, small_disk: Path, data_dir: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests import plain
-from tests.web.checks import dressed, problem
-from tests.web.samples import FILE, FORM, TARGET, form, part, picture
-from tests.web.servers import Running, eventually, parsed
+from tests.support import http
+from tests.support.checks import dressed, problem
+from tests.support.servers import Running, eventually, parsed
+from tests.support.web_samples import FILE, FORM, TARGET, form, part, picture
 
 BODY = form(FILE, TARGET)
 
@@ -122,7 +122,7 @@ def sent(server: Running, request: bytes) -> httpx.Response:
     request = request.replace(b"Authorization: KEY", b"Authorization: Bearer " + server.key.encode())
     assert len(request.partition(b"\r\n\r\n")[2]) == length
     answer = parsed(server.raw(request))
-    assert plain.get(f"{server.url}/healthz").status_code == 200
+    assert http.get(f"{server.url}/healthz").status_code == 200
     assert eventually(lambda: not server.jobs())
     return answer
 
@@ -148,7 +148,7 @@ def test_served(server: Running, name: str) -> None:
 
 
 def test_head_has_no_body(server: Running) -> None:
-    answer = plain.head(f"{server.api}/formats")
+    answer = http.head(f"{server.api}/formats")
     assert (answer.status_code, answer.content) == (200, b"")
     assert int(answer.headers["Content-Length"]) > 0
 

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests import plain
-from tests.web.checks import problem
-from tests.web.servers import Running, Servers
+from tests.support import http
+from tests.support.checks import problem
+from tests.support.servers import Running, Servers
 from tests.web.test_accounts import by, data, get
 
 
@@ -24,7 +24,7 @@ def server(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def post(server: Running, path: str, key: str, body: Any = None) -> httpx.Response:
-    return plain.post(f"{server.api}/account/keys{path}", headers=by(key), json=body)
+    return http.post(f"{server.api}/account/keys{path}", headers=by(key), json=body)
 
 
 def only_key(server: Running, key: str) -> dict[str, Any]:
@@ -80,12 +80,12 @@ def test_revoking(server: Running) -> None:
     key = server.account()
     first = only_key(server, key)["key_id"]
     path = f"{server.api}/account/keys"
-    problem(plain.delete(f"{path}/{first}", headers=by(key)), 400, "invalid_parameter", reason="last_key")
+    problem(http.delete(f"{path}/{first}", headers=by(key)), 400, "invalid_parameter", reason="last_key")
     second = data(post(server, "", key))
-    assert data(plain.delete(f"{path}/{first}", headers=by(key))) == {"key_id": first, "revoked": True}
+    assert data(http.delete(f"{path}/{first}", headers=by(key))) == {"key_id": first, "revoked": True}
     problem(get(server, "", key), 401, "invalid_api_key")
     assert works(server, second["api_key"])
-    problem(plain.delete(f"{path}/{first}", headers=by(second["api_key"])), 404, "not_found")
+    problem(http.delete(f"{path}/{first}", headers=by(second["api_key"])), 404, "not_found")
 
 
 def test_keys_of_others(server: Running) -> None:
@@ -93,6 +93,6 @@ def test_keys_of_others(server: Running) -> None:
     foreign = only_key(server, others)["key_id"]
     for key_id in (foreign, "key_unknown", "%00"):
         path = f"{server.api}/account/keys/{key_id}"
-        problem(plain.delete(path, headers=by(mine)), 404, "not_found")
-        problem(plain.post(f"{path}/rotate", headers=by(mine)), 404, "not_found")
+        problem(http.delete(path, headers=by(mine)), 404, "not_found")
+        problem(http.post(f"{path}/rotate", headers=by(mine)), 404, "not_found")
     assert works(server, others)

@@ -7,14 +7,14 @@ from email.errors import HeaderParseError
 
 import pytest
 
-from tests.web.mail_server import parsed
-from web.services.letters import Letter, compose, replacement, verification
+from tests.support.mail_server import parsed
+from web.services.email import Email, compose, replacement_email, verification_email
 
 SENDER = "convertd <no-reply@example.org>"
 LINK = f"https://convert.example.org/api/v1/verify?token={'0123456789abcdef' * 4}"
 
-both = pytest.mark.parametrize("write", [verification, replacement])
-Write = Callable[[str, str], Letter]
+both = pytest.mark.parametrize("write", [verification_email, replacement_email])
+Write = Callable[[str, str], Email]
 
 
 @both
@@ -40,14 +40,14 @@ def test_the_link_is_on_a_line_of_its_own(write: Write) -> None:
 
 
 def test_the_two_letters_differ() -> None:
-    first, second = verification("a@b.test", LINK), replacement("a@b.test", LINK)
+    first, second = verification_email("a@b.test", LINK), replacement_email("a@b.test", LINK)
     assert first.text != second.text
     assert first.subject != second.subject
     assert first.id != second.id
 
 
 def test_a_letter_does_not_show_what_it_says() -> None:
-    shown = repr(verification("person@example.test", LINK))
+    shown = repr(verification_email("person@example.test", LINK))
     assert "person" not in shown
     assert "token" not in shown
 
@@ -55,7 +55,7 @@ def test_a_letter_does_not_show_what_it_says() -> None:
 def test_the_longest_address() -> None:
     to = "l" * 64 + "@" + ".".join(["d" * 46] * 4) + "de"
     assert len(to) == 254
-    assert parsed(compose(verification(to, LINK), SENDER).as_bytes())["To"] == to
+    assert parsed(compose(verification_email(to, LINK), SENDER).as_bytes())["To"] == to
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_the_longest_address() -> None:
 )
 def test_no_address_writes_headers(to: str) -> None:
     with pytest.raises((ValueError, IndexError, HeaderParseError)):
-        compose(verification(to, LINK), SENDER)
+        compose(verification_email(to, LINK), SENDER)
 
 
 def test_no_subject_writes_headers() -> None:
     with pytest.raises(ValueError, match="linefeed"):
-        compose(Letter("a@b.test", "Hello\r\nBcc: victim@example.test", "text", LINK), SENDER)
+        compose(Email("a@b.test", "Hello\r\nBcc: victim@example.test", "text", LINK), SENDER)

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from web.services.line import Line, Place
+from web.services.job_queue import FairQueue, QueuedJob
 
 SLOTS, MEMORY = 3, 10
 LIMITS = {"a": 1, "b": 2, "c": 3, "d": 2}
@@ -17,10 +17,10 @@ class Clients(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.line = Line(SLOTS, MEMORY)
-        self.running: list[Place] = []
-        self.waiting: list[Place] = []  # in the order they came
-        self.passed: dict[Place, list[str]] = {}  # the turns of others while it was the first of its account
+        self.line = FairQueue(SLOTS, MEMORY)
+        self.running: list[QueuedJob] = []
+        self.waiting: list[QueuedJob] = []  # in the order they came
+        self.passed: dict[QueuedJob, list[str]] = {}  # the turns of others while it was the first of its account
         self.clock = 0.0
 
     def call(self) -> None:
@@ -34,13 +34,13 @@ class Clients(RuleBasedStateMachine):
             self.running.append(place)
             free = self.first_ones()
 
-    def first(self, account: str) -> Place:
+    def first(self, account: str) -> QueuedJob:
         return next(place for place in self.waiting if place.account_id == account)
 
-    def first_ones(self) -> list[Place]:
+    def first_ones(self) -> list[QueuedJob]:
         return [self.first(account) for account in {place.account_id for place in self.waiting}]
 
-    def is_below_limit(self, place: Place) -> bool:
+    def is_below_limit(self, place: QueuedJob) -> bool:
         return self.has_running(place.account_id) < LIMITS[place.account_id]
 
     def has_running(self, account: str) -> int:
@@ -52,7 +52,7 @@ class Clients(RuleBasedStateMachine):
     @rule(account=st.sampled_from(sorted(LIMITS)), memory=st.sampled_from([0, 1, 4, 9, 25]))
     def comes(self, account: str, memory: int) -> None:
         self.clock += 1
-        place = Place(account, memory, self.clock)
+        place = QueuedJob(account, memory, self.clock)
         self.line.enter(place, LIMITS[account])
         self.waiting.append(place)
         self.call()
@@ -102,7 +102,7 @@ Clients.TestCase.settings = settings(max_examples=150, stateful_step_count=60, d
 TestClients = Clients.TestCase
 
 
-def ran(line: Line, *running: Place) -> str:
+def ran(line: FairQueue, *running: QueuedJob) -> str:
     """Lets those end that run, one after the other; the accounts in the order in which they had turns."""
     turns, at_work = "", list(running)
     while at_work:
@@ -113,14 +113,14 @@ def ran(line: Line, *running: Place) -> str:
     return turns
 
 
-def entered(line: Line, account: str, memory: int = 0, limit: int = 2) -> Place:
-    place = Place(account, memory, since=0)
+def entered(line: FairQueue, account: str, memory: int = 0, limit: int = 2) -> QueuedJob:
+    place = QueuedJob(account, memory, since=0)
     line.enter(place, limit)
     return place
 
 
 def test_accounts_take_turns() -> None:
-    line = Line(1, MEMORY)
+    line = FairQueue(1, MEMORY)
     running = entered(line, "a")
     line.call(0)
     for account in "aaaabbc":
@@ -129,7 +129,7 @@ def test_accounts_take_turns() -> None:
 
 
 def test_small_ones_do_not_pass_a_large_one() -> None:
-    line = Line(2, MEMORY)
+    line = FairQueue(2, MEMORY)
     small, other = entered(line, "a", 5), entered(line, "b", 5)
     line.call(0)
     entered(line, "c", 25)
@@ -141,7 +141,7 @@ def test_small_ones_do_not_pass_a_large_one() -> None:
 
 
 def test_rounds_count_the_turns_of_others_before_ones_own() -> None:
-    line = Line(2, MEMORY)
+    line = FairQueue(2, MEMORY)
     for account in "aa":
         entered(line, account)
     line.call(0)

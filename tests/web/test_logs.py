@@ -14,10 +14,10 @@ import httpx
 
 from config.logs import JsonFormatter, TextFormatter
 from engine.errors import OutOfMemory, WorkerCrashed
-from engine.executor import Done, Job, Limits
-from tests import plain
-from tests.samples import sample
-from tests.web.servers import Running, Servers, eventually
+from engine.executor import Job, JobLimits, JobResult
+from tests.support import http
+from tests.support.samples import sample
+from tests.support.servers import Running, Servers, eventually
 
 CANARY = "canary"
 FORMATTERS = (TextFormatter(), JsonFormatter())
@@ -70,7 +70,7 @@ class Dying:
     def __init__(self, *errors: Exception) -> None:
         self._errors = iter(errors)
 
-    async def run(self, job: Job, limits: Limits = Limits()) -> Done:
+    async def run(self, job: Job, limits: JobLimits = JobLimits()) -> JobResult:
         raise next(self._errors)
 
     async def ready(self) -> bool:
@@ -129,13 +129,13 @@ def test_nobodys_secrets(servers: Servers, server: Running) -> None:
             server.convert(CANARY.encode(), CANARY, name=name, headers={"Idempotency-Key": CANARY}),
             server.ask("POST", "/pdf/delete-pages", files={"file": (name, b"%PDF-1.7")}, data={"password": CANARY}),
             server.ask("GET", f"/files/{CANARY}"),
-            plain.get(f"{server.url}/{CANARY}?{CANARY}={CANARY}", headers={"User-Agent": CANARY, "Cookie": CANARY}),
-            plain.get(f"{server.api}/account", headers={"Authorization": f"Bearer cvd_live_{CANARY}"}),
-            plain.get(f"{server.api}/verify?token={CANARY}"),
-            plain.get(f"{server.api}/verify?token={'ca' * 32}", headers={"Accept": "application/json"}),
-            plain.post(f"{server.api}/register", json={"email": f"{CANARY}@example.com", "name": CANARY}),
-            plain.post(f"{server.api}/webhooks/stripe", content=CANARY, headers={"Stripe-Signature": CANARY}),
-            plain.post(f"{server.url}/dashboard/sign-in", data={"key": f"cvd_live_{CANARY}"}),
+            http.get(f"{server.url}/{CANARY}?{CANARY}={CANARY}", headers={"User-Agent": CANARY, "Cookie": CANARY}),
+            http.get(f"{server.api}/account", headers={"Authorization": f"Bearer cvd_live_{CANARY}"}),
+            http.get(f"{server.api}/verify?token={CANARY}"),
+            http.get(f"{server.api}/verify?token={'ca' * 32}", headers={"Accept": "application/json"}),
+            http.post(f"{server.api}/register", json={"email": f"{CANARY}@example.com", "name": CANARY}),
+            http.post(f"{server.api}/webhooks/stripe", content=CANARY, headers={"Stripe-Signature": CANARY}),
+            http.post(f"{server.url}/dashboard/sign-in", data={"key": f"cvd_live_{CANARY}"}),
         ]
         server.upload(sample("png"), name=name)
         for answer in answers:

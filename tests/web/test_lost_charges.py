@@ -11,15 +11,15 @@ import pytest
 from engine.errors import StepFailed
 from storage import ledger
 from storage.database import Database
-from storage.errors import DatabaseBusy, OutcomeUnknown
-from storage.ledger import Owner
-from storage.usage import Use
-from tests.storage.samples import open_account
-from web.services import charges
-from web.services.charges import Charges
+from storage.errors import CommitUnknown, DatabaseBusy
+from storage.ledger import ServerInstance
+from storage.usage import UsageRecord
+from tests.support.storage_samples import open_account
+from web.services import charging
+from web.services.charging import Charges
 
-OWNER = Owner("server", "boot")
-USE = Use("convert", "png", "webp", 1)
+OWNER = ServerInstance("server", "boot")
+USE = UsageRecord("convert", "png", "webp", 1)
 
 
 class Shaky(Database):
@@ -29,10 +29,10 @@ class Shaky(Database):
     saves = True
 
     async def run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        if function is charges._settle:
+        if function is charging._settle:
             if self.saves:
                 await super().run(function, *args, **kwargs)
-            raise OutcomeUnknown
+            raise CommitUnknown
         if self.away:
             self.away -= 1
             raise DatabaseBusy
@@ -41,7 +41,7 @@ class Shaky(Database):
 
 @pytest.fixture
 def shaky(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shaky]:
-    monkeypatch.setattr(charges, "_PAUSES", (0.01, 0.01, 0.01))
+    monkeypatch.setattr(charging, "_PAUSES", (0.01, 0.01, 0.01))
     database = Shaky(url)
     yield database
     database.close()
@@ -85,13 +85,13 @@ async def test_a_charge_that_was_saved_is_final(opened: Charges, shaky: Shaky, a
 
 async def test_a_charge_that_was_not_saved_is_given_back(opened: Charges, shaky: Shaky, account: str) -> None:
     shaky.saves = False
-    with pytest.raises(OutcomeUnknown):
+    with pytest.raises(CommitUnknown):
         await _settled(opened, shaky, account, away=2)
     assert await _left(opened, shaky, account) == 3
 
 
 async def test_who_cannot_know_says_so(opened: Charges, shaky: Shaky, account: str) -> None:
-    with pytest.raises(OutcomeUnknown):  # and not that nothing has happened
+    with pytest.raises(CommitUnknown):  # and not that nothing has happened
         await _settled(opened, shaky, account, away=1000)
     assert await _left(opened, shaky, account) == 2
 
@@ -105,8 +105,8 @@ async def test_credits_come_back_when_the_database_does(opened: Charges, shaky: 
 async def test_nobody_waits_for_long_for_credits_to_be_back(
     opened: Charges, shaky: Shaky, account: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(charges, "_PAUSES", (3,))
-    monkeypatch.setattr(charges, "_PROMPTLY", 0.05)
+    monkeypatch.setattr(charging, "_PAUSES", (3,))
+    monkeypatch.setattr(charging, "_PROMPTLY", 0.05)
     async with asyncio.timeout(2):
         with pytest.raises(StepFailed):
             await _failed(opened, shaky, account, away=1)

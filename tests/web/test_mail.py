@@ -11,34 +11,33 @@ from urllib.parse import quote
 import pytest
 
 from config.logs import TextFormatter
-from tests.server_process import free_port
-from tests.web.mail_server import ACCOUNT, MailServer, certificate, parsed
+from tests.support.mail_server import ACCOUNT, MailServer, certificate, parsed
+from tests.support.server_process import free_port
 from tests.web.test_letters import LINK, SENDER
-from web.services.letters import Letter, verification
-from web.services.mail import OutboxMailer, SmtpMailer
+from web.services.email import Email, OutboxTransport, SmtpTransport, verification_email
 
 USER = ":".join(quote(part.decode(), safe="") for part in (ACCOUNT.login, ACCOUNT.password))
 ANYWHERE = "0.0.0.0"  # leads here, and is no address of this machine by name
 
 
 @pytest.fixture
-def letter() -> Letter:
-    return verification("person@example.test", LINK)
+def letter() -> Email:
+    return verification_email("person@example.test", LINK)
 
 
 def lying(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-async def send(url: str, letter: Letter) -> None:
-    mailer = SmtpMailer(url, SENDER)
+async def send(url: str, letter: Email) -> None:
+    mailer = SmtpTransport(url, SENDER)
     try:
         await mailer.send(letter)
     finally:
         await mailer.close()
 
 
-async def test_smtp(letter: Letter) -> None:
+async def test_smtp(letter: Email) -> None:
     with MailServer() as server:
         await send(server.url(), letter)
     assert server.envelopes[0].mail_from == "no-reply@example.org"
@@ -49,19 +48,19 @@ async def test_smtp(letter: Letter) -> None:
     assert server.encrypted == [False]
 
 
-async def test_starttls_and_a_password(letter: Letter, tmp_path: Path) -> None:
+async def test_starttls_and_a_password(letter: Email, tmp_path: Path) -> None:
     with MailServer(certificate=certificate(tmp_path), password=True) as server:
         await send(server.url(user=USER), letter)
     assert server.encrypted == [True]
 
 
-async def test_smtps(letter: Letter, tmp_path: Path) -> None:
+async def test_smtps(letter: Email, tmp_path: Path) -> None:
     with MailServer(certificate=certificate(tmp_path), implicit=True, password=True) as server:
         await send(server.url("smtps", user=USER), letter)
     assert server.encrypted == [True]
 
 
-async def test_a_wrong_password(letter: Letter) -> None:
+async def test_a_wrong_password(letter: Email) -> None:
     with MailServer(password=True) as server:
         with pytest.raises(smtplib.SMTPAuthenticationError):
             await send(server.url(user="somebody:wrong"), letter)
@@ -69,31 +68,31 @@ async def test_a_wrong_password(letter: Letter) -> None:
     assert len(server.messages) == 1
 
 
-async def test_no_password_goes_elsewhere_in_the_clear(letter: Letter) -> None:
+async def test_no_password_goes_elsewhere_in_the_clear(letter: Email) -> None:
     with MailServer(password=True) as server, pytest.raises(smtplib.SMTPNotSupportedError):
         await send(server.url(host=ANYWHERE, user=USER), letter)
     assert server.messages == []
 
 
 @pytest.mark.parametrize("scheme", ["smtp", "smtps"])
-async def test_certificates_of_elsewhere_are_checked(letter: Letter, tmp_path: Path, scheme: str) -> None:
+async def test_certificates_of_elsewhere_are_checked(letter: Email, tmp_path: Path, scheme: str) -> None:
     server = MailServer(certificate=certificate(tmp_path), implicit=scheme == "smtps")
     with server, pytest.raises(ssl.SSLCertVerificationError):
         await send(server.url(scheme, host=ANYWHERE), letter)
     assert server.messages == []
 
 
-async def test_failures_are_such_that_another_try_may_help(letter: Letter) -> None:
+async def test_failures_are_such_that_another_try_may_help(letter: Email) -> None:
     with pytest.raises(OSError, match="refused"):
         await send(f"smtp://127.0.0.1:{free_port()}", letter)
     with MailServer(refusals=1) as server, pytest.raises(OSError, match="451"):
         await send(server.url(), letter)
 
 
-async def test_the_outbox(letter: Letter, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_outbox(letter: Email, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     folder = tmp_path / "outbox"
-    await OutboxMailer(folder, SENDER).send(letter)
+    await OutboxTransport(folder, SENDER).send(letter)
     (file,) = lying(folder)
     assert file.name.endswith(f"-{letter.id}.eml")
     assert LINK in file.read_text().splitlines()
@@ -105,8 +104,8 @@ async def test_the_outbox(letter: Letter, tmp_path: Path, caplog: pytest.LogCapt
 
 
 async def test_the_outbox_is_in_order(tmp_path: Path) -> None:
-    mailer = OutboxMailer(tmp_path, SENDER)
-    letters = [verification(f"person-{number}@example.test", LINK) for number in range(5)]
+    mailer = OutboxTransport(tmp_path, SENDER)
+    letters = [verification_email(f"person-{number}@example.test", LINK) for number in range(5)]
     for letter in letters:
         await mailer.send(letter)
     assert [parsed(file.read_bytes())["To"] for file in lying(tmp_path)] == [letter.to for letter in letters]

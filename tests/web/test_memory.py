@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.gates import MAX_PIXELS
-from engine.memory import allowed, needed
+from engine.decode_limits import MAX_PIXELS
+from engine.executor import JobLimits
+from engine.memory_estimate import allowed_bytes, needed_bytes
 from engine.planner import Plan
 from engine.registry import load_registry
-from engine.worker import Limits
-from tests.samples import quadrants
-from web.services.memory import budget, expected
+from tests.support.samples import quadrants
+from web.services.job_queue import expected_memory, memory_budget
 
 REGISTRY = load_registry()
 MIB = 1 << 20
@@ -22,7 +22,7 @@ MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 def job(source: str, target: str, size: int) -> int:
     """What is expected of a job with a file of that size."""
-    return expected(REGISTRY.plan([REGISTRY.formats[source]], target), size)
+    return expected_memory(REGISTRY.plan([REGISTRY.formats[source]], target), size)
 
 
 def test_more_is_expected_for_larger_files_and_hungrier_formats() -> None:
@@ -34,8 +34,8 @@ def test_more_is_expected_for_larger_files_and_hungrier_formats() -> None:
 
 
 def test_no_job_counts_for_more_than_it_can_take() -> None:
-    assert job("jpeg", "heic", 10**9) == Limits().memory
-    assert 256 * MIB < job("jpeg", "png", 10**9) < Limits().memory
+    assert job("jpeg", "heic", 10**9) == JobLimits().memory
+    assert 256 * MIB < job("jpeg", "png", 10**9) < JobLimits().memory
 
 
 def test_a_file_of_the_usual_density_is_not_underestimated(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_file_of_the_usual_density_is_not_underestimated(tmp_path: Path) -> No
 @pytest.mark.parametrize("plan", REGISTRY.catalogue(), ids=str)
 def test_what_is_expected_is_allowed(plan: Plan) -> None:
     for pixels in (1, MAX_PIXELS // 10, MAX_PIXELS):
-        assert needed(plan, pixels) <= allowed(plan, pixels) <= allowed(plan) <= Limits().memory
+        assert needed_bytes(plan, pixels) <= allowed_bytes(plan, pixels) <= allowed_bytes(plan) <= JobLimits().memory
 
 
 def group(root: Path, membership: str, **limits: str) -> Path:
@@ -78,8 +78,8 @@ def group(root: Path, membership: str, **limits: str) -> Path:
 def test_the_smallest_limit_around_the_process_counts(
     tmp_path: Path, membership: str, limits: dict[str, str], expected: int
 ) -> None:
-    assert budget(group(tmp_path, membership, **limits)) == round(0.7 * expected)
+    assert memory_budget(group(tmp_path, membership, **limits)) == round(0.7 * expected)
 
 
 def test_this_machine_has_a_budget() -> None:
-    assert 0 < budget() <= MACHINE
+    assert 0 < memory_budget() <= MACHINE

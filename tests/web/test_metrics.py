@@ -17,11 +17,11 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from engine.errors import OutOfMemory, TimedOut, WorkerCrashed
 from engine.registry import load_registry
-from tests import plain
-from tests.redis_server import RedisServer
-from tests.samples import sample
-from tests.server_process import free_port
-from tests.web.servers import Running, Servers, eventually
+from tests.support import http
+from tests.support.redis_server import RedisServer
+from tests.support.samples import sample
+from tests.support.server_process import free_port
+from tests.support.servers import Running, Servers, eventually
 from tests.web.test_convert import Stuck
 from tests.web.test_logs import Dying
 from web import metrics
@@ -58,7 +58,7 @@ class Scraped:
 @contextmanager
 def scraping(servers: Servers, folder: Path, **settings: Any) -> Iterator[Scraped]:
     port = free_port()
-    with servers.running(folder, metrics_port=port, **settings) as server, plain.Client() as client:
+    with servers.running(folder, metrics_port=port, **settings) as server, http.Client() as client:
         yield Scraped(server, port, client)
 
 
@@ -141,7 +141,7 @@ def test_a_replay_is_no_conversion(scraped: Scraped) -> None:
 
 
 def test_too_many_requests(servers: Servers, data_dir: Path) -> None:
-    with scraping(servers, data_dir, rate_limit_anonymous=1) as found, plain.Client() as client:
+    with scraping(servers, data_dir, rate_limit_anonymous=1) as found, http.Client() as client:
         for _ in range(3):
             client.get(f"{found.server.api}/formats")
         for _ in range(31):
@@ -154,17 +154,17 @@ def test_registration_and_mail(scraped: Scraped) -> None:
     outbox = scraped.server.data_dir / "outbox"
     with scraped.rising("convertd_mail_total", outcome="sent"):
         body = {"email": f"{CANARY}@example.com", "name": CANARY}
-        assert plain.post(f"{scraped.server.api}/register", json=body).status_code == 200
+        assert http.post(f"{scraped.server.api}/register", json=body).status_code == 200
     token = re.search(r"token=([0-9a-f]{64})", next(outbox.glob("*.eml")).read_text())
     assert token is not None
     with scraped.rising("convertd_credits_granted_total", 50, source="registration"):
-        assert plain.get(f"{scraped.server.api}/verify?token={token[1]}").status_code == 200
+        assert http.get(f"{scraped.server.api}/verify?token={token[1]}").status_code == 200
 
 
 def test_a_purchase(scraped: Scraped) -> None:
     session = scraped.server.ask("POST", "/credits/purchase", json={"pack": "pro"}).json()["data"]["session_id"]
     with scraped.rising("convertd_credits_granted_total", 2000, source="purchase"):
-        assert plain.post(f"{scraped.server.url}/checkout/{session}/pay").status_code < 400
+        assert http.post(f"{scraped.server.url}/checkout/{session}/pay").status_code < 400
 
 
 def test_what_there_is(servers: Servers, data_dir: Path) -> None:
@@ -191,21 +191,21 @@ def test_the_installation(scraped: Scraped) -> None:
 
 
 def test_both_formats(scraped: Scraped) -> None:
-    usual = plain.get(scraped.url)
+    usual = http.get(scraped.url)
     assert usual.headers["Content-Type"].startswith("text/plain; version=")
     accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
-    modern = plain.get(scraped.url, headers=accept)
+    modern = http.get(scraped.url, headers=accept)
     assert modern.headers["Content-Type"].startswith("application/openmetrics-text")
     assert {f.name for f in parse_open_metrics(modern.text)} >= {"convertd_conversions", "convertd_build"}
-    assert plain.get(scraped.url.removesuffix("metrics")).status_code == 404
-    assert plain.get(f"{scraped.server.url}/metrics").status_code == 404
+    assert http.get(scraped.url.removesuffix("metrics")).status_code == 404
+    assert http.get(f"{scraped.server.url}/metrics").status_code == 404
 
 
 def test_nothing_of_the_clients_is_told(scraped: Scraped) -> None:
     server = scraped.server
     held = {"Authorization": f"Bearer cvd_live_{CANARY}"}
-    plain.get(f"{server.url}/{CANARY}?{CANARY}={CANARY}", headers={"X-Request-Id": CANARY, "User-Agent": CANARY})
-    plain.request("CANARY", f"{server.api}/account", headers=held)
+    http.get(f"{server.url}/{CANARY}?{CANARY}={CANARY}", headers={"X-Request-Id": CANARY, "User-Agent": CANARY})
+    http.request("CANARY", f"{server.api}/account", headers=held)
     server.convert(sample("png"), CANARY, name=f"{CANARY}.{CANARY}", password=CANARY)
     server.convert(CANARY.encode(), "png", name=f"{CANARY}.png", headers={"Idempotency-Key": CANARY})
     server.ask("POST", "/batch", json={"output_format": CANARY})
@@ -216,7 +216,7 @@ def test_nothing_of_the_clients_is_told(scraped: Scraped) -> None:
 
 def test_series_do_not_grow_with_what_clients_send(scraped: Scraped) -> None:
     url, api, content = scraped.server.url, scraped.server.api, sample("png")
-    with plain.Client(headers=scraped.server.auth) as client:
+    with http.Client(headers=scraped.server.auth) as client:
 
         def send(number: int) -> None:
             client.get(f"{url}/path-{number}")
@@ -234,7 +234,7 @@ def test_series_do_not_grow_with_what_clients_send(scraped: Scraped) -> None:
 def test_a_port_that_is_taken(servers: Servers, scraped: Scraped, tmp_path: Path) -> None:
     port = int(scraped.url.split(":")[2].split("/")[0])
     with servers.running(tmp_path / "data", metrics_port=port) as server:
-        assert plain.get(f"{server.url}/healthz").status_code == 200
+        assert http.get(f"{server.url}/healthz").status_code == 200
     assert scraped.value("convertd_build_info") == 1
 
 
@@ -287,8 +287,8 @@ def test_jobs_that_die(servers: Servers, data_dir: Path) -> None:
 
 def test_redis(servers: Servers, data_dir: Path, tmp_path: Path) -> None:
     with RedisServer(tmp_path) as redis, scraping(servers, data_dir, redis_url=redis.url) as found:
-        plain.get(f"{found.server.api}/formats")
+        http.get(f"{found.server.api}/formats")
         assert found.value("convertd_redis_breaker_open") == 0
         redis.kill()
-        plain.get(f"{found.server.api}/formats")
+        http.get(f"{found.server.api}/formats")
         assert found.value("convertd_redis_breaker_open") == 1

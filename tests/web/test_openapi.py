@@ -13,21 +13,19 @@ import jsonschema_rs
 import pytest
 from openapi_spec_validator import validate
 
-import web.fields
-from tests import plain
-from tests.web.contract import conforms, published
-from tests.web.samples import picture
-from tests.web.servers import Running, Servers
-from web.declarations import Field
-from web.errors import STATUS
-from web.handler import Handler
-from web.headers import PREFLIGHT, common
-from web.openapi.headers import EVERYWHERE, HEADERS
-from web.openapi.problems import PROBLEMS
-from web.operations import Operation, operation_of
-from web.requests import Requests
+import web.api.fields
+from tests.support import http
+from tests.support.contract import conforms, published
+from tests.support.servers import Running, Servers
+from tests.support.web_samples import picture
+from web.api.error_catalogue import ERROR_CATALOGUE
+from web.api.errors import STATUS
+from web.api.fields import Field
+from web.api.headers import COMMON_HEADERS, HEADERS, PREFLIGHT_HEADERS, common_headers
+from web.api.operations import Operation, operation_of
+from web.http.handler import Handler, Requests
 from web.routes import OPERATIONS, PAGES
-from web.services.paths import API
+from web.services.serializers import API
 
 _ROOT = Path(__file__).parents[2]
 _VERBS = ("get", "post", "put", "patch", "delete")
@@ -84,9 +82,9 @@ def test_everything_in_it_is_used() -> None:
     assert all(operation["summary"] for _, _, operation in _operations())
 
 
-@pytest.mark.parametrize("name", [name for name, value in vars(web.fields).items() if isinstance(value, Field)])
+@pytest.mark.parametrize("name", [name for name, value in vars(web.api.fields).items() if isinstance(value, Field)])
 def test_every_field_belongs_to_an_operation_and_takes_its_example(name: str) -> None:
-    field: Field[Any] = getattr(web.fields, name)
+    field: Field[Any] = getattr(web.api.fields, name)
     users = [
         operation
         for operation in _declared().values()
@@ -118,8 +116,8 @@ def test_the_examples_are_of_their_schemas() -> None:
 
 
 def test_every_code_and_every_reason_is_in_it() -> None:
-    assert {*PROBLEMS} == {*STATUS}
-    documented = {reason for told in PROBLEMS.values() for reason in told.reasons}
+    assert {*ERROR_CATALOGUE} == {*STATUS}
+    documented = {reason for told in ERROR_CATALOGUE.values() for reason in told.reasons}
     assert documented == _reasons() - _NOT_OF_THE_API
 
 
@@ -156,9 +154,9 @@ def _texts(node: ast.AST) -> Iterator[str]:
 
 class TestHeaders:
     def test_those_of_every_answer(self, server: Running) -> None:
-        sent = {name.lower() for name in plain.get(f"{server.url}/healthz").headers}
-        assert {name.lower() for name in EVERYWHERE} <= sent
-        exposed = common("req_0")["Access-Control-Expose-Headers"].split(", ")
+        sent = {name.lower() for name in http.get(f"{server.url}/healthz").headers}
+        assert {name.lower() for name in COMMON_HEADERS} <= sent
+        exposed = common_headers("req_0")["Access-Control-Expose-Headers"].split(", ")
         assert {*exposed} <= {*HEADERS}
 
     def test_those_that_requests_have(self) -> None:
@@ -168,7 +166,7 @@ class TestHeaders:
             for parameter in operation.get("parameters", [])
             if parameter["in"] == "header"
         }
-        accepted = {*PREFLIGHT["Access-Control-Allow-Headers"].split(", ")}
+        accepted = {*PREFLIGHT_HEADERS["Access-Control-Allow-Headers"].split(", ")}
         assert accepted - told == {"Accept", "Authorization", "Content-Type"}
         assert told - accepted == {"Stripe-Signature"}
 
@@ -194,19 +192,19 @@ class TestHeaders:
 
 class TestServed:
     def test_to_anybody_and_counted(self, server: Running) -> None:
-        first = conforms(plain.get(f"{server.api}/openapi.json"))
+        first = conforms(http.get(f"{server.api}/openapi.json"))
         assert first.json() == published()
-        second = plain.get(f"{server.api}/openapi.json")
+        second = http.get(f"{server.api}/openapi.json")
         left = [int(answer.headers["X-RateLimit-Remaining"]) for answer in (first, second)]
         assert left[1] < left[0]
         headers = {"If-None-Match": first.headers["ETag"]}
-        again = conforms(plain.get(f"{server.api}/openapi.json", headers=headers))
+        again = conforms(http.get(f"{server.api}/openapi.json", headers=headers))
         assert (again.status_code, again.content) == (304, b"")
         assert "max-age" in again.headers["Cache-Control"]
 
     def test_for_the_address_that_clients_use(self, servers: Servers, data_dir: Path) -> None:
         with servers.running(data_dir, base_url="https://convert.example/api/v1") as server:
-            told = plain.get(f"{server.api}/openapi.json").json()
+            told = http.get(f"{server.api}/openapi.json").json()
         assert told["servers"] == [{"url": "https://convert.example/api/v1"}]
         assert told["paths"]["/healthz"]["servers"] == [{"url": "https://convert.example"}]
 
@@ -215,7 +213,7 @@ def test_who_needs_a_key(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as server:
         for path, verb, operation in _operations():
             base = server.url if "servers" in published()["paths"][path] else server.api
-            answer = conforms(plain.request(verb, base + re.sub(r"{\w+}", "of_nobody", path)))
+            answer = conforms(http.request(verb, base + re.sub(r"{\w+}", "of_nobody", path)))
             assert (answer.status_code == 401) == ("security" not in operation), path
 
 

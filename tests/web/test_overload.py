@@ -9,10 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests import plain
-from tests.web.checks import dressed, problem
-from tests.web.samples import FILE, FORM, TARGET, form
-from tests.web.servers import Running, Servers, eventually, parsed, read_answer
+from tests.support import http
+from tests.support.checks import dressed, problem
+from tests.support.servers import Running, Servers, eventually, parsed, read_answer
+from tests.support.web_samples import FILE, FORM, TARGET, form
 from tests.web.test_convert import Stuck, request
 from tests.web.test_logs import listening, one
 
@@ -140,4 +140,4 @@ def _one_more_is_refused(server: Running, waiting: ExitStack) -> bool:
 
 def _convert(server: Running) -> httpx.Response:
     sent = {**FORM, "Authorization": f"Bearer {server.key}"}
-    return plain.post(f"{server.api}/convert", content=form(FILE, TARGET), headers=sent, timeout=20)
+    return http.post(f"{server.api}/convert", content=form(FILE, TARGET), headers=sent, timeout=20)

@@ -10,13 +10,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests import plain
-from tests.web.checks import dressed, problem
-from tests.web.servers import Running, Servers
+from tests.support import http
+from tests.support.checks import dressed, problem
+from tests.support.servers import Running, Servers
 from tests.web.test_logs import listening, one
 from tests.web.test_registration import BROWSER, letters, mailed
-from web.errors import STATUS
-from web.openapi.problems import PROBLEMS
+from web.api.error_catalogue import ERROR_CATALOGUE
+from web.api.errors import STATUS
 
 PAGES = ("/", "/docs", "/register", "/developers/verify", "/status", "/dashboard")
 
@@ -30,7 +30,7 @@ def server(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.mark.parametrize("path", PAGES)
 def test_security_headers(server: Running, path: str) -> None:
-    answer = plain.get(server.url + path, headers=BROWSER)
+    answer = http.get(server.url + path, headers=BROWSER)
     assert answer.status_code == 200
     dressed(answer)
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
@@ -41,57 +41,57 @@ def test_security_headers(server: Running, path: str) -> None:
     assert not re.search(r"(src|href)=.(https?:)?//", answer.text)
     assert answer.headers["Cache-Control"] == "no-store"
     assert "Set-Cookie" not in answer.headers
-    assert plain.head(server.url + path).status_code == 200
+    assert http.head(server.url + path).status_code == 200
 
 
 def test_verify_page_sends_no_referrer(server: Running) -> None:
-    assert plain.get(f"{server.url}/developers/verify").headers["Referrer-Policy"] == "no-referrer"
+    assert http.get(f"{server.url}/developers/verify").headers["Referrer-Policy"] == "no-referrer"
 
 
 def test_assets_are_cached(server: Running) -> None:
-    page = plain.get(server.url).text
+    page = http.get(server.url).text
     assets = set(re.findall(r"/static/[\w.]+\?v=\w+", page))
     assert len(assets) >= 4
     for path in assets:
-        answer = plain.get(server.url + path)
+        answer = http.get(server.url + path)
         assert answer.status_code == 200
         assert "immutable" in answer.headers["Cache-Control"]
-        again = plain.get(server.url + path, headers={"If-None-Match": answer.headers["ETag"]})
+        again = http.get(server.url + path, headers={"If-None-Match": answer.headers["ETag"]})
         assert (again.status_code, again.content) == (304, b"")
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
         dressed(answer)
-        head = plain.head(server.url + path)
+        head = http.head(server.url + path)
         assert (head.headers["Content-Length"], head.content) == (str(len(answer.content)), b"")
     for path in ("/static/site.css", "/static/site.css?v=0"):
-        assert plain.get(server.url + path).headers["Cache-Control"] == "no-cache"
-    assert plain.get(f"{server.url}/static/site.css").headers["Content-Type"] == "text/css; charset=utf-8"
-    assert plain.get(f"{server.url}/static/try.js").headers["Content-Type"] == "text/javascript; charset=utf-8"
+        assert http.get(server.url + path).headers["Cache-Control"] == "no-cache"
+    assert http.get(f"{server.url}/static/site.css").headers["Content-Type"] == "text/css; charset=utf-8"
+    assert http.get(f"{server.url}/static/try.js").headers["Content-Type"] == "text/javascript; charset=utf-8"
     for name in ("none.css", "..%2fapp.py", "%2e%2e", "", "../app.py"):
-        problem(plain.get(f"{server.url}/static/{name}"), 404, "not_found")
+        problem(http.get(f"{server.url}/static/{name}"), 404, "not_found")
 
 
 def test_static_files_answer_to_get_only_and_are_logged(server: Running) -> None:
     for verb in ("POST", "BREW"):
-        problem(plain.request(verb, f"{server.url}/static/site.css"), 405, "method_not_allowed")
+        problem(http.request(verb, f"{server.url}/static/site.css"), 405, "method_not_allowed")
     with listening() as lines:
-        entry = one(lines, plain.get(f"{server.url}/static/site.css"))
+        entry = one(lines, http.get(f"{server.url}/static/site.css"))
     assert (entry["message"], entry["status"]) == ("GET /static/{}", 200)
 
 
 def test_errors_are_html_for_browsers_and_json_otherwise(server: Running) -> None:
-    problem(plain.get(f"{server.url}/checkout/none"), 404, "not_found")
-    shown = plain.get(f"{server.url}/checkout/none", headers=BROWSER)
+    problem(http.get(f"{server.url}/checkout/none"), 404, "not_found")
+    shown = http.get(f"{server.url}/checkout/none", headers=BROWSER)
     assert shown.status_code == 404
     assert "No such page." in shown.text
     assert shown.headers["X-Request-Id"] in shown.text
 
 
 def test_docs_cover_every_error_code() -> None:
-    assert set(PROBLEMS) == set(STATUS)
+    assert set(ERROR_CATALOGUE) == set(STATUS)
 
 
 def test_status_page(server: Running) -> None:
-    text = plain.get(f"{server.url}/status").text
+    text = http.get(f"{server.url}/status").text
     assert "This server is ready" in text
     assert "pdf_tools" in text
     assert str(server.data_dir) not in text
@@ -99,7 +99,7 @@ def test_status_page(server: Running) -> None:
 
 def posted(server: Running, path: str, form: dict[str, str]) -> httpx.Response:
     """Submits a form from the same origin."""
-    return plain.post(server.url + path, data=form, headers={"Origin": server.url})
+    return http.post(server.url + path, data=form, headers={"Origin": server.url})
 
 
 class TestRegistration:
@@ -135,7 +135,7 @@ class TestForms:
     @pytest.mark.parametrize("path", ["/register", "/dashboard/sign-in", "/dashboard/keys", "/dashboard/credits"])
     def test_cross_site_forms_are_rejected(self, server: Running, path: str, headers: dict[str, str]) -> None:
         form = {"email": "ivy@example.test", "name": "Ivy", "key": server.key}
-        with plain.Client(headers={"User-Agent": "a browser"}) as client:
+        with http.Client(headers={"User-Agent": "a browser"}) as client:
             answer = client.post(server.url + path, data=form, headers={"Cookie": "other=1", **headers})
         problem(answer, 400, "invalid_parameter", reason="cross_site")
         assert "Set-Cookie" not in answer.headers
@@ -144,14 +144,14 @@ class TestForms:
     @pytest.mark.parametrize("body", [b"key=%ff", b"a&" * 60, b"\xff", b"key=" + b"x" * 70_000])
     def test_malformed_bodies(self, server: Running, body: bytes) -> None:
         headers = {"Origin": server.url, "Content-Type": "application/x-www-form-urlencoded"}
-        answer = plain.post(f"{server.url}/dashboard/sign-in", content=body, headers=headers)
+        answer = http.post(f"{server.url}/dashboard/sign-in", content=body, headers=headers)
         assert answer.status_code in (400, 401, 413)
 
 
 @contextmanager
 def signed_in(server: Running, key: str) -> Iterator[httpx.Client]:
     """Returns a client with a session."""
-    with plain.Client(base_url=server.url, headers={"Origin": server.url}) as client:
+    with http.Client(base_url=server.url, headers={"Origin": server.url}) as client:
         answer = client.post("/dashboard/sign-in", data={"key": f" {key} "})
         assert (answer.status_code, answer.headers["Location"]) == (303, "/dashboard")
         yield client
@@ -168,7 +168,7 @@ class TestSessions:
     def test_cookie_is_secure_behind_https(self, servers: Servers, tmp_path: Path) -> None:
         with servers.running(tmp_path, base_url="https://convert.example/api/v1") as server:
             for origin, status in (("https://convert.example", 303), ("https://other.example", 400)):
-                answer = plain.post(
+                answer = http.post(
                     f"{server.url}/dashboard/sign-in", data={"key": server.key}, headers={"Origin": origin}
                 )
                 assert answer.status_code == status
@@ -181,7 +181,7 @@ class TestSessions:
         assert "cvd_live_x" not in answer.text
 
     def test_failed_sign_ins_are_limited(self, servers: Servers, data_dir: Path) -> None:
-        with servers.running(data_dir) as server, plain.Client(headers={"Origin": server.url}) as client:
+        with servers.running(data_dir) as server, http.Client(headers={"Origin": server.url}) as client:
             answers = [client.post(f"{server.url}/dashboard/sign-in", data={"key": "none"}) for _ in range(31)]
         assert [answer.status_code for answer in answers] == [401] * 30 + [429]
 
@@ -222,7 +222,7 @@ class TestSessions:
     @pytest.mark.parametrize("path", ["/keys", "/keys/key_x/revoke", "/credits", "/usage.csv"])
     def test_requests_without_a_session_are_redirected(self, server: Running, path: str) -> None:
         method = "GET" if path.endswith("csv") else "POST"
-        answer = plain.request(method, f"{server.url}/dashboard{path}", headers={"Origin": server.url})
+        answer = http.request(method, f"{server.url}/dashboard{path}", headers={"Origin": server.url})
         assert (answer.status_code, answer.headers["Location"]) == (303, "/dashboard")
 
 

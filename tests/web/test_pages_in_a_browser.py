@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.corpus import load_corpus
-from tests.samples import sample
-from tests.web.browser import running_browser, violations
-from tests.web.servers import Running, Servers
+from tests.support.browser import running_browser, violations
+from tests.support.corpus import load_corpus
+from tests.support.samples import sample
+from tests.support.servers import Running, Servers
 from tests.web.test_registration import letter
 
 pytestmark = pytest.mark.long

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.checks import problem
-from tests.web.samples import FORM
-from tests.web.servers import Running, Servers, eventually, parsed, read_answer
-from web.patience import Overdue, Pace, Patience
+from tests.support.checks import problem
+from tests.support.servers import Running, Servers, eventually, parsed, read_answer
+from tests.support.web_samples import FORM
+from web.http.timeouts import ConnectionTimeouts, ConnectionTimer, Timeout
 
-HASTY = Patience(idle=0.4, head=0.4, window=0.4, rate=1000, stall=0.4)
+HASTY = ConnectionTimeouts(idle=0.4, head=0.4, window=0.4, rate=1000, stall=0.4)
 
 
 class Clock:
@@ -30,8 +30,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def pace(clock: Clock) -> Pace:
-    return Pace(Patience(idle=60, head=20, window=20, rate=100, stall=30), clock)
+def pace(clock: Clock) -> ConnectionTimer:
+    return ConnectionTimer(ConnectionTimeouts(idle=60, head=20, window=20, rate=100, stall=30), clock)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def hasty(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield running
 
 
-def test_a_request_has_to_come_and_then_its_headers(pace: Pace, clock: Clock) -> None:
+def test_a_request_has_to_come_and_then_its_headers(pace: ConnectionTimer, clock: Clock) -> None:
     clock.now += 59
     assert pace.overdue(writing=False) is None
     pace.arrived()
@@ -48,13 +48,13 @@ def test_a_request_has_to_come_and_then_its_headers(pace: Pace, clock: Clock) ->
     pace.arrived()
     assert pace.overdue(writing=False) is None
     clock.now += 1
-    assert pace.overdue(writing=False) is Overdue.HEAD
+    assert pace.overdue(writing=False) is Timeout.HEAD
     pace.await_request()
     clock.now += 60
-    assert pace.overdue(writing=False) is Overdue.REQUEST
+    assert pace.overdue(writing=False) is Timeout.REQUEST
 
 
-def test_a_body_keeps_its_rate_in_every_window(pace: Pace, clock: Clock) -> None:
+def test_a_body_keeps_its_rate_in_every_window(pace: ConnectionTimer, clock: Clock) -> None:
     pace.await_body()
     clock.now += 20
     with pace.handling(2000):
@@ -64,10 +64,10 @@ def test_a_body_keeps_its_rate_in_every_window(pace: Pace, clock: Clock) -> None
     clock.now += 20
     with pace.handling(1999):
         pass
-    assert pace.overdue(writing=False) is Overdue.BODY
+    assert pace.overdue(writing=False) is Timeout.BODY
 
 
-def test_an_answer_has_to_be_taken(pace: Pace, clock: Clock) -> None:
+def test_an_answer_has_to_be_taken(pace: ConnectionTimer, clock: Clock) -> None:
     pace.answer()
     clock.now += 1000
     assert pace.overdue(writing=False) is None
@@ -76,7 +76,7 @@ def test_an_answer_has_to_be_taken(pace: Pace, clock: Clock) -> None:
     clock.now += 29
     assert pace.overdue(writing=True) is None
     clock.now += 1
-    assert pace.overdue(writing=True) is Overdue.READING
+    assert pace.overdue(writing=True) is Timeout.READING
 
 
 def test_who_says_nothing_is_left(hasty: Running) -> None:

@@ -9,10 +9,10 @@ import httpx
 import pikepdf
 import pytest
 
-from storage import audit
-from tests.web.checks import problem
-from tests.web.samples import picture
-from tests.web.servers import Running
+from storage import ledger_audit
+from tests.support.checks import problem
+from tests.support.servers import Running
+from tests.support.web_samples import picture
 
 JSON = {"Accept": "application/json"}
 
@@ -48,7 +48,7 @@ def test_documents_are_merged_in_order(either: Running) -> None:
     assert 'filename="merged.pdf"' in answer.headers["Content-Disposition"]
     assert answer.headers["X-Credits-Remaining"] == "1"
     assert heights(answer.content) == [1, 2, 1, 1, 2, 3]
-    assert either.database.run_blocking(audit.check) == ()
+    assert either.database.run_blocking(ledger_audit.check) == ()
 
 
 def test_a_merge_is_described(either: Running) -> None:

@@ -10,15 +10,13 @@ from pathlib import Path
 import pytest
 
 from config.settings import Settings
-from tests.server_process import free_port
-from tests.web.mail_server import MailServer
-from tests.web.servers import Servers, eventually
+from tests.support.mail_server import MailServer
+from tests.support.server_process import free_port
+from tests.support.servers import Servers, eventually
 from tests.web.test_letters import LINK, SENDER
 from tests.web.test_mail import lying
 from web.app import assemble, listening
-from web.services.letters import Letter, verification
-from web.services.mail import Mailer, OutboxMailer, SmtpMailer
-from web.services.post import Postbox
+from web.services.email import Email, EmailQueue, EmailTransport, OutboxTransport, SmtpTransport, verification_email
 
 TO = "person@example.test"
 
@@ -26,22 +24,22 @@ TO = "person@example.test"
 class Stuck:
     """A mail server that has all the time in the world."""
 
-    async def send(self, letter: Letter) -> None:
+    async def send(self, letter: Email) -> None:
         await asyncio.Event().wait()
 
     async def close(self) -> None:
         pass
 
 
-def postbox(mailer: Mailer, pause: float = 0.05) -> Postbox:
-    return Postbox(mailer, pauses=(pause, 2 * pause))
+def postbox(mailer: EmailTransport, pause: float = 0.05) -> EmailQueue:
+    return EmailQueue(mailer, pauses=(pause, 2 * pause))
 
 
 async def test_a_server_that_refuses_twice_and_then_accepts(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    letter = verification(TO, LINK)
+    letter = verification_email(TO, LINK)
     with MailServer(refusals=2) as server:
-        box = postbox(SmtpMailer(server.url(), SENDER))
+        box = postbox(SmtpTransport(server.url(), SENDER))
         box.post(letter)
         assert await asyncio.to_thread(eventually, lambda: bool(server.messages))
         await box.close()
@@ -51,9 +49,9 @@ async def test_a_server_that_refuses_twice_and_then_accepts(caplog: pytest.LogCa
 
 
 async def test_a_letter_that_cannot_be_sent_is_logged_without_its_content(caplog: pytest.LogCaptureFixture) -> None:
-    letter = verification(TO, LINK)
+    letter = verification_email(TO, LINK)
     with MailServer(refusals=9) as server:
-        box = postbox(SmtpMailer(server.url(), SENDER))
+        box = postbox(SmtpTransport(server.url(), SENDER))
         box.post(letter)
         await box.close()
     assert server.tries == 3
@@ -65,8 +63,8 @@ async def test_a_letter_that_cannot_be_sent_is_logged_without_its_content(caplog
 
 async def test_a_letter_that_is_none_is_not_tried(caplog: pytest.LogCaptureFixture) -> None:
     with MailServer() as server:
-        box = postbox(SmtpMailer(server.url(), SENDER))
-        box.post(verification("a@b.test\r\nBcc: victim@example.test", LINK))
+        box = postbox(SmtpTransport(server.url(), SENDER))
+        box.post(verification_email("a@b.test\r\nBcc: victim@example.test", LINK))
         await box.close()
     assert server.tries == 0
     assert "victim" not in caplog.text
@@ -75,10 +73,10 @@ async def test_a_letter_that_is_none_is_not_tried(caplog: pytest.LogCaptureFixtu
 
 @pytest.mark.timing
 async def test_posting_takes_no_time(tmp_path: Path) -> None:
-    box = postbox(OutboxMailer(tmp_path, SENDER))
+    box = postbox(OutboxTransport(tmp_path, SENDER))
     start = time.perf_counter()
     for _ in range(20):
-        box.post(verification(TO, LINK))
+        box.post(verification_email(TO, LINK))
     assert time.perf_counter() - start < 0.05
     assert lying(tmp_path) == []
     await box.close()
@@ -87,8 +85,8 @@ async def test_posting_takes_no_time(tmp_path: Path) -> None:
 
 async def test_closing_waits_for_letters_but_not_for_pauses() -> None:
     with MailServer(refusals=2) as server:
-        box = postbox(SmtpMailer(server.url(), SENDER), pause=60)
-        box.post(verification(TO, LINK))
+        box = postbox(SmtpTransport(server.url(), SENDER), pause=60)
+        box.post(verification_email(TO, LINK))
         assert await asyncio.to_thread(eventually, lambda: server.tries == 1)
         async with asyncio.timeout(10):
             await box.close()
@@ -97,7 +95,7 @@ async def test_closing_waits_for_letters_but_not_for_pauses() -> None:
 
 async def test_closing_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) -> None:
     box = postbox(Stuck())
-    box.post(verification(TO, LINK))
+    box.post(verification_email(TO, LINK))
     await box.close(0.1)
     assert vars(caplog.records[0])["fields"]["reason"] == "the server stops"
 
@@ -105,21 +103,21 @@ async def test_closing_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) 
 async def test_a_server_that_stops_sends_what_was_posted(servers: Servers, data_dir: Path) -> None:
     services = assemble(Settings(data_dir=data_dir), servers.registry, servers.executor)
     async with listening(services, "127.0.0.1", 0):
-        services.postbox.post(verification(TO, LINK))
+        services.postbox.post(verification_email(TO, LINK))
     (file,) = lying(data_dir / "outbox")
     assert LINK in file.read_text()
 
 
 async def test_so_many_letters_wait(caplog: pytest.LogCaptureFixture) -> None:
-    box = Postbox(Stuck(), capacity=2)
+    box = EmailQueue(Stuck(), capacity=2)
     for _ in range(3):
-        box.post(verification(TO, LINK))
+        box.post(verification_email(TO, LINK))
     assert [vars(record)["fields"]["reason"] for record in caplog.records] == ["too many letters are waiting"]
     await box.close(0)
 
 
 async def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
-    box = postbox(SmtpMailer(f"smtp://127.0.0.1:{free_port()}", SENDER))
-    box.post(verification(TO, LINK))
+    box = postbox(SmtpTransport(f"smtp://127.0.0.1:{free_port()}", SENDER))
+    box.post(verification_email(TO, LINK))
     await box.close()
     assert vars(caplog.records[0])["fields"]["reason"] == "ConnectionRefusedError"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.web.checks import problem
-from tests.web.samples import picture
-from tests.web.servers import Running
+from tests.support.checks import problem
+from tests.support.servers import Running
+from tests.support.web_samples import picture
 
 
 @pytest.fixture(scope="module")

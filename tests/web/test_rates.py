@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests import plain
-from tests.web.checks import problem
-from tests.web.samples import picture
-from tests.web.servers import Servers
+from tests.support import http
+from tests.support.checks import problem
+from tests.support.servers import Servers
+from tests.support.web_samples import picture
 
 
 def test_rate_limit(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, rate_limit_anonymous=3) as server:
-        answers = [plain.get(f"{server.api}/formats") for _ in range(4)]
+        answers = [http.get(f"{server.api}/formats") for _ in range(4)]
         assert [answer.headers["X-RateLimit-Remaining"] for answer in answers] == ["2", "1", "0", "0"]
         problem(answers[3], 429, "rate_limit_exceeded", retryable=True)
         assert 1 <= int(answers[3].headers["Retry-After"]) <= 60
-        problem(plain.get(f"{server.url}/nothing"), 404, "not_found")
-        assert plain.options(f"{server.api}/formats").status_code == 204
-        assert plain.get(f"{server.url}/healthz").status_code == 200
+        problem(http.get(f"{server.url}/nothing"), 404, "not_found")
+        assert http.options(f"{server.api}/formats").status_code == 204
+        assert http.get(f"{server.url}/healthz").status_code == 200
         assert server.convert(picture()).headers["X-RateLimit-Remaining"] == "299"
 
 
@@ -27,7 +27,7 @@ def test_rate_limit_of_an_account(servers: Servers, data_dir: Path) -> None:
         assert server.convert(picture()).status_code == 200
         problem(server.convert(picture()), 429, "rate_limit_exceeded")
         problem(
-            plain.post(f"{server.api}/convert", headers={"Content-Length": "0", **server.auth}),
+            http.post(f"{server.api}/convert", headers={"Content-Length": "0", **server.auth}),
             429,
             "rate_limit_exceeded",
         )

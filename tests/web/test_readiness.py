@@ -15,13 +15,13 @@ import pytest
 
 from config.settings import Settings
 from engine.errors import StepFailed
-from engine.executor import Done, Job, Limits, LocalExecutor
-from engine.loading import Plugin
+from engine.executor import Job, JobLimits, JobResult, LocalExecutor
+from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
-from tests import plain
-from tests.redis_server import RedisServer
-from tests.web.checks import problem
-from tests.web.servers import Running, Servers, eventually
+from tests.support import http
+from tests.support.checks import problem
+from tests.support.redis_server import RedisServer
+from tests.support.servers import Running, Servers, eventually
 from web.app import assemble
 
 
@@ -32,7 +32,7 @@ class Idle:
         self._answers = answers
         self.asked = 0
 
-    async def run(self, job: Job, limits: Limits = Limits()) -> Done:
+    async def run(self, job: Job, limits: JobLimits = JobLimits()) -> JobResult:
         raise StepFailed("Nothing is done here.")
 
     async def ready(self) -> bool:
@@ -49,7 +49,7 @@ def reasons(answer: httpx.Response) -> list[str]:
 
 
 def ready(server: Running) -> bool:
-    return bool(plain.get(f"{server.url}/readyz", timeout=30).json() == {"status": "ok"})
+    return bool(http.get(f"{server.url}/readyz", timeout=30).json() == {"status": "ok"})
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_a_fork_server_that_hangs(servers: Servers, executor: LocalExecutor, dat
         assert eventually(lambda: ready(server))
         os.kill(serving, signal.SIGSTOP)
         try:
-            assert "the executor cannot run jobs" in reasons(plain.get(f"{server.url}/readyz", timeout=30))
+            assert "the executor cannot run jobs" in reasons(http.get(f"{server.url}/readyz", timeout=30))
         finally:
             os.kill(serving, signal.SIGCONT)
         assert eventually(lambda: ready(server))
@@ -80,7 +80,7 @@ def test_a_fork_server_that_hangs(servers: Servers, executor: LocalExecutor, dat
 def test_checks_that_hang_do_not_pile_up(servers: Servers, data_dir: Path) -> None:
     executor = Idle(answers=False)
     with servers.running(data_dir, executor) as server, ThreadPoolExecutor(5) as threads:
-        answers = list(threads.map(lambda _: plain.get(f"{server.url}/readyz", timeout=30), range(5)))
+        answers = list(threads.map(lambda _: http.get(f"{server.url}/readyz", timeout=30), range(5)))
         assert all("the executor cannot run jobs" in reasons(answer) for answer in answers)
         assert executor.asked == 1
 
@@ -89,8 +89,8 @@ def test_a_database_that_somebody_else_has_locked(servers: Servers, data_dir: Pa
     with servers.running(data_dir, Idle()) as server:
         other = sqlite3.connect(data_dir / "convertd.db", isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
-        assert "the database does not answer" in reasons(plain.get(f"{server.url}/readyz", timeout=30))
-        assert plain.get(f"{server.url}/healthz").json() == {"status": "ok"}
+        assert "the database does not answer" in reasons(http.get(f"{server.url}/readyz", timeout=30))
+        assert http.get(f"{server.url}/healthz").json() == {"status": "ok"}
         other.close()
         assert eventually(lambda: ready(server))
 
@@ -99,7 +99,7 @@ def test_without_redis_limits_hold_and_requests_are_welcome(servers: Servers, da
     with RedisServer(tmp_path) as redis, servers.running(data_dir, Idle(), redis_url=redis.url) as server:
         assert eventually(lambda: ready(server))
         redis.kill()
-        answer = plain.get(f"{server.url}/readyz")
+        answer = http.get(f"{server.url}/readyz")
         assert (answer.status_code, answer.json()) == (
             200,
             {"status": "degraded", "reasons": ["Redis does not answer"]},

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import plain
-from tests.redis_server import RedisServer
-from tests.web.servers import Running, Servers, eventually, parsed, read_answer
+from tests.support import http
+from tests.support.redis_server import RedisServer
+from tests.support.servers import Running, Servers, eventually, parsed, read_answer
 
 ADDED = 0.15  # seconds that an answer may take longer
 BACK = 5.5  # seconds until limits are shared again: a pause, and a request that comes then
@@ -42,7 +42,7 @@ class Load:
                 thread.join()
 
     def _ask(self, ended: threading.Event) -> None:
-        with plain.Client() as client:
+        with http.Client() as client:
             while not ended.wait(0.02):
                 start = time.perf_counter()
                 answer = client.get(self.url)
@@ -51,7 +51,7 @@ class Load:
 
 
 def remaining(server: Running) -> int:
-    return int(plain.get(f"{server.api}/tools").headers["X-RateLimit-Remaining"])
+    return int(http.get(f"{server.api}/tools").headers["X-RateLimit-Remaining"])
 
 
 def together(one: Running, other: Running) -> bool:
@@ -77,7 +77,7 @@ def pair(servers: Servers, redis: RedisServer, folder: Path, limit: int) -> Iter
 
 def test_servers_share_their_limits(servers: Servers, redis: RedisServer, tmp_path: Path) -> None:
     with pair(servers, redis, tmp_path, limit=3) as (one, other):
-        answers = [plain.get(f"{server.api}/formats") for server in (one, other, one, other, one)]
+        answers = [http.get(f"{server.api}/formats") for server in (one, other, one, other, one)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
     assert len({answer.headers["X-RateLimit-Reset"] for answer in answers}) == 1
 
@@ -126,6 +126,6 @@ def test_an_outage_under_load(
 def test_limits_hold_during_an_outage(servers: Servers, redis: RedisServer, data_dir: Path) -> None:
     with servers.running(data_dir, redis_url=redis.url, rate_limit_anonymous=3) as server:
         redis.kill()
-        answers = [plain.get(f"{server.api}/formats") for _ in range(4)]
+        answers = [http.get(f"{server.api}/formats") for _ in range(4)]
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
-        assert plain.get(f"{server.url}/readyz").status_code == 200
+        assert http.get(f"{server.url}/readyz").status_code == 200

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from web.services.reference import endpoints
+from web.services.api_reference import endpoints
 
 DOCUMENT = {
     "openapi": "3.1.0",

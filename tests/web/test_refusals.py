@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import plain
-from tests.web.checks import problem
-from tests.web.samples import FORM, TARGET, part
-from tests.web.servers import Running, eventually, parsed, read_answer
+from tests.support import http
+from tests.support.checks import problem
+from tests.support.servers import Running, eventually, parsed, read_answer
+from tests.support.web_samples import FORM, TARGET, part
 
 MIB = 1 << 20
 
@@ -59,7 +59,7 @@ def test_too_large_while_streaming(server: Running) -> None:
         for _ in range(101):
             yield bytes(MIB)
 
-    answer = plain.post(f"{server.api}/convert", content=body(), headers={**FORM, **server.auth}, timeout=60)
+    answer = http.post(f"{server.api}/convert", content=body(), headers={**FORM, **server.auth}, timeout=60)
     problem(answer, 413, "file_too_large", reason="bytes", retryable=False)
     assert eventually(lambda: not server.jobs())
 

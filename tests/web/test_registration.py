@@ -9,21 +9,21 @@ from typing import Any
 import httpx
 import pytest
 
-from tests import plain
-from tests.web.checks import dressed, problem
-from tests.web.mail_server import parsed
-from tests.web.servers import Running, Servers, eventually
+from tests.support import http
+from tests.support.checks import dressed, problem
+from tests.support.mail_server import parsed
+from tests.support.servers import Running, Servers, eventually
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8", "Sec-Fetch-Mode": "navigate"}
 UNKNOWN = "ab" * 32
 
 
 def register(server: Running, **body: Any) -> httpx.Response:
-    return plain.post(f"{server.api}/register", json=body)
+    return http.post(f"{server.api}/register", json=body)
 
 
 def verify(server: Running, token: str, **headers: str) -> httpx.Response:
-    return plain.get(f"{server.api}/verify", params={"token": token}, headers=headers)
+    return http.get(f"{server.api}/verify", params={"token": token}, headers=headers)
 
 
 def letters(data_dir: Path, email: str) -> list[str]:
@@ -68,7 +68,7 @@ def test_register_and_verify(server: Running) -> None:
     assert key["api_key"].startswith(key["key_prefix"])
     assert (key["name"], key["tier"], key["credits_remaining"]) == ("Ann's app", "free", 50)
 
-    account = plain.get(f"{server.api}/account", headers={"Authorization": f"Bearer {key['api_key']}"})
+    account = http.get(f"{server.api}/account", headers={"Authorization": f"Bearer {key['api_key']}"})
     assert account.json()["data"]["email"] == "Ann@example.test"
     problem(verify(server, token), 404, "not_found")
 
@@ -87,7 +87,7 @@ def test_known_address_gets_the_same_response_and_another_key(server: Running) -
     assert (new["email"], new["credits_remaining"]) == ("bob@example.test", 50)
     assert new["api_key"] != old["api_key"]
     for key in (old, new):
-        answer = plain.get(f"{server.api}/account", headers={"Authorization": f"Bearer {key['api_key']}"})
+        answer = http.get(f"{server.api}/account", headers={"Authorization": f"Bearer {key['api_key']}"})
         assert answer.status_code == 200
 
 
@@ -95,7 +95,7 @@ def test_only_json_get_requests_use_the_token(server: Running) -> None:
     register(server, email="cleo@example.test", name="Cleo")
     token = mailed(server, "cleo@example.test")
     for headers in ({}, BROWSER):
-        answer = plain.head(f"{server.api}/verify", params={"token": token}, headers=headers)
+        answer = http.head(f"{server.api}/verify", params={"token": token}, headers=headers)
         assert (answer.status_code, answer.content) == (303 if headers else 200, b"")
         assert answer.headers["Cache-Control"] == "no-store"
     for headers in (BROWSER, {"Accept": "*/*", "Sec-Fetch-Mode": "navigate"}, {"Accept": "text/html"}):
@@ -112,7 +112,7 @@ def test_only_json_get_requests_use_the_token(server: Running) -> None:
 @pytest.mark.parametrize("query", ["", "?token=", "?token=abc", f"?token={'g' * 64}", f"?token={UNKNOWN}0"])
 def test_malformed_tokens(server: Running, query: str) -> None:
     for headers in ({}, BROWSER):
-        problem(plain.get(f"{server.api}/verify{query}", headers=headers), 400, "invalid_parameter", param="token")
+        problem(http.get(f"{server.api}/verify{query}", headers=headers), 400, "invalid_parameter", param="token")
 
 
 def test_unknown_tokens(server: Running) -> None:
@@ -145,7 +145,7 @@ def test_five_registrations_per_hour_and_email_address(server: Running) -> None:
 
 
 def test_fifty_registrations_per_day_and_ip_address(servers: Servers, data_dir: Path) -> None:
-    with servers.running(data_dir) as server, plain.Client(base_url=server.api) as client:
+    with servers.running(data_dir) as server, http.Client(base_url=server.api) as client:
         for number in range(50):
             body = {"email": f"person{number}@example.test", "name": "Person"}
             assert client.post("/register", json=body).is_success

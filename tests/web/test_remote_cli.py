@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.samples import sample
-from tests.web.servers import Running, Servers
+from tests.support.samples import sample
+from tests.support.servers import Running, Servers
 from tests.web.test_cli import called, run
 
 

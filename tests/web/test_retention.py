@@ -8,9 +8,9 @@ from pathlib import Path
 
 from storage import models
 from storage.transaction import Transaction
-from tests.web.checks import problem
-from tests.web.samples import picture
-from tests.web.servers import Servers, eventually
+from tests.support.checks import problem
+from tests.support.servers import Servers, eventually
+from tests.support.web_samples import picture
 
 
 def blobs(data_dir: Path) -> list[Path]:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.samples import sample
-from tests.web.servers import Running
-from web.services.samples import LANGUAGES, VARIABLE, Call
+from tests.support.samples import sample
+from tests.support.servers import Running
+from web.services.code_samples import LANGUAGES, VARIABLE, Call
 
 _RUN = {
     "curl": ["sh", "{}"],

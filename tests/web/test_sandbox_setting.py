@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.samples import sample
+from tests.support.samples import sample
 
 pytestmark = pytest.mark.long
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import plain
-from tests.server_process import free_port
-from tests.web.contract import published
-from tests.web.servers import Servers
+from tests.support import http
+from tests.support.contract import published
+from tests.support.server_process import free_port
+from tests.support.servers import Servers
 
 pytestmark = pytest.mark.long
 
@@ -25,7 +25,7 @@ def test_nothing_is_found(servers: Servers, data_dir: Path, tmp_path: Path, fuzz
     config = tmp_path / "schemathesis.toml"
     config.write_text(f'hooks = "{_HERE / "schemathesis_hooks.py"}"\n')
     with servers.running(data_dir, port=free_port(), rate_limit_paid=_PLENTY, rate_limit_anonymous=_PLENTY) as server:
-        (key,) = plain.get(f"{server.api}/account/keys", headers=server.auth).json()["data"]["keys"]
+        (key,) = http.get(f"{server.api}/account/keys", headers=server.auth).json()["data"]["keys"]
         found = subprocess.run(
             [
                 *(sys.executable, "-m", "schemathesis.cli", "--config-file", config),

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import httpx
 
-from tests import plain
-from tests.web.samples import FORM, TARGET, form, part
-from tests.web.samples import picture as picture_of
-from tests.web.servers import eventually, made_key
+from tests.support import http
+from tests.support.servers import eventually, made_key
+from tests.support.web_samples import FORM, TARGET, form, part
+from tests.support.web_samples import picture as picture_of
 
 PROGRAM = (
     "import asyncio; from config.settings import load_settings; from web.app import serve;"
@@ -54,7 +54,7 @@ def test_a_request_that_runs_is_finished_on_sigterm(tmp_path: Path) -> None:
         headers = {**FORM, "Authorization": f"Bearer {key}"}
 
         def ask() -> None:
-            answers.append(plain.post(url, content=body, headers=headers, timeout=30))
+            answers.append(http.post(url, content=body, headers=headers, timeout=30))
 
         client = threading.Thread(target=ask)
         client.start()

@@ -10,14 +10,14 @@ import pytest
 from config.settings import Settings
 from engine.executor import LocalExecutor
 from engine.registry import load_registry
-from storage import accounts, keyring
+from storage import accounts, api_keys
 from storage.transaction import Transaction
-from storage.usage import Use
-from tests.samples import sample
+from storage.usage import UsageRecord
+from tests.support.samples import sample
 from web.app import assemble
-from web.services.charges import Charge, Keeping
-from web.services.orders import Order, Result, Upload
-from web.services.repeats import Answer
+from web.services.charging import Charge, SaveResult
+from web.services.conversion_request import ConversionOutcome, ConversionRequest, Upload
+from web.services.idempotency import Answer
 
 
 class CutOff(Charge):
@@ -25,7 +25,7 @@ class CutOff(Charge):
 
     saves = True
 
-    async def settle(self, size: int, keep: Keeping | None = None) -> tuple[int, Answer | None]:
+    async def settle(self, size: int, keep: SaveResult | None = None) -> tuple[int, Answer | None]:
         if self.saves:
             await super().settle(size, keep)
         raise asyncio.CancelledError
@@ -33,7 +33,7 @@ class CutOff(Charge):
 
 def _key(transaction: Transaction) -> str:
     account = accounts.create(transaction, "a@example.com", "Test", free_credits=2)
-    return keyring.issue(transaction, account.id, "Test").text
+    return api_keys.issue(transaction, account.id, "Test").text
 
 
 @pytest.mark.parametrize("saves", [True, False])
@@ -43,11 +43,11 @@ async def test_a_result_that_is_paid_for_stays(tmp_path: Path, saves: bool) -> N
     path = tmp_path / "result.png"
     path.write_bytes(sample("png"))
     plan = load_registry().plan([load_registry().formats["png"]], "png")
-    result = Result(path, "a.png", "image/png", size=9, seconds=0.1, warnings=(), counts={})
-    order = Order(account, "convert", (Upload(path, "a.png", 9, plan.source),), "png", keep=True)
+    result = ConversionOutcome(path, "a.png", "image/png", size=9, seconds=0.1, warnings=(), counts={})
+    order = ConversionRequest(account, "convert", (Upload(path, "a.png", 9, plan.source),), "png", keep=True)
 
     async def settle() -> None:
-        async with services.charges.charged(account.id, 1, Use("convert", "png", "png", 9), None) as charge:
+        async with services.charges.charged(account.id, 1, UsageRecord("convert", "png", "png", 9), None) as charge:
             charge.__class__, CutOff.saves = CutOff, saves
             await services.conversions._settled(order, plan, result, charge)
 

@@ -6,29 +6,29 @@ from pathlib import Path
 
 import pytest
 
-from storage import audit
-from tests import plain
-from tests.web.checks import problem
-from tests.web.servers import Running, Servers
-from web.services.loopback import is_loopback
+from storage import ledger_audit
+from tests.support import http
+from tests.support.checks import problem
+from tests.support.servers import Running, Servers
+from web.services.client_address import is_loopback
 
 
 def checkout(server: Running, pack: str = "pro") -> tuple[dict[str, str], str]:
     """Returns the headers of a new account and the URL of its checkout on the server's port."""
     auth = {"Authorization": f"Bearer {server.account(credits=0)}"}
-    data = plain.post(f"{server.api}/credits/purchase", json={"pack": pack}, headers=auth).json()["data"]
+    data = http.post(f"{server.api}/credits/purchase", json={"pack": pack}, headers=auth).json()["data"]
     assert data["checkout_url"] == f"http://localhost:8000/checkout/{data['session_id']}"
     return auth, data["checkout_url"].replace("http://localhost:8000", server.url)
 
 
 def account(server: Running, auth: dict[str, str]) -> tuple[int, str]:
-    data = plain.get(f"{server.api}/account", headers=auth).json()["data"]
+    data = http.get(f"{server.api}/account", headers=auth).json()["data"]
     return data["credits_remaining"], data["tier"]
 
 
 def test_payment(server: Running) -> None:
     auth, page = checkout(server)
-    shown = plain.get(page)
+    shown = http.get(page)
     assert shown.status_code == 200
     assert "simulation" in shown.text
     assert "15.00 EUR" in shown.text
@@ -36,22 +36,22 @@ def test_payment(server: Running) -> None:
     assert "form-action 'self'" in shown.headers["Content-Security-Policy"]
     assert "default-src 'none'" in shown.headers["Content-Security-Policy"]
     for _ in range(2):
-        answer = plain.post(f"{page}/pay")
+        answer = http.post(f"{page}/pay")
         assert answer.status_code == 303
         assert account(server, auth) == (2000, "paid")
-    assert "has been paid" in plain.get(page).text
-    assert server.database.run_blocking(audit.check) == ()
+    assert "has been paid" in http.get(page).text
+    assert server.database.run_blocking(ledger_audit.check) == ()
 
 
 def test_decline_and_cancel(server: Running) -> None:
     auth, page = checkout(server)
-    declined = plain.post(f"{page}/decline")
+    declined = http.post(f"{page}/decline")
     assert declined.status_code == 303
-    assert "was declined" in plain.get(server.url + declined.headers["Location"]).text
-    cancelled = plain.post(f"{page}/cancel")
+    assert "was declined" in http.get(server.url + declined.headers["Location"]).text
+    cancelled = http.post(f"{page}/cancel")
     assert cancelled.headers["Location"].startswith("http://localhost:8000/dashboard?purchase=pur_")
     assert account(server, auth) == (0, "free")
-    assert plain.post(f"{page}/pay").headers["Location"] in cancelled.headers["Location"]
+    assert http.post(f"{page}/pay").headers["Location"] in cancelled.headers["Location"]
     assert account(server, auth) == (2000, "paid")
 
 
@@ -68,15 +68,15 @@ def test_decline_and_cancel(server: Running) -> None:
 )
 def test_not_found_for_remote_or_forwarded_requests(server: Running, headers: dict[str, str]) -> None:
     auth, page = checkout(server)
-    problem(plain.get(page, headers=headers), 404, "not_found")
-    problem(plain.post(f"{page}/pay", headers=headers), 404, "not_found")
+    problem(http.get(page, headers=headers), 404, "not_found")
+    problem(http.post(f"{page}/pay", headers=headers), 404, "not_found")
     assert account(server, auth) == (0, "free")
 
 
 def test_unknown_sessions(server: Running) -> None:
     for session in ("cs_simulated_0", "cs_simulated_" + "0" * 22, "%2e%2e", "cs_test_1"):
-        problem(plain.get(f"{server.url}/checkout/{session}"), 404, "not_found")
-        problem(plain.post(f"{server.url}/checkout/{session}/pay"), 404, "not_found")
+        problem(http.get(f"{server.url}/checkout/{session}"), 404, "not_found")
+        problem(http.post(f"{server.url}/checkout/{session}/pay"), 404, "not_found")
 
 
 def test_simulation_is_logged_at_start(servers: Servers, data_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -89,8 +89,8 @@ def test_no_simulation_with_a_public_base_url(servers: Servers, data_dir: Path) 
         auth, page = checkout(before)
         path = page.removeprefix(before.url)
     with servers.running(data_dir, base_url="https://convert.example/api/v1") as server:
-        problem(plain.get(server.url + path), 404, "not_found")
-        problem(plain.post(f"{server.url}{path}/pay", headers={"Host": "localhost"}), 404, "not_found")
+        problem(http.get(server.url + path), 404, "not_found")
+        problem(http.post(f"{server.url}{path}/pay", headers={"Host": "localhost"}), 404, "not_found")
         assert account(server, auth) == (0, "free")
 
 

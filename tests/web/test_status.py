@@ -6,25 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from tests import plain
-from tests.web.checks import dressed, problem
-from tests.web.servers import Running, Servers
+from tests.support import http
+from tests.support.checks import dressed, problem
+from tests.support.servers import Running, Servers
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/version"])
 def test_probes_have_the_headers_too(server: Running, path: str) -> None:
-    answer = plain.get(server.url + path)
+    answer = http.get(server.url + path)
     assert answer.status_code == 200
     dressed(answer)
 
 
 def test_health_is_one_word(server: Running) -> None:
-    assert plain.get(f"{server.url}/healthz").json() == {"status": "ok"}
+    assert http.get(f"{server.url}/healthz").json() == {"status": "ok"}
 
 
 def test_not_ready_without_a_data_folder(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as server:
         data_dir.rename(data_dir.with_name("elsewhere"))
-        problem(plain.get(f"{server.url}/readyz"), 503, "not_ready", retryable=True)
+        problem(http.get(f"{server.url}/readyz"), 503, "not_ready", retryable=True)
         data_dir.with_name("elsewhere").rename(data_dir)
-        assert plain.get(f"{server.url}/readyz").json() == {"status": "ok"}
+        assert http.get(f"{server.url}/readyz").json() == {"status": "ok"}

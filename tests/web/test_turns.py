@@ -9,19 +9,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from web.errors import NotReady, RateLimited
-from web.services.turns import Turns
+from web.api.errors import NotReady, RateLimited
+from web.services.job_queue import JobQueue
 
 
 @asynccontextmanager
-async def held(turns: Turns, *accounts: str, limit: int = 2, patience: float | None = 30) -> AsyncIterator[None]:
+async def held(turns: JobQueue, *accounts: str, limit: int = 2, patience: float | None = 30) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         for account in accounts:
             await stack.enter_async_context(turns.taken(account, limit, patience=patience))
         yield
 
 
-async def waiting(turns: Turns, account: str, patience: float | None = 30) -> asyncio.Task[None]:
+async def waiting(turns: JobQueue, account: str, patience: float | None = 30) -> asyncio.Task[None]:
     """One that waits for a turn and gives it back at once."""
 
     async def work() -> None:
@@ -34,12 +34,12 @@ async def waiting(turns: Turns, account: str, patience: float | None = 30) -> as
     return task
 
 
-def nothing_is_left(turns: Turns) -> bool:
+def nothing_is_left(turns: JobQueue) -> bool:
     return (turns.running, turns.waiting, turns.oldest_wait) == (0, 0, 0) and not turns._line._accounts
 
 
 async def test_an_account_waits_for_itself_and_not_for_others() -> None:
-    turns = Turns(10)
+    turns = JobQueue(10)
     async with held(turns, "a", "a"):
         with pytest.raises(RateLimited) as refused:
             await held(turns, "a", patience=0.05).__aenter__()
@@ -51,7 +51,7 @@ async def test_an_account_waits_for_itself_and_not_for_others() -> None:
 
 
 async def test_a_full_line_takes_nobody_but_those_with_no_bound() -> None:
-    turns = Turns(1, rounds=1)
+    turns = JobQueue(1, rounds=1)
     async with held(turns, "a"):
         first = await waiting(turns, "b")
         with pytest.raises(RateLimited):
@@ -65,7 +65,7 @@ async def test_a_full_line_takes_nobody_but_those_with_no_bound() -> None:
 
 
 async def test_a_check_raises_what_a_new_job_would_and_registers_nothing() -> None:
-    turns = Turns(1, rounds=2)
+    turns = JobQueue(1, rounds=2)
     async with held(turns, "a"):
         for _ in range(10):
             turns.check("b", 2)
@@ -86,7 +86,7 @@ async def test_a_check_raises_what_a_new_job_would_and_registers_nothing() -> No
 
 
 async def test_one_that_waits_for_all_its_files_keeps_nobody_else_out() -> None:
-    turns = Turns(1, rounds=2)
+    turns = JobQueue(1, rounds=2)
     async with held(turns, "a"):
         batch = [await waiting(turns, "a", patience=None) for _ in range(50)]
         single = await waiting(turns, "b")
@@ -96,7 +96,7 @@ async def test_one_that_waits_for_all_its_files_keeps_nobody_else_out() -> None:
 
 
 async def test_who_would_wait_in_vain_is_refused_at_once_and_told_when_to_come_back() -> None:
-    turns = Turns(1)
+    turns = JobQueue(1)
     turns._learn(10)
     async with held(turns, "a"):
         first = await waiting(turns, "b")
@@ -107,7 +107,7 @@ async def test_who_would_wait_in_vain_is_refused_at_once_and_told_when_to_come_b
 
 
 async def test_a_client_that_goes_leaves_the_line_at_once() -> None:
-    turns = Turns(1, rounds=1)
+    turns = JobQueue(1, rounds=1)
     async with held(turns, "a"):
         gone = await waiting(turns, "b")
         gone.cancel()
@@ -118,7 +118,7 @@ async def test_a_client_that_goes_leaves_the_line_at_once() -> None:
 
 
 async def test_one_that_is_called_and_cancelled_at_once_passes_its_turn_on() -> None:
-    turns = Turns(1)
+    turns = JobQueue(1)
     async with held(turns, "a"):
         gone, next_one = await waiting(turns, "b"), await waiting(turns, "c")
         gone.cancel()  # its task learns of it only after the turn has come
@@ -128,7 +128,7 @@ async def test_one_that_is_called_and_cancelled_at_once_passes_its_turn_on() -> 
 
 
 async def test_closing_refuses_those_who_wait_and_lets_the_others_end() -> None:
-    turns = Turns(1)
+    turns = JobQueue(1)
     async with held(turns, "a"):
         refused = [await waiting(turns, "b"), await waiting(turns, "c", patience=None)]
         turns.close()
@@ -144,7 +144,7 @@ async def test_closing_refuses_those_who_wait_and_lets_the_others_end() -> None:
 @pytest.mark.parametrize("seed", range(20))
 async def test_no_call_is_lost_when_clients_come_and_go(seed: int) -> None:
     chance = random.Random(seed)
-    turns = Turns(2, memory=10, rounds=10**6)
+    turns = JobQueue(2, memory=10, rounds=10**6)
     patience = 1e6  # seconds: nobody is refused for the machine being slow
     memory = 0
 

@@ -13,17 +13,16 @@ from hypothesis import strategies as st
 
 from engine.errors import UnknownFormat
 from engine.registry import load_registry
-from tests import plain
-from tests.web.checks import problem
-from tests.web.samples import BOUNDARY, FILE, FORM, TARGET, form, part, picture
-from tests.web.servers import Running, eventually
-from web.envelopes import headers, public
-from web.errors import FileTooLarge, InvalidParameter
-from web.uploads import Form, FormReader
+from tests.support import http
+from tests.support.checks import problem
+from tests.support.servers import Running, eventually
+from tests.support.web_samples import BOUNDARY, FILE, FORM, TARGET, form, part, picture
+from web.api.errors import FileTooLarge, InvalidParameter, error_headers, public_error
+from web.http.multipart import Form, FormReader
 
 
 def post(server: Running, body: bytes, headers: dict[str, str] = FORM) -> httpx.Response:
-    return plain.post(f"{server.api}/convert", content=body, headers={**headers, **server.auth})
+    return http.post(f"{server.api}/convert", content=body, headers={**headers, **server.auth})
 
 
 def reader(folder: Path, **options: int) -> FormReader:
@@ -145,9 +144,9 @@ async def test_a_full_disk_is_for_the_client_to_wait_for(tmp_path: Path) -> None
     (tmp_path / "input-1.bin").symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space") as failed:
         await reader(tmp_path).feed(form(part(b"x", 'name="file"; filename="a.bin"')))
-    shown = public(failed.value)
+    shown = public_error(failed.value)
     assert (shown.code, shown.reason, shown.retryable) == ("not_ready", "disk_full", True)
-    assert int(headers(shown)["Retry-After"]) > 0
+    assert int(error_headers(shown)["Retry-After"]) > 0
 
 
 def test_files_know_what_they_are(tmp_path: Path) -> None:
@@ -208,5 +207,5 @@ def test_noise_is_refused_or_read_but_never_crashes(
 
 def test_a_body_that_comes_with_options(server: Running) -> None:
     url = f"{server.api}/convert"
-    assert plain.request("OPTIONS", url, files={"file": ("photo.jpg", picture())}).status_code == 204
-    problem(plain.request("OPTIONS", url, content=bytes(70_000)), 413, "file_too_large")
+    assert http.request("OPTIONS", url, files={"file": ("photo.jpg", picture())}).status_code == 204
+    problem(http.request("OPTIONS", url, content=bytes(70_000)), 413, "file_too_large")

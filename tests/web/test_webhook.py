@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from storage import audit
-from tests import plain
-from tests.stripe_server import SECRET, StripeServer, event, send, signature
-from tests.web.checks import dressed, problem
-from tests.web.servers import Running, Servers
+from storage import ledger_audit
+from tests.support import http
+from tests.support.checks import dressed, problem
+from tests.support.servers import Running, Servers
+from tests.support.stripe_server import SECRET, StripeServer, event, send, signature
 
 OLD_SECRET = "whsec_before"
 
@@ -30,7 +30,7 @@ def selling(servers: Servers, stripe: StripeServer, tmp_path_factory: pytest.Tem
     settings = {**stripe.settings, "stripe_webhook_secret": f"{SECRET}, {OLD_SECRET}"}
     with servers.running(tmp_path_factory.mktemp("data"), **settings) as running:
         yield running
-        assert running.database.run_blocking(audit.check) == ()
+        assert running.database.run_blocking(ledger_audit.check) == ()
 
 
 class Buyer:
@@ -39,7 +39,7 @@ class Buyer:
     def __init__(self, server: Running, stripe: StripeServer, pack: str = "starter") -> None:
         self.server, self.stripe = server, stripe
         self.auth = {"Authorization": f"Bearer {server.account()}"}
-        answer = plain.post(f"{server.api}/credits/purchase", json={"pack": pack}, headers=self.auth)
+        answer = http.post(f"{server.api}/credits/purchase", json={"pack": pack}, headers=self.auth)
         self.session: str = answer.json()["data"]["session_id"]
 
     def pays(self, kind: str = "checkout.session.completed", **changes: Any) -> bytes:
@@ -54,7 +54,7 @@ class Buyer:
     @property
     def account(self) -> tuple[int, str]:
         """The balance and the tier."""
-        data = plain.get(f"{self.server.api}/account", headers=self.auth).json()["data"]
+        data = http.get(f"{self.server.api}/account", headers=self.auth).json()["data"]
         return data["credits_remaining"], data["tier"]
 
 
@@ -97,10 +97,10 @@ def test_forged_events(selling: Running, buyer: Buyer) -> None:
     }
     for why, (content, header) in forged.items():
         headers = {b"Stripe-Signature": header.encode("latin-1")}
-        answer = plain.post(f"{selling.api}/webhooks/stripe", content=content, headers=headers)
+        answer = http.post(f"{selling.api}/webhooks/stripe", content=content, headers=headers)
         assert answer.status_code == 400, why
         problem(answer, 400, "invalid_parameter", reason="invalid_signature", param="Stripe-Signature")
-    problem(plain.post(f"{selling.api}/webhooks/stripe", content=body), 400, "invalid_parameter")
+    problem(http.post(f"{selling.api}/webhooks/stripe", content=body), 400, "invalid_parameter")
     assert buyer.account == (50, "free")
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from storage import accounts, audit, keyring, ledger, models
+from storage import accounts, api_keys, ledger, ledger_audit, models
 from storage.database import Database
 from storage.transaction import Transaction
-from tests import plain
-from tests.stripe_server import StripeServer, event, send
-from tests.web.processes import serving
-from tests.web.servers import eventually
+from tests.support import http
+from tests.support.processes import serving
+from tests.support.servers import eventually
+from tests.support.stripe_server import StripeServer, event, send
 
 pytestmark = pytest.mark.long
 
@@ -24,7 +24,7 @@ _DELIVERIES = 20
 
 def _account(transaction: Transaction) -> tuple[str, str]:
     account = accounts.create(transaction, "buyer@example.com", "Buyer", free_credits=0)
-    return account.id, keyring.issue(transaction, account.id, "Buyer").text
+    return account.id, api_keys.issue(transaction, account.id, "Buyer").text
 
 
 def _paid(transaction: Transaction) -> int:
@@ -46,7 +46,7 @@ def test_what_is_sent_again_is_credited_once(
             with serving(tmp_path, url) as (server, address), ThreadPoolExecutor(_DELIVERIES) as clients:
                 api = f"{address}/api/v1"
                 assert all(send(api, body).is_success for body in bodies)
-                answer = plain.post(f"{api}/credits/purchase", json={"pack": "starter"}, headers=auth, timeout=30)
+                answer = http.post(f"{api}/credits/purchase", json={"pack": "starter"}, headers=auth, timeout=30)
                 body = event("checkout.session.completed", stripe.paid(answer.json()["data"]["session_id"]))
                 bodies.append(body)
                 deliveries = [clients.submit(send, api, body) for _ in range(_DELIVERIES)]
@@ -58,5 +58,5 @@ def test_what_is_sent_again_is_credited_once(
             answers = list(clients.map(lambda body: send(f"{address}/api/v1", body), bodies * 5))
             assert {answer.status_code for answer in answers} == {200}
     assert database.run_blocking(ledger.balance, account) == 500 * rounds
-    assert database.run_blocking(audit.check) == ()
+    assert database.run_blocking(ledger_audit.check) == ()
     database.close()

@@ -8,16 +8,15 @@ from typing import TypeVar
 
 import typer
 
-from storage import accounts, keyring
-from storage import audit as ledger_audit
+from storage import accounts, api_keys, ledger_audit
+from storage.api_keys import IssuedKey
 from storage.database import UnsupportedUrl
 from storage.errors import StorageError
-from storage.keyring import IssuedKey
 from storage.transaction import Transaction
-from web import account_fields as fields
-from web.errors import InvalidParameter
-from web.stores import open_database
-from web.terminal import FAILED, WRONG_USAGE, end, settings, tell
+from web.api import fields
+from web.api.errors import InvalidParameter
+from web.app import open_database
+from web.cli_output import FAILED, WRONG_USAGE, fail, say, settings_or_exit
 
 R = TypeVar("R")
 
@@ -29,7 +28,7 @@ def create(email: str, name: str, credits: int, *, verified: bool, as_json: bool
     if as_json:
         return print(json.dumps({"api_key": issued.text, "key_id": issued.key.id, "email": address}))
     print(issued.text)
-    return tell(f"{address} has an account with {credits} credits; its key is not shown again.")
+    return say(f"{address} has an account with {credits} credits; its key is not shown again.")
 
 
 def grant(email: str, credits: int) -> None:
@@ -45,26 +44,26 @@ def audit() -> None:
         print(problem)
     if problems:
         raise typer.Exit(FAILED)
-    tell("the ledger adds up.")
+    say("the ledger adds up.")
 
 
 def _made(transaction: Transaction, email: str, name: str, credits: int, *, verified: bool) -> IssuedKey:
     account = accounts.create(transaction, email, name, free_credits=credits, verified=verified)
-    return keyring.issue(transaction, account.id, name)
+    return api_keys.issue(transaction, account.id, name)
 
 
 def _within(work: Callable[[Transaction], R]) -> R:
     """Does the work in the database of the settings."""
     try:
-        database = open_database(settings())
+        database = open_database(settings_or_exit())
     except UnsupportedUrl as error:
-        end(str(error), WRONG_USAGE)
+        fail(str(error), WRONG_USAGE)
     except OSError as error:
-        end(f"the database cannot be opened: {error.strerror or error}", FAILED)
+        fail(f"the database cannot be opened: {error.strerror or error}", FAILED)
     try:
         return database.run_blocking(work)
     except StorageError as error:
-        end(str(error), FAILED)
+        fail(str(error), FAILED)
     finally:
         database.close()
 
@@ -73,4 +72,4 @@ def _checked(field: Callable[[object], str], text: str) -> str:
     try:
         return field(text)
     except InvalidParameter as error:
-        end(str(error), WRONG_USAGE)
+        fail(str(error), WRONG_USAGE)

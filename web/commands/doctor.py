@@ -13,9 +13,9 @@ from rich.table import Table
 
 from config.settings import Settings
 from engine.registry import Registry, load_registry
-from engine.sandbox import Findings
-from web.processes import local_executor
-from web.terminal import settings
+from engine.sandbox import SandboxReport
+from web.cli_output import settings_or_exit
+from web.executor_setup import local_executor
 
 
 def run(*, as_json: bool) -> None:
@@ -36,7 +36,7 @@ def run(*, as_json: bool) -> None:
 def _findings(registry: Registry) -> dict[str, Any]:
     return {
         "version": distribution_version("convertd"),
-        "sandbox": asdict(asyncio.run(_examined(settings()))),
+        "sandbox": asdict(asyncio.run(_examined(settings_or_exit()))),
         "plugins": [
             {
                 "name": plugin.name,
@@ -52,7 +52,7 @@ def _findings(registry: Registry) -> dict[str, Any]:
     }
 
 
-async def _examined(chosen: Settings) -> Findings:
+async def _examined(chosen: Settings) -> SandboxReport:
     """What `serve` would find; the doctor does not refuse to look where it is not enough."""
     executor = local_executor(chosen, 1)
     try:

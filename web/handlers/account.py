@@ -5,26 +5,25 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, replace
 
-from config.tariff import RATE_WINDOW
-from storage import keyring, usage
-from storage.keyring import IssuedKey, Key
-from web.account_fields import KEY_NAME
-from web.bodies import JsonHandler
-from web.fields import GRACE_PERIOD, PERIOD
-from web.handler import Handler
-from web.headers import PRIVATE
-from web.negotiation import wants_json
-from web.operations import Answer, Operation, described
+from config.pricing import RATE_WINDOW
+from storage import api_keys, usage
+from storage.api_keys import IssuedKey, Key
+from web.api.fields import GRACE_PERIOD, KEY_NAME, PERIOD
+from web.api.headers import NO_STORE
+from web.api.operations import Operation, Response, described
+from web.api.schemas import accounts as shapes
+from web.api.times import period, timestamp
+from web.http.bodies import JsonHandler
+from web.http.handler import Handler
+from web.http.responses import wants_json
 from web.services.accounts import Account
-from web.services.descriptions import usage_csv
-from web.services.periods import period, timestamp
-from web.shapes import accounts as shapes
+from web.services.serializers import usage_csv
 
 
 class AccountResource(Handler):
     """The account, its balance and its limits."""
 
-    always = PRIVATE
+    always = NO_STORE
 
     @Operation(id="getAccount", tag="Account", answers=(described(shapes.Account),))
     async def get(self) -> None:
@@ -68,7 +67,7 @@ class AccountResource(Handler):
 class Usage(Handler):
     """What was converted in a period."""
 
-    always = PRIVATE
+    always = NO_STORE
 
     @Operation(
         id="getUsage",
@@ -76,7 +75,9 @@ class Usage(Handler):
         query=(PERIOD,),
         answers=(
             replace(described(shapes.Usage), headers=("Vary",)),
-            Answer(200, "With `Accept: text/csv` the rows of `by_day`.", media_types=("text/csv",), headers=("Vary",)),
+            Response(
+                200, "With `Accept: text/csv` the rows of `by_day`.", media_types=("text/csv",), headers=("Vary",)
+            ),
         ),
     )
     async def get(self) -> None:
@@ -100,12 +101,12 @@ class Usage(Handler):
 class Keys(JsonHandler):
     """The keys that work, and new ones."""
 
-    always = PRIVATE
+    always = NO_STORE
 
     @Operation(id="listKeys", tag="Account", answers=(described(shapes.Keys),))
     async def get(self) -> None:
         """List the keys that work"""
-        keys = await self.services.database.run(keyring.list_keys, self.client().id)
+        keys = await self.services.database.run(api_keys.list_keys, self.client().id)
         self.reply({"keys": [_shown(key) for key in keys], "total": len(keys)})
 
     @Operation(id="createKey", tag="Account", json=(KEY_NAME,), answers=(described(shapes.IssuedKey),))
@@ -113,13 +114,13 @@ class Keys(JsonHandler):
         """Make a further key"""
         account = self.client()
         called = self.given()[KEY_NAME] or account.name
-        self.reply(_shown_once(await self.services.database.run(keyring.issue, account.id, called)))
+        self.reply(_shown_once(await self.services.database.run(api_keys.issue, account.id, called)))
 
 
 class KeyResource(Handler):
     """A key, to be ended."""
 
-    always = PRIVATE
+    always = NO_STORE
 
     @Operation(id="revokeKey", tag="Account", answers=(described(shapes.RevokedKey),))
     async def delete(self, key_id: str) -> None:
@@ -127,20 +128,20 @@ class KeyResource(Handler):
 
         The last key that lasts can only be rotated.
         """
-        await self.services.database.run(keyring.revoke, self.client().id, key_id)
+        await self.services.database.run(api_keys.revoke, self.client().id, key_id)
         self.reply({"key_id": key_id, "revoked": True})
 
 
 class KeyRotation(JsonHandler):
     """A new key for an old one, which goes on working for a while."""
 
-    always = PRIVATE
+    always = NO_STORE
 
     @Operation(id="rotateKey", tag="Account", json=(GRACE_PERIOD,), answers=(described(shapes.RotatedKey),))
     async def post(self, key_id: str) -> None:
         """Put a new key in the place of another"""
         grace = self.given()[GRACE_PERIOD]
-        issued = await self.services.database.run(keyring.rotate, self.client().id, key_id, grace)
+        issued = await self.services.database.run(api_keys.rotate, self.client().id, key_id, grace)
         self.reply({**_shown_once(issued), "replaced_key_id": key_id, "grace_period_seconds": grace})
 
 

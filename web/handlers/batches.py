@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.conversions import Options
+from engine.options import Options
 from storage import ledger
-from web.bodies import JsonHandler
-from web.errors import InvalidParameter
-from web.fields import FILE_IDS, IDEMPOTENCY_KEY, OUTPUT_FORMAT, PASSWORD, QUALITY
-from web.forms import FormHandler
-from web.handler import Handler
-from web.operations import FileField, FormFields, Operation, described
-from web.orders import OrderHandler
-from web.services.batch_conversions import BatchOrder
-from web.services.descriptions import batch_status, created, uploaded
-from web.shapes import batches as shapes
+from web.api.errors import InvalidParameter
+from web.api.fields import FILE_IDS, IDEMPOTENCY_KEY, OUTPUT_FORMAT, PASSWORD, QUALITY
+from web.api.operations import FileField, FormFields, Operation, described
+from web.api.schemas import files as shapes
+from web.handlers.conversions import OrderHandler
+from web.http.bodies import FormHandler, JsonHandler
+from web.http.handler import Handler
+from web.services.batches import BatchRequest
+from web.services.serializers import batch_status, new_batch, stored_file
 
 
 class NewBatch(JsonHandler):
@@ -35,7 +34,7 @@ class NewBatch(JsonHandler):
         """
         batches = self.services.batches
         batch = await batches.create(self.client().id, self.given()[OUTPUT_FORMAT])
-        self.reply(created(batch, batches.max_files))
+        self.reply(new_batch(batch, batches.max_files))
 
 
 class BatchResource(Handler):
@@ -67,7 +66,7 @@ class BatchFiles(FormHandler):
     async def _add(self, batch_id: str) -> None:
         upload = self.form().file("file")
         file, total = await self.services.batches.add(self.client(), batch_id, upload)
-        self.reply({"batch_id": batch_id, **uploaded(file), "total": total})
+        self.reply({"batch_id": batch_id, **stored_file(file), "total": total})
 
 
 class BatchConversion(OrderHandler, JsonHandler):
@@ -91,7 +90,7 @@ class BatchConversion(OrderHandler, JsonHandler):
 
     async def _convert(self, batch_id: str) -> None:
         values = self.given()
-        order = BatchOrder(
+        order = BatchRequest(
             account=self.client(),
             batch_id=batch_id,
             file_ids=_limited(values[FILE_IDS], self.services.batches.max_files),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from web.bodies import BodyHandler, JsonHandler
-from web.errors import InvalidParameter
-from web.fields import IDEMPOTENCY_KEY, LANGUAGE, PACK, STRIPE_SIGNATURE
-from web.handler import UncountedHandler
-from web.headers import PRIVATE
-from web.operations import Operation, described
-from web.repeating import RepeatableHandler
+from web.api.errors import InvalidParameter
+from web.api.fields import IDEMPOTENCY_KEY, LANGUAGE, PACK, STRIPE_SIGNATURE
+from web.api.headers import NO_STORE
+from web.api.operations import Operation, described
+from web.api.schemas import accounts as shapes
+from web.handlers.conversions import RepeatableHandler
+from web.http.bodies import BodyHandler, JsonHandler
+from web.http.handler import UncountedHandler
 from web.services.checkout import DEFAULT_LANGUAGE
-from web.shapes import credits as shapes
 
 _MAX_EVENT = 256 << 10  # bytes
 
@@ -18,14 +18,14 @@ _MAX_EVENT = 256 << 10  # bytes
 class Purchase(RepeatableHandler, JsonHandler):
     """Opens a checkout for a pack."""
 
-    always = PRIVATE
+    always = NO_STORE
 
     @Operation(
         id="purchaseCredits",
         tag="Credits",
         json=(PACK, LANGUAGE),
         headers=(IDEMPOTENCY_KEY,),
-        answers=(described(shapes.Purchase),),
+        answers=(described(shapes.OpenedCheckout),),
     )
     async def post(self) -> None:
         """Open a checkout for a pack of credits
@@ -48,7 +48,7 @@ class StripeWebhook(BodyHandler, UncountedHandler):
         tag="Credits",
         json=(),
         headers=(STRIPE_SIGNATURE,),
-        answers=(described(shapes.Received),),
+        answers=(described(shapes.EventReceived),),
         codes=("rate_limit_exceeded",),
     )
     async def post(self) -> None:

@@ -6,20 +6,18 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from config.tariff import CURRENCY, PACKS
-from storage import keyring, usage
+from config.pricing import CURRENCY, PACKS
+from storage import api_keys, usage
+from storage.api_keys import IssuedKey
 from storage.errors import InvalidKey, StorageError
-from storage.keyring import IssuedKey
-from web.account_fields import NAME
-from web.errors import ApiError
-from web.fields import PACK
+from web.api.errors import ApiError
+from web.api.fields import NAME, PACK
+from web.api.times import period, timestamp
 from web.handlers.pages import FormPage
-from web.services import charts, overview
-from web.services.accounts import Account
+from web.services import usage_report
+from web.services.accounts import LIFETIME, Account
 from web.services.checkout import DEFAULT_LANGUAGE
-from web.services.descriptions import usage_csv
-from web.services.periods import period, timestamp
-from web.services.sessions import LIFETIME
+from web.services.serializers import usage_csv
 
 _COOKIE = "convertd_session"
 _GRACE = 86_400  # seconds that a replaced key works on
@@ -56,19 +54,19 @@ class SessionPage(FormPage):
             issued=issued,
             period=chosen,
             report=report,
-            days=charts.by_day(report.by_day, chosen.start, chosen.end),
-            pairs=charts.by_pair(report.by_conversion),
-            charts=charts,
-            rate=overview.rate(account, report, chosen),
-            lasting=overview.lasting,
-            months=overview.months(account),
-            keys=await database.run(keyring.list_keys, account.id),
+            days=usage_report.by_day(report.by_day, chosen.start, chosen.end),
+            pairs=usage_report.by_pair(report.by_conversion),
+            charts=usage_report,
+            rate=usage_report.rate(account, report, chosen),
+            lasting=usage_report.lasting,
+            months=usage_report.months(account),
+            keys=await database.run(api_keys.list_keys, account.id),
             requests=requests,
-            errors=overview.errors(requests),
+            errors=usage_report.errors(requests),
             packs=tuple(PACKS.values()),
             currency=CURRENCY,
             timestamp=timestamp,
-            size=charts.size,
+            size=usage_report.size,
         )
 
 
@@ -121,7 +119,7 @@ class NewKey(SessionPage):
         except ApiError as error:
             self.mark(error)
             return await self.write_dashboard(account, error=error)
-        issued = await self.services.database.run(keyring.issue, account.id, called)
+        issued = await self.services.database.run(api_keys.issue, account.id, called)
         return await self.write_dashboard(account, issued)
 
 
@@ -135,9 +133,9 @@ class KeyChange(SessionPage):
         issued, database = None, self.services.database
         try:
             if change == "rotate":
-                issued = await database.run(keyring.rotate, account.id, key_id, _GRACE)
+                issued = await database.run(api_keys.rotate, account.id, key_id, _GRACE)
             else:
-                await database.run(keyring.revoke, account.id, key_id)
+                await database.run(api_keys.revoke, account.id, key_id)
         except StorageError as error:
             self.mark(error)
             return await self.write_dashboard(account, error=error)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from engine.conversions import Options
-from web.bodies import JsonHandler
-from web.downloads import DownloadHandler
-from web.fields import IDEMPOTENCY_KEY, OUTPUT_FORMAT, PASSWORD, QUALITY
-from web.forms import FormHandler
-from web.handler import Handler
-from web.operations import CONVERTS, FileField, FormFields, Operation, described, parts
-from web.orders import OrderHandler
-from web.services.descriptions import status, uploaded
-from web.services.orders import Order
-from web.shapes.files import ConversionResult, DeletedFile, FileStatus, StoredFile
+from engine.options import Options
+from web.api.fields import IDEMPOTENCY_KEY, OUTPUT_FORMAT, PASSWORD, QUALITY
+from web.api.operations import CONVERTS, FileField, FormFields, Operation, described, parts
+from web.api.schemas.files import ConversionResult, DeletedFile, FileStatus, StoredFile
+from web.handlers.conversions import OrderHandler
+from web.http.bodies import FormHandler, JsonHandler
+from web.http.downloads import DownloadHandler
+from web.http.handler import Handler
+from web.services.conversion_request import ConversionRequest
+from web.services.serializers import file_status, stored_file
 
 
 class Upload(FormHandler):
@@ -34,7 +33,7 @@ class Upload(FormHandler):
 
     async def _store(self) -> None:
         upload = self.form().file("file")
-        self.reply(uploaded(await self.services.files.upload(self.client(), upload)))
+        self.reply(stored_file(await self.services.files.upload(self.client(), upload)))
 
 
 class FileResource(Handler):
@@ -43,7 +42,7 @@ class FileResource(Handler):
     @Operation(id="getFile", tag="Files", answers=(described(FileStatus),))
     async def get(self, file_id: str) -> None:
         """See what is known about a file"""
-        self.reply(status(await self.services.files.find(self.client().id, file_id)))
+        self.reply(file_status(await self.services.files.find(self.client().id, file_id)))
 
     @Operation(id="deleteFile", tag="Files", answers=(described(DeletedFile),))
     async def delete(self, file_id: str) -> None:
@@ -74,7 +73,7 @@ class Conversion(OrderHandler, JsonHandler):
         values, files = self.given(), self.services.files
         file = await files.find(self.client().id, file_id)
         async with self.services.jobs.folder(file.material.original_size) as folder:
-            order = Order(
+            order = ConversionRequest(
                 account=self.client(),
                 operation="convert",
                 uploads=(await files.working_copy(file, folder),),

@@ -9,18 +9,20 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
+from tornado.escape import xhtml_escape
 from tornado.template import Loader
 from tornado.web import StaticFileHandler
 
-from config.tariff import CURRENCY, FREE_CREDITS, MIB, PACKS, TIERS
-from storage.registration import VALIDITY
-from web.account_fields import EMAIL, NAME
-from web.bodies import WebForm
-from web.envelopes import Shown, public
-from web.errors import ApiError, InvalidParameter, NotFound
-from web.handler import UncountedHandler
-from web.services.all import Services
-from web.services.samples import LANGUAGES, Call
+from config.pricing import CREDITS_PER_CONVERSION, CURRENCY, FREE_CREDITS, MIB, PACKS, TIERS
+from storage.email_verification import VALIDITY
+from web.api.error_catalogue import ERROR_CATALOGUE
+from web.api.errors import STATUS, ApiError, InvalidParameter, NotFound, PublicError, envelope, public_error
+from web.api.fields import EMAIL, NAME
+from web.http.bodies import WebForm
+from web.http.handler import UncountedHandler
+from web.services.api_reference import Endpoint
+from web.services.code_samples import LANGUAGES, VARIABLE, Call
+from web.services.container import Services
 
 STATIC_FOLDER = Path(__file__).parents[1] / "static"
 _TEMPLATES = Path(__file__).parents[1] / "pages"
@@ -56,14 +58,14 @@ class PageHandler(UncountedHandler):
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.write(self.render_string(template, **values))
 
-    def write_refusal(self, error: Shown, template: str, **values: Any) -> None:
+    def write_refusal(self, error: PublicError, template: str, **values: Any) -> None:
         """Answers with the page of that template, which says what is wrong, and with the status of the error."""
         self.mark(error)
         self.write_page(template, error=error, **values)
 
     def write_problem(self, error: BaseException | None) -> None:
         if "text/html" in self.request.headers.get("Accept", ""):
-            self.write_refusal(public(error), "error.html", request_id=self.request_id)
+            self.write_refusal(public_error(error), "error.html", request_id=self.request_id)
         else:
             super().write_problem(error)
 
@@ -195,3 +197,57 @@ def load_pages() -> Loader:
     for path in _TEMPLATES.glob("*.html"):
         loader.load(path.name)
     return loader
+
+
+class Docs(PageHandler):
+    """How to use the API."""
+
+    async def get(self) -> None:
+        services, url = self.services, self.services.settings.base_url
+        self.write_page(
+            "docs.html",
+            url=url,
+            variable=VARIABLE,
+            languages=tuple(LANGUAGES),
+            quickstart=_quickstart(url),
+            tags=_by_tag(services.reference),
+            refusal=_refusal(),
+            status=STATUS,
+            problems=ERROR_CATALOGUE,
+            marked=_marked,
+            tiers=tuple(TIERS.values()),
+            mib=MIB,
+            cost=CREDITS_PER_CONVERSION,
+            free_credits=FREE_CREDITS,
+            settings=services.settings,
+            tools=services.tools.data["tools"],
+            targets_of=services.formats.data["by_input_format"],
+            lossy={name for name, fmt in services.registry.formats.items() if fmt.lossy},
+        )
+
+
+def _marked(text: str) -> str:
+    """The text in HTML; words in backquotes are code."""
+    parts = enumerate(xhtml_escape(text).split("`"))
+    return "".join(f"<code>{part}</code>" if number % 2 else part for number, part in parts)
+
+
+def _refusal() -> str:
+    """An error as it is answered."""
+    message, bounds = "quality must be an integer from 1 to 100.", {"min": 1, "max": 100}
+    error = InvalidParameter(message, reason="out_of_range", param="quality", details=bounds)
+    return json.dumps(envelope(error, "req_…"), indent=2, ensure_ascii=False)
+
+
+def _quickstart(url: str) -> dict[str, str]:
+    """The first conversion, in every language."""
+    form = {"output_format": "webp", "quality": "80"}
+    call = Call("POST", f"{url}/convert", form, (("file", "photo.heic"),), saves="photo.webp")
+    return {language: write(call) for language, write in LANGUAGES.items()}
+
+
+def _by_tag(described: tuple[Endpoint, ...]) -> dict[str, list[Endpoint]]:
+    tags: dict[str, list[Endpoint]] = {}
+    for endpoint in described:
+        tags.setdefault(endpoint.tag, []).append(endpoint)
+    return tags

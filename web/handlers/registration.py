@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from storage.registration import Verified
-from web.account_fields import EMAIL, NAME
-from web.bodies import PublicJsonHandler
-from web.fields import TOKEN
-from web.handler import PublicHandler
-from web.headers import PRIVATE
-from web.operations import Answer, Operation, described
-from web.services.accounts import known
-from web.shapes import accounts as shapes
+from storage.email_verification import Verified
+from web.api.fields import EMAIL, NAME, TOKEN
+from web.api.headers import NO_STORE
+from web.api.operations import Operation, Response, described
+from web.api.schemas import accounts as shapes
+from web.http.bodies import PublicJsonHandler
+from web.http.handler import PublicHandler
+from web.services.accounts import account_of
 
 _PAGE = "/developers/verify"
 
@@ -20,7 +19,7 @@ _PAGE = "/developers/verify"
 class Register(PublicJsonHandler):
     """Asks for a letter with a link. The answer is the same whether or not the address has an account."""
 
-    @Operation(id="register", tag="Registration", json=(EMAIL, NAME), answers=(described(shapes.Registered),))
+    @Operation(id="register", tag="Registration", json=(EMAIL, NAME), answers=(described(shapes.Registration),))
     async def post(self) -> None:
         """Ask for a letter with a link
 
@@ -40,7 +39,7 @@ class Verify(PublicHandler):
     So what looks at the links of letters, before their readers do, does not use them up.
     """
 
-    always = MappingProxyType({**PRIVATE, "Referrer-Policy": "no-referrer"})
+    always = MappingProxyType({**NO_STORE, "Referrer-Policy": "no-referrer"})
 
     @Operation(
         id="verify",
@@ -48,7 +47,7 @@ class Verify(PublicHandler):
         query=(TOKEN,),
         answers=(
             described(shapes.VerifiedKey),
-            Answer(303, "To browsers: the page whose button fetches the key.", headers=("Location",)),
+            Response(303, "To browsers: the page whose button fetches the key.", headers=("Location",)),
         ),
         codes=("not_found",),
     )
@@ -79,7 +78,7 @@ class Verify(PublicHandler):
 
 
 def _shown_once(verified: Verified) -> shapes.VerifiedKey:
-    account = known(verified.account, verified.issued.key)
+    account = account_of(verified.account, verified.issued.key)
     return {
         "api_key": verified.issued.text,
         "key_id": verified.issued.key.id,

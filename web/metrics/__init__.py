@@ -20,15 +20,11 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-from engine.loading import Plugin
+from engine.executor import JobResult
 from engine.planner import Plan
-from engine.worker import Done
+from engine.plugin_loader import Plugin
 from web.metrics.conversions import ConversionMetrics
-from web.metrics.http import HttpMetrics
-from web.metrics.installation import InstallationMetrics
-from web.metrics.money import MoneyMetrics
-from web.metrics.stock import StockMetrics
-from web.metrics.workers import WorkerMetrics
+from web.metrics.service import CreditMetrics, HttpMetrics, InstallationMetrics, TotalsMetrics, WorkerMetrics
 
 __all__ = ["Metrics", "create"]
 
@@ -41,8 +37,8 @@ class Metrics:
     http: HttpMetrics
     conversions: ConversionMetrics
     workers: WorkerMetrics
-    money: MoneyMetrics
-    stock: StockMetrics
+    money: CreditMetrics
+    stock: TotalsMetrics
     installation: InstallationMetrics
 
     def waited(self, seconds: float) -> None:
@@ -50,7 +46,7 @@ class Metrics:
         self.workers.waited(seconds)
         self.conversions.stage("queue", seconds)
 
-    def ran(self, plan: Plan, done: Done) -> None:
+    def ran(self, plan: Plan, done: JobResult) -> None:
         """A job is done."""
         self.conversions.ran(plan, done)
         self.workers.peak(done.peak_memory)
@@ -67,8 +63,8 @@ def create(version: str, plugins: Iterable[Plugin]) -> Metrics:
         http=HttpMetrics(registry),
         conversions=ConversionMetrics(registry),
         workers=WorkerMetrics(registry),
-        money=MoneyMetrics(registry),
-        stock=StockMetrics(registry),
+        money=CreditMetrics(registry),
+        stock=TotalsMetrics(registry),
         installation=InstallationMetrics(registry),
     )
     created.installation.runs(version, plugins)

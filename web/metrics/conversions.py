@@ -1,4 +1,4 @@
-"""Conversions: how many, how they ended, how long each stage took, and how large the files were."""
+"""Values of labels that several modules share."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from engine.conversions import AnyConversion
 from engine.errors import CorruptInput
+from engine.executor import JobResult
 from engine.formats import FileFormat
 from engine.planner import Plan
-from engine.worker import Done
-from web.envelopes import public
-from web.errors import STATUS
-from web.metrics.labels import OTHER
-from web.trail import Trail
+from web.api.errors import STATUS, public_error
+from web.metrics.request_context import RequestContext
+
+OTHER = "other"
+"""What is not ours to name."""
+
 
 STAGES = ("upload", "queue", "decode", "convert", "tool", "encode", "check", "store")
 """What a conversion goes through, in this order; it need not go through all."""
@@ -77,7 +79,7 @@ class ConversionMetrics:
         if 0 <= seconds <= _LONGEST:  # which also keeps what is no number out of the sum
             self._stages[name].observe(seconds)
 
-    def ran(self, plan: Plan, done: Done) -> None:
+    def ran(self, plan: Plan, done: JobResult) -> None:
         """A job is done; these are its own words, of which only the plan's steps count."""
         steps = [step for path in (*plan.openings, plan.steps) for step in path]
         stages = {str(step): _stage(step) for step in steps}
@@ -88,19 +90,19 @@ class ConversionMetrics:
                 self.stage(stages[timing.step], timing.seconds)
         self.stage("check", done.check_seconds)
 
-    def succeeded(self, trail: Trail, seconds: float, *, given: int, made: int) -> None:
+    def succeeded(self, trail: RequestContext, seconds: float, *, given: int, made: int) -> None:
         """A conversion ended well: its job took so long, and made so many bytes of those that it was given."""
         self._end(trail, "success")
         self._seconds.labels(trail.engine or OTHER, trail.output_format or OTHER).observe(seconds)
         self._input.observe(given)
         self._output.observe(made)
 
-    def failed(self, trail: Trail, error: BaseException) -> None:
+    def failed(self, trail: RequestContext, error: BaseException) -> None:
         """A conversion ended otherwise."""
         if isinstance(error, asyncio.CancelledError):
             self._end(trail, "cancelled")
             return
-        shown = public(error)
+        shown = public_error(error)
         self._end(trail, "rejected" if isinstance(shown, CorruptInput) or STATUS[shown.code] < 500 else "failed")
         reason = shown.reason or "none"
         self._errors.labels(shown.code, reason if reason in REASONS else OTHER).inc()
@@ -109,7 +111,7 @@ class ConversionMetrics:
         """A request got the answer that it had before."""
         self._replays.inc()
 
-    def _end(self, trail: Trail, outcome: str) -> None:
+    def _end(self, trail: RequestContext, outcome: str) -> None:
         known = (trail.input_format, trail.output_format, trail.engine)
         self._ended.labels(*(value or OTHER for value in known), outcome).inc()
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from config.tariff import TIERS, Tier
-from storage import accounts, keyring
+from config.pricing import TIERS, Tier
+from storage import accounts, api_keys, sessions
+from storage.api_keys import Key, parse_key
 from storage.database import Database
 from storage.errors import InvalidKey
-from storage.keyring import Key
-from storage.keys import parse_key
+from web.api.errors import KeyNotVerified
 
 _BEARER = re.compile(r"Bearer +(\S+) *", re.IGNORECASE)
 
@@ -45,10 +45,10 @@ class Accounts:
 
     async def authenticate(self, authorization: str | None) -> Account:
         """The account behind an Authorization header, verified or not. Raises InvalidKey and DatabaseBusy."""
-        return known(*await self._database.run_promptly(keyring.authenticate, shown(authorization)))
+        return account_of(*await self._database.run_promptly(api_keys.authenticate, key_digest(authorization)))
 
 
-def shown(authorization: str | None) -> str:
+def key_digest(authorization: str | None) -> str:
     """The SHA-256 of the key in the header. Raises InvalidKey."""
     bearer = _BEARER.fullmatch(authorization or "")
     if bearer is None:
@@ -56,7 +56,7 @@ def shown(authorization: str | None) -> str:
     return parse_key(bearer[1])
 
 
-def known(account: accounts.Account, key: Key) -> Account:
+def account_of(account: accounts.Account, key: Key) -> Account:
     """The account as handlers know it. Whoever has bought credits is of the paid tier for good."""
     return Account(
         id=account.id,
@@ -71,3 +71,29 @@ def known(account: accounts.Account, key: Key) -> Account:
         last_used_at=account.last_used_at,
         key_id=key.id,
     )
+
+
+LIFETIME = sessions.LIFETIME  # seconds
+
+
+class Sessions:
+    """Begins with a key, and ends when it is told to, after LIFETIME, or with the key."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def begin(self, key: str) -> str:
+        """The token of a new session. Raises InvalidKey or KeyNotVerified."""
+        token, account = await self._database.run(sessions.begin, parse_key(key))
+        if account.verified_at is None:
+            await self.end(token)
+            raise KeyNotVerified("The account's e-mail address is not verified: open the link in the mail.")
+        return token
+
+    async def account(self, token: str) -> Account:
+        """Whose session it is. Raises InvalidKey."""
+        return account_of(*await self._database.run(sessions.find, token))
+
+    async def end(self, token: str) -> None:
+        """Ends the session, if there is one."""
+        await self._database.run(sessions.end, token)

@@ -7,16 +7,16 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from config.tariff import CREDITS_PER_CONVERSION
+from config.pricing import CREDITS_PER_CONVERSION
 from engine.conversions import AnyTool
-from engine.loading import Plugin
+from engine.plugin_loader import Plugin
 from engine.registry import Registry
-from web.fields import PAGES, PASSWORD, QUALITY
-from web.services.paths import API
+from web.api.fields import PAGES, PASSWORD, QUALITY
+from web.services.serializers import API
 
 
 @dataclass(frozen=True)
-class Listing:
+class CachedJson:
     """A part of the catalogue, as values and as JSON, and the tag by which clients know that it has not changed."""
 
     data: dict[str, Any]
@@ -24,11 +24,11 @@ class Listing:
     etag: str
 
 
-def listing(data: dict[str, Any]) -> Listing:
+def cached_json(data: dict[str, Any]) -> CachedJson:
     """The data with its JSON and its tag."""
     # Weak, because the rest of the answer tells one request from another.
     encoded = json.dumps(data, ensure_ascii=False).encode()
-    return Listing(data, encoded, f'W/"{hashlib.sha256(encoded).hexdigest()[:32]}"')
+    return CachedJson(data, encoded, f'W/"{hashlib.sha256(encoded).hexdigest()[:32]}"')
 
 
 def formats_catalogue(registry: Registry) -> dict[str, Any]:

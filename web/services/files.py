@@ -1,40 +1,83 @@
-"""Files that clients store here: what they upload to convert later, and results that they fetch later."""
+"""Clients' file names, made safe to send back."""
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from engine.errors import ConversionError, UnknownFormat
 from engine.formats import FileFormat
 from engine.planner import Plan
 from engine.registry import Registry
 from storage import files
-from storage.blobs import Blobs
-from storage.conversions import Fault, File, Original, Outcome
+from storage.blob_store import BlobStore
 from storage.database import Database
-from storage.errors import OutcomeUnknown
+from storage.errors import CommitUnknown
+from storage.files import ConvertedFile, Failure, File, SourceFile
 from storage.ids import new_id
 from storage.transaction import Transaction
-from web.errors import NotFound, StorageFull
+from web.api.errors import NotFound, StorageFull
 from web.services.accounts import Account
-from web.services.charges import Keeping
-from web.services.descriptions import conversion_result
-from web.services.filenames import extension_of, plain
-from web.services.orders import Order, Result, Upload
-from web.services.repeats import Answer
+from web.services.charging import SaveResult
+from web.services.conversion_request import ConversionOutcome, ConversionRequest, Upload
+from web.services.idempotency import Answer
+from web.services.serializers import conversion_result
 
-_AT_ONCE = 500  # rows or blobs
+_FORBIDDEN = re.compile(r'[<>:"|?*]')  # on some system
+_MAX_NAME = 255  # bytes of UTF-8
+_MAX_STEM = 150  # bytes of UTF-8; systems stop at 255 for the whole name
+_ATTR_CHAR = "!#$&+-.^_`|~"  # what RFC 8187 leaves as it is, beside letters and digits
+
+
+def plain(client_name: str) -> str:
+    """The client's name for a file, without a path and what cannot be seen."""
+    name = _visible(re.split(r"[/\\]", client_name)[-1]).strip()
+    return name.encode("utf-8", "replace")[:_MAX_NAME].decode("utf-8", "ignore") or "file"
+
+
+def renamed(client_name: str, extension: str) -> str:
+    """The name of a result: the client's, without its path and extension, with the new extension."""
+    name = _FORBIDDEN.sub("_", plain(client_name)).strip(" .")
+    stem, dot, _ = name.rpartition(".")
+    stem = (stem if dot else name).rstrip(" .")
+    short = stem.encode("utf-8", "replace")[:_MAX_STEM].decode("utf-8", "ignore")
+    return f"{short or 'file'}.{extension}"
+
+
+def extension_of(client_name: str) -> str:
+    """The name's extension in lower case, without a dot; empty unless it is a short plain word."""
+    found = re.search(r"\.([A-Za-z0-9]{1,10})\Z", client_name)
+    return found[1].lower() if found else ""
+
+
+def content_disposition(name: str) -> str:
+    """The header that makes browsers save the answer under that name (RFC 6266)."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    plain = re.sub(r'["\\%]', "_", plain)
+    if plain.startswith("."):
+        plain = f"file{plain}"
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe=_ATTR_CHAR)}"
+
+
+def _visible(text: str) -> str:
+    """Without control and format characters, lone surrogates, and the marks that turn text around."""
+    return "".join(char for char in text if not unicodedata.category(char).startswith("C"))
+
+
+_BATCH_SIZE = 500  # rows or blobs
 _ORPHANED = 3600  # seconds after which a blob without a row is certainly not one that is just being stored
 
-Adding = Callable[[Transaction, Original], File]
+AddRow = Callable[[Transaction, SourceFile], File]
 """Makes the row of an upload."""
 
 
 class Files:
     """Keeps what is known about files in the database, and their bytes as blobs, for `retention` seconds."""
 
-    def __init__(self, database: Database, blobs: Blobs, registry: Registry, retention: int) -> None:
+    def __init__(self, database: Database, blobs: BlobStore, registry: Registry, retention: int) -> None:
         self._database = database
         self._blobs = blobs
         self._registry = registry
@@ -43,19 +86,19 @@ class Files:
     async def upload(self, account: Account, upload: Upload) -> File:
         """Stores a file to be converted later. Raises UnknownFormat, and StorageFull."""
 
-        def add(transaction: Transaction, original: Original) -> File:
+        def add(transaction: Transaction, original: SourceFile) -> File:
             return files.add(transaction, account.id, original, self.retention)
 
         return await self.store(account, upload, add)
 
-    async def store(self, account: Account, upload: Upload, add: Adding) -> File:
+    async def store(self, account: Account, upload: Upload, add: AddRow) -> File:
         """Stores the bytes of an upload, then its row. Raises UnknownFormat, StorageFull, and whatever `add` raises."""
         fmt = upload.format
         blob = await self.put(upload.path)
-        original = Original(plain(upload.filename), extension(fmt, upload.filename), fmt.name, upload.size, blob)
+        original = SourceFile(plain(upload.filename), extension(fmt, upload.filename), fmt.name, upload.size, blob)
         try:
             return await self._database.run(_added, account, original, add)
-        except OutcomeUnknown:
+        except CommitUnknown:
             raise  # the row may be there; if it is not, the sweep of orphans finds the blob
         except Exception:
             await self.discard([blob])
@@ -69,14 +112,14 @@ class Files:
         """Erases a file. Raises Missing."""
         await self.discard(await self._database.run(files.delete, account_id, file_id))
 
-    async def processed(self, account_id: str, file_id: str) -> Outcome:
+    async def processed(self, account_id: str, file_id: str) -> ConvertedFile:
         """What was made of the account's file of that id. Raises Missing, and NotFound where it is still pending."""
         file = await self.find(account_id, file_id)
         if file.outcome is None:
             raise NotFound("The file has not been converted yet.", reason="not_processed")
         return file.outcome
 
-    def read(self, made: Outcome, start: int, end: int) -> AsyncIterator[bytes]:
+    def read(self, made: ConvertedFile, start: int, end: int) -> AsyncIterator[bytes]:
         """The bytes of a result from `start` until before `end`."""
         return self._blobs.read(made.blob, start, end)
 
@@ -102,7 +145,7 @@ class Files:
 
     async def sweep(self) -> None:
         """Erases files that have expired."""
-        while blobs := await self._database.run(files.expired, _AT_ONCE):
+        while blobs := await self._database.run(files.expired, _BATCH_SIZE):
             await self.discard(blobs)
 
     async def sweep_orphans(self) -> None:
@@ -110,7 +153,7 @@ class Files:
         found: list[str] = []
         async for blob in self._blobs.list(_ORPHANED):
             found.append(blob)
-            if len(found) == _AT_ONCE:
+            if len(found) == _BATCH_SIZE:
                 await self._discard_unknown(found)
                 found.clear()
         await self._discard_unknown(found)
@@ -119,10 +162,10 @@ class Files:
         known = await self._database.run(files.known, blobs)
         await self.discard([blob for blob in blobs if blob not in known])
 
-    def keeping(self, order: Order, plan: Plan, result: Result, blob: str) -> Keeping:
+    def keeping(self, order: ConversionRequest, plan: Plan, result: ConversionOutcome, blob: str) -> SaveResult:
         """What to write when the order is charged: its file becomes processed, or a new one does."""
         warnings = tuple((warned.code, warned.message) for warned in result.warnings)
-        outcome = Outcome(
+        outcome = ConvertedFile(
             plan.target.name, result.size, result.filename, result.media_type, blob, result.seconds, warnings
         )
 
@@ -133,21 +176,21 @@ class Files:
                 kept = files.process(transaction, account, file.id, outcome, self.retention)
             elif kept is None:
                 name, fmt = order.original_name, plan.source
-                original = Original(plain(name), extension(fmt, name), fmt.name, order.size)
+                original = SourceFile(plain(name), extension(fmt, name), fmt.name, order.size)
                 kept = files.record(transaction, account, original, outcome, self.retention)
             return Answer({**conversion_result(kept), **result.counts}, kept.id)
 
         return keep
 
-    async def note_failure(self, order: Order, error: ConversionError) -> None:
+    async def note_failure(self, order: ConversionRequest, error: ConversionError) -> None:
         """Notes at the order's stored file, if it has one, why it could not be converted."""
         if order.file is None:
             return
-        fault = Fault(error.code, str(error), error.reason, error.retryable)
+        fault = Failure(error.code, str(error), error.reason, error.retryable)
         await self._database.run(files.fail, order.account.id, order.file.id, fault)
 
 
-def _added(transaction: Transaction, account: Account, original: Original, add: Adding) -> File:
+def _added(transaction: Transaction, account: Account, original: SourceFile, add: AddRow) -> File:
     stored = files.stored(transaction, account.id)
     if stored + original.original_size > account.tier.max_stored:
         raise StorageFull(stored, account.tier.max_stored)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from storage import requests
+from storage import request_log
 from storage.database import Database
-from storage.requests import Request
+from storage.request_log import LoggedRequest
 
 log = logging.getLogger("convertd.requests")
 
-_PAUSE = 1.0  # seconds
-_MOST = 20_000  # requests that wait to be written; more are not noted
-_AT_ONCE = 500
+_INTERVAL = 1.0  # seconds
+_CAPACITY = 20_000  # requests that wait to be written; more are not noted
+_BATCH_SIZE = 500
 
 
 class RequestLog:
@@ -21,30 +21,30 @@ class RequestLog:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._waiting: list[Request] = []
+        self._waiting: list[LoggedRequest] = []
         self._writing = asyncio.Lock()
 
-    def note(self, request: Request) -> None:
+    def note(self, request: LoggedRequest) -> None:
         """Takes a request down."""
-        if len(self._waiting) < _MOST:
+        if len(self._waiting) < _CAPACITY:
             self._waiting.append(request)
 
-    async def latest(self, account: str) -> tuple[Request, ...]:
+    async def latest(self, account: str) -> tuple[LoggedRequest, ...]:
         """The account's latest requests, those that have just ended included; the latest first."""
         await self.write()
-        return await self._database.run(requests.latest, account)
+        return await self._database.run(request_log.latest, account)
 
     async def write(self) -> None:
         """Writes what has been noted."""
         async with self._writing:
-            while some := self._waiting[:_AT_ONCE]:
-                await self._database.run(requests.record, some)
+            while some := self._waiting[:_BATCH_SIZE]:
+                await self._database.run(request_log.record, some)
                 del self._waiting[: len(some)]
 
     async def run(self) -> None:
         """Goes on until it is cancelled."""
         while True:
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_INTERVAL)
             await self._try_to_write()
 
     async def close(self) -> None:

@@ -1,0 +1,6 @@
+"""Runs jobs in sandboxed processes."""
+
+from engine.executor.jobs import Job, JobInput, JobLimits, JobResult
+from engine.executor.local import Executor, LocalExecutor
+
+__all__ = ["Executor", "Job", "JobInput", "JobLimits", "JobResult", "LocalExecutor"]

@@ -1,0 +1,153 @@
+"""What PDFs hold beside their pages, joined: outline, names, form, labels, layers, structure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream, String
+
+from plugins._pdf.destinations import (
+    link_items,
+    named_destinations,
+    numbers_to_pages,
+    outline_items,
+    retarget,
+    set_named_destinations,
+)
+from plugins._pdf.form_fields import join_forms
+from plugins._pdf.name_trees import apart, name_tree, names, number_tree, numbers
+from plugins._pdf.page_labels import page_labels, set_page_labels
+
+
+def append(document: Pdf, other: Pdf) -> None:
+    """Appends the pages of `other`, which is changed and no longer of use, and joins what is around them.
+
+    Of what a document has once, such as its language or its metadata, the first that has any is kept.
+    """
+    first = len(document.pages) == 0
+    labels = page_labels(document.Root, len(document.pages)) + page_labels(other.Root, len(other.pages))
+    labelled = any("/PageLabels" in pdf.Root for pdf in (document, other))
+    numbers_to_pages(other)
+    _rename_destinations(other, named_destinations(document.Root))
+    start = len(document.pages)
+    document.pages.extend(other.pages)
+    # References to pages lead to those that were just copied.
+    ours, theirs = document.Root, document.copy_foreign(other.Root)
+    destinations = named_destinations(ours) | named_destinations(theirs)
+    pages: list[Object] = [page.obj for page in document.pages[start:]]
+    _join_structure(document, ours, theirs, pages)
+    joins: dict[str, Callable[[Object, Object], None]] = {
+        "/Outlines": lambda mine, more: link_items(mine, [*outline_items(mine), *outline_items(more)]),
+        "/Names": lambda mine, more: _join_names(document, mine, more),
+        "/AcroForm": join_forms,
+        "/OCProperties": _join_layers,
+    }
+    for key, join in joins.items():
+        if key in theirs and key in ours:
+            join(ours[key], theirs[key])
+        elif key in theirs:
+            ours[key] = theirs[key]
+    for key in ("/Threads", "/AF"):
+        if key in theirs:
+            ours[key] = Array([*(ours.get(key) or ()), *theirs[key]])
+    if first:
+        for key in set(theirs.keys()) - set(ours.keys()) - {"/Pages"}:
+            ours[key] = theirs[key]
+    if destinations:
+        set_named_destinations(document, destinations)
+    if labelled:
+        set_page_labels(document, labels)
+
+
+def _rename_destinations(document: Pdf, taken: dict[String | Name, Any]) -> None:
+    """Gives the document's named destinations names that are not taken, and follows them."""
+    own = named_destinations(document.Root)
+    renamed: dict[String | Name, String | Name] = {}
+    for name in own:
+        if name in taken:
+            kind = String if isinstance(name, String) else lambda text: Name(text.decode())
+            others = {bytes(found) for found in (*taken, *own, *renamed.values()) if isinstance(found, type(name))}
+            renamed[name] = kind(apart(bytes(name), others))
+    if renamed:
+        set_named_destinations(document, {renamed.get(name, name): value for name, value in own.items()})
+        retarget(document, lambda value: renamed.get(value, value) if isinstance(value, String | Name) else value)
+
+
+def _join_names(document: Pdf, ours: Object, theirs: Object) -> None:
+    """Joins attachments, scripts and whatever else has names; destinations have theirs already apart."""
+    for key in list(theirs.keys()):
+        if key == "/Dests":
+            continue
+        entries = dict(names(ours.get(key)))
+        for name, value in names(theirs[key]):
+            entries[apart(name, entries)] = value
+        ours[key] = document.make_indirect(name_tree(entries.items()))
+
+
+def _join_layers(ours: Object, theirs: Object) -> None:
+    """Joins layers; those that are hidden stay hidden, whatever is usual in the other document."""
+    layers = list(theirs.get("/OCGs") or ())
+    told = theirs.get("/D") or Dictionary()
+    ours.OCGs = Array([*(ours.get("/OCGs") or ()), *layers])
+    ours.D = mine = ours.get("/D") or Dictionary()
+    usual_off = told.get("/BaseState") == Name.OFF
+    exceptions = {layer.objgen for layer in told.get("/ON" if usual_off else "/OFF") or ()}
+    for layer in layers:
+        key = "/OFF" if usual_off != (layer.objgen in exceptions) else "/ON"
+        mine[key] = Array([*(mine.get(key) or ()), layer])
+    for key in ("/Order", "/RBGroups", "/Locked", "/AS"):
+        if key in told:
+            mine[key] = Array([*(mine.get(key) or ()), *told[key]])
+
+
+def _join_structure(document: Pdf, ours: Object, theirs: Object, pages: list[Object]) -> None:
+    """Joins what tells headings from paragraphs. Pages know their part by a number, which must be theirs alone."""
+    added = theirs.get("/StructTreeRoot")
+    if not isinstance(added, Dictionary):
+        return
+    if "/StructTreeRoot" not in ours:
+        ours.StructTreeRoot = document.make_indirect(Dictionary(Type=Name.StructTreeRoot))
+        ours.MarkInfo = theirs.get("/MarkInfo") or Dictionary(Marked=True)
+    root = ours.StructTreeRoot
+    entries = numbers(root.get("/ParentTree"))
+    shift = max([0, *(key + 1 for key, _ in entries)])
+    shifted: set[tuple[int, int]] = set()
+    for page in pages:
+        _shift(page, shift, shifted)
+    entries += [(key + shift, value) for key, value in numbers(added.get("/ParentTree"))]
+    root.ParentTree = document.make_indirect(number_tree(entries))
+    root.ParentTreeNextKey = max([0, *(key + 1 for key, _ in entries)])
+    kids = _listed(added.get("/K"))
+    for kid in kids:
+        kid.P = root
+    root.K = Array([*_listed(root.get("/K")), *kids])
+    for key in ("/RoleMap", "/ClassMap"):
+        if key in added:
+            root[key] = Dictionary({**dict(added[key].items()), **dict((root.get(key) or Dictionary()).items())})
+    if "/IDTree" in added:
+        known = dict(names(root.get("/IDTree")))
+        for name, element in names(added.IDTree):
+            name = apart(name, known)
+            known[name] = element
+            element.ID = String(name)
+        root.IDTree = document.make_indirect(name_tree(known.items()))
+
+
+def _shift(page: Object, shift: int, shifted: set[tuple[int, int]]) -> None:
+    """Moves the numbers of a page, its annotations and its forms, which pages may share."""
+    drawn = ((page.get("/Resources") or Dictionary()).get("/XObject") or Dictionary()).items()
+    for holder in (page, *(page.get("/Annots") or ()), *(value for _, value in drawn)):
+        if not isinstance(holder, Dictionary | Stream) or holder.objgen in shifted:
+            continue
+        if holder.is_indirect:
+            shifted.add(holder.objgen)
+        for key in ("/StructParents", "/StructParent"):
+            if isinstance(number := holder.get(key), int):
+                holder[key] = number + shift
+
+
+def _listed(kids: Any) -> list[Any]:
+    if kids is None:
+        return []
+    return list(kids) if isinstance(kids, Array) else [kids]

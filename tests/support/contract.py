@@ -1,0 +1,97 @@
+"""The API's document as a judge of answers: what it does not tell must not be there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import httpx
+import jsonschema_rs
+
+from engine.registry import load_registry
+from web.openapi import document
+from web.routes import OPERATIONS
+from web.services.serializers import API
+
+_OF_HTTP = {"connection", "content-length", "content-type", "date", "server", "transfer-encoding"}
+
+
+@cache
+def published() -> dict[str, Any]:
+    """The document of a server here."""
+    return document(OPERATIONS, load_registry(), f"http://localhost:8000{API}")
+
+
+def conforms(answer: httpx.Response) -> httpx.Response:
+    """Asserts that the document tells of the answer's status, headers and body; gives the answer back.
+
+    What is no operation, such as a page or a path that is not there, is passed over.
+    """
+    found = _operation(str(answer.request.method), answer.request.url.path)
+    if found is not None:
+        path, verb = found
+        responses = published()["paths"][path][verb]["responses"]
+        status = str(answer.status_code)
+        assert status in responses, f"{verb} {path} does not document {status}: {answer.text[:200]}"
+        _check_headers(_looked_up(responses[status]), answer.headers)
+        if answer.request.method != "HEAD":
+            _check_body(path, verb, status, answer)
+    return answer
+
+
+def _operation(method: str, path: str) -> tuple[str, str] | None:
+    verb = {"HEAD": "get"}.get(method, method.lower())
+    for template, item in published()["paths"].items():
+        whole = template if "servers" in item else API + template
+        if re.fullmatch(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(whole)), path):
+            return (template, verb) if verb in item else None
+    return None
+
+
+def _looked_up(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "$ref" not in value:
+        return value
+    found: Any = published()
+    for part in value["$ref"].removeprefix("#/").split("/"):
+        found = found[part]
+    return dict(found)
+
+
+def _check_headers(response: Mapping[str, Any], sent: httpx.Headers) -> None:
+    told = {name.lower(): _looked_up(header) for name, header in response["headers"].items()}
+    assert {*sent.keys()} - _OF_HTTP <= {*told}
+    assert {name for name, header in told.items() if header["required"]} <= {*sent.keys()}
+    for name, header in told.items():
+        if name in sent:
+            value: object = int(sent[name]) if header["schema"].get("type") == "integer" else sent[name]
+            jsonschema_rs.validate(header["schema"], value)
+
+
+def _check_body(path: str, verb: str, status: str, answer: httpx.Response) -> None:
+    content = _looked_up(published()["paths"][path][verb]["responses"][status]).get("content", {})
+    media_type = answer.headers.get("Content-Type", "").partition(";")[0]
+    if not content:
+        assert answer.content == b""
+        return
+    assert media_type in content
+    if media_type == "application/json":
+        _validator(path, verb, status).validate(answer.json())
+
+
+@cache
+def _validator(path: str, verb: str, status: str) -> jsonschema_rs.Draft202012Validator:
+    response = _looked_up(published()["paths"][path][verb]["responses"][status])
+    schema = response["content"]["application/json"]["schema"]
+    return jsonschema_rs.Draft202012Validator(_strict({**schema, "components": published()["components"]}))
+
+
+def _strict(value: Any) -> Any:
+    """The same schema, but of objects that have no other properties than those it names."""
+    if isinstance(value, dict):
+        strict = {name: _strict(inner) for name, inner in value.items()}
+        if value.get("type") == "object" and "properties" in value:
+            strict.setdefault("additionalProperties", False)
+        return strict
+    return [_strict(inner) for inner in value] if isinstance(value, list) else value

@@ -1,0 +1,27 @@
+"""PPM (portable pixmap)."""
+
+from io import BytesIO
+
+from PIL import Image
+
+from engine import RASTER, FileFormat, Frame, Options, Raster, Signature, TargetCapabilities, conversion, hookimpl
+from engine.conversions import AnyConversion
+
+PPM = FileFormat("ppm", media_type="image/x-portable-pixmap", extensions=("ppm",), sniff=Signature((0, b"P6")))
+
+
+@conversion(PPM, RASTER)
+def decode(data: bytes, options: Options) -> Raster:
+    return Raster([Frame(Image.open(BytesIO(data), formats=["PPM"]))])
+
+
+@conversion(RASTER, PPM)
+def encode(raster: Raster, options: Options) -> bytes:
+    file = BytesIO()
+    raster.single(TargetCapabilities(("RGB",))).image.save(file, "PPM")
+    return file.getvalue()
+
+
+@hookimpl
+def conversions() -> list[AnyConversion]:
+    return [decode, encode]

@@ -1,0 +1,143 @@
+"""PDFs made on the spot, with all that a page can be referred to by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any
+
+import pikepdf
+from pikepdf import Array, Dictionary, Name, Object, Pdf, String
+
+from engine import Options, Pages, pipeline
+from engine.pipeline import PipelineResult
+from engine.registry import load_registry
+
+REGISTRY = load_registry()
+Extra = Callable[[Pdf], None]
+Item = tuple[str, Any, bool, list[Any]]
+
+
+def saved(document: Pdf, **parameters: Any) -> bytes:
+    file = BytesIO()
+    document.save(file, **parameters)
+    return file.getvalue()
+
+
+def opened(data: bytes, password: str = "") -> Pdf:
+    """The document, which has to be in order."""
+    document = pikepdf.open(BytesIO(data), password=password)
+    assert document.check_pdf_syntax() == []
+    return document
+
+
+def document(name: str, pages: int, *extras: Extra) -> bytes:
+    """Pages that say "<name> page <number>", compressed by nobody, and whatever `extras` add."""
+    made = Pdf.new()
+    font = made.make_indirect(Dictionary(Type=Name.Font, Subtype=Name.Type1, BaseFont=Name.Helvetica))
+    for number in range(1, pages + 1):
+        page = made.add_blank_page(page_size=(200 + number, 300))
+        page.obj.Resources = Dictionary(Font=Dictionary(F1=font))
+        page.obj.Contents = made.make_stream(f"BT /F1 12 Tf 20 100 Td ({name} page {number}) Tj ET".encode())
+    for extra in extras:
+        extra(made)
+    return saved(made, compress_streams=False, object_stream_mode=pikepdf.ObjectStreamMode.disable)
+
+
+def merge(*inputs: bytes, password: str | None = None) -> PipelineResult:
+    plan = REGISTRY.plan([REGISTRY.formats["pdf"]] * len(inputs), "pdf", "pdf-merge")
+    return pipeline.run(plan, inputs, Options(password=password))
+
+
+def delete(data: bytes, pages: str, password: str | None = None) -> PipelineResult:
+    plan = REGISTRY.plan([REGISTRY.formats["pdf"]], "pdf", "pdf-delete-pages")
+    return pipeline.run(plan, [data], Options(pages=Pages.parse(pages), password=password))
+
+
+def at(made: Pdf, index: int, top: int = 300) -> Array:
+    """A destination on the page, counted from 0."""
+    return Array([made.pages[index].obj, Name.XYZ, 0, top, 0])
+
+
+def outline(*items: Item) -> Extra:
+    """Items as title, target (a page, a name or an action), open, and items below."""
+
+    def add(made: Pdf) -> None:
+        made.Root.Outlines = made.make_indirect(Dictionary(Type=Name.Outlines))
+        _add_items(made, made.Root.Outlines, items)
+
+    return add
+
+
+def _add_items(made: Pdf, parent: Object, items: Any) -> int:
+    before, shown = None, 0
+    for title, target, is_open, below in items:
+        item = made.make_indirect(Dictionary(Title=String(title), Parent=parent, C=Array([1, 0, 0]), F=2))
+        if isinstance(target, Dictionary):
+            item.A = target
+        elif target is not None:
+            item.Dest = at(made, target) if isinstance(target, int) else target
+        if before is None:
+            parent.First = item
+        else:
+            before.Next, item.Prev = item, before
+        parent.Last = before = item
+        inner = _add_items(made, item, below)
+        if inner:
+            item.Count = inner if is_open else -inner
+        shown += 1 + (inner if is_open else 0)
+    if shown:
+        parent.Count = shown
+    return shown
+
+
+def link(index: int, **target: Any) -> Extra:
+    """A link on a page; `Dest`, `A`, or `to`, the index of a page."""
+
+    def add(made: Pdf) -> None:
+        keys = {"Dest": at(made, target["to"])} if "to" in target else target
+        annotation = Dictionary(Type=Name.Annot, Subtype=Name.Link, Rect=[10, 10, 50, 50], **keys)
+        annotate(made, index, annotation)
+
+    return add
+
+
+def annotate(made: Pdf, index: int, annotation: Object) -> Object:
+    page = made.pages[index].obj
+    annotation = made.make_indirect(annotation)
+    annotation.P = page
+    page.Annots = Array([*(page.get("/Annots") or ()), annotation])
+    return annotation
+
+
+def named(string: str, index: int) -> Extra:
+    """A destination in the name tree, and one of the same name in the dictionary of old."""
+
+    def add(made: Pdf) -> None:
+        made.Root.Names = made.Root.get("/Names") or Dictionary()
+        tree = made.Root.Names.get("/Dests") or Dictionary(Names=Array())
+        tree.Names = Array([*tree.Names, String(string), Dictionary(D=at(made, index))])
+        made.Root.Names.Dests = tree
+        made.Root.Dests = made.Root.get("/Dests") or Dictionary()
+        made.Root.Dests["/" + string] = at(made, index)
+
+    return add
+
+
+def field(index: int, name: str, value: Any, **keys: Any) -> Extra:
+    """A text field on a page, or another kind by its keys."""
+
+    def add(made: Pdf) -> None:
+        if "/AcroForm" not in made.Root:
+            font = made.make_indirect(Dictionary(Type=Name.Font, Subtype=Name.Type1, BaseFont=Name.Courier))
+            resources = Dictionary(Font=Dictionary(Helv=font))
+            made.Root.AcroForm = made.make_indirect(
+                Dictionary(Fields=Array(), DR=resources, DA=String("/Helv 9 Tf 0 g"), CO=Array())
+            )
+        described = {"FT": Name.Tx, "T": String(name), "V": value, **keys}
+        widget = Dictionary(Type=Name.Annot, Subtype=Name.Widget, Rect=[10, 200, 90, 220], **described)
+        placed = annotate(made, index, widget)
+        made.Root.AcroForm.Fields.append(placed)
+        made.Root.AcroForm.CO.append(placed)
+
+    return add

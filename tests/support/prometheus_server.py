@@ -1,0 +1,66 @@
+"""A real Prometheus with the configuration and the alerts that operators are given, on a free port."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support import http
+from tests.support.server_process import ServerProcess
+
+_CONFIG = Path(__file__).parents[2] / "config"
+_INTERVAL = "15s"
+_TARGET = "127.0.0.1:9464"
+
+
+class PrometheusServer(ServerProcess):
+    """A Prometheus that asks the server with metrics at that port every second; it keeps its files in `folder`."""
+
+    def __init__(self, folder: Path, metrics_port: int) -> None:
+        super().__init__()
+        self._folder = folder
+        self._metrics_port = metrics_port
+
+    @property
+    def command(self) -> list[str]:
+        options = {
+            "config.file": self._folder / "prometheus.yml",
+            "storage.tsdb.path": self._folder / "data",
+            "web.listen-address": f"127.0.0.1:{self.port}",
+        }
+        return ["prometheus", *(f"--{name}={value}" for name, value in options.items())]
+
+    def start(self) -> None:
+        text = (_CONFIG / "prometheus.yml").read_text()
+        assert _INTERVAL in text
+        assert _TARGET in text
+        here = text.replace(_INTERVAL, "1s").replace(_TARGET, f"127.0.0.1:{self._metrics_port}")
+        (self._folder / "prometheus.yml").write_text(here)
+        (self._folder / "alerts.yml").write_text((_CONFIG / "alerts.yml").read_text())
+        super().start()
+
+    def answers(self) -> bool:
+        try:
+            return self._get("/-/ready").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The samples of this moment."""
+        return list(self._asked("query", query=expression)["result"])
+
+    def rules(self) -> dict[str, dict[str, Any]]:
+        """The alerts by name, with their `query` and their `state`: inactive, pending or firing."""
+        (group,) = self._asked("rules")["groups"]
+        return {rule["name"]: rule for rule in group["rules"]}
+
+    def _asked(self, what: str, **parameters: str) -> Any:
+        answer = self._get(f"/api/v1/{what}", **parameters)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["data"]
+
+    def _get(self, path: str, **parameters: str) -> httpx.Response:
+        # To load certificates takes longer than to ask.
+        return http.get(f"http://127.0.0.1:{self.port}{path}", params=parameters, timeout=20)

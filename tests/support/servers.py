@@ -1,0 +1,184 @@
+"""A real server in a thread of its own, and requests that no proper client would send."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from config.settings import Settings
+from engine.executor import Executor, LocalExecutor
+from engine.registry import Registry
+from storage import accounts, api_keys, ledger
+from storage.database import Database
+from storage.transaction import Transaction
+from tests.support import http
+from tests.support.contract import conforms
+from web.app import assemble, listening
+from web.http.timeouts import ConnectionTimeouts
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that listens."""
+
+    url: str
+    data_dir: Path
+    database: Database
+    key: str = ""
+
+    @property
+    def api(self) -> str:
+        return f"{self.url}/api/v1"
+
+    @property
+    def auth(self) -> dict[str, str]:
+        """The header of an account with plenty of credits."""
+        return {"Authorization": f"Bearer {self.key}"}
+
+    @property
+    def posting(self) -> str:
+        """The beginning of a conversion's request."""
+        return f"POST /api/v1/convert HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {self.key}\r\n"
+
+    def account(self, credits: int = 50, *, verified: bool = True, purchased: int = 0) -> str:
+        """The key of a new account."""
+        return self.database.run_blocking(_account, credits, verified, purchased)
+
+    def jobs(self) -> list[Path]:
+        """The folders of requests that have not ended."""
+        return list((self.data_dir / "jobs").iterdir())
+
+    def convert(self, content: bytes, target: str = "png", **form: Any) -> httpx.Response:
+        """Converts in one request; `headers` and `name` are taken out of the form."""
+        headers, name = {**self.auth, **form.pop("headers", {})}, form.pop("name", "photo.jpg")
+        data = {"output_format": target, **form}
+        files = {"file": (name, content)}
+        return conforms(http.post(f"{self.api}/convert", files=files, data=data, headers=headers, timeout=60))
+
+    def ask(self, method: str, path: str, key: str = "", **request: Any) -> httpx.Response:
+        """A request of the account of that key, or of the one with plenty of credits, answered as is documented."""
+        headers = {"Authorization": f"Bearer {key or self.key}", **request.pop("headers", {})}
+        return conforms(http.request(method, f"{self.api}{path}", headers=headers, timeout=120, **request))
+
+    def upload(self, content: bytes, name: str = "photo.jpg", path: str = "/files/upload", key: str = "") -> Any:
+        """What is answered to a file that is stored."""
+        answer = self.ask("POST", path, key, files={"file": (name, content)})
+        assert answer.status_code == 200, answer.text
+        return answer.json()["data"]
+
+    def connect(self, address: str = "127.0.0.1") -> socket.socket:
+        """A connection from that address, one of the many that loop back."""
+        parts = urlsplit(self.url)
+        return socket.create_connection((parts.hostname, parts.port), timeout=20, source_address=(address, 0))
+
+    def raw(self, request: bytes) -> bytes:
+        """What comes back to these bytes until the server closes, or a whole answer has come."""
+        with self.connect() as connection:
+            connection.sendall(request)
+            return read_answer(connection)
+
+
+class Servers:
+    """Servers that share a loop, a registry and an executor."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self.executor = LocalExecutor(2)
+        self._run(self.executor.start())
+
+    def close(self) -> None:
+        self._run(self.executor.close())
+        self._run(self._loop.shutdown_default_executor())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    @contextmanager
+    def running(
+        self,
+        data_dir: Path,
+        executor: Executor | None = None,
+        patience: ConnectionTimeouts = ConnectionTimeouts(),
+        port: int = 0,
+        **settings: Any,
+    ) -> Iterator[Running]:
+        """A server with these settings, on that port or a free one."""
+        usual = {"workers": 2, "rate_limit_anonymous": 10_000, "metrics_port": 0}
+        chosen = Settings(data_dir=data_dir, **{**usual, **settings}).at_port(port)
+        services = assemble(chosen, self.registry, executor or self.executor)
+        server = listening(services, "127.0.0.1", port, patience)
+        url = self._run(server.__aenter__())
+        try:
+            running = Running(url, data_dir, services.database)
+            yield replace(running, key=running.account(1_000_000, purchased=1))
+        finally:
+            self._run(server.__aexit__(None, None, None))
+
+    def _run(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+
+def made_key(data_dir: Path) -> str:
+    """The key of a paid account in the database of a server that does not run yet."""
+    database = Database(f"sqlite:///{data_dir / 'convertd.db'}")
+    try:
+        return database.run_blocking(_account, 1_000, True, 1)
+    finally:
+        database.close()
+
+
+def _account(transaction: Transaction, credits: int, verified: bool, purchased: int) -> str:
+    email = f"{secrets.token_hex(8)}@example.com"
+    made = accounts.create(transaction, email, "Test", free_credits=credits, verified=verified)
+    if purchased:
+        ledger.credit(transaction, made.id, "purchase", purchased, ref=f"test:{made.id}")
+    return api_keys.issue(transaction, made.id, "Test").text
+
+
+def read_answer(connection: socket.socket) -> bytes:
+    """One answer, to its Content-Length or to the end of the connection."""
+    answer = b""
+    while not _is_whole(answer):
+        piece = connection.recv(65_536)
+        if not piece:
+            break
+        answer += piece
+    return answer
+
+
+def _is_whole(answer: bytes) -> bool:
+    head, found, body = answer.partition(b"\r\n\r\n")
+    lengths = [int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+    return bool(found and lengths and len(body) >= lengths[0])
+
+
+def parsed(answer: bytes) -> httpx.Response:
+    """The bytes of an answer as a response."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status_line, *lines = head.decode("latin-1").split("\r\n")
+    headers = [(name, value.strip()) for name, _, value in (line.partition(":") for line in lines)]
+    return httpx.Response(int(status_line.split()[1]), headers=headers, content=body)
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 10) -> bool:
+    """Whether the condition comes true in time."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True

@@ -1,0 +1,105 @@
+"""Processes that share a database: `python -m tests.support.storage_processes race|work|convert URL …`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+from storage import files, idempotency, ledger
+from storage.database import Database
+from storage.errors import NoCredits
+from storage.files import ConvertedFile
+from storage.idempotency import Claim, StoredResponse
+from storage.ids import new_id
+from storage.ledger import ServerInstance
+from tests.support.storage_samples import OWNER, USE
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    """Starts one of the processes below. It is told things by its standard input, and answers by its output."""
+    command = [sys.executable, "-m", "tests.support.storage_processes", *arguments]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+
+
+def answer(process: subprocess.Popen[str]) -> str:
+    """The next line of its output."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def end(process: subprocess.Popen[str]) -> int:
+    """Lets a process come to its end, and gives its exit code."""
+    with process:
+        assert process.stdin is not None
+        process.stdin.close()
+    return process.returncode
+
+
+def race(database: Database) -> None:
+    """Tries to get a credit of every account that it is told."""
+    print("ready", flush=True)
+    for account in sys.stdin:
+        try:
+            database.run_blocking(ledger.reserve, account.strip(), 1, OWNER, 600)
+        except NoCredits:
+            print("refused", flush=True)
+        else:
+            print("won", flush=True)
+
+
+def convert(database: Database) -> None:
+    """Says which file became processed by it, for each file of an account that it is told."""
+    print("ready", flush=True)
+    for line in sys.stdin:
+        account, file_id = line.split()
+        outcome = ConvertedFile("webp", 40, "photo.webp", "image/webp", new_id("blob"), seconds=0.25)
+        print(database.run_blocking(files.process, account, file_id, outcome, 600).id, flush=True)
+
+
+def work(database: Database, account: str, answers: Path) -> None:
+    """Pays for one operation after the other until it is killed, and writes down which have been answered.
+
+    Like a client, it asks again under the same key where it has had no answer.
+    """
+    number = len(answers.read_text().splitlines()) if answers.exists() else 0
+    with answers.open("ab", buffering=0) as journal:
+        while True:
+            key = f"{answers.name}-{number}"
+            begun = database.run_blocking(
+                idempotency.begin, idempotency.attempt(account, "/convert", key, OWNER), "f", 0
+            )
+            if isinstance(begun, Claim) and not _pay(database, begun, fails=number % 5 == 4 and os.getpid() % 2 == 0):
+                continue
+            journal.write(f"{key}\n".encode())
+            number += 1
+
+
+def _pay(database: Database, claim: Claim, *, fails: bool) -> bool:
+    owner = ServerInstance(OWNER.server, str(os.getpid()))
+    hold = database.run_blocking(ledger.reserve, claim.account, 1, owner, 600)
+    if fails and os.urandom(1)[0] % 2:
+        database.run_blocking(ledger.release, claim.account, hold.id, USE)
+        database.run_blocking(idempotency.abandon, claim)
+        return False
+    finish = partial(idempotency.finish, claim=claim, stored=StoredResponse(200))
+    database.run_blocking(ledger.settle, hold, USE, finish)
+    return True
+
+
+def main(what: str, url: str, *arguments: str) -> None:
+    database = Database(url)
+    if what == "race":
+        race(database)
+    elif what == "convert":
+        convert(database)
+    elif what == "work":
+        account, answers = arguments
+        work(database, account, Path(answers))
+    database.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

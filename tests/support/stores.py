@@ -1,0 +1,22 @@
+"""What several servers can share: a PostgreSQL database, an S3 store and a Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.redis_server import RedisServer
+from tests.support.s3_server import S3Server
+
+
+@contextmanager
+def shared_stores(folder: Path, database_url: str, store: S3Server) -> Iterator[dict[str, Any]]:
+    """The settings of a server that keeps nothing to itself."""
+    with RedisServer(folder) as redis, pytest.MonkeyPatch.context() as patch:
+        for name, value in store.environment.items():
+            patch.setenv(name, value)
+        yield {"database_url": database_url, "redis_url": redis.url, "blob_url": store.url("web")}

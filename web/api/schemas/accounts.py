@@ -1,0 +1,190 @@
+"""Accounts: registration, balance, limits, usage and keys."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from web.api.schemas.common import Count, Credits, KeyId, Message, Size, Tier, Timestamp
+
+ApiKey = Annotated[
+    str,
+    Field(
+        pattern="^cvd_live_[0-9A-Za-z]{38}$",
+        description="Shown this once only.",
+        examples=["cvd_live_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7Op8Qr9St0Uv01234"],
+    ),
+]
+KeyPrefix = Annotated[str, Field(description="The beginning of the key, to tell it by.", examples=["cvd_live_012345"])]
+
+
+class Registration(TypedDict):
+    """The same whether or not the address had an account."""
+
+    email: Annotated[str, Field(examples=["you@example.com"])]
+    verification_sent: Literal[True]
+    message: Annotated[Message, Field(examples=["Open the link in the letter within 24 hours."])]
+
+
+class VerifiedKey(TypedDict):
+    """The key of an account whose address has been verified."""
+
+    api_key: ApiKey
+    key_id: KeyId
+    key_prefix: KeyPrefix
+    email: Annotated[str, Field(examples=["you@example.com"])]
+    name: Annotated[str, Field(examples=["Photo shop"])]
+    tier: Tier
+    credits_remaining: Credits
+    message: Annotated[Message, Field(examples=["Keep the key in a safe place: it is not shown again."])]
+
+
+class RateLimit(TypedDict):
+    """Where the account's request limit stands."""
+
+    limit: Annotated[int, Field(ge=1, description="Requests in a window.", examples=[60])]
+    window_seconds: Annotated[int, Field(examples=[60])]
+    remaining: Annotated[int, Field(ge=0, examples=[59])]
+    reset: Annotated[int, Field(description="When it is full again, in Unix time.", examples=[1795238640])]
+
+
+class Limits(TypedDict):
+    """What the account may do at most."""
+
+    max_file_size: Annotated[int, Field(description="Bytes.", examples=[10_485_760])]
+    max_batch_files: Annotated[int, Field(examples=[50])]
+    max_merge_files: Annotated[int, Field(examples=[20])]
+    max_concurrent: Annotated[int, Field(description="Conversions at a time.", examples=[2])]
+    file_retention_seconds: Annotated[int, Field(description="How long files are kept.", examples=[86_400])]
+
+
+class Account(TypedDict):
+    """The account, its balance and its limits."""
+
+    name: Annotated[str, Field(examples=["Photo shop"])]
+    email: Annotated[str, Field(examples=["you@example.com"])]
+    tier: Tier
+    credits_remaining: Credits
+    credits_total_purchased: Annotated[int, Field(ge=0, examples=[0])]
+    credits_used_total: Annotated[int, Field(ge=0, examples=[1])]
+    max_file_size: Annotated[int, Field(description="Bytes.", examples=[10_485_760])]
+    created_at: Timestamp
+    last_used_at: Timestamp | None
+    rate_limit: RateLimit
+    limits: Limits
+
+
+class Operations(TypedDict):
+    """Conversions by what they were asked for with."""
+
+    convert: Count
+    batch: Count
+    pdf_merge: Count
+    pdf_delete_pages: Count
+
+
+class PairUsage(TypedDict):
+    """How often a pair of formats was converted, failures included."""
+
+    input_format: Annotated[str, Field(examples=["jpeg"])]
+    output_format: Annotated[str, Field(examples=["webp"])]
+    count: Count
+    credits: Credits
+
+
+class DayUsage(TypedDict):
+    """A day in UTC; `failed` are among the `conversions`."""
+
+    date: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d$", examples=["2026-11-21"])]
+    conversions: Count
+    failed: Count
+    credits: Credits
+    bytes_in: Size
+    bytes_out: Size
+
+
+class Usage(TypedDict):
+    """What was converted in a period. Totals include failures; days without any use are left out."""
+
+    period: Annotated[str, Field(examples=["2026-11"])]
+    start: Timestamp
+    end: Timestamp
+    total_conversions: Count
+    successful_conversions: Count
+    failed_conversions: Count
+    credits_used: Credits
+    bytes_in: Size
+    bytes_out: Size
+    bytes_total: Size
+    by_operation: Operations
+    by_conversion: Annotated[list[PairUsage], Field(description="Those used most first.")]
+    by_day: list[DayUsage]
+
+
+class Key(TypedDict):
+    """A key, without its secret."""
+
+    key_id: KeyId
+    key_prefix: KeyPrefix
+    name: Annotated[str, Field(examples=["Photo shop"])]
+    created_at: Timestamp
+    last_used_at: Timestamp | None
+    expires_at: Annotated[str | None, Field(description="When it ends, if it has been rotated.")]
+
+
+class Keys(TypedDict):
+    """The keys that work."""
+
+    keys: list[Key]
+    total: Annotated[int, Field(ge=1, examples=[1])]
+
+
+class IssuedKey(Key):
+    """A new key."""
+
+    api_key: ApiKey
+    message: Annotated[Message, Field(examples=["Keep the key in a safe place: it is not shown again."])]
+
+
+class RotatedKey(IssuedKey):
+    """A new key for an old one."""
+
+    replaced_key_id: KeyId
+    grace_period_seconds: Annotated[int, Field(description="How long the old one goes on working.", examples=[3600])]
+
+
+class RevokedKey(TypedDict):
+    """A key that has ended."""
+
+    key_id: KeyId
+    revoked: Literal[True]
+
+
+class OpenedCheckout(TypedDict):
+    """A checkout that waits to be paid."""
+
+    checkout_url: Annotated[
+        str,
+        Field(
+            description="The page to open in a browser.", examples=["https://checkout.stripe.com/c/pay/cs_live_a1b2c3"]
+        ),
+    ]
+    session_id: Annotated[str, Field(description="The provider's name for it.", examples=["cs_live_a1b2c3"])]
+    purchase_id: Annotated[
+        str, Field(pattern="^pur_[0-9A-Za-z]{22}$", description="Ours.", examples=["pur_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"])
+    ]
+    pack: Annotated[str, Field(examples=["starter"])]
+    credits: Annotated[int, Field(ge=1, examples=[500])]
+    amount: Annotated[int, Field(ge=1, description="The price in cents.", examples=[500])]
+    currency: Literal["eur"]
+    language: Annotated[str, Field(description="The one that the page has.", examples=["en"])]
+    status: Literal["open"]
+    expires_at: Timestamp
+
+
+class EventReceived(TypedDict):
+    """The event has been heard."""
+
+    received: Literal[True]

@@ -1,0 +1,59 @@
+"""Periods that usage is reported for, and times as the API writes them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import overload
+
+from web.api.errors import InvalidParameter
+
+
+@dataclass(frozen=True)
+class Period:
+    """From `start` until before `end`, in Unix time, by the name that the client gave it."""
+
+    name: str
+    start: int
+    end: int
+
+
+def period(text: str | None, now: int) -> Period:
+    """The month of `YYYY-MM`, by default the current one, or from the day of `YYYY-MM-DD` until now.
+
+    Raises InvalidParameter.
+    """
+    name = f"{datetime.fromtimestamp(now, UTC):%Y-%m}" if text is None else text
+    try:
+        if re.fullmatch(r"[0-9]{4}-[0-9]{2}", name):
+            return _month(name)
+        if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", name):
+            return _since(name, now)
+    except (ValueError, OverflowError):
+        pass  # no such day
+    raise InvalidParameter("period must be a month YYYY-MM or a day YYYY-MM-DD.", reason="malformed", param="period")
+
+
+@overload
+def timestamp(unix: int) -> str: ...
+
+
+@overload
+def timestamp(unix: int | None) -> str | None: ...
+
+
+def timestamp(unix: int | None) -> str | None:
+    """The time in UTC."""
+    return None if unix is None else datetime.fromtimestamp(unix, UTC).replace(tzinfo=None).isoformat(" ", "seconds")
+
+
+def _month(name: str) -> Period:
+    start = datetime.strptime(name, "%Y-%m").replace(tzinfo=UTC)
+    end = (start + timedelta(days=31)).replace(day=1)
+    return Period(name, int(start.timestamp()), int(end.timestamp()))
+
+
+def _since(name: str, now: int) -> Period:
+    start = int(datetime.strptime(name, "%Y-%m-%d").replace(tzinfo=UTC).timestamp())
+    return Period(name, start, max(start, now) + 1)  # what has just been done is in it

@@ -1,0 +1,1 @@
+"""The HTTP protocol on Tornado. No business rules."""

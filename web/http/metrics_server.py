@@ -1,0 +1,70 @@
+"""GET /metrics for Prometheus, on a port of its own that only this machine can reach."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+
+from prometheus_client.exposition import choose_encoder
+from tornado.httpserver import HTTPServer
+from tornado.web import Application, RequestHandler
+
+from storage.rate_limits import FailoverRateLimiter
+from web.services.container import Services
+
+log = logging.getLogger("convertd.metrics")
+
+_HOST = "127.0.0.1"
+_MAX_BODY = 1024  # bytes, of a request that has none
+_IDLE_TIMEOUT = 120  # seconds; scrapes come more often
+
+
+def start_metrics_server(services: Services) -> HTTPServer | None:
+    """Listens at the port of the settings, if there is one. A port that is taken is a warning: the API goes on."""
+    port = services.settings.metrics_port
+    if port == 0:
+        return None
+    try:
+        listener = socket.create_server((_HOST, port))
+    except OSError as error:
+        log.warning("there are no metrics: %s:%d: %s", _HOST, port, error.strerror or error)
+        return None
+    application = Application([("/metrics", MetricsHandler, {"services": services})], log_function=lambda handler: None)
+    server = HTTPServer(
+        application, max_body_size=_MAX_BODY, idle_connection_timeout=_IDLE_TIMEOUT, body_timeout=_IDLE_TIMEOUT
+    )
+    listener.setblocking(False)
+    server.add_socket(listener)
+    log.info("metrics on http://%s:%d/metrics", _HOST, port)
+    return server
+
+
+def _sample(services: Services) -> None:
+    """Tells the metrics how things stand at this moment."""
+    turns, measured, limiter = services.turns, services.metrics, services.limiter
+    measured.workers.stand(
+        workers=services.settings.workers,
+        busy=turns.running,
+        waiting=turns.waiting,
+        oldest=turns.oldest_wait,
+        refused=turns.refused,
+    )
+    measured.http.running(services.traffic.running)
+    measured.money.mail_waits(services.postbox.waiting)
+    measured.installation.redis(failing=isinstance(limiter, FailoverRateLimiter) and limiter.failing)
+
+
+class MetricsHandler(RequestHandler):
+    """All metrics, in the format that the client asks for."""
+
+    def initialize(self, services: Services) -> None:
+        self._services = services
+
+    async def get(self) -> None:
+        _sample(self._services)
+        encode, media_type = choose_encoder(self.request.headers.get("Accept", ""))
+        # In a thread: it takes milliseconds, and the values can be read from any.
+        body = await asyncio.to_thread(encode, self._services.metrics.registry)
+        self.set_header("Content-Type", media_type)
+        self.write(body)

@@ -1,0 +1,63 @@
+"""All services of a server, together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from config.settings import Settings
+from engine.registry import Registry
+from storage.database import Database
+from storage.rate_limits import RateLimiter
+from web.metrics import Metrics
+from web.services.accounts import Accounts, Sessions
+from web.services.api_reference import Endpoint, endpoints
+from web.services.batches import BatchConversions, Batches
+from web.services.catalogue import CachedJson
+from web.services.charging import Charges
+from web.services.conversions import Conversions
+from web.services.email import EmailQueue
+from web.services.files import Files
+from web.services.health import Readiness
+from web.services.in_flight import InFlightRequests
+from web.services.job_queue import JobQueue
+from web.services.maintenance import Maintenance
+from web.services.registration import Registrations
+from web.services.request_log import RequestLog
+from web.services.stripe import Payments
+from web.services.work_files import WorkFiles
+
+
+@dataclass(frozen=True)
+class Services:
+    """All that handlers work with."""
+
+    settings: Settings
+    database: Database
+    accounts: Accounts
+    registrations: Registrations
+    limiter: RateLimiter
+    postbox: EmailQueue
+    charges: Charges
+    turns: JobQueue
+    conversions: Conversions
+    files: Files
+    batches: Batches
+    batch_conversions: BatchConversions
+    jobs: WorkFiles
+    registry: Registry
+    formats: CachedJson
+    tools: CachedJson
+    readiness: Readiness
+    sessions: Sessions
+    request_log: RequestLog
+    openapi: CachedJson
+    sales: Payments
+    upkeep: Maintenance
+    metrics: Metrics
+    traffic: InFlightRequests = field(default_factory=InFlightRequests)
+
+    @cached_property
+    def reference(self) -> tuple[Endpoint, ...]:
+        """The API's document as the docs show it."""
+        return endpoints(self.openapi.data, self.settings.base_url)
