@@ -193,12 +193,12 @@ class _Load:
 
 
 def _at_rate(clients: list[Client], plan: Plan) -> list[Heard]:
-    load, turns, asked, began = _Load(), cycle(clients), 0, monotonic()
+    load, job_queue, asked, began = _Load(), cycle(clients), 0, monotonic()
     while (now := monotonic()) < began + plan.seconds:
         if now < (due := began + asked / plan.rate):
             load.go_on(due)
         else:
-            load.ask(next(turns))
+            load.ask(next(job_queue))
             asked += 1
     return load.finish()
 

@@ -27,7 +27,6 @@ from web.http.server import Server
 from web.http.timeouts import ConnectionTimeouts
 from web.openapi import document
 from web.routes import OPERATIONS, build
-from web.services import job_queue
 from web.services.accounts import Accounts, Sessions
 from web.services.batches import BatchConversions, Batches
 from web.services.catalogue import cached_json, formats_catalogue, tools_catalogue
@@ -38,7 +37,7 @@ from web.services.email import EmailQueue, EmailTransport, OutboxTransport, Smtp
 from web.services.files import Files
 from web.services.health import Readiness
 from web.services.idempotency import IdempotencyService
-from web.services.job_queue import JobQueue
+from web.services.job_queue import JobQueue, memory_budget
 from web.services.maintenance import Maintenance, TotalsUpdater, server_instance
 from web.services.registration import Registrations
 from web.services.request_log import RequestLog
@@ -57,12 +56,12 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
     jobs.prepare()
     measured = metrics.create(version("convertd"), registry.plugins)
     database, blobs, limiter = open_database(settings), open_blobs(settings), open_rate_limiter(settings)
-    postbox = EmailQueue(open_email_transport(settings), ended=measured.money.mailed)
+    email_queue = EmailQueue(open_email_transport(settings), ended=measured.money.mailed)
     run = server_instance(settings.data_dir)
     charges, repeats = Charges(database, run), IdempotencyService(database, run)
-    turns = JobQueue(settings.workers, memory=job_queue.memory_budget())
+    job_queue = JobQueue(settings.workers, memory=memory_budget())
     files = Files(database, blobs, registry, settings.file_retention_seconds)
-    conversions = Conversions(registry, executor, turns, charges, repeats, files, measured)
+    conversions = Conversions(registry, executor, job_queue, charges, repeats, files, measured)
     batches = Batches(database, registry, files, settings.max_batch_files)
     batch_conversions = BatchConversions(database, files, jobs, batches, conversions, repeats, run)
     return Services(
@@ -70,11 +69,11 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         registry=registry,
         database=database,
         accounts=Accounts(database),
-        registrations=Registrations(database, postbox, limiter, settings.base_url, measured.money),
+        registrations=Registrations(database, email_queue, limiter, settings.base_url, measured.money),
         limiter=limiter,
-        postbox=postbox,
+        email_queue=email_queue,
         charges=charges,
-        turns=turns,
+        job_queue=job_queue,
         conversions=conversions,
         files=files,
         batches=batches,
@@ -82,12 +81,12 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         jobs=jobs,
         formats=cached_json(formats_catalogue(registry)),
         tools=cached_json(tools_catalogue(registry)),
-        sales=open_payments(settings, database, repeats, measured.money),
+        payments=open_payments(settings, database, repeats, measured.money),
         readiness=Readiness(registry, executor, limiter, settings.data_dir, database, blobs, measured.installation),
         sessions=Sessions(database),
         request_log=RequestLog(database),
         openapi=cached_json(document(OPERATIONS, registry, settings.base_url)),
-        upkeep=Maintenance(
+        maintenance=Maintenance(
             database, run, charges, repeats, files, TotalsUpdater(database, settings.data_dir, measured.stock)
         ),
         metrics=measured,
@@ -107,10 +106,10 @@ async def listening(
     sockets = bind_sockets(port, host)
     server.add_sockets(sockets)
     services.readiness.begin()
-    await services.upkeep.begin()
+    await services.maintenance.begin()
     told = metrics_server.start_metrics_server(services)
     background = [
-        asyncio.create_task(work.run()) for work in (services.upkeep, services.request_log, services.readiness)
+        asyncio.create_task(work.run()) for work in (services.maintenance, services.request_log, services.readiness)
     ]
     try:
         shown = f"[{host}]" if ":" in host else host
@@ -120,18 +119,18 @@ async def listening(
             task.cancel()
         services.readiness.end()
         server.stop()
-        services.turns.close()
-        await services.traffic.drain(_DRAIN_SECONDS)
+        services.job_queue.close()
+        await services.in_flight.drain(_DRAIN_SECONDS)
         await server.close_all_connections()
         if told is not None:
             told.stop()
             await told.close_all_connections()
-        await services.traffic.drain(_FAREWELL_SECONDS)  # what has lost its client is given up
+        await services.in_flight.drain(_FAREWELL_SECONDS)  # what has lost its client is given up
         await services.jobs.close()
         await services.request_log.close()
-        await services.postbox.close()
+        await services.email_queue.close()
         await services.charges.close()
-        await services.sales.checkout.close()
+        await services.payments.checkout.close()
         await services.limiter.close()
         await asyncio.to_thread(services.database.close)
 

@@ -125,10 +125,10 @@ def remote_client(server: str) -> AsyncClient:
 
 async def convert_remotely(client: AsyncClient, wanted: Sequence[Task], options: Options) -> AsyncIterator[Outcome]:
     """The outcomes, as they come."""
-    turns = asyncio.Semaphore(_CONCURRENT_REQUESTS)
+    job_queue = asyncio.Semaphore(_CONCURRENT_REQUESTS)
     async with client:
         converted = False
-        coming = asyncio.as_completed([_convert_remotely(client, turns, task, options) for task in wanted])
+        coming = asyncio.as_completed([_convert_remotely(client, job_queue, task, options) for task in wanted])
         for left, outcome in zip(range(len(wanted) - 1, -1, -1), coming, strict=True):
             done = await outcome
             converted |= done.error is None
@@ -143,8 +143,8 @@ async def _balance(client: AsyncClient) -> int | None:
         return None
 
 
-async def _convert_remotely(client: AsyncClient, turns: asyncio.Semaphore, task: Task, options: Options) -> Outcome:
-    async with turns:
+async def _convert_remotely(client: AsyncClient, job_queue: asyncio.Semaphore, task: Task, options: Options) -> Outcome:
+    async with job_queue:
         try:
             made = await client.convert(task.input, task.target.name, to=task.output, quality=options.quality)
         except ConvertdError as error:

@@ -94,8 +94,8 @@ class Clients(RuleBasedStateMachine):
     @invariant()
     def nobody_is_passed_twice_by_an_account(self) -> None:
         for place in self.waiting:
-            turns = self.passed.get(place, [])
-            assert len(turns) == len(set(turns)), f"{place} was passed by {turns}"
+            job_queue = self.passed.get(place, [])
+            assert len(job_queue) == len(set(job_queue)), f"{place} was passed by {job_queue}"
 
 
 Clients.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
@@ -104,13 +104,13 @@ TestClients = Clients.TestCase
 
 def ran(line: FairQueue, *running: QueuedJob) -> str:
     """Lets those end that run, one after the other; the accounts in the order in which they had turns."""
-    turns, at_work = "", list(running)
+    job_queue, at_work = "", list(running)
     while at_work:
         line.leave(at_work.pop(0))
         called = line.call(0)
-        turns += "".join(place.account_id for place in called)
+        job_queue += "".join(place.account_id for place in called)
         at_work += called
-    return turns
+    return job_queue
 
 
 def entered(line: FairQueue, account: str, memory: int = 0, limit: int = 2) -> QueuedJob:

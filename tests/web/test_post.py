@@ -31,7 +31,7 @@ class Stuck:
         pass
 
 
-def postbox(mailer: EmailTransport, pause: float = 0.05) -> EmailQueue:
+def email_queue(mailer: EmailTransport, pause: float = 0.05) -> EmailQueue:
     return EmailQueue(mailer, pauses=(pause, 2 * pause))
 
 
@@ -39,7 +39,7 @@ async def test_a_server_that_refuses_twice_and_then_accepts(caplog: pytest.LogCa
     caplog.set_level(logging.INFO)
     letter = verification_email(TO, LINK)
     with MailServer(refusals=2) as server:
-        box = postbox(SmtpTransport(server.url(), SENDER))
+        box = email_queue(SmtpTransport(server.url(), SENDER))
         box.post(letter)
         assert await asyncio.to_thread(eventually, lambda: bool(server.messages))
         await box.close()
@@ -51,7 +51,7 @@ async def test_a_server_that_refuses_twice_and_then_accepts(caplog: pytest.LogCa
 async def test_a_letter_that_cannot_be_sent_is_logged_without_its_content(caplog: pytest.LogCaptureFixture) -> None:
     letter = verification_email(TO, LINK)
     with MailServer(refusals=9) as server:
-        box = postbox(SmtpTransport(server.url(), SENDER))
+        box = email_queue(SmtpTransport(server.url(), SENDER))
         box.post(letter)
         await box.close()
     assert server.tries == 3
@@ -63,7 +63,7 @@ async def test_a_letter_that_cannot_be_sent_is_logged_without_its_content(caplog
 
 async def test_a_letter_that_is_none_is_not_tried(caplog: pytest.LogCaptureFixture) -> None:
     with MailServer() as server:
-        box = postbox(SmtpTransport(server.url(), SENDER))
+        box = email_queue(SmtpTransport(server.url(), SENDER))
         box.post(verification_email("a@b.test\r\nBcc: victim@example.test", LINK))
         await box.close()
     assert server.tries == 0
@@ -73,7 +73,7 @@ async def test_a_letter_that_is_none_is_not_tried(caplog: pytest.LogCaptureFixtu
 
 @pytest.mark.timing
 async def test_posting_takes_no_time(tmp_path: Path) -> None:
-    box = postbox(OutboxTransport(tmp_path, SENDER))
+    box = email_queue(OutboxTransport(tmp_path, SENDER))
     start = time.perf_counter()
     for _ in range(20):
         box.post(verification_email(TO, LINK))
@@ -85,7 +85,7 @@ async def test_posting_takes_no_time(tmp_path: Path) -> None:
 
 async def test_closing_waits_for_letters_but_not_for_pauses() -> None:
     with MailServer(refusals=2) as server:
-        box = postbox(SmtpTransport(server.url(), SENDER), pause=60)
+        box = email_queue(SmtpTransport(server.url(), SENDER), pause=60)
         box.post(verification_email(TO, LINK))
         assert await asyncio.to_thread(eventually, lambda: server.tries == 1)
         async with asyncio.timeout(10):
@@ -94,7 +94,7 @@ async def test_closing_waits_for_letters_but_not_for_pauses() -> None:
 
 
 async def test_closing_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) -> None:
-    box = postbox(Stuck())
+    box = email_queue(Stuck())
     box.post(verification_email(TO, LINK))
     await box.close(0.1)
     assert vars(caplog.records[0])["fields"]["reason"] == "the server stops"
@@ -103,7 +103,7 @@ async def test_closing_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) 
 async def test_a_server_that_stops_sends_what_was_posted(servers: Servers, data_dir: Path) -> None:
     services = assemble(Settings(data_dir=data_dir), servers.registry, servers.executor)
     async with listening(services, "127.0.0.1", 0):
-        services.postbox.post(verification_email(TO, LINK))
+        services.email_queue.post(verification_email(TO, LINK))
     (file,) = lying(data_dir / "outbox")
     assert LINK in file.read_text()
 
@@ -117,7 +117,7 @@ async def test_so_many_letters_wait(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
-    box = postbox(SmtpTransport(f"smtp://127.0.0.1:{free_port()}", SENDER))
+    box = email_queue(SmtpTransport(f"smtp://127.0.0.1:{free_port()}", SENDER))
     box.post(verification_email(TO, LINK))
     await box.close()
     assert vars(caplog.records[0])["fields"]["reason"] == "ConnectionRefusedError"

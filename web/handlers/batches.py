@@ -96,8 +96,8 @@ class BatchConversion(OrderHandler, JsonHandler):
             file_ids=_limited(values[FILE_IDS], self.services.batches.max_files),
             target=values[OUTPUT_FORMAT],
             options=Options(quality=values[QUALITY], password=values[PASSWORD]),
-            repeatable=self.repeatable(values),
-            trail=self.trail,
+            idempotency=self.idempotent_request(values),
+            context=self.context,
         )
         answer = self.unwrapped(await self.services.batch_conversions.convert(order))
         balance = await self.services.database.run(ledger.balance, self.client().id)

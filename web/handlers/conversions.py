@@ -21,7 +21,7 @@ from web.services.idempotency import Answer, IdempotentRequest, Replayed
 class RepeatableHandler(Handler):
     """A resource that answers a request which comes again as it did before."""
 
-    def repeatable(self, values: Values) -> IdempotentRequest | None:
+    def idempotent_request(self, values: Values) -> IdempotentRequest | None:
         """What the request is known by should it come again."""
         key = values[IDEMPOTENCY_KEY]
         return IdempotentRequest(self.client().id, self.request.path, key) if key else None
@@ -39,14 +39,14 @@ class OrderHandler(RepeatableHandler, DownloadHandler):
 
     async def expect_body(self, length: int | None) -> None:
         account = self.client()
-        self.services.turns.check(account.id, account.tier.max_concurrent)
+        self.services.job_queue.check(account.id, account.tier.max_concurrent)
         await super().expect_body(length)
 
     async def carry_out(self, order: ConversionRequest, *, described: bool) -> None:
         """Converts and answers."""
         if order.file is None:
             self.services.metrics.conversions.stage("upload", self.request.request_time())
-        done = await self.services.conversions.convert(replace(order, trail=self.trail))
+        done = await self.services.conversions.convert(replace(order, context=self.context))
         if isinstance(done, Charged):
             self.account = replace(self.client(), credits_remaining=done.balance)
             if done.answer is None:
@@ -97,7 +97,7 @@ class Convert(OrderHandler, FormHandler):
             target=values[OUTPUT_FORMAT],
             options=Options(quality=values[QUALITY], password=values[PASSWORD]),
             keep=as_json,
-            repeatable=self.repeatable(values),
+            idempotency=self.idempotent_request(values),
         )
         await self.carry_out(order, described=as_json)
 
@@ -113,7 +113,7 @@ class _PdfTool(OrderHandler, FormHandler):
         operation: usage.Operation,
         uploads: tuple[Upload, ...],
         options: Options,
-        repeatable: IdempotentRequest | None,
+        idempotency: IdempotentRequest | None,
         name: str = "",
     ) -> None:
         """Puts the documents through the tool, and answers."""
@@ -127,7 +127,7 @@ class _PdfTool(OrderHandler, FormHandler):
             tool=tool,
             name=name,
             keep=as_json,
-            repeatable=repeatable,
+            idempotency=idempotency,
         )
         await self.carry_out(order, described=as_json)
 
@@ -157,7 +157,9 @@ class Merge(_PdfTool):
     async def _merge(self) -> None:
         uploads, values = self.form().uploads, self.given()
         options = Options(password=values[PASSWORD])
-        await self.put_through("pdf-merge", "pdf_merge", uploads, options, self.repeatable(values), "merged.pdf")
+        await self.put_through(
+            "pdf-merge", "pdf_merge", uploads, options, self.idempotent_request(values), "merged.pdf"
+        )
 
 
 class DeletePages(_PdfTool):
@@ -182,4 +184,6 @@ class DeletePages(_PdfTool):
     async def _delete(self) -> None:
         upload, values = self.form().file("file"), self.given()
         options = Options(pages=values[PAGES], password=values[PASSWORD])
-        await self.put_through("pdf-delete-pages", "pdf_delete_pages", (upload,), options, self.repeatable(values))
+        await self.put_through(
+            "pdf-delete-pages", "pdf_delete_pages", (upload,), options, self.idempotent_request(values)
+        )

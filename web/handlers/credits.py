@@ -32,8 +32,8 @@ class Purchase(RepeatableHandler, JsonHandler):
 
         Open `checkout_url` in a browser. The credits come in once the payment provider has told of the payment.
         """
-        values, checkout = self.given(), self.services.sales.checkout
-        wanted = (values[PACK], values[LANGUAGE] or DEFAULT_LANGUAGE, self.repeatable(values))
+        values, checkout = self.given(), self.services.payments.checkout
+        wanted = (values[PACK], values[LANGUAGE] or DEFAULT_LANGUAGE, self.idempotent_request(values))
         answer = self.unwrapped(await checkout.purchase_once(self.client(), *wanted))
         self.reply(answer.data)
 
@@ -57,7 +57,7 @@ class StripeWebhook(BodyHandler, UncountedHandler):
         For Stripe alone, which signs its events.
         """
         try:
-            await self.services.sales.payments.receive(self.raw(), self.given()[STRIPE_SIGNATURE])
+            await self.services.payments.payments.receive(self.raw(), self.given()[STRIPE_SIGNATURE])
         except InvalidParameter:
             await self._count_failure()
             raise

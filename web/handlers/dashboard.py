@@ -151,7 +151,7 @@ class Buy(SessionPage):
             return self.leave()
         try:
             wanted = PACK.of_text(self.entered().get("pack"))
-            opened = await self.services.sales.checkout.purchase(account, wanted, DEFAULT_LANGUAGE)
+            opened = await self.services.payments.checkout.purchase(account, wanted, DEFAULT_LANGUAGE)
         except ApiError as error:
             self.mark(error)
             return await self.write_dashboard(account, error=error)

@@ -81,7 +81,7 @@ class Conversion(OrderHandler, JsonHandler):
                 options=Options(quality=values[QUALITY], password=values[PASSWORD]),
                 keep=True,
                 file=file,
-                repeatable=self.repeatable(values),
+                idempotency=self.idempotent_request(values),
             )
             await self.carry_out(order, described=True)
 

@@ -159,7 +159,7 @@ class StatusPage(PageHandler):
             version=version("convertd"),
             registry=self.services.registry,
             total=self.services.formats.data["total"],
-            turns=self.services.turns,
+            job_queue=self.services.job_queue,
             workers=self.services.settings.workers,
         )
 

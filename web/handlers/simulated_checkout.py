@@ -26,7 +26,7 @@ class _SimulatedHandler(PageHandler):
     """Found only where checkout is simulated, and by those who sit at this machine."""
 
     def simulation(self) -> SimulatedCheckout:
-        found = self.services.sales.simulation
+        found = self.services.payments.simulation
         if found is None or not self._is_local():
             raise _missing()
         return found
@@ -74,7 +74,7 @@ class CheckoutChoice(_SimulatedHandler):
             return self._send_to(cancelled)
         if choice == "decline" or _state(purchase) != "open":
             return self._send_to(f"/checkout/{session}?declined=1")
-        await self.services.sales.payments.receive(*simulation.payment(purchase))
+        await self.services.payments.payments.receive(*simulation.payment(purchase))
         return self._send_to(paid)
 
     def _send_to(self, place: str) -> None:

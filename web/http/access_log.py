@@ -26,7 +26,7 @@ class AccessRecord:
     route: str
     status: int
     seconds: float
-    trail: RequestContext
+    context: RequestContext
     account: Account | None = None
     error: PublicError | None = None
     received: int = 0
@@ -44,7 +44,7 @@ def record(services: Services, exchange: AccessRecord) -> None:
         "received": exchange.received or None,
         "sent": exchange.sent or None,
         "code": exchange.error.code if exchange.error else None,
-        **exchange.trail.fields(),
+        **exchange.context.fields(),
     }
     log.info("%s %s", method, exchange.route, extra={"fields": fields})
     services.metrics.http.answered(method, exchange.route, exchange.status, seconds)
@@ -55,7 +55,7 @@ def record(services: Services, exchange: AccessRecord) -> None:
 
 def _logged_request(exchange: AccessRecord, account: Account, milliseconds: int) -> LoggedRequest:
     return LoggedRequest(
-        id=exchange.trail.request_id,
+        id=exchange.context.request_id,
         account=account.id,
         method=exchange.method,
         path=exchange.path[:_PATH_LENGTH],

@@ -42,16 +42,16 @@ def start_metrics_server(services: Services) -> HTTPServer | None:
 
 def _sample(services: Services) -> None:
     """Tells the metrics how things stand at this moment."""
-    turns, measured, limiter = services.turns, services.metrics, services.limiter
-    measured.workers.stand(
+    job_queue, measured, limiter = services.job_queue, services.metrics, services.limiter
+    measured.workers.set_queue(
         workers=services.settings.workers,
-        busy=turns.running,
-        waiting=turns.waiting,
-        oldest=turns.oldest_wait,
-        refused=turns.refused,
+        busy=job_queue.running,
+        waiting=job_queue.waiting,
+        oldest=job_queue.oldest_wait,
+        refused=job_queue.refused,
     )
-    measured.http.running(services.traffic.running)
-    measured.money.mail_waits(services.postbox.waiting)
+    measured.http.running(services.in_flight.running)
+    measured.money.mail_waits(services.email_queue.waiting)
     measured.installation.redis(failing=isinstance(limiter, FailoverRateLimiter) and limiter.failing)
 
 

@@ -67,14 +67,14 @@ class Answers(RequestHandler):
         self.account: Account | None = None
         self.received = 0  # bytes of the body
         self.sent = 0  # bytes of the answer, as it was written
-        self.trail = RequestContext(self.request_id)
+        self.context = RequestContext(self.request_id)
         self._error: PublicError | None = None
         self.ended = False
         self._head_sent = False
         self._gone = False
         self._work: asyncio.Task[None] | None = None
         self.show(unused(services.settings.rate_limit_anonymous, RATE_WINDOW, time.time()))
-        services.traffic.enter(self.request_id)
+        services.in_flight.enter(self.request_id)
 
     def set_default_headers(self) -> None:
         # Runs before initialize, and again when an error clears what was set.
@@ -95,7 +95,7 @@ class Answers(RequestHandler):
             self._head_sent = True
             for name, value in rate_limit_headers(self._verdict).items():
                 self.set_header(name, value)
-            if self.services.traffic.stopping:
+            if self.services.in_flight.stopping:
                 self.set_header("Connection", "close")
         return super().flush(include_footers)
 
@@ -165,7 +165,7 @@ class Answers(RequestHandler):
 
     def on_finish(self) -> None:
         self.ended = True
-        self.services.traffic.leave(self.request_id)
+        self.services.in_flight.leave(self.request_id)
 
     def write_problem(self, error: BaseException | None) -> None:
         """Makes the error's envelope the answer."""
@@ -204,7 +204,7 @@ class Answers(RequestHandler):
             route=self.route,
             status=self.get_status(),
             seconds=self.request.request_time(),
-            trail=self.trail,
+            context=self.context,
             account=self.account,
             error=self._error,
             received=self.received,

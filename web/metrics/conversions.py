@@ -90,20 +90,20 @@ class ConversionMetrics:
                 self.stage(stages[timing.step], timing.seconds)
         self.stage("check", done.check_seconds)
 
-    def succeeded(self, trail: RequestContext, seconds: float, *, given: int, made: int) -> None:
+    def succeeded(self, context: RequestContext, seconds: float, *, given: int, made: int) -> None:
         """A conversion ended well: its job took so long, and made so many bytes of those that it was given."""
-        self._end(trail, "success")
-        self._seconds.labels(trail.engine or OTHER, trail.output_format or OTHER).observe(seconds)
+        self._end(context, "success")
+        self._seconds.labels(context.engine or OTHER, context.output_format or OTHER).observe(seconds)
         self._input.observe(given)
         self._output.observe(made)
 
-    def failed(self, trail: RequestContext, error: BaseException) -> None:
+    def failed(self, context: RequestContext, error: BaseException) -> None:
         """A conversion ended otherwise."""
         if isinstance(error, asyncio.CancelledError):
-            self._end(trail, "cancelled")
+            self._end(context, "cancelled")
             return
         shown = public_error(error)
-        self._end(trail, "rejected" if isinstance(shown, CorruptInput) or STATUS[shown.code] < 500 else "failed")
+        self._end(context, "rejected" if isinstance(shown, CorruptInput) or STATUS[shown.code] < 500 else "failed")
         reason = shown.reason or "none"
         self._errors.labels(shown.code, reason if reason in REASONS else OTHER).inc()
 
@@ -111,8 +111,8 @@ class ConversionMetrics:
         """A request got the answer that it had before."""
         self._replays.inc()
 
-    def _end(self, trail: RequestContext, outcome: str) -> None:
-        known = (trail.input_format, trail.output_format, trail.engine)
+    def _end(self, context: RequestContext, outcome: str) -> None:
+        known = (context.input_format, context.output_format, context.engine)
         self._ended.labels(*(value or OTHER for value in known), outcome).inc()
 
 

@@ -135,7 +135,7 @@ class WorkerMetrics:
         """One got its turn."""
         self._wait.observe(seconds)
 
-    def stand(self, *, workers: int, busy: int, waiting: int, oldest: float, refused: Mapping[str, int]) -> None:
+    def set_queue(self, *, workers: int, busy: int, waiting: int, oldest: float, refused: Mapping[str, int]) -> None:
         """How the line stands now, and how many it has refused so far, by why."""
         self._workers.set(workers)
         self._busy.set(busy)

@@ -92,8 +92,8 @@ class BatchRequest:
     file_ids: tuple[str, ...]
     target: str
     options: Options = Options()
-    repeatable: IdempotentRequest | None = None
-    trail: RequestContext = field(default_factory=RequestContext)
+    idempotency: IdempotentRequest | None = None
+    context: RequestContext = field(default_factory=RequestContext)
 
 
 class BatchConversions:
@@ -136,7 +136,7 @@ class BatchConversions:
             counts = {"total": len(results), "successful": successful, "failed": len(results) - successful}
             return Answer({"batch_id": order.batch_id, "results": results, **counts})
 
-        return await self._repeats.once(order.repeatable, parameters, work)
+        return await self._repeats.once(order.idempotency, parameters, work)
 
     @asynccontextmanager
     async def _running(self, order: BatchRequest, claim: Claim | None) -> AsyncIterator[None]:
@@ -180,7 +180,7 @@ class BatchConversions:
             answer = await self._patiently(order, file_id, target)
         except Exception as error:
             if not isinstance(error, PublicError):
-                request = {"fields": {"request_id": order.trail.request_id}}
+                request = {"fields": {"request_id": order.context.request_id}}
                 log.exception("a file of the batch %s failed", order.batch_id, extra=request)
             return {
                 "file_id": file_id,
@@ -202,7 +202,7 @@ class BatchConversions:
         file = await self._database.run(files.get, order.account.id, file_id)
         if file.batch != order.batch_id:
             raise NotFound("file in this batch")
-        repeatable = order.repeatable and order.repeatable.part(file_id)
+        idempotency = order.idempotency and order.idempotency.part(file_id)
         async with self._jobs.folder(file.material.original_size) as folder:
             single = ConversionRequest(
                 account=order.account,
@@ -212,10 +212,10 @@ class BatchConversions:
                 options=order.options,
                 keep=True,
                 file=file,
-                repeatable=repeatable,
-                trail=RequestContext(order.trail.request_id),
+                idempotency=idempotency,
+                context=RequestContext(order.context.request_id),
             )
             done = await self._conversions.convert(single)
-        order.trail.charged(single.trail.credits or 0)
+        order.context.charged(single.context.credits or 0)
         assert done.answer is not None  # as it was ordered
         return done.answer

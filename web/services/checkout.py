@@ -107,14 +107,14 @@ class Checkout:
         return OpenCheckout(purchase, pack, spoken, session)
 
     async def purchase_once(
-        self, account: Account, pack: Pack, language: str, repeatable: IdempotentRequest | None
+        self, account: Account, pack: Pack, language: str, idempotency: IdempotentRequest | None
     ) -> Answer | Replayed:
         """The same as an answer that is given again when the request comes again."""
 
         async def work(_claim: Claim | None) -> Answer:
             return Answer(_described(await self.purchase(account, pack, language)))
 
-        return await self._repeats.once(repeatable, {"pack": pack.name, "language": language}, work)
+        return await self._repeats.once(idempotency, {"pack": pack.name, "language": language}, work)
 
     async def close(self) -> None:
         """Takes leave of the provider."""

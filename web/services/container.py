@@ -37,9 +37,9 @@ class Services:
     accounts: Accounts
     registrations: Registrations
     limiter: RateLimiter
-    postbox: EmailQueue
+    email_queue: EmailQueue
     charges: Charges
-    turns: JobQueue
+    job_queue: JobQueue
     conversions: Conversions
     files: Files
     batches: Batches
@@ -52,10 +52,10 @@ class Services:
     sessions: Sessions
     request_log: RequestLog
     openapi: CachedJson
-    sales: Payments
-    upkeep: Maintenance
+    payments: Payments
+    maintenance: Maintenance
     metrics: Metrics
-    traffic: InFlightRequests = field(default_factory=InFlightRequests)
+    in_flight: InFlightRequests = field(default_factory=InFlightRequests)
 
     @cached_property
     def reference(self) -> tuple[Endpoint, ...]:

@@ -54,8 +54,8 @@ class ConversionRequest:
     name: str = ""
     keep: bool = False
     file: File | None = None
-    repeatable: IdempotentRequest | None = None
-    trail: RequestContext = field(default_factory=RequestContext)
+    idempotency: IdempotentRequest | None = None
+    context: RequestContext = field(default_factory=RequestContext)
 
     @property
     def original_name(self) -> str:

@@ -33,7 +33,7 @@ class Conversions:
         self,
         registry: Registry,
         executor: Executor,
-        turns: JobQueue,
+        job_queue: JobQueue,
         charges: Charges,
         repeats: IdempotencyService,
         files: Files,
@@ -42,7 +42,7 @@ class Conversions:
     ) -> None:
         self._registry = registry
         self._executor = executor
-        self._turns = turns
+        self._job_queue = job_queue
         self._charges = charges
         self._repeats = repeats
         self._files = files
@@ -57,7 +57,7 @@ class Conversions:
         try:
             done = await self._carried_out(order)
         except BaseException as error:
-            self._metrics.conversions.failed(order.trail, error)
+            self._metrics.conversions.failed(order.context, error)
             if isinstance(error, ConversionError) and error.code == "processing_failed":
                 _tell_failure(order, error)
             raise
@@ -66,9 +66,9 @@ class Conversions:
 
     async def _carried_out(self, order: ConversionRequest) -> Charged | Replayed:
         sources = self._sources(order)
-        order.trail.input_format = sources[0].name
+        order.context.input_format = sources[0].name
         plan = self._registry.plan(sources, order.target, order.tool)
-        order.trail.planned(plan)
+        order.context.planned(plan)
         claim = await self._claimed(order, plan)
         if isinstance(claim, Replayed):
             return claim
@@ -90,25 +90,25 @@ class Conversions:
         return [upload.format for upload in order.uploads]
 
     async def _claimed(self, order: ConversionRequest, plan: Plan) -> Claim | Replayed | None:
-        if order.repeatable is None:
+        if order.idempotency is None:
             return None
         parameters: dict[str, Any] = {"target": plan.target.name, "tool": order.tool, **asdict(order.options)}
         if order.file is not None:
-            return await self._repeats.claim(order.repeatable, {**parameters, "file": order.file.id})
-        return await self._repeats.claim(order.repeatable, parameters, order.paths)
+            return await self._repeats.claim(order.idempotency, {**parameters, "file": order.file.id})
+        return await self._repeats.claim(order.idempotency, parameters, order.paths)
 
     async def _run(self, order: ConversionRequest, plan: Plan) -> ConversionOutcome:
         output = order.folder / f"result.{plan.target.extensions[0]}"
         job = Job.of(plan, order.paths, output, order.options)
         account, memory = order.account, expected_memory(plan, order.size)
         entered = perf_counter()
-        async with self._turns.taken(account.id, account.tier.max_concurrent, memory=memory):
+        async with self._job_queue.taken(account.id, account.tier.max_concurrent, memory=memory):
             started = perf_counter()
             self._metrics.waited(started - entered)
             with self._metrics.workers.job():
                 done = await self._executor.run(job, self._limits)
         self._metrics.ran(plan, done)
-        order.trail.warned(done)
+        order.context.warned(done)
         return ConversionOutcome(
             path=output,
             filename=renamed(order.original_name, plan.target.extensions[0]),
@@ -124,9 +124,9 @@ class Conversions:
         if isinstance(done, Replayed):
             conversions.replayed()
             return
-        order.trail.charged(CREDITS_PER_CONVERSION)
+        order.context.charged(CREDITS_PER_CONVERSION)
         self._metrics.money.charged(order.operation, CREDITS_PER_CONVERSION)
-        conversions.succeeded(order.trail, done.result.seconds, given=order.size, made=done.result.size)
+        conversions.succeeded(order.context, done.result.seconds, given=order.size, made=done.result.size)
 
     async def _settled(
         self, order: ConversionRequest, plan: Plan, result: ConversionOutcome, charge: Charge
@@ -155,4 +155,4 @@ def _known(upload: Upload) -> FileFormat | None:
 
 def _tell_failure(order: ConversionRequest, error: ConversionError) -> None:
     details = {name: error.details.get(name) for name in ("step", "exit_code")}
-    log.warning("conversion failed", extra={"fields": {**order.trail.fields(), "reason": error.reason, **details}})
+    log.warning("conversion failed", extra={"fields": {**order.context.fields(), "reason": error.reason, **details}})

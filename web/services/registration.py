@@ -17,10 +17,10 @@ class Registrations:
     """Who has an account already is told to nobody but the owner of the address."""
 
     def __init__(
-        self, database: Database, postbox: EmailQueue, limiter: RateLimiter, base_url: str, metrics: CreditMetrics
+        self, database: Database, email_queue: EmailQueue, limiter: RateLimiter, base_url: str, metrics: CreditMetrics
     ) -> None:
         self._database = database
-        self._postbox = postbox
+        self._email_queue = email_queue
         self._limiter = limiter
         self._base_url = base_url
         self._metrics = metrics
@@ -31,7 +31,7 @@ class Registrations:
         begun = await self._database.run(email_verification.register, email, name)
         link = f"{self._base_url}/verify?token={begun.token}"
         write = verification_email if begun.purpose == "register" else replacement_email
-        self._postbox.post(write(begun.email, link))
+        self._email_queue.post(write(begun.email, link))
 
     async def verify(self, token: str) -> Verified:
         """Uses the token of a letter up. Raises Missing."""
