@@ -30,6 +30,7 @@ class StorageError(Exception):
     reason: ClassVar[str | None] = None
     param: ClassVar[str | None] = None
     retryable: ClassVar[bool] = False
+    retry_after: ClassVar[int | None] = None  # seconds
 
     def __init__(self, message: str, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -138,6 +139,7 @@ class DatabaseBusy(StorageError):
 
     code = "not_ready"
     retryable = True
+    retry_after = 1
 
     def __init__(self) -> None:
         super().__init__("The database is busy; try again in a moment.")

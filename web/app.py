@@ -26,7 +26,7 @@ from web.http import metrics_server
 from web.http.server import Server
 from web.http.timeouts import ConnectionTimeouts
 from web.openapi import document
-from web.routes import OPERATIONS, build
+from web.routes import build_application, documented_operations
 from web.services.accounts import Accounts, Sessions
 from web.services.batches import BatchConversions, Batches
 from web.services.catalogue import cached_json, formats_catalogue, tools_catalogue
@@ -85,7 +85,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         readiness=Readiness(registry, executor, limiter, settings.data_dir, database, blobs, measured.installation),
         sessions=Sessions(database),
         request_log=RequestLog(database),
-        openapi=cached_json(document(OPERATIONS, registry, settings.base_url)),
+        openapi=cached_json(document(tuple(documented_operations()), registry, settings.base_url)),
         maintenance=Maintenance(
             database, run, charges, repeats, files, TotalsUpdater(database, settings.data_dir, measured.stock)
         ),
@@ -102,7 +102,7 @@ async def listening(
     Gives the URL it listens at. The executor is the caller's to start and to close.
     """
     settings = services.settings
-    server = Server(build(services), settings.rate_limit_anonymous, settings.trusted_proxies, patience)
+    server = Server(build_application(services), settings.rate_limit_anonymous, settings.trusted_proxies, patience)
     sockets = bind_sockets(port, host)
     server.add_sockets(sockets)
     services.readiness.begin()

@@ -1,61 +1,96 @@
-"""Shapes as JSON Schema, and examples of what has one."""
+"""The schemas of the OpenAPI document with their examples, and its texts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from web.api.error_catalogue import ERROR_CATALOGUE
 from web.api.operations import Tag
-from web.api.schemas import common
-from web.api.schemas.service import Meta, PlainMeta
+from web.api.schemas.common import Error, Meta, PublicMeta
 
 _COMPONENTS = "#/components/schemas/"
 
 Schema = dict[str, Any]
 
+SUMMARY = "Converts files between image, document and camera-RAW formats."
 
-class _Generate(GenerateJsonSchema):
-    """Titles would only say again what things are called."""
+SECURITY = "`Authorization: Bearer cvd_live_…`. Register to get an API key: see `POST /register`."
+
+DESCRIPTION = """\
+Every successful conversion costs one credit. The response is the result: there is nothing to poll.
+
+**Responses.** A success has status 200; its JSON has `data` and `meta`. An error has `error` with a `code` for programs,
+a `message` for people, and `retryable`. Fields may be added, but are never renamed. An unknown path returns 404
+`not_found`, another method 405 `method_not_allowed` with `Allow`. Every path supports OPTIONS, and HEAD where it supports
+GET.
+
+**Files or JSON.** Where both are offered, the response is the file unless `Accept` names `application/json` and no other
+concrete type with a higher weight.
+
+**Order of checks.** Path and method, API key, rate limit, size, parameters, resource, file type, format pair, credits.
+
+**Rate limits.** The headers of every response have the limit and the remaining requests. A 429 has `Retry-After` in
+seconds and is not counted.
+
+**Idempotency.** With an `Idempotency-Key`, a request that costs credits can be repeated safely for 24 hours.
+
+**Times** are `YYYY-MM-DD HH:MM:SS` in UTC. Stored files are deleted when they expire, and then return 404.
+"""
+
+TAGS: Mapping[Tag, str] = MappingProxyType(
+    {
+        "Conversion": "Convert a file in one request.",
+        "Files": "Upload a file, convert it by its id, download the result.",
+        "Batches": "Convert many files in one request.",
+        "PDF": "Merge PDFs, delete pages.",
+        "Account": "Balance, limits, usage and API keys.",
+        "Credits": "Buy credits from the payment provider.",
+        "Registration": "Get an API key.",
+        "Catalogue": "The conversions that this server supports. No API key needed.",
+        "Service": "Health and version of the service.",
+    }
+)
+
+
+class _UntitledSchema(GenerateJsonSchema):
+    """JSON Schema without titles, which would repeat the names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
 
 class Schemas:
-    """The schemas of the shapes, the error codes and the envelopes."""
+    """The component schemas: responses, error envelopes, and what they refer to."""
 
-    def __init__(self, shapes: Iterable[Any]) -> None:
-        details = (problem.details for problem in ERROR_CATALOGUE.values() if problem.details)
-        self._by_shape, definitions = TypeAdapter.json_schemas(
-            [
-                (shape, "serialization", TypeAdapter(shape))
-                for shape in {*shapes, *details, common.Error, Meta, PlainMeta}
-            ],
+    def __init__(self, types: Iterable[Any]) -> None:
+        details = (error.details for error in ERROR_CATALOGUE.values() if error.details)
+        self._by_type, definitions = TypeAdapter.json_schemas(
+            [(type_, "serialization", TypeAdapter(type_)) for type_ in {*types, *details, Error, Meta, PublicMeta}],
             ref_template=f"{_COMPONENTS}{{model}}",
-            schema_generator=_Generate,
+            schema_generator=_UntitledSchema,
         )
         self.components: Schema = definitions["$defs"]
-        shared = self.components.pop("Error")
+        error = self.components.pop("Error")
         for code in ERROR_CATALOGUE:
-            self.components[error_name(code)] = self._error(shared, code)
+            self.components[error_name(code)] = self._error_envelope(error, code)
 
-    def of(self, shape: Any) -> Schema:
-        """The schema of a shape that was given."""
-        return self._by_shape[shape, "serialization"]
+    def of(self, type_: Any) -> Schema:
+        """The schema of one of the types."""
+        return self._by_type[type_, "serialization"]
 
-    def enveloped(self, shape: Any, *, public: bool) -> Schema:
-        """The schema of the shape as `data`."""
-        meta = self.of(PlainMeta if public else Meta)
-        return {"type": "object", "required": ["data", "meta"], "properties": {"data": self.of(shape), "meta": meta}}
+    def enveloped(self, type_: Any, *, public: bool) -> Schema:
+        """The schema of a success response with the type as `data`."""
+        meta = self.of(PublicMeta if public else Meta)
+        return {"type": "object", "required": ["data", "meta"], "properties": {"data": self.of(type_), "meta": meta}}
 
     def example(self, schema: Mapping[str, Any]) -> Any:
-        """A value of the schema, made of the examples in it."""
+        """A value that matches the schema, made of its examples."""
         if "$ref" in schema:
             return self.example(self.components[schema["$ref"].removeprefix(_COMPONENTS)])
         for key in ("examples", "enum", "anyOf"):
@@ -73,76 +108,31 @@ class Schemas:
             return [self.example(schema["items"])]
         return {"boolean": False, "integer": schema.get("minimum", 0), "string": "…", "null": None}.get(schema["type"])
 
-    def _error(self, common: Schema, code: str) -> Schema:
-        """The envelope of the errors of that code."""
-        problem, properties = ERROR_CATALOGUE[code], deepcopy(common["properties"])
+    def _error_envelope(self, error: Schema, code: str) -> Schema:
+        description, properties = ERROR_CATALOGUE[code], deepcopy(error["properties"])
         properties["code"] = {"const": code}
-        properties["message"]["examples"] = [problem.message]
+        properties["message"]["examples"] = [description.message]
         if code != "invalid_parameter":
             del properties["param"]["examples"]
         del properties["reason"], properties["details"]
-        if problem.reasons:
-            properties["reason"] = {"enum": [*problem.reasons], "description": _listed(problem.reasons)}
-        if problem.details:
-            properties["details"] = self.of(problem.details)
-        error = {"type": "object", "required": common["required"], "properties": properties}
+        if description.reasons:
+            meanings = "\n".join(f"- `{reason}`: {meaning}" for reason, meaning in description.reasons.items())
+            properties["reason"] = {"enum": [*description.reasons], "description": meanings}
+        if description.details:
+            properties["details"] = self.of(description.details)
         return {
             "type": "object",
-            "description": problem.advice,
+            "description": description.advice,
             "required": ["error"],
-            "properties": {"error": error},
+            "properties": {"error": {"type": "object", "required": error["required"], "properties": properties}},
         }
 
 
 def error_name(code: str) -> str:
-    """What the schema of a code is called."""
+    """The name of an error code's schema: `not_found` -> `NotFoundError`."""
     return "".join(word.capitalize() for word in code.split("_")) + "Error"
 
 
 def reference(component: str) -> Schema:
-    """Where the schema of that name stands."""
+    """A reference to the component schema of that name."""
     return {"$ref": f"{_COMPONENTS}{component}"}
-
-
-def _listed(reasons: Mapping[str, str]) -> str:
-    return "\n".join(f"- `{reason}`: {meaning}" for reason, meaning in reasons.items())
-
-
-SUMMARY = "Converts files between image, document and camera-RAW formats."
-
-SECURITY = "`Authorization: Bearer cvd_live_…`. A key comes with an account: see `POST /register`."
-
-DESCRIPTION = """\
-Every conversion that succeeds costs one credit, and is answered with its result: there is nothing to poll.
-
-**Answers.** A success is 200; its JSON has `data` and `meta`. An error has `error` with a `code` for programs, a
-`message` for people, and `retryable`. Fields may be added; none is renamed. An unknown path is answered with 404
-`not_found`, another verb with 405 `method_not_allowed` and `Allow`. Every path answers to OPTIONS, and to HEAD where it
-answers to GET.
-
-**Files or JSON.** Where both are offered, the answer is the file unless `Accept` names `application/json` and no other
-type more dearly.
-
-**Order of checks.** Path and verb, key, rate, size, parameters, resource, type of the file, pair of formats, credits.
-
-**Rate limits.** Every answer says in its headers where the limit stands. With a 429, `Retry-After` says how many
-seconds to wait; a request that was refused so is not counted.
-
-**Repeating.** With an `Idempotency-Key` a request that costs credits can be sent again safely for 24 hours.
-
-**Times** are `YYYY-MM-DD HH:MM:SS` in UTC. What is stored is erased when it expires, and then answered with 404.
-"""
-
-_TAGS = {
-    "Conversion": "A file in, the converted file out.",
-    "Files": "Store a file, convert it by its id, fetch the result.",
-    "Batches": "Many files, converted in one call.",
-    "PDF": "Merge documents, delete pages.",
-    "Catalogue": "What can be converted into what on this server, without a key.",
-    "Account": "Balance, limits, usage and keys.",
-    "Credits": "Packs of credits, bought at a payment provider.",
-    "Registration": "How to come by a key.",
-    "Service": "How the service is, and what runs there.",
-}
-
-TAGS: Mapping[str, str] = MappingProxyType({name: _TAGS[name] for name in get_args(Tag)})

@@ -1,19 +1,22 @@
-"""The routing table: what is found where."""
+"""The routing table."""
 
 from __future__ import annotations
 
+import inspect
 import re
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from tornado.routing import URLSpec
 from tornado.web import Application, RequestHandler
 
+from web.api.operations import operation_of
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Usage
-from web.handlers.batches import BatchConversion, BatchFiles, BatchResource, NewBatch
+from web.handlers.batches import BatchConversion, Batches, BatchFiles, BatchResource
 from web.handlers.conversions import Convert, DeletePages, Merge
 from web.handlers.credits import Purchase, StripeWebhook
-from web.handlers.dashboard import Buy, Dashboard, KeyChange, NewKey, Session, UsageTable
-from web.handlers.files import Conversion, Download, FileResource, Upload
+from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Session, UsageCsv
+from web.handlers.files import Download, FileConversion, FileResource, Upload
 from web.handlers.pages import (
     STATIC_FOLDER,
     Docs,
@@ -22,26 +25,26 @@ from web.handlers.pages import (
     StaticFile,
     StatusPage,
     VerifyPage,
-    load_pages,
+    load_templates,
 )
 from web.handlers.registration import Register, Verify
-from web.handlers.service import ApiDocument, Formats, Health, NotFoundHandler, Ready, Tools, Version
-from web.handlers.simulated_checkout import CheckoutChoice, CheckoutPage
-from web.http.handler import Handler
-from web.http.responses import Answers
+from web.handlers.service import Formats, Health, NotFoundHandler, OpenApiDocument, Ready, Tools, Version
+from web.handlers.simulated_checkout import CheckoutAction, CheckoutPage
+from web.http.handler import BaseHandler
+from web.openapi import DocumentedOperation
 from web.services.container import Services
 from web.services.serializers import API
 
-Route: TypeAlias = tuple[str, type[Handler]]
+Route: TypeAlias = tuple[str, type[BaseHandler]]
+"""A regular expression of paths, and the handler."""
 
-
-OPERATIONS: tuple[Route, ...] = (
+API_ROUTES: tuple[Route, ...] = (
     (f"{API}/convert", Convert),
     (f"{API}/files/upload", Upload),
     (f"{API}/files/([^/]+)", FileResource),
-    (f"{API}/files/([^/]+)/convert", Conversion),
+    (f"{API}/files/([^/]+)/convert", FileConversion),
     (f"{API}/files/([^/]+)/download", Download),
-    (f"{API}/batch", NewBatch),
+    (f"{API}/batch", Batches),
     (f"{API}/batch/([^/]+)", BatchResource),
     (f"{API}/batch/([^/]+)/files", BatchFiles),
     (f"{API}/batch/([^/]+)/convert", BatchConversion),
@@ -58,16 +61,15 @@ OPERATIONS: tuple[Route, ...] = (
     (f"{API}/verify", Verify),
     (f"{API}/formats", Formats),
     (f"{API}/tools", Tools),
-    (f"{API}/openapi.json", ApiDocument),
+    (f"{API}/openapi.json", OpenApiDocument),
     ("/healthz", Health),
     ("/readyz", Ready),
     ("/version", Version),
 )
-"""What programs call."""
 
-PAGES: tuple[Route, ...] = (
+PAGE_ROUTES: tuple[Route, ...] = (
     ("/checkout/([^/]+)", CheckoutPage),
-    ("/checkout/([^/]+)/(pay|decline|cancel)", CheckoutChoice),
+    ("/checkout/([^/]+)/(pay|decline|cancel)", CheckoutAction),
     ("/", Landing),
     ("/docs", Docs),
     ("/register", RegisterPage),
@@ -77,33 +79,50 @@ PAGES: tuple[Route, ...] = (
     ("/dashboard/(sign-in|sign-out)", Session),
     ("/dashboard/keys", NewKey),
     ("/dashboard/keys/([^/]+)/(rotate|revoke)", KeyChange),
-    ("/dashboard/credits", Buy),
-    ("/dashboard/usage.csv", UsageTable),
+    ("/dashboard/credits", BuyCredits),
+    ("/dashboard/usage.csv", UsageCsv),
 )
-"""What people see."""
 
 
-def build(services: Services) -> Application:
-    """The application."""
-    arguments = {"services": services}
+def build_application(services: Services) -> Application:
+    """The Tornado application with all routes."""
+    arguments, routes = {"services": services}, (*API_ROUTES, *PAGE_ROUTES)
     return Application(
-        [URLSpec(pattern, handler, arguments) for pattern, handler in (*OPERATIONS, *PAGES)],
-        routes={handler: _named(pattern) for pattern, handler in (*OPERATIONS, *PAGES, ("/static/(.*)", StaticFile))},
+        [URLSpec(pattern, handler, arguments) for pattern, handler in routes],
+        routes={
+            handler: re.sub(r"\(.*?\)", "{}", pattern) for pattern, handler in (*routes, ("/static/(.*)", StaticFile))
+        },
         log_function=_log_access,
         static_path=str(STATIC_FOLDER),
         static_handler_class=StaticFile,
-        static_handler_args={"services": services},
-        template_loader=load_pages(),
+        static_handler_args=arguments,
+        template_loader=load_templates(),
         default_handler_class=NotFoundHandler,
         default_handler_args=arguments,
     )
 
 
+def documented_operations() -> Iterator[DocumentedOperation]:
+    """The operations of the API, for the OpenAPI document."""
+    for pattern, handler in API_ROUTES:
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+            operation = operation_of(handler, method)
+            if operation is None:
+                continue
+            function = getattr(handler, method.lower())
+            _, *variables = inspect.signature(function).parameters  # the path's variables, in order
+            path = re.sub(r"\([^)]*\)", "{}", pattern).format(*(f"{{{variable}}}" for variable in variables))
+            yield DocumentedOperation(
+                method=method,
+                path=path,
+                variables=tuple(variables),
+                operation=operation,
+                access=handler.access,
+                headers=tuple(handler.fixed_headers),
+                documentation=inspect.getdoc(function) or "",
+            )
+
+
 def _log_access(handler: RequestHandler) -> None:
-    if isinstance(handler, Answers):
+    if isinstance(handler, BaseHandler):
         handler.log_access()
-
-
-def _named(pattern: str) -> str:
-    """The paths of a resource, with {} for what differs."""
-    return re.sub(r"\(.*?\)", "{}", pattern)

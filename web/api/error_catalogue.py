@@ -1,20 +1,105 @@
-"""What every error code means to clients: what to do about it, and what comes with it."""
+"""The documentation of every error code: what it means, what to do, its reasons, and the schema of its details."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
-from web.api.schemas import common
+from pydantic import Field
+from typing_extensions import TypedDict
+
+
+class ParameterDetails(TypedDict, total=False):
+    """The allowed values, and the value sent."""
+
+    min: int
+    max: int
+    count: int
+    value: str
+    page: int
+    page_count: int
+    max_files: int
+    available: list[str]
+
+
+class FileTypeDetails(TypedDict, total=False):
+    """The index of the invalid file, from 0, and its detected format."""
+
+    index: int
+    input_format: str | None
+
+
+class PairDetails(TypedDict, total=False):
+    """The requested formats, and the available output formats."""
+
+    input_format: Annotated[str, Field(examples=["psd"])]
+    output_format: Annotated[str, Field(examples=["xyz"])]
+    available: Annotated[list[str], Field(examples=[["jpeg", "png"]])]
+
+
+class SizeDetails(TypedDict, total=False):
+    """The limit, and the size sent."""
+
+    max_file_size: Annotated[int, Field(description="Bytes.", examples=[10_485_760])]
+    max_bytes: int
+    max_stored_bytes: int
+    stored_bytes: int
+    max_pixels: int
+    pixels: int | None
+    max_side: int
+    width: int
+    height: int
+    max_frames: int
+    frames: int
+    max_pages: int
+    pages: int
+    max_total_pixels: int
+    total_pixels: int
+    max_scans: int
+    scans: int
+    max_elements: int
+
+
+class JobDetails(TypedDict, total=False):
+    """The failed step, and why it ended."""
+
+    step: Annotated[str, Field(examples=["jpeg -> raster"])]
+    max_seconds: float
+    exit_code: int | None
+
+
+class CreditDetails(TypedDict):
+    """The balance and the price of the operation in credits."""
+
+    credits_remaining: Annotated[int, Field(examples=[0])]
+    credits_required: Annotated[int, Field(examples=[1])]
+
+
+class RateDetails(TypedDict):
+    """Seconds to wait, as in `Retry-After`."""
+
+    retry_after: Annotated[int, Field(ge=1, examples=[17])]
+
+
+class RangeDetails(TypedDict):
+    """The size of the file in bytes."""
+
+    size: int
+
+
+class ReadinessDetails(TypedDict, total=False):
+    """The failed checks."""
+
+    reasons: Annotated[list[str], Field(examples=[["the database does not respond"]])]
 
 
 @dataclass(frozen=True)
 class ErrorDescription:
-    """An error code for its readers: a message that it comes with, and what to do. Words in backquotes are code.
+    """The documentation of an error code: an example message, advice, reasons, and the schema of `details`.
 
-    `details` is the shape of what comes with it.
+    Words in backquotes are code. `headers` are sent with the error.
     """
 
     message: str
@@ -28,142 +113,143 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
     {
         "invalid_api_key": ErrorDescription(
             "The API key is missing or invalid.",
-            "Send a key that works as `Authorization: Bearer …`. A lost one is replaced by registering with the same "
-            "address.",
+            "Send a valid API key as `Authorization: Bearer …`. To replace a lost key, register again with the same "
+            "email address.",
             headers=("WWW-Authenticate",),
         ),
         "key_not_verified": ErrorDescription(
-            "The account's e-mail address is not verified: open the link in the mail.",
-            "Open the link in the letter that came when you registered.",
+            "The account's email address is not verified. Open the link in the verification email.",
+            "Open the link in the email that was sent at registration.",
         ),
         "rate_limit_exceeded": ErrorDescription(
             "More than 60 requests in 60 seconds.",
-            "Wait for as many seconds as `Retry-After` says. With the reason `queue_full` more is being converted than "
-            "there is room for; less at a time comes through.",
+            "Wait for `Retry-After` seconds and repeat the request. With the reason `queue_full`, the server has too "
+            "many conversions waiting; send fewer at a time.",
             {
-                "queue_full": "too much is being converted",
-                "failed_authentications": "too many wrong keys were shown",
-                "registrations": "there were too many registrations",
-                "too_many_connections": "too many connections are open",
+                "queue_full": "too many conversions are waiting",
+                "failed_authentications": "too many requests with an invalid API key",
+                "registrations": "too many registrations",
+                "too_many_connections": "too many open connections",
             },
-            common.RateDetails,
+            RateDetails,
             ("Retry-After",),
         ),
         "no_credits": ErrorDescription(
             "No credits are left for this operation; buy a pack.",
-            "Buy a pack. `details` tells the balance and what was needed.",
-            details=common.CreditDetails,
+            "Buy a pack of credits. `details` has the balance and the price.",
+            details=CreditDetails,
         ),
         "invalid_file_type": ErrorDescription(
             "The file's content is of no supported type.",
-            "The content decides, not the name. `reason` tells an empty file, one of no known format, and a PDF that "
-            "needs the field `password`.",
+            "The file's content decides its type, not its name. `reason` distinguishes empty files, unknown formats, "
+            "and PDFs that need the field `password`.",
             {
-                "unrecognized": "it is like no known format",
-                "empty_file": "it has no bytes",
-                "not_a_pdf": "only PDFs are taken here",
-                "pdf_encrypted": "it opens with a `password` only",
+                "unrecognized": "the content matches no known format",
+                "empty_file": "the file has 0 bytes",
+                "not_a_pdf": "only PDFs are accepted here",
+                "pdf_encrypted": "the PDF needs a `password`",
             },
-            common.FileTypeDetails,
+            FileTypeDetails,
         ),
         "file_too_large": ErrorDescription(
             "The file is larger than 10485760 bytes.",
-            "`reason` tells whether it has too many bytes, pixels, frames, pages, scans or elements, or whether files "
-            "have to be deleted first; `details` the limit.",
+            "`reason` names the exceeded limit: bytes, pixels, frames, pages, scans, elements, or the account's "
+            "storage. `details` has the limit.",
             {
-                "bytes": "the file or the body has too many",
-                "storage": "the account's uploads, which are kept for a time, would take too much together",
-                "pixels": "a picture is too large",
-                "frames": "there are too many, or too many pixels in all of them",
-                "pages": "there are too many, or too many pixels on all of them",
-                "scans": "a JPEG has too many",
-                "elements": "an SVG has too many",
+                "bytes": "the file or the body has too many bytes",
+                "storage": "the account's stored uploads exceed its quota",
+                "pixels": "an image has too many pixels",
+                "frames": "an animation has too many frames, or too many pixels in all frames",
+                "pages": "a document has too many pages, or too many pixels on all pages",
+                "scans": "a JPEG has too many scans",
+                "elements": "an SVG has too many elements",
             },
-            common.SizeDetails,
+            SizeDetails,
         ),
         "unsupported_conversion": ErrorDescription(
             "psd cannot be converted to xyz.",
-            "`details.available` lists what this format can be converted to.",
-            details=common.PairDetails,
+            "`details.available` lists the output formats for this input format.",
+            details=PairDetails,
         ),
         "processing_failed": ErrorDescription(
             "The picture data cannot be decoded.",
-            "`corrupt_input` and `engine_error` fail again, whatever you do. After `timeout`, `out_of_memory` and "
-            "`worker_crashed` another attempt may do better. Nothing is charged.",
+            "`corrupt_input` and `engine_error` fail again if repeated. After `timeout`, `out_of_memory` and "
+            "`worker_crashed` a retry may succeed. Failed conversions are not charged.",
             {
                 "corrupt_input": "the file is damaged",
-                "engine_error": "the fault is not the file's",
-                "timeout": "it took too long",
-                "out_of_memory": "it needed too much memory",
-                "worker_crashed": "its process died",
+                "engine_error": "the conversion failed for another reason than the file",
+                "timeout": "the conversion took too long",
+                "out_of_memory": "the conversion needed too much memory",
+                "worker_crashed": "the worker process crashed",
             },
-            common.JobDetails,
+            JobDetails,
         ),
         "invalid_parameter": ErrorDescription(
             "quality must be an integer from 1 to 100.",
             "`param` names the field, and `reason` what is wrong with it.",
             {
-                "missing": "it is required",
-                "malformed": "it has the wrong form, or the body or the path has",
-                "out_of_range": "it lies outside the bounds in `details`",
-                "not_an_integer": "it is no whole number",
-                "unknown": "it is none of those in `details`",
-                "duplicate": "it was sent twice",
-                "too_long": "its text has too many bytes",
-                "encoding": "its text is not in UTF-8",
+                "missing": "a required field is missing",
+                "malformed": "the field, the body or the path has the wrong form",
+                "out_of_range": "the value is outside the limits in `details`",
+                "not_an_integer": "the value is not an integer",
+                "unknown": "the value is none of those in `details`",
+                "duplicate": "the field was sent twice",
+                "too_long": "the value has too many bytes",
+                "encoding": "the text is not valid UTF-8",
                 "truncated": "the body ends too early",
-                "content_type": "the body is no multipart form",
+                "content_type": "the body is not a multipart form",
                 "content_encoding": "the body is compressed",
                 "too_many_parts": "the form has too many parts",
-                "last_key": "the last key can be rotated only",
-                "invalid_signature": "the event is not signed by the payment provider, or too old",
+                "last_key": "the last API key can only be rotated",
+                "invalid_signature": "the event's signature is invalid or expired",
             },
-            common.ParameterDetails,
+            ParameterDetails,
         ),
         "not_found": ErrorDescription(
             "No such file.",
-            "The path is wrong, or the file or batch is gone: they are kept for a limited time.",
+            "The path is wrong, or the resource was deleted or has expired: files and batches are kept for a limited "
+            "time.",
             {"not_processed": "the file has not been converted yet"},
         ),
         "server_error": ErrorDescription(
-            "The server failed to answer this request.",
-            "It is not your doing. Try again later, and tell us the `request_id`.",
+            "The server failed to process this request.",
+            "The server is at fault. Retry later, and quote the `request_id` when you report it.",
             {
-                "checkout_unavailable": "the payment provider does not answer",
-                "checkout_not_configured": "nothing is sold here",
+                "checkout_unavailable": "the payment provider does not respond",
+                "checkout_not_configured": "no payment provider is configured",
             },
         ),
         "method_not_allowed": ErrorDescription(
-            "This path answers to POST, OPTIONS.",
-            "The header `Allow` lists what the path answers to.",
+            "This path supports POST, OPTIONS.",
+            "The header `Allow` lists the methods that the path supports.",
             headers=("Allow",),
         ),
         "idempotency_conflict": ErrorDescription(
             "The same request is still running.",
-            "The first request with this key still runs. Send it again in a moment.",
+            "The first request with this idempotency key is still running. Retry after `Retry-After` seconds.",
             headers=("Retry-After",),
         ),
         "idempotency_key_reused": ErrorDescription(
             "This key belongs to another request.",
-            "Take a new key for another file or other parameters.",
+            "Use a new idempotency key for another file or other parameters.",
         ),
         "range_not_satisfiable": ErrorDescription(
             "The file has 20104 bytes.",
-            "The file ends before the part that `Range` asks for.",
-            details=common.RangeDetails,
+            "The requested `Range` starts after the end of the file.",
+            details=RangeDetails,
             headers=("Content-Range",),
         ),
         "not_ready": ErrorDescription(
             "The service is not ready.",
-            "The service starts, stops, or cannot work. Another may answer; try again.",
-            {"disk_full": "there is no room for files"},
-            common.ReadinessDetails,
+            "The service is starting, stopping, or a part of it fails. Retry, on another server if there is one.",
+            {"disk_full": "the server has no disk space left"},
+            ReadinessDetails,
             ("Retry-After",),
         ),
         "request_timeout": ErrorDescription(
-            "The body came too slowly.",
-            "The request came too slowly. Send it over a better line, or in smaller files.",
+            "The body of the request arrived too slowly.",
+            "The request arrived too slowly. Use a faster connection or smaller files.",
         ),
     }
 )
-"""The codes of errors, in the order in which the docs list them."""
+"""The error codes in the order of the documentation."""

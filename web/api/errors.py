@@ -1,4 +1,7 @@
-"""The API's own errors, and the status of every code."""
+"""The API's errors, the HTTP status of every error code, and the JSON envelope of an error.
+
+Errors of the engine and of storage have the same attributes as ApiError: code, reason, param, retryable, details.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
 
 from engine.errors import ConversionError
-from storage.errors import DatabaseBusy, InvalidKey, StorageError
+from storage.errors import InvalidKey, StorageError
 
 STATUS: Mapping[str, int] = MappingProxyType(
     {
@@ -31,12 +34,14 @@ STATUS: Mapping[str, int] = MappingProxyType(
         "request_timeout": 408,
     }
 )
+"""The HTTP status of each error code."""
 
 
 class ApiError(Exception):
-    """A request that is refused; `str(error)` is a sentence for the client.
+    """A refused request. `str(error)` is a sentence for the client.
 
-    `reason` narrows the code, `param` names the field at fault, `headers` go with the answer.
+    `reason` narrows the code, `param` names the invalid field, `details` holds JSON values, `retry_after` is in
+    seconds, `headers` are sent with the response.
     """
 
     code: ClassVar[str] = "server_error"
@@ -49,70 +54,74 @@ class ApiError(Exception):
         reason: str | None = None,
         param: str | None = None,
         details: Mapping[str, Any] | None = None,
+        retry_after: int | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.reason = reason
         self.param = param
         self.details = dict(details or {})
+        self.retry_after = retry_after
         self.headers = dict(headers or {})
 
 
 class KeyNotVerified(ApiError):
-    """The key is good, but its account's e-mail address is not verified yet."""
+    """The API key is valid, but the account's email address is not verified."""
 
     code = "key_not_verified"
 
+    def __init__(self) -> None:
+        super().__init__("The account's email address is not verified. Open the link in the verification email.")
+
 
 class IdempotencyConflict(ApiError):
-    """The same request, under the same idempotency key, is still running."""
+    """A request with the same idempotency key is still running."""
 
     code = "idempotency_conflict"
     retryable = True
 
 
 class IdempotencyKeyReused(ApiError):
-    """The idempotency key belongs to another request."""
+    """The idempotency key was used for a different request."""
 
     code = "idempotency_key_reused"
 
 
 class InvalidParameter(ApiError):
-    """A field, or the body itself, is missing or not what it should be."""
+    """A field, or the body itself, is missing or invalid."""
 
     code = "invalid_parameter"
 
 
 class NotFound(ApiError):
-    """No such path, or no such thing in this account, or one that has expired."""
+    """The path or the resource does not exist, or the resource has expired."""
 
     code = "not_found"
 
 
 class MethodNotAllowed(ApiError):
-    """The path exists, the verb does not."""
+    """The path exists, but not with this method."""
 
     code = "method_not_allowed"
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
-        verbs = ", ".join(allowed)
-        super().__init__(f"This path answers to {verbs}.", headers={"Allow": verbs})
+        methods = ", ".join(allowed)
+        super().__init__(f"This path supports {methods}.", headers={"Allow": methods})
 
 
 class RateLimited(ApiError):
-    """Too many requests, or too much work at once; `retry_after` is in seconds."""
+    """Too many requests, or too many conversions at once. `retry_after` is in seconds."""
 
     code = "rate_limit_exceeded"
     retryable = True
+    retry_after: int
 
     def __init__(self, message: str, *, retry_after: int, reason: str | None = None) -> None:
-        self.retry_after = retry_after
-        details = {"retry_after": retry_after}
-        super().__init__(message, reason=reason, details=details, headers={"Retry-After": str(retry_after)})
+        super().__init__(message, reason=reason, details={"retry_after": retry_after}, retry_after=retry_after)
 
 
 class FileTooLarge(ApiError):
-    """More bytes than the account's tier takes."""
+    """The request body is larger than the account's tier allows, in bytes."""
 
     code = "file_too_large"
 
@@ -122,18 +131,18 @@ class FileTooLarge(ApiError):
 
 
 class StorageFull(ApiError):
-    """The account keeps `stored` bytes of uploads, and with this one it would be more than it may."""
+    """The upload would exceed the account's storage quota. Sizes are in bytes."""
 
     code = "file_too_large"
 
     def __init__(self, stored: int, max_stored: int) -> None:
-        message = f"Your files may take {max_stored} bytes in all; delete some, or wait until they expire."
+        message = f"The storage quota of {max_stored} bytes is exceeded. Delete files, or wait until they expire."
         details = {"max_stored_bytes": max_stored, "stored_bytes": stored}
         super().__init__(message, reason="storage", param="file", details=details)
 
 
 class RangeNotSatisfiable(ApiError):
-    """The part of a file that is asked for lies beyond its end."""
+    """The requested range starts after the end of the file of `size` bytes."""
 
     code = "range_not_satisfiable"
 
@@ -143,79 +152,78 @@ class RangeNotSatisfiable(ApiError):
 
 
 class RequestTimeout(ApiError):
-    """A request that comes too slowly."""
+    """The request arrives too slowly."""
 
     code = "request_timeout"
     retryable = True
 
 
 class CheckoutUnavailable(ApiError):
-    """The payment provider could not be asked, or would not. Nothing has been bought."""
+    """The payment provider cannot be reached, or refused. Nothing was bought."""
 
     retryable = True
 
     def __init__(self) -> None:
-        super().__init__("The payment provider does not answer; try again later.", reason="checkout_unavailable")
+        super().__init__("The payment provider does not respond. Try again later.", reason="checkout_unavailable")
 
 
 class CheckoutNotConfigured(ApiError):
-    """Nobody has set up where payments go."""
+    """No payment provider is configured."""
 
     def __init__(self) -> None:
-        super().__init__("Credits cannot be bought here at the moment.", reason="checkout_not_configured")
+        super().__init__("Credits cannot be bought on this server.", reason="checkout_not_configured")
 
 
 class NotReady(ApiError):
-    """The service cannot work at the moment."""
+    """The service cannot process requests at the moment."""
 
     code = "not_ready"
     retryable = True
 
 
 class NoSpace(NotReady):
-    """There is no room on the disk."""
+    """The disk is full."""
 
     def __init__(self) -> None:
-        headers = {"Retry-After": "30"}
-        super().__init__("There is no room for files at the moment.", reason="disk_full", headers=headers)
+        super().__init__("The server has no disk space left for files.", reason="disk_full", retry_after=30)
 
 
 class ServerError(ApiError):
-    """Something that nobody foresaw; the log knows more."""
+    """An unexpected exception. The log has the traceback."""
 
     def __init__(self) -> None:
-        super().__init__("The server failed to answer this request.")
+        super().__init__("The server failed to process this request.")
 
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 PublicError: TypeAlias = ApiError | ConversionError | StorageError
-"""Errors that the client may see."""
+"""Errors whose message may be sent to the client."""
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def public_error(error: BaseException | None) -> PublicError:
-    """The error that the client may see: this one, or a ServerError for what was not foreseen."""
-    if isinstance(error, OSError) and error.errno in _FULL:
+    """The error to send to the client: `error` itself, NoSpace, or ServerError for an unexpected exception."""
+    if isinstance(error, OSError) and error.errno in _DISK_FULL:
         return NoSpace()
     return error if isinstance(error, PublicError) else ServerError()
 
 
-def error_headers(error: PublicError) -> Mapping[str, str]:
-    """The headers that go with the error."""
+def error_headers(error: PublicError) -> dict[str, str]:
+    """The response headers of the error."""
+    headers = dict(error.headers) if isinstance(error, ApiError) else {}
     if isinstance(error, InvalidKey):
-        return {"WWW-Authenticate": "Bearer"}
-    if isinstance(error, DatabaseBusy):
-        return {"Retry-After": "1"}
-    return error.headers if isinstance(error, ApiError) else {}
+        headers["WWW-Authenticate"] = "Bearer"
+    retry_after = None if isinstance(error, ConversionError) else error.retry_after
+    return headers if retry_after is None else {**headers, "Retry-After": str(retry_after)}
 
 
 def error_body(error: PublicError) -> dict[str, Any]:
-    """What a client is told about the error."""
+    """The error as JSON: code, message, retryable, and param, reason, details where set."""
     optional = {"param": error.param, "reason": error.reason, "details": error.details}
     known = {"code": error.code, "message": str(error), "retryable": error.retryable}
     return known | {name: value for name, value in optional.items() if value}
 
 
 def envelope(error: PublicError, request_id: str) -> dict[str, Any]:
-    """The body of an error's answer."""
+    """The JSON body of an error response."""
     return {"error": {**error_body(error), "request_id": request_id}}

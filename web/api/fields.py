@@ -1,274 +1,372 @@
-"""Declarations of what requests carry: each both checks a value and describes it in the API's document."""
+"""Request fields as pydantic types, and the models of what each request carries.
+
+Validation, the OpenAPI document, the documentation pages and the error messages are all made from these models.
+"""
 
 from __future__ import annotations
 
 import re
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, Final, TypeVar
 
 from email_validator import EmailNotValidError, validate_email
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, ValidationInfo
+from pydantic_core import PydanticCustomError
 
 from config.pricing import PACKS, Pack
-from engine.options import Pages
+from engine.options import Options, Pages
 from storage.api_keys import MAX_GRACE
 from web.api.errors import InvalidParameter
-from web.api.times import Period, period
+from web.api.times import Period, parse_period
 
-T = TypeVar("T")
-Found = TypeVar("Found", covariant=True)
-
-
-@dataclass(frozen=True, eq=False)
-class Kind(Generic[Found]):
-    """What values may be.
-
-    `schema` is the JSON Schema of what is taken. `check` makes of a value what it stands for, and raises
-    InvalidParameter with the field's name, which it is given first. Forms, queries and headers hold nothing but text,
-    which `from_text` makes into what JSON would hold.
-    """
-
-    schema: Mapping[str, Any]
-    check: Callable[[str, object], Found]
-    from_text: Callable[[str], object] = str
-
-
-class _Absent:
-    """Stands where there is no value."""
-
-
-ABSENT: Final = _Absent()
-
-
-@dataclass(frozen=True, eq=False)
-class Field(Generic[T]):
-    """A named value of a request. Without a default it is required; null is like no value where None is the default."""
-
-    name: str
-    kind: Kind[T]
-    description: str
-    example: object
-    default: T | _Absent = ABSENT
-
-    @property
-    def required(self) -> bool:
-        return self.default is ABSENT
-
-    def of(self, value: object) -> T:
-        """What the value stands for; the default where it is ABSENT. Raises InvalidParameter."""
-        if value is not ABSENT and (value is not None or self.default not in (None, ABSENT)):
-            return self.kind.check(self.name, value)
-        if isinstance(self.default, _Absent):
-            raise InvalidParameter(f"{self.name} is missing.", reason="missing", param=self.name)
-        return self.default
-
-    def of_text(self, text: str | None) -> T:
-        """The same of what a form, a query or a header holds."""
-        return self.of(ABSENT if text is None else self.kind.from_text(text))
-
-
-AnyField: TypeAlias = Field[Any]
-
-
-class Values:
-    """What the declared fields of a request stand for."""
-
-    def __init__(self, values: Iterable[tuple[AnyField, object]]) -> None:
-        self._values = dict(values)
-
-    def __getitem__(self, field: Field[T]) -> T:
-        """The field's value. Raises KeyError for a field that the operation does not declare."""
-        return cast(T, self._values[field])
-
-
-def text(name: str, value: object) -> str:
-    """The value, which has to be a string. Raises InvalidParameter."""
-    if not isinstance(value, str):
-        raise InvalidParameter(f"{name} must be a string.", reason="malformed", param=name)
-    return value
-
-
-def matching(pattern: str, wanted: str) -> Kind[str]:
-    """Strings that match as a whole; `wanted` ends the sentence "name must be"."""
-
-    def check(name: str, value: object) -> str:
-        found = text(name, value)
-        if not re.fullmatch(pattern, found):
-            raise InvalidParameter(f"{name} must be {wanted}.", reason="malformed", param=name)
-        return found
-
-    return Kind({"type": "string", "pattern": f"^{pattern}$"}, check)
-
-
-def integer(least: int, most: int) -> Kind[int]:
-    """Integers from `least` to `most`."""
-
-    def check(name: str, value: object) -> int:
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if isinstance(value, int) and whole and least <= value <= most:
-            return value
-        message = f"{name} must be an integer from {least} to {most}."
-        reason = "out_of_range" if whole else "not_an_integer"
-        raise InvalidParameter(message, reason=reason, param=name, details={"min": least, "max": most})
-
-    return Kind({"type": "integer", "minimum": least, "maximum": most}, check, _as_integer)
-
-
-def _as_integer(written: str) -> int | str:
-    """The integer that is written there; other text stays as it is, for the check to refuse."""
-    return int(written) if re.fullmatch(r"-?[0-9]{1,9}", written) else written
-
-
-_EMAIL_LENGTH = 254
-_NAME_LENGTH = range(2, 101)
+_DAY = 86_400  # seconds
+_EMAIL_LENGTH = 254  # characters
+_NAME_LENGTH = range(2, 101)  # characters
 _CONTROL = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories: surrogates cannot be stored, separators break lines
 _PRINTED = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"  # the same for JSON Schema
 _NAME = rf"^\s*[^\s{_PRINTED}][^{_PRINTED}]{{0,98}}[^\s{_PRINTED}]\s*$"
+_FROM_TEXT: Final = "from_text"  # validation context: all values are strings, as in forms, queries and headers
 
 
-def _email(name: str, value: object) -> str:
-    """An address that mail can be sent to, its domain in lower case and ASCII; whether it exists is not asked."""
-    address = text(name, value)
+class RequestModel(BaseModel):
+    """Fields of a request. Unknown fields are ignored. JSON null counts as absent."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", validate_by_name=False, arbitrary_types_allowed=True)
+
+
+Model = TypeVar("Model", bound=RequestModel)
+
+
+def validate(model: type[Model], values: Mapping[str, object], *, from_text: bool = False) -> Model:
+    """Returns the validated fields. With `from_text`, strings are read as JSON values where the type asks for it.
+
+    Raises InvalidParameter for the first invalid field, with its name, and InvalidOption for invalid page numbers.
+    """
+    given = {name: value for name, value in values.items() if value is not None}
+    try:
+        return model.model_validate(given, context={_FROM_TEXT: from_text})
+    except ValidationError as invalid:
+        error = invalid.errors(include_url=False, include_input=False)[0]
+    name = str(error["loc"][0])
+    if error["type"] == "missing":
+        raise InvalidParameter(f"{name} is missing.", reason="missing", param=name)
+    message = f"{name} {error['msg']}"
+    raise InvalidParameter(message, reason=error["type"], param=name, details=error.get("ctx"))
+
+
+@dataclass(frozen=True)
+class FieldDescription:
+    """A field for documentation: its JSON Schema without null and description, and whether it is required."""
+
+    name: str
+    schema: Mapping[str, Any]
+    description: str
+    example: object
+    required: bool
+
+
+def describe(model: type[RequestModel]) -> list[FieldDescription]:
+    """The fields of the model, in the order declared."""
+    schema = model.model_json_schema()
+    required = schema.get("required", [])
+    return [_description(name, part, name in required) for name, part in schema.get("properties", {}).items()]
+
+
+def _description(name: str, schema: dict[str, Any], required: bool) -> FieldDescription:
+    kinds = [kind for kind in schema.pop("anyOf", []) if kind.get("type") != "null"]
+    merged = {**(kinds[0] if kinds else {}), **schema}
+    merged.pop("title", None)
+    if merged.get("default", ...) is None:
+        del merged["default"]
+    (example,) = merged.pop("examples")
+    return FieldDescription(name, merged, merged.pop("description"), example, required)
+
+
+def _string(value: object) -> str:
+    if not isinstance(value, str):
+        raise PydanticCustomError("malformed", "must be a string.")
+    return value
+
+
+def _type(check: Callable[..., Any], schema: object) -> PlainValidator:
+    return PlainValidator(check, json_schema_input_type=schema)
+
+
+def _matching(pattern: str, expected: str) -> PlainValidator:
+    """Strings that match `pattern` completely. `expected` completes the sentence "… must be"."""
+
+    def check(value: object) -> str:
+        text = _string(value)
+        if not re.fullmatch(pattern, text):
+            raise PydanticCustomError("malformed", f"must be {expected}.")
+        return text
+
+    return _type(check, Annotated[str, Field(pattern=f"^{pattern}$")])
+
+
+def _integer(minimum: int, maximum: int) -> PlainValidator:
+    """Integers from `minimum` to `maximum`: no booleans, no floats, no "80.5"."""
+
+    def check(value: object, info: ValidationInfo) -> int:
+        if isinstance(value, str) and (info.context or {}).get(_FROM_TEXT) and re.fullmatch(r"-?[0-9]{1,9}", value):
+            value = int(value)
+        if isinstance(value, int) and not isinstance(value, bool):
+            if minimum <= value <= maximum:
+                return value
+            reason = "out_of_range"
+        else:
+            reason = "not_an_integer"
+        limits = {"min": minimum, "max": maximum}
+        raise PydanticCustomError(reason, "must be an integer from {min} to {max}.", limits)
+
+    return _type(check, Annotated[int, Field(ge=minimum, le=maximum)])
+
+
+def _email(value: object) -> str:
+    """An address that email can be sent to, with its domain in lower-case ASCII. Its existence is not checked."""
+    address = _string(value)
     try:
         found = validate_email(
-            address.strip(" "),
-            allow_smtputf8=False,
-            check_deliverability=False,
-            strict=True,
-            test_environment=True,
+            address.strip(" "), allow_smtputf8=False, check_deliverability=False, strict=True, test_environment=True
         ).ascii_email
     except EmailNotValidError:
         found = None
     if found is None or len(found) > _EMAIL_LENGTH:
-        raise InvalidParameter(f"{name} must be an e-mail address.", reason="malformed", param=name)
+        raise PydanticCustomError("malformed", "must be an email address.")
     return found
 
 
-def _display_name(name: str, value: object) -> str:
-    """What a client calls something, without blanks around it."""
-    found = text(name, value).strip()
-    if any(unicodedata.category(character) in _CONTROL for character in found):
-        raise InvalidParameter(f"{name} must not hold control characters.", reason="malformed", param=name)
-    if len(found) not in _NAME_LENGTH:
-        least, most = _NAME_LENGTH[0], _NAME_LENGTH[-1]
-        message = f"{name} must have {least} to {most} characters."
-        raise InvalidParameter(message, reason="out_of_range", param=name, details={"min": least, "max": most})
-    return found
+def _display_name(value: object) -> str:
+    """The name of an application or an API key, without blanks around it."""
+    name = _string(value).strip()
+    if any(unicodedata.category(character) in _CONTROL for character in name):
+        raise PydanticCustomError("malformed", "must not contain control characters.")
+    if len(name) not in _NAME_LENGTH:
+        limits = {"min": _NAME_LENGTH[0], "max": _NAME_LENGTH[-1]}
+        raise PydanticCustomError("out_of_range", "must have {min} to {max} characters.", limits)
+    return name
 
 
-_DISPLAY_NAME: Final = Kind[str]({"type": "string", "pattern": _NAME}, _display_name)
-
-EMAIL: Final = Field[str](
-    "email",
-    Kind({"type": "string", "format": "email"}, _email),
-    "The address that the letter with the link goes to.",
-    "you@example.com",
-)
-NAME: Final = Field[str](
-    "name",
-    _DISPLAY_NAME,
-    "What the application is called: 2 to 100 characters, without control characters. Blanks around it do not count.",
-    "Photo shop",
-)
-KEY_NAME: Final = Field[str | None](
-    "name", _DISPLAY_NAME, "What the key is called; by default as the account is.", "Laptop", default=None
-)
+def _pack(value: object) -> Pack:
+    pack = PACKS.get(_string(value))
+    if pack is None:
+        names = {"available": list(PACKS)}
+        raise PydanticCustomError("unknown", f"must be one of {', '.join(PACKS)}.", names)
+    return pack
 
 
-_DAY = 86_400  # seconds
-
-
-def _pack(name: str, value: object) -> Pack:
-    found = PACKS.get(text(name, value))
-    if found is None:
-        message = f"{name} must be one of {', '.join(PACKS)}."
-        raise InvalidParameter(message, reason="unknown", param=name, details={"available": list(PACKS)})
-    return found
-
-
-def _file_ids(name: str, value: object) -> tuple[str, ...]:
-    """The ids in the order given; whether they exist is not asked."""
+def _file_ids(value: object) -> tuple[str, ...]:
+    """The ids in the order given. Their existence is not checked."""
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise InvalidParameter(f"{name} must be a list of strings.", reason="malformed", param=name)
+        raise PydanticCustomError("malformed", "must be a list of strings.")
     return tuple(value)
 
 
-_TEXT: Final = Kind[str]({"type": "string"}, text)
+_PERIOD_SCHEMA: Final = {"anyOf": [{"pattern": "^[0-9]{4}-(0[1-9]|1[0-2])$"}, {"format": "date"}]}
 
-OUTPUT_FORMAT: Final = Field[str](
-    "output_format",
-    matching("[A-Za-z0-9]{1,20}", "the name of a format, such as jpeg"),
-    "The format to convert to, in capitals or not; `jpg`, `tif` and `heif` are known too. "
-    "`GET /formats` tells which there are.",
-    "webp",
-)
-QUALITY: Final = Field[int | None](
-    "quality",
-    integer(1, 100),
-    "How much a lossy format keeps. For a lossless one it is checked, ignored, and told in a warning.",
-    80,
-    default=None,
-)
-PASSWORD: Final = Field[str | None]("password", _TEXT, "Opens an encrypted PDF.", "secret", default=None)
-PAGES: Final = Field[Pages](
-    "pages",
-    Kind({"type": "string", "minLength": 1}, lambda name, value: Pages.parse(text(name, value))),
-    "The pages to delete, counted from 1, with commas between them; ranges such as `3-5` are taken too. "
-    "One page at least has to stay.",
-    "2,5,8-10",
-)
-FILE_IDS: Final = Field[tuple[str, ...]](
-    "file_ids",
-    Kind({"type": "array", "items": {"type": "string"}, "minItems": 1}, _file_ids),
-    "The files of the batch to convert, all of them or some. What is named twice is converted once.",
-    ["file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"],
-)
-GRACE_PERIOD: Final = Field[int](
-    "grace_period_seconds",
-    integer(0, MAX_GRACE),
-    "How many seconds the old key goes on working.",
-    3600,
-    default=_DAY,
-)
-TOKEN: Final = Field[str](
-    "token",
-    matching("[0-9A-Fa-f]{64}", "64 hexadecimal digits"),
-    "The token in the link of the letter.",
-    "0123456789abcdef" * 4,
-)
-PERIOD: Final = Field[Period | None](
-    "period",
-    Kind(
-        {"type": "string", "anyOf": [{"pattern": "^[0-9]{4}-(0[1-9]|1[0-2])$"}, {"format": "date"}]},
-        lambda name, value: period(text(name, value), int(time.time())),
+OutputFormat = Annotated[
+    str,
+    _matching("[A-Za-z0-9]{1,20}", 'a format name, for example "jpeg"'),
+    Field(
+        description="The target format. Case-insensitive; the aliases `jpg`, `tif` and `heif` are accepted. "
+        "`GET /formats` lists the formats.",
+        examples=["webp"],
     ),
-    "A month `YYYY-MM`, or a day `YYYY-MM-DD` from which on to report; the current month by default.",
-    "2026-11",
-    default=None,
-)
-PACK: Final = Field[Pack](
-    "pack", Kind({"type": "string", "enum": list(PACKS)}, _pack), "How many credits to buy.", "starter"
-)
-LANGUAGE: Final = Field[str | None](
-    "language",
-    matching("[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}", "a language tag, such as en or pt-BR"),
-    "The language of the checkout page; `en` by default, and where the provider does not have it.",
-    "de",
-    default=None,
-)
-IDEMPOTENCY_KEY: Final = Field[str | None](
-    "Idempotency-Key",
-    matching("[!-~]([ -~]{0,253}[!-~])?", "1 to 255 printable ASCII characters"),
-    "Makes it safe to send the request again: within 24 hours the same request under the same key gets the same "
-    "answer, and is carried out once.",
-    "0b9d6c1e-5b1f-4c38-9a52-2f0f3c6a7d11",
-    default=None,
-)
-STRIPE_SIGNATURE: Final = Field[str](
-    "Stripe-Signature",
-    _TEXT,
-    "Shows that the event is Stripe's.",
-    "t=1795238640,v1=5257a869e7ecebeda32affa62cdca3fa51cad7e77a0e56ff536d0ce8e108d8bd",
-)
+]
+Quality = Annotated[
+    int,
+    _integer(1, 100),
+    Field(
+        description="Quality of a lossy target format. For a lossless one it is validated and ignored, with a warning.",
+        examples=[80],
+    ),
+]
+PdfPassword = Annotated[
+    str, _type(_string, str), Field(description="The password of an encrypted PDF.", examples=["secret"])
+]
+DeletedPages = Annotated[
+    Pages,
+    _type(lambda value: Pages.parse(_string(value)), Annotated[str, Field(min_length=1)]),
+    Field(
+        description="The pages to delete, counted from 1 and separated by commas. Ranges such as `3-5` are accepted. "
+        "At least one page must remain.",
+        examples=["2,5,8-10"],
+    ),
+]
+FileIds = Annotated[
+    tuple[str, ...],
+    _type(_file_ids, Annotated[list[str], Field(min_length=1)]),
+    Field(
+        description="The files of the batch to convert. Duplicates are ignored.",
+        examples=[["file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"]],
+    ),
+]
+GracePeriod = Annotated[
+    int,
+    _integer(0, MAX_GRACE),
+    Field(description="How long the replaced key stays valid, in seconds.", examples=[3600]),
+]
+VerificationToken = Annotated[
+    str,
+    _matching("[0-9A-Fa-f]{64}", "64 hexadecimal digits"),
+    Field(description="The token from the link in the verification email.", examples=["0123456789abcdef" * 4]),
+]
+UsagePeriod = Annotated[
+    Period,
+    _type(
+        lambda value: parse_period(_string(value), int(time.time())),
+        Annotated[str, Field(json_schema_extra=_PERIOD_SCHEMA)],
+    ),
+    Field(
+        description="A month `YYYY-MM`, or a day `YYYY-MM-DD` at which the period starts. The default is the current "
+        "month.",
+        examples=["2026-11"],
+    ),
+]
+PackName = Annotated[
+    Pack,
+    _type(_pack, Annotated[str, Field(json_schema_extra={"enum": list(PACKS)})]),
+    Field(description="The pack of credits to buy.", examples=["starter"]),
+]
+Language = Annotated[
+    str,
+    _matching("[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}", "a language tag, for example en or pt-BR"),
+    Field(
+        description="The language of the checkout page. `en` is the default, and used where the payment provider does "
+        "not support the language.",
+        examples=["de"],
+    ),
+]
+EmailAddress = Annotated[
+    str,
+    _type(_email, Annotated[str, Field(json_schema_extra={"format": "email"})]),
+    Field(description="The address that the verification email is sent to.", examples=["you@example.com"]),
+]
+DisplayName = Annotated[str, _type(_display_name, Annotated[str, Field(pattern=_NAME)])]
+
+
+class NewBatchFields(RequestModel):
+    """POST /batch."""
+
+    output_format: OutputFormat
+
+
+class ConversionFields(RequestModel):
+    """POST /convert and POST /files/{file_id}/convert."""
+
+    output_format: OutputFormat
+    quality: Quality | None = None
+    password: PdfPassword | None = Field(default=None, repr=False)
+
+    def options(self) -> Options:
+        """The engine's options."""
+        return Options(quality=self.quality, password=self.password)
+
+
+class BatchConversionFields(ConversionFields):
+    """POST /batch/{batch_id}/convert."""
+
+    file_ids: FileIds
+
+
+class MergeFields(RequestModel):
+    """POST /pdf/merge."""
+
+    password: PdfPassword | None = Field(default=None, repr=False)
+
+
+class DeletePagesFields(RequestModel):
+    """POST /pdf/delete-pages."""
+
+    pages: DeletedPages
+    password: PdfPassword | None = Field(default=None, repr=False)
+
+
+class RegistrationFields(RequestModel):
+    """POST /register."""
+
+    email: EmailAddress
+    name: Annotated[
+        DisplayName,
+        Field(
+            description="The name of the application: 2 to 100 characters, without control characters. Blanks around "
+            "it are removed.",
+            examples=["Photo shop"],
+        ),
+    ]
+
+
+class EmailField(RequestModel):
+    """An email address alone, for commands."""
+
+    email: EmailAddress
+
+
+class VerificationQuery(RequestModel):
+    """GET /verify."""
+
+    token: VerificationToken
+
+
+class UsageQuery(RequestModel):
+    """GET /account/usage."""
+
+    period: UsagePeriod | None = None
+
+
+class NewKeyFields(RequestModel):
+    """POST /account/keys."""
+
+    name: (
+        Annotated[
+            DisplayName,
+            Field(description="The name of the key. The default is the account's name.", examples=["Laptop"]),
+        ]
+        | None
+    ) = None
+
+
+class KeyRotationFields(RequestModel):
+    """POST /account/keys/{key_id}/rotate."""
+
+    grace_period_seconds: GracePeriod = _DAY
+
+
+class PurchaseFields(RequestModel):
+    """POST /credits/purchase."""
+
+    pack: PackName
+    language: Language | None = None
+
+
+class IdempotencyHeader(RequestModel):
+    """The header of requests that can be repeated safely."""
+
+    idempotency_key: (
+        Annotated[
+            str,
+            _matching("[!-~]([ -~]{0,253}[!-~])?", "1 to 255 printable ASCII characters"),
+            Field(
+                description="Makes the request safe to repeat: for 24 hours, the same request with the same key "
+                "returns the same response and is charged once.",
+                examples=["0b9d6c1e-5b1f-4c38-9a52-2f0f3c6a7d11"],
+            ),
+        ]
+        | None
+    ) = Field(default=None, alias="Idempotency-Key")
+
+
+class StripeHeader(RequestModel):
+    """The header of Stripe's webhook events."""
+
+    signature: Annotated[
+        str,
+        _type(_string, str),
+        Field(
+            description="The signature of the event.",
+            examples=["t=1795238640,v1=5257a869e7ecebeda32affa62cdca3fa51cad7e77a0e56ff536d0ce8e108d8bd"],
+        ),
+    ] = Field(alias="Stripe-Signature")

@@ -1,146 +1,163 @@
-"""The headers of every answer."""
+"""Response headers: their values, and one table of all of them for CORS, the OpenAPI document and the handlers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from config.pricing import RATE_WINDOW
 from storage.rate_limits import RateLimitStatus
 
-_EXPOSED = (
-    "X-Request-Id",
-    "X-RateLimit-Limit",
-    "X-RateLimit-Remaining",
-    "X-RateLimit-Reset",
-    "X-Credits-Remaining",
-    "Idempotency-Replayed",
-    "Retry-After",
-    "WWW-Authenticate",
-    "RateLimit",
-    "RateLimit-Policy",
-    "Content-Disposition",
-    "Content-Range",
-    "Accept-Ranges",
-    "ETag",
-)
+_TEXT: Mapping[str, Any] = MappingProxyType({"type": "string"})
+_NUMBER: Mapping[str, Any] = MappingProxyType({"type": "integer", "minimum": 0})
 
-_ACCEPTED = (
-    "Authorization",
-    "Content-Type",
-    "Accept",
-    "Idempotency-Key",
-    "If-None-Match",
-    "If-Range",
-    "Range",
-)
 
-PREFLIGHT_HEADERS: Mapping[str, str] = MappingProxyType(
+@dataclass(frozen=True)
+class ResponseHeader:
+    """A response header: its JSON Schema and an example.
+
+    `common`: sent with every response. `required`: always sent with the responses that document it. `exposed`:
+    scripts of other origins may read it (CORS).
+    """
+
+    description: str
+    schema: Mapping[str, Any]
+    example: object
+    common: bool = False
+    required: bool = False
+    exposed: bool = True
+
+
+HEADERS: Mapping[str, ResponseHeader] = MappingProxyType(
     {
-        "Access-Control-Allow-Headers": ", ".join(_ACCEPTED),
-        "Access-Control-Max-Age": "86400",
+        "X-Request-Id": ResponseHeader(
+            "The request's id in the server's log.", _TEXT, "req_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7", common=True
+        ),
+        "X-RateLimit-Limit": ResponseHeader("Allowed requests per window of 60 seconds.", _NUMBER, 60, common=True),
+        "X-RateLimit-Remaining": ResponseHeader("Requests left in this window.", _NUMBER, 59, common=True),
+        "X-RateLimit-Reset": ResponseHeader(
+            "The end of the window in Unix time (seconds).", _NUMBER, 1795238640, common=True
+        ),
+        "RateLimit-Policy": ResponseHeader("The limit in IETF syntax.", _TEXT, '"default";q=60;w=60', common=True),
+        "RateLimit": ResponseHeader(
+            "Remaining requests and seconds to the end of the window in IETF syntax.",
+            _TEXT,
+            '"default";r=59;t=41',
+            common=True,
+        ),
+        "X-Content-Type-Options": ResponseHeader(
+            "Browsers must not guess the content type.", {"const": "nosniff"}, "nosniff", common=True, exposed=False
+        ),
+        "Access-Control-Allow-Origin": ResponseHeader(
+            "Scripts of any origin may read the response.", {"const": "*"}, "*", common=True, exposed=False
+        ),
+        "Access-Control-Expose-Headers": ResponseHeader(
+            "The headers that such scripts may read.", _TEXT, "X-Request-Id, Retry-After", common=True, exposed=False
+        ),
+        "X-Credits-Remaining": ResponseHeader("The balance after this request in credits.", _NUMBER, 49),
+        "Idempotency-Replayed": ResponseHeader(
+            "The response was stored by an earlier request with the same idempotency key.", {"const": "true"}, "true"
+        ),
+        "Retry-After": ResponseHeader("Seconds to wait before a retry.", {"type": "integer", "minimum": 1}, 17),
+        "WWW-Authenticate": ResponseHeader("The authentication scheme.", {"const": "Bearer"}, "Bearer", required=True),
+        "Content-Disposition": ResponseHeader(
+            "The file name, derived from the client's.",
+            _TEXT,
+            "attachment; filename=\"photo.webp\"; filename*=UTF-8''photo.webp",
+        ),
+        "Content-Range": ResponseHeader(
+            "The returned range and the size of the file in bytes.", _TEXT, "bytes 0-99/20104", required=True
+        ),
+        "Accept-Ranges": ResponseHeader("Range requests are supported.", {"const": "bytes"}, "bytes"),
+        "ETag": ResponseHeader("Identifies the content.", _TEXT, 'W/"5f2b9c"'),
+        "Content-Security-Policy": ResponseHeader(
+            "Browsers run no script in the file.", _TEXT, "default-src 'none'; sandbox", exposed=False
+        ),
+        "Cache-Control": ResponseHeader("Whether caches may store the response.", _TEXT, "no-store", exposed=False),
+        "Referrer-Policy": ResponseHeader(
+            "Browsers send no referrer from this page.", {"const": "no-referrer"}, "no-referrer", exposed=False
+        ),
+        "Vary": ResponseHeader(
+            "The request header that the response depends on.", _TEXT, "Accept", required=True, exposed=False
+        ),
+        "Location": ResponseHeader(
+            "The URL to go to.",
+            {"type": "string", "format": "uri-reference"},
+            "/developers/verify#token=0123",
+            required=True,
+            exposed=False,
+        ),
+        "Allow": ResponseHeader(
+            "The methods that the path supports.", _TEXT, "POST, OPTIONS", required=True, exposed=False
+        ),
     }
 )
+"""All response headers, in the order of the OpenAPI document."""
 
-NO_STORE: Mapping[str, str] = MappingProxyType({"Cache-Control": "no-store"})
-"""Of what no cache may keep."""
-
-DOWNLOAD_HEADERS: Mapping[str, str] = MappingProxyType(
-    {
-        # What is in the file runs nowhere, should a browser show it after all.
-        "Content-Security-Policy": "default-src 'none'; sandbox",
-        "Cache-Control": "private, no-store",
-        "Referrer-Policy": "no-referrer",
-    }
-)
-
+COMMON_HEADERS = tuple(name for name, header in HEADERS.items() if header.common)
+"""The headers of every response."""
 
 _COMMON_VALUES: Mapping[str, str] = MappingProxyType(
     {
         "Server": "convertd",
         "X-Content-Type-Options": "nosniff",
         "Access-Control-Allow-Origin": "*",
-        "Access-Control-Expose-Headers": ", ".join(_EXPOSED),
+        "Access-Control-Expose-Headers": ", ".join(name for name, header in HEADERS.items() if header.exposed),
     }
 )
+
+_ACCEPTED = ("Authorization", "Content-Type", "Accept", "Idempotency-Key", "If-None-Match", "If-Range", "Range")
+
+PREFLIGHT_HEADERS: Mapping[str, str] = MappingProxyType(
+    {"Access-Control-Allow-Headers": ", ".join(_ACCEPTED), "Access-Control-Max-Age": "86400"}
+)
+"""Of responses to CORS preflight requests."""
+
+NO_STORE: Mapping[str, str] = MappingProxyType({"Cache-Control": "no-store"})
+"""Of responses that no cache may store."""
+
+DOWNLOAD_HEADERS: Mapping[str, str] = MappingProxyType(
+    {
+        # A browser that shows the file after all must not run scripts in it.
+        "Content-Security-Policy": "default-src 'none'; sandbox",
+        "Cache-Control": "private, no-store",
+        "Referrer-Policy": "no-referrer",
+    }
+)
+"""Of responses with a file."""
 
 
 def common_headers(request_id: str) -> dict[str, str]:
-    """What goes with any answer, a page of any origin reading it included."""
+    """The headers of every response, without the rate limit."""
     return {**_COMMON_VALUES, "X-Request-Id": request_id}
 
 
-def rate_limit_headers(verdict: RateLimitStatus) -> dict[str, str]:
-    """Where the client's request limit stands, in its own words and in those of the IETF."""
+def rate_limit_headers(status: RateLimitStatus) -> dict[str, str]:
+    """The client's rate limit, as X-RateLimit headers and in IETF syntax."""
     return {
-        "X-RateLimit-Limit": str(verdict.limit),
-        "X-RateLimit-Remaining": str(verdict.remaining),
-        "X-RateLimit-Reset": str(verdict.reset_unix),
-        "RateLimit-Policy": f'"default";q={verdict.limit};w={RATE_WINDOW}',
-        "RateLimit": f'"default";r={verdict.remaining};t={verdict.retry_after}',
+        "X-RateLimit-Limit": str(status.limit),
+        "X-RateLimit-Remaining": str(status.remaining),
+        "X-RateLimit-Reset": str(status.reset_unix),
+        "RateLimit-Policy": f'"default";q={status.limit};w={RATE_WINDOW}',
+        "RateLimit": f'"default";r={status.remaining};t={status.retry_after}',
     }
-
-
-_TEXT = {"type": "string"}
-_NUMBER = {"type": "integer", "minimum": 0}
-
-COMMON_HEADERS = (
-    "X-Request-Id",
-    "X-RateLimit-Limit",
-    "X-RateLimit-Remaining",
-    "X-RateLimit-Reset",
-    "RateLimit-Policy",
-    "RateLimit",
-    "X-Content-Type-Options",
-    "Access-Control-Allow-Origin",
-    "Access-Control-Expose-Headers",
-)
-"""The headers of every answer."""
-
-_ALWAYS = (*COMMON_HEADERS, "WWW-Authenticate", "Allow", "Content-Range", "Location", "Vary")
-
-HEADERS: Mapping[str, tuple[str, Mapping[str, Any], Any]] = MappingProxyType(
-    {
-        "X-Request-Id": ("Names the request in the server's log.", _TEXT, "req_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
-        "X-RateLimit-Limit": ("Requests in a window of 60 seconds.", _NUMBER, 60),
-        "X-RateLimit-Remaining": ("Requests that are left in this window.", _NUMBER, 59),
-        "X-RateLimit-Reset": ("When the window ends, in Unix time (seconds).", _NUMBER, 1795238640),
-        "RateLimit-Policy": ("The limit, as the IETF writes it.", _TEXT, '"default";q=60;w=60'),
-        "RateLimit": ("Where the limit stands, as the IETF writes it.", _TEXT, '"default";r=59;t=41'),
-        "X-Content-Type-Options": ("Content is what its type says.", {"const": "nosniff"}, "nosniff"),
-        "Access-Control-Allow-Origin": ("Pages of any origin may read the answer.", {"const": "*"}, "*"),
-        "Access-Control-Expose-Headers": ("The headers that such pages may read.", _TEXT, "X-Request-Id, Retry-After"),
-        "X-Credits-Remaining": ("The balance after this request.", _NUMBER, 49),
-        "Retry-After": ("Seconds to wait.", {"type": "integer", "minimum": 1}, 17),
-        "Idempotency-Replayed": ("The answer is the one that the request had before.", {"const": "true"}, "true"),
-        "Content-Disposition": (
-            "The file's name, made of the client's.",
-            _TEXT,
-            "attachment; filename=\"photo.webp\"; filename*=UTF-8''photo.webp",
-        ),
-        "Content-Range": ("The part, and the bytes of the whole.", _TEXT, "bytes 0-99/20104"),
-        "Content-Security-Policy": ("What is in the file runs nowhere.", _TEXT, "default-src 'none'; sandbox"),
-        "Accept-Ranges": ("The file can be had in parts.", {"const": "bytes"}, "bytes"),
-        "ETag": ("Changes with the content.", _TEXT, 'W/"5f2b9c"'),
-        "Cache-Control": ("Who may keep the answer, and how long.", _TEXT, "no-store"),
-        "Referrer-Policy": ("Other sites do not hear of this address.", {"const": "no-referrer"}, "no-referrer"),
-        "Vary": ("The header of the request that the answer depends on.", _TEXT, "Accept"),
-        "Location": ("Where to go on.", {"type": "string", "format": "uri-reference"}, "/developers/verify#token=0123"),
-        "WWW-Authenticate": ("How to show a key.", {"const": "Bearer"}, "Bearer"),
-        "Allow": ("The verbs that the path answers to.", _TEXT, "POST, OPTIONS"),
-    }
-)
 
 
 def header_components() -> dict[str, Any]:
-    """All headers, to be referred to."""
+    """The header objects of the OpenAPI document, by name."""
     return {
-        name: {"description": description, "schema": dict(schema), "example": example, "required": name in _ALWAYS}
-        for name, (description, schema, example) in HEADERS.items()
+        name: {
+            "description": header.description,
+            "schema": dict(header.schema),
+            "example": header.example,
+            "required": header.common or header.required,
+        }
+        for name, header in HEADERS.items()
     }
 
 
 def header_refs(names: Iterable[str]) -> dict[str, Any]:
-    """These headers and those of every answer."""
+    """References to these headers and to the common ones."""
     return {name: {"$ref": f"#/components/headers/{name}"} for name in (*COMMON_HEADERS, *sorted({*names}))}

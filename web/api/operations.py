@@ -1,4 +1,4 @@
-"""Operations: what a verb of a resource takes and answers. Requests are read by it, and the document shows it."""
+"""Operations: what a method of a resource takes and returns. Handlers read requests by it, OpenAPI documents it."""
 
 from __future__ import annotations
 
@@ -7,33 +7,40 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeVar
 
-from web.api.fields import AnyField
+from web.api.fields import RequestModel
 from web.api.headers import DOWNLOAD_HEADERS
 
 Tag = Literal["Conversion", "Files", "Batches", "PDF", "Account", "Credits", "Registration", "Catalogue", "Service"]
-Verb = TypeVar("Verb", bound=Callable[..., Any])
+Access = Literal["key", "address", "open"]
+"""`key`: needs an API key, rate-limited by account. `address`: public, rate-limited by address. `open`: unlimited."""
+Method = TypeVar("Method", bound=Callable[..., Any])
 
-EVERY_TARGET: Final = ("*/*",)
-"""The media types of all that can be converted to."""
+ALL_TARGETS: Final = ("*/*",)
+"""The media types of all output formats."""
 
-CONVERTS: Final = ("invalid_file_type", "unsupported_conversion", "file_too_large", "no_credits", "processing_failed")
-"""The errors of what converts."""
+CONVERSION_ERRORS: Final = (
+    "invalid_file_type",
+    "unsupported_conversion",
+    "file_too_large",
+    "no_credits",
+    "processing_failed",
+)
+"""The error codes of conversions."""
 
-_MARK: Final = "__operation__"
-_SENT: Final = ("Content-Disposition", *DOWNLOAD_HEADERS)
-_STORED: Final = ("Accept-Ranges", "ETag")
-_KEPT: Final = ("Cache-Control", "ETag")
-_AS_JSON: Final = "With `Accept: application/json` what was made."
+_ATTRIBUTE: Final = "__operation__"
+_FILE_HEADERS: Final = ("Content-Disposition", *DOWNLOAD_HEADERS)
+_RANGE_HEADERS: Final = ("Accept-Ranges", "ETag")
+_CACHE_HEADERS: Final = ("Cache-Control", "ETag")
 
 
 @dataclass(frozen=True)
 class FileField:
-    """The part of a form that holds a file, or several. `aliases` are taken like `name`."""
+    """The part of a multipart form that holds a file, or `minimum` to `maximum` files. `aliases` are other names."""
 
     name: str
     description: str
-    least: int = 1
-    most: int = 1
+    minimum: int = 1
+    maximum: int = 1
     aliases: tuple[str, ...] = ()
     media_type: str = "application/octet-stream"
 
@@ -44,78 +51,83 @@ class FileField:
 
 @dataclass(frozen=True)
 class FormFields:
-    """A multipart form: files, and text."""
+    """A multipart form: files and text fields."""
 
     file: FileField
-    fields: tuple[AnyField, ...] = ()
+    fields: type[RequestModel] = RequestModel
 
 
 @dataclass(frozen=True)
 class Response:
-    """A success. `shape` describes its JSON: with `enveloped` the value of `data`, else all of it.
+    """A successful response.
 
-    Answers without a shape have a body only where there are `media_types`.
+    `schema` is the type of its JSON: of `data` in the envelope, or of the whole body without `enveloped`. Responses
+    without a schema have a body only with `media_types`. `headers` are those beside the common ones.
     """
 
     status: int
     description: str
-    shape: Any = None
+    schema: Any = None
     enveloped: bool = True
     media_types: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
 
 
-def described(shape: Any, description: str = "") -> Response:
-    """JSON in the envelope of a success. Without a description it is that of the shape."""
-    return Response(200, description or inspect.getdoc(shape) or "", shape)
+def json_response(schema: Any, description: str = "") -> Response:
+    """JSON in the envelope. The default description is the schema's docstring."""
+    return Response(200, description or inspect.getdoc(schema) or "", schema)
 
 
-def result(shape: Any, media_types: tuple[str, ...] = EVERY_TARGET) -> tuple[Response, ...]:
-    """The bytes of a result, which may be stored or not, or its description."""
-    return _file(media_types), described(shape, _AS_JSON)
+def result_responses(schema: Any, media_types: tuple[str, ...] = ALL_TARGETS) -> tuple[Response, ...]:
+    """The bytes of a result, or its description as JSON."""
+    return _file_response(media_types), json_response(schema, "The stored result, with `Accept: application/json`.")
 
 
-def parts() -> tuple[Response, ...]:
-    """The bytes of a stored result, whole or in part, or not at all where the client has them."""
-    some = Response(206, "The part of the file that `Range` asks for.", media_types=EVERY_TARGET)
+def download_responses() -> tuple[Response, ...]:
+    """The bytes of a stored result, a range of them, or 304."""
+    part = Response(206, "The requested range of the file.", media_types=ALL_TARGETS)
     return (
-        _file(),
-        replace(some, headers=(*_SENT, *_STORED, "Content-Range")),
-        Response(304, "The client has the file.", headers=_STORED),
+        _file_response(),
+        replace(part, headers=(*_FILE_HEADERS, *_RANGE_HEADERS, "Content-Range")),
+        Response(304, "The client's copy is current.", headers=_RANGE_HEADERS),
     )
 
 
-def cacheable(answer: Response) -> tuple[Response, ...]:
-    """The answer, or none where the client has it."""
-    return replace(answer, headers=_KEPT), Response(304, "The client has it.", headers=_KEPT)
+def cacheable(response: Response) -> tuple[Response, ...]:
+    """The response, or 304."""
+    not_modified = Response(304, "The client's copy is current.", headers=_CACHE_HEADERS)
+    return replace(response, headers=_CACHE_HEADERS), not_modified
 
 
-def _file(media_types: tuple[str, ...] = EVERY_TARGET) -> Response:
-    return Response(200, "The file.", media_types=media_types, headers=(*_SENT, *_STORED))
+def _file_response(media_types: tuple[str, ...] = ALL_TARGETS) -> Response:
+    return Response(200, "The file.", media_types=media_types, headers=(*_FILE_HEADERS, *_RANGE_HEADERS))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """A verb of a resource; it decorates the verb, whose docstring is what clients read of it.
+    """Decorates a method of a handler, whose docstring is the documentation: a summary line, then a description.
 
-    `codes` are the errors beside those that follow from what it takes.
+    `codes` are error codes beside those that follow from the rest. `queued`: refused before the body arrives while
+    the job queue is full.
     """
 
     id: str
     tag: Tag
-    answers: tuple[Response, ...]
+    responses: tuple[Response, ...]
     codes: tuple[str, ...] = ()
-    query: tuple[AnyField, ...] = ()
-    headers: tuple[AnyField, ...] = ()
-    json: tuple[AnyField, ...] | None = None
+    query: type[RequestModel] | None = None
+    headers: type[RequestModel] | None = None
+    json: type[RequestModel] | None = None
     form: FormFields | None = None
+    queued: bool = False
 
-    def __call__(self, verb: Verb) -> Verb:
-        setattr(verb, _MARK, self)
-        return verb
+    def __call__(self, method: Method) -> Method:
+        setattr(method, _ATTRIBUTE, self)
+        return method
 
 
-def operation_of(handler: type, verb: str) -> Operation | None:
-    """The operation that the handler's verb is declared as."""
-    found = getattr(getattr(handler, verb.lower(), None), _MARK, None)
+def operation_of(handler: type, method: str) -> Operation | None:
+    """The operation that the handler's method is decorated with. HEAD is like GET."""
+    name = "get" if method == "HEAD" else method.lower()
+    found = getattr(getattr(handler, name, None), _ATTRIBUTE, None)
     return found if isinstance(found, Operation) else None

@@ -1,4 +1,4 @@
-"""Periods that usage is reported for, and times as the API writes them."""
+"""Usage periods, and timestamps as the API writes them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from web.api.errors import InvalidParameter
 
 @dataclass(frozen=True)
 class Period:
-    """From `start` until before `end`, in Unix time, by the name that the client gave it."""
+    """A period from `start` to before `end`, in Unix time, with the name that the client used."""
 
     name: str
     start: int
     end: int
 
 
-def period(text: str | None, now: int) -> Period:
-    """The month of `YYYY-MM`, by default the current one, or from the day of `YYYY-MM-DD` until now.
+def parse_period(text: str | None, now: int) -> Period:
+    """The calendar month `YYYY-MM`, or from the day `YYYY-MM-DD` to now. None is the current month.
 
     Raises InvalidParameter.
     """
@@ -44,7 +44,7 @@ def timestamp(unix: int | None) -> str | None: ...
 
 
 def timestamp(unix: int | None) -> str | None:
-    """The time in UTC."""
+    """Formats Unix time as `YYYY-MM-DD HH:MM:SS` in UTC."""
     return None if unix is None else datetime.fromtimestamp(unix, UTC).replace(tzinfo=None).isoformat(" ", "seconds")
 
 
@@ -56,4 +56,4 @@ def _month(name: str) -> Period:
 
 def _since(name: str, now: int) -> Period:
     start = int(datetime.strptime(name, "%Y-%m-%d").replace(tzinfo=UTC).timestamp())
-    return Period(name, start, max(start, now) + 1)  # what has just been done is in it
+    return Period(name, start, max(start, now) + 1)  # includes the current second

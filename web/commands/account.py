@@ -23,7 +23,8 @@ R = TypeVar("R")
 
 def create(email: str, name: str, credits: int, *, verified: bool, as_json: bool) -> None:
     """Makes an account, and prints its key."""
-    address, called = _checked(fields.EMAIL.of, email), _checked(fields.NAME.of, name)
+    checked = _checked(fields.RegistrationFields, email=email, name=name)
+    address, called = checked.email, checked.name
     issued = _within(lambda transaction: _made(transaction, address, called, credits, verified=verified))
     if as_json:
         return print(json.dumps({"api_key": issued.text, "key_id": issued.key.id, "email": address}))
@@ -33,7 +34,7 @@ def create(email: str, name: str, credits: int, *, verified: bool, as_json: bool
 
 def grant(email: str, credits: int) -> None:
     """Gives an account credits, and prints its balance."""
-    address = _checked(fields.EMAIL.of, email)
+    address = _checked(fields.EmailField, email=email).email
     print(_within(lambda transaction: accounts.grant(transaction, address, credits)))
 
 
@@ -68,8 +69,8 @@ def _within(work: Callable[[Transaction], R]) -> R:
         database.close()
 
 
-def _checked(field: Callable[[object], str], text: str) -> str:
+def _checked(model: type[fields.Model], **values: str) -> fields.Model:
     try:
-        return field(text)
+        return fields.validate(model, values)
     except InvalidParameter as error:
         fail(str(error), WRONG_USAGE)

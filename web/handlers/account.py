@@ -1,4 +1,4 @@
-"""/account: what stands in it, what it was used for, and its keys."""
+"""/account: the account, its usage, and its API keys."""
 
 from __future__ import annotations
 
@@ -8,29 +8,28 @@ from dataclasses import asdict, replace
 from config.pricing import RATE_WINDOW
 from storage import api_keys, usage
 from storage.api_keys import IssuedKey, Key
-from web.api.fields import GRACE_PERIOD, KEY_NAME, PERIOD
+from web.api.fields import KeyRotationFields, NewKeyFields, UsageQuery
 from web.api.headers import NO_STORE
-from web.api.operations import Operation, Response, described
-from web.api.schemas import accounts as shapes
-from web.api.times import period, timestamp
-from web.http.bodies import JsonHandler
-from web.http.handler import Handler
+from web.api.operations import Operation, Response, json_response
+from web.api.schemas import accounts as schemas
+from web.api.times import parse_period, timestamp
+from web.http.handler import BaseHandler
 from web.http.responses import wants_json
-from web.services.accounts import Account
 from web.services.serializers import usage_csv
 
 
-class AccountResource(Handler):
+class AccountResource(BaseHandler):
     """The account, its balance and its limits."""
 
-    always = NO_STORE
+    fixed_headers = NO_STORE
 
-    @Operation(id="getAccount", tag="Account", answers=(described(shapes.Account),))
+    @Operation(id="getAccount", tag="Account", responses=(json_response(schemas.Account),))
     async def get(self) -> None:
-        """See balance and limits"""
-        self.reply(self._described(self.client()))
+        """Get the account, its balance and its limits"""
+        self.reply(self._account())
 
-    def _described(self, account: Account) -> shapes.Account:
+    def _account(self) -> schemas.Account:
+        account = self.client()
         return {
             "name": account.name,
             "email": account.email,
@@ -45,15 +44,16 @@ class AccountResource(Handler):
             "limits": self._limits(),
         }
 
-    def _rate_limit(self) -> shapes.RateLimit:
+    def _rate_limit(self) -> schemas.RateLimit:
+        status = self.authorization.status
         return {
-            "limit": self._verdict.limit,
+            "limit": status.limit,
             "window_seconds": RATE_WINDOW,
-            "remaining": self._verdict.remaining,
-            "reset": self._verdict.reset_unix,
+            "remaining": status.remaining,
+            "reset": status.reset_unix,
         }
 
-    def _limits(self) -> shapes.Limits:
+    def _limits(self) -> schemas.Limits:
         tier, settings = self.client().tier, self.services.settings
         return {
             "max_file_size": tier.max_file_size,
@@ -64,28 +64,26 @@ class AccountResource(Handler):
         }
 
 
-class Usage(Handler):
-    """What was converted in a period."""
+class Usage(BaseHandler):
+    """Conversions and data transfer in a period."""
 
-    always = NO_STORE
+    fixed_headers = NO_STORE
 
     @Operation(
         id="getUsage",
         tag="Account",
-        query=(PERIOD,),
-        answers=(
-            replace(described(shapes.Usage), headers=("Vary",)),
-            Response(
-                200, "With `Accept: text/csv` the rows of `by_day`.", media_types=("text/csv",), headers=("Vary",)
-            ),
+        query=UsageQuery,
+        responses=(
+            replace(json_response(schemas.Usage), headers=("Vary",)),
+            Response(200, "`by_day` as CSV, with `Accept: text/csv`.", media_types=("text/csv",), headers=("Vary",)),
         ),
     )
     async def get(self) -> None:
-        """See what was converted in a period
+        """Get the usage in a period
 
-        Requests that were refused are not counted.
+        Requests that were refused with a 4xx status are not counted.
         """
-        chosen = self.given()[PERIOD] or period(None, int(time.time()))
+        chosen = self.query_fields(UsageQuery).period or parse_period(None, int(time.time()))
         report = await self.services.database.run(usage.report, self.client().id, chosen.start, chosen.end)
         self.set_header("Vary", "Accept")
         accept = self.request.headers.get("Accept", "")
@@ -98,54 +96,54 @@ class Usage(Handler):
             self.reply({"period": chosen.name, **times, **asdict(report)})
 
 
-class Keys(JsonHandler):
-    """The keys that work, and new ones."""
+class Keys(BaseHandler):
+    """The account's API keys."""
 
-    always = NO_STORE
+    fixed_headers = NO_STORE
 
-    @Operation(id="listKeys", tag="Account", answers=(described(shapes.Keys),))
+    @Operation(id="listKeys", tag="Account", responses=(json_response(schemas.Keys),))
     async def get(self) -> None:
-        """List the keys that work"""
+        """List the valid API keys"""
         keys = await self.services.database.run(api_keys.list_keys, self.client().id)
-        self.reply({"keys": [_shown(key) for key in keys], "total": len(keys)})
+        self.reply({"keys": [_key(key) for key in keys], "total": len(keys)})
 
-    @Operation(id="createKey", tag="Account", json=(KEY_NAME,), answers=(described(shapes.IssuedKey),))
+    @Operation(id="createKey", tag="Account", json=NewKeyFields, responses=(json_response(schemas.IssuedKey),))
     async def post(self) -> None:
-        """Make a further key"""
+        """Create an API key"""
         account = self.client()
-        called = self.given()[KEY_NAME] or account.name
-        self.reply(_shown_once(await self.services.database.run(api_keys.issue, account.id, called)))
+        name = self.json_fields(NewKeyFields).name or account.name
+        self.reply(_issued_key(await self.services.database.run(api_keys.issue, account.id, name)))
 
 
-class KeyResource(Handler):
-    """A key, to be ended."""
+class KeyResource(BaseHandler):
+    """An API key."""
 
-    always = NO_STORE
+    fixed_headers = NO_STORE
 
-    @Operation(id="revokeKey", tag="Account", answers=(described(shapes.RevokedKey),))
+    @Operation(id="revokeKey", tag="Account", responses=(json_response(schemas.RevokedKey),))
     async def delete(self, key_id: str) -> None:
-        """End a key at once
+        """Revoke an API key
 
-        The last key that lasts can only be rotated.
+        The last key cannot be revoked, only rotated.
         """
         await self.services.database.run(api_keys.revoke, self.client().id, key_id)
         self.reply({"key_id": key_id, "revoked": True})
 
 
-class KeyRotation(JsonHandler):
-    """A new key for an old one, which goes on working for a while."""
+class KeyRotation(BaseHandler):
+    """Replaces an API key, which stays valid for a grace period."""
 
-    always = NO_STORE
+    fixed_headers = NO_STORE
 
-    @Operation(id="rotateKey", tag="Account", json=(GRACE_PERIOD,), answers=(described(shapes.RotatedKey),))
+    @Operation(id="rotateKey", tag="Account", json=KeyRotationFields, responses=(json_response(schemas.RotatedKey),))
     async def post(self, key_id: str) -> None:
-        """Put a new key in the place of another"""
-        grace = self.given()[GRACE_PERIOD]
+        """Replace an API key"""
+        grace = self.json_fields(KeyRotationFields).grace_period_seconds
         issued = await self.services.database.run(api_keys.rotate, self.client().id, key_id, grace)
-        self.reply({**_shown_once(issued), "replaced_key_id": key_id, "grace_period_seconds": grace})
+        self.reply({**_issued_key(issued), "replaced_key_id": key_id, "grace_period_seconds": grace})
 
 
-def _shown(key: Key) -> shapes.Key:
+def _key(key: Key) -> schemas.Key:
     return {
         "key_id": key.id,
         "key_prefix": key.prefix,
@@ -156,6 +154,5 @@ def _shown(key: Key) -> shapes.Key:
     }
 
 
-def _shown_once(issued: IssuedKey) -> shapes.IssuedKey:
-    message = "Keep the key in a safe place: it is not shown again."
-    return {"api_key": issued.text, **_shown(issued.key), "message": message}
+def _issued_key(issued: IssuedKey) -> schemas.IssuedKey:
+    return {"api_key": issued.text, **_key(issued.key), "message": "Store this API key safely. It is not shown again."}

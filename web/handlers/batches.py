@@ -1,113 +1,107 @@
-"""/batch: many files, converted in one call."""
+"""/batch: many files, converted in one request."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from engine.options import Options
 from storage import ledger
 from web.api.errors import InvalidParameter
-from web.api.fields import FILE_IDS, IDEMPOTENCY_KEY, OUTPUT_FORMAT, PASSWORD, QUALITY
-from web.api.operations import FileField, FormFields, Operation, described
-from web.api.schemas import files as shapes
-from web.handlers.conversions import OrderHandler
-from web.http.bodies import FormHandler, JsonHandler
-from web.http.handler import Handler
+from web.api.fields import BatchConversionFields, IdempotencyHeader, NewBatchFields
+from web.api.operations import FileField, FormFields, Operation, json_response
+from web.api.schemas.files import AddedFile, BatchResult, BatchStatus, NewBatch
+from web.http.handler import BaseHandler
 from web.services.batches import BatchRequest
 from web.services.serializers import batch_status, new_batch, stored_file
 
 
-class NewBatch(JsonHandler):
-    """Begins a batch."""
+class Batches(BaseHandler):
+    """Creates batches."""
 
     @Operation(
         id="createBatch",
         tag="Batches",
-        json=(OUTPUT_FORMAT,),
-        answers=(described(shapes.NewBatch),),
+        json=NewBatchFields,
+        responses=(json_response(NewBatch),),
         codes=("unsupported_conversion",),
     )
     async def post(self) -> None:
-        """Begin a batch
+        """Create a batch
 
         Costs nothing.
         """
         batches = self.services.batches
-        batch = await batches.create(self.client().id, self.given()[OUTPUT_FORMAT])
+        batch = await batches.create(self.client().id, self.json_fields(NewBatchFields).output_format)
         self.reply(new_batch(batch, batches.max_files))
 
 
-class BatchResource(Handler):
+class BatchResource(BaseHandler):
     """A batch and its files."""
 
-    @Operation(id="getBatch", tag="Batches", answers=(described(shapes.BatchStatus),))
+    @Operation(id="getBatch", tag="Batches", responses=(json_response(BatchStatus),))
     async def get(self, batch_id: str) -> None:
-        """See how far a batch is"""
+        """Get a batch"""
         self.reply(batch_status(*await self.services.batches.find(self.client().id, batch_id)))
 
 
-class BatchFiles(FormHandler):
-    """Stores a file in a batch."""
+class BatchFiles(BaseHandler):
+    """Adds files to a batch."""
 
     @Operation(
         id="addToBatch",
         tag="Batches",
-        form=FormFields(FileField("file", "The file to store.")),
-        answers=(described(shapes.AddedFile),),
+        form=FormFields(FileField("file", "The file to add.")),
+        responses=(json_response(AddedFile),),
         codes=("invalid_file_type",),
     )
     async def post(self, batch_id: str) -> None:
-        """Store a file in a batch
+        """Add a file to a batch
 
-        It is not converted yet. Costs nothing.
+        The file is stored, but not converted. Costs nothing.
         """
-        await self.unless_gone(self._add(batch_id))
+        await self.cancel_on_disconnect(self._add(batch_id))
 
     async def _add(self, batch_id: str) -> None:
-        upload = self.form().file("file")
+        upload = self.form.file("file")
         file, total = await self.services.batches.add(self.client(), batch_id, upload)
         self.reply({"batch_id": batch_id, **stored_file(file), "total": total})
 
 
-class BatchConversion(OrderHandler, JsonHandler):
+class BatchConversion(BaseHandler):
     """Converts files of a batch."""
 
     @Operation(
         id="convertBatch",
         tag="Batches",
-        json=(FILE_IDS, OUTPUT_FORMAT, QUALITY, PASSWORD),
-        headers=(IDEMPOTENCY_KEY,),
-        answers=(described(shapes.BatchResult),),
+        json=BatchConversionFields,
+        headers=IdempotencyHeader,
+        responses=(json_response(BatchResult),),
         codes=("unsupported_conversion", "no_credits"),
+        queued=True,
     )
     async def post(self, batch_id: str) -> None:
         """Convert files of a batch
 
-        The files are converted side by side, and what fails, fails alone. Every file that is converted costs one
-        credit.
+        The files are converted concurrently and independently of each other. Every converted file costs one credit.
         """
-        await self.unless_gone(self._convert(batch_id))
+        await self.cancel_on_disconnect(self._convert(batch_id))
 
     async def _convert(self, batch_id: str) -> None:
-        values = self.given()
-        order = BatchRequest(
+        fields = self.json_fields(BatchConversionFields)
+        request = BatchRequest(
             account=self.client(),
             batch_id=batch_id,
-            file_ids=_limited(values[FILE_IDS], self.services.batches.max_files),
-            target=values[OUTPUT_FORMAT],
-            options=Options(quality=values[QUALITY], password=values[PASSWORD]),
-            idempotency=self.idempotent_request(values),
+            file_ids=_unique(fields.file_ids, self.services.batches.max_files),
+            target=fields.output_format,
+            options=fields.options(),
+            idempotency=self.idempotent_request(),
             context=self.context,
         )
-        answer = self.unwrapped(await self.services.batch_conversions.convert(order))
-        balance = await self.services.database.run(ledger.balance, self.client().id)
-        self.account = replace(self.client(), credits_remaining=balance)
+        answer = self.replayable(await self.services.batch_conversions.convert(request))
+        self.set_balance(await self.services.database.run(ledger.balance, self.client().id))
         self.reply(answer.data)
 
 
-def _limited(file_ids: tuple[str, ...], most: int) -> tuple[str, ...]:
-    """The ids, each once. Raises InvalidParameter for none, and for more than a batch holds."""
-    if 1 <= len(file_ids) <= most:
+def _unique(file_ids: tuple[str, ...], limit: int) -> tuple[str, ...]:
+    """The ids without duplicates. Raises InvalidParameter for none, and for more than `limit`."""
+    if 1 <= len(file_ids) <= limit:
         return tuple(dict.fromkeys(file_ids))
-    message = f"file_ids must name 1 to {most} files."
-    raise InvalidParameter(message, reason="out_of_range", param="file_ids", details={"min": 1, "max": most})
+    message = f"file_ids must have 1 to {limit} ids."
+    raise InvalidParameter(message, reason="out_of_range", param="file_ids", details={"min": 1, "max": limit})

@@ -1,189 +1,150 @@
-"""Requests that may come again under an idempotency key."""
+"""POST /convert, /pdf/merge and /pdf/delete-pages: files in, the result out."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from engine.options import Options
-from storage import usage
 from storage.blob_store import read_blocks
-from web.api.fields import IDEMPOTENCY_KEY, OUTPUT_FORMAT, PAGES, PASSWORD, QUALITY, Values
-from web.api.operations import CONVERTS, FileField, FormFields, Operation, result
+from web.api.fields import ConversionFields, DeletePagesFields, IdempotencyHeader, MergeFields
+from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operation, result_responses
 from web.api.schemas.files import ConversionResult, PdfResult
-from web.http.bodies import FormHandler
-from web.http.downloads import DownloadHandler
-from web.http.handler import Handler
+from web.http.downloads import send_stored
+from web.http.handler import BaseHandler
 from web.http.responses import wants_json
-from web.services.conversion_request import Charged, ConversionOutcome, ConversionRequest, Upload
-from web.services.idempotency import Answer, IdempotentRequest, Replayed
+from web.services.conversion_request import Charged, ConversionRequest
+
+_PDF = "application/pdf"
+_PDF_RESPONSES = result_responses(PdfResult, (_PDF,))
 
 
-class RepeatableHandler(Handler):
-    """A resource that answers a request which comes again as it did before."""
-
-    def idempotent_request(self, values: Values) -> IdempotentRequest | None:
-        """What the request is known by should it come again."""
-        key = values[IDEMPOTENCY_KEY]
-        return IdempotentRequest(self.client().id, self.request.path, key) if key else None
-
-    def unwrapped(self, answer: Answer | Replayed) -> Answer:
-        """The answer to give. One that was given before is marked."""
-        if isinstance(answer, Replayed):
-            self.set_header("Idempotency-Replayed", "true")
-            return answer.answer
-        return answer
-
-
-class OrderHandler(RepeatableHandler, DownloadHandler):
-    """A resource that converts, charges for it, and answers with the file or with a description of it."""
-
-    async def expect_body(self, length: int | None) -> None:
-        account = self.client()
-        self.services.job_queue.check(account.id, account.tier.max_concurrent)
-        await super().expect_body(length)
-
-    async def carry_out(self, order: ConversionRequest, *, described: bool) -> None:
-        """Converts and answers."""
-        if order.file is None:
-            self.services.metrics.conversions.stage("upload", self.request.request_time())
-        done = await self.services.conversions.convert(replace(order, context=self.context))
-        if isinstance(done, Charged):
-            self.account = replace(self.client(), credits_remaining=done.balance)
-            if done.answer is None:
-                await self._send_made(done.result)
-                return
-            answer = done.answer
-        else:
-            answer = self.unwrapped(done)
-        if described:
-            self.reply(answer.data)
-        else:
-            await self.send_stored(answer.file_id or "")
-
-    async def _send_made(self, result: ConversionOutcome) -> None:
-        blocks = read_blocks(result.path, 0, result.size)
-        await self.send_file(blocks, size=result.size, media_type=result.media_type, filename=result.filename)
-
-    def wants_json(self) -> bool:
-        """Whether the client asks for a description rather than for the file."""
-        return wants_json(self.request.headers.get("Accept", ""))
+async def convert_and_reply(handler: BaseHandler, request: ConversionRequest, *, as_json: bool) -> None:
+    """Runs a conversion and responds with the result, or with its description as JSON. Raises PublicError."""
+    services = handler.services
+    if request.file is None:
+        services.metrics.conversions.stage("upload", handler.request.request_time())
+    outcome = await services.conversions.convert(replace(request, context=handler.context))
+    if isinstance(outcome, Charged):
+        handler.set_balance(outcome.balance)
+        if outcome.answer is None:
+            made = outcome.result
+            blocks = read_blocks(made.path, 0, made.size)
+            await handler.send_file(blocks, size=made.size, media_type=made.media_type, filename=made.filename)
+            return
+        answer = outcome.answer
+    else:
+        answer = handler.replayable(outcome)
+    if as_json:
+        handler.reply(answer.data)
+    else:
+        await send_stored(handler, answer.file_id or "")
 
 
-class Convert(OrderHandler, FormHandler):
+class Convert(BaseHandler):
     """Converts a file in one request."""
 
     @Operation(
         id="convert",
         tag="Conversion",
-        form=FormFields(FileField("file", "The file to convert."), (OUTPUT_FORMAT, QUALITY, PASSWORD)),
-        headers=(IDEMPOTENCY_KEY,),
-        answers=result(ConversionResult),
-        codes=CONVERTS,
+        form=FormFields(FileField("file", "The file to convert."), ConversionFields),
+        headers=IdempotencyHeader,
+        responses=result_responses(ConversionResult),
+        codes=CONVERSION_ERRORS,
+        queued=True,
     )
     async def post(self) -> None:
         """Convert a file in one request
 
-        The answer is the file, and nothing is stored. With `Accept: application/json` the result is stored, and the
-        answer describes it. Costs one credit.
+        The response is the file, and nothing is stored. With `Accept: application/json` the result is stored, and the
+        response describes it. Costs one credit.
         """
-        await self.unless_gone(self._convert())
+        await self.cancel_on_disconnect(self._convert())
 
     async def _convert(self) -> None:
-        upload, values, as_json = self.form().file("file"), self.given(), self.wants_json()
-        order = ConversionRequest(
+        upload, fields = self.form.file("file"), self.form_fields(ConversionFields)
+        as_json = wants_json(self.request.headers.get("Accept", ""))
+        request = ConversionRequest(
             account=self.client(),
             operation="convert",
             uploads=(upload,),
-            target=values[OUTPUT_FORMAT],
-            options=Options(quality=values[QUALITY], password=values[PASSWORD]),
+            target=fields.output_format,
+            options=fields.options(),
             keep=as_json,
-            idempotency=self.idempotent_request(values),
+            idempotency=self.idempotent_request(),
         )
-        await self.carry_out(order, described=as_json)
+        await convert_and_reply(self, request, as_json=as_json)
 
 
-_PDF = "application/pdf"
-_ANSWERS = result(PdfResult, (_PDF,))
-
-
-class _PdfTool(OrderHandler, FormHandler):
-    async def put_through(
-        self,
-        tool: str,
-        operation: usage.Operation,
-        uploads: tuple[Upload, ...],
-        options: Options,
-        idempotency: IdempotentRequest | None,
-        name: str = "",
-    ) -> None:
-        """Puts the documents through the tool, and answers."""
-        as_json = self.wants_json()
-        order = ConversionRequest(
-            account=self.client(),
-            operation=operation,
-            uploads=uploads,
-            target="pdf",
-            options=options,
-            tool=tool,
-            name=name,
-            keep=as_json,
-            idempotency=idempotency,
-        )
-        await self.carry_out(order, described=as_json)
-
-
-class Merge(_PdfTool):
-    """Several documents as one, in the order in which they are sent."""
+class Merge(BaseHandler):
+    """Merges PDFs in the order in which they are sent."""
 
     @Operation(
         id="mergePdfs",
         tag="PDF",
         form=FormFields(
-            FileField("files[]", "The documents, in their order.", 2, 20, aliases=("files",), media_type=_PDF),
-            (PASSWORD,),
+            FileField("files[]", "The PDFs, in order.", 2, 20, aliases=("files",), media_type=_PDF), MergeFields
         ),
-        headers=(IDEMPOTENCY_KEY,),
-        answers=_ANSWERS,
-        codes=CONVERTS,
+        headers=IdempotencyHeader,
+        responses=_PDF_RESPONSES,
+        codes=CONVERSION_ERRORS,
+        queued=True,
     )
     async def post(self) -> None:
         """Merge PDFs
 
-        Outlines, links, form fields and page labels survive. With `Accept: application/json` the result is stored, and
-        the answer describes it. Costs one credit.
+        Outlines, links, form fields and page labels are kept. With `Accept: application/json` the result is stored, and
+        the response describes it. Costs one credit.
         """
-        await self.unless_gone(self._merge())
+        await self.cancel_on_disconnect(self._merge())
 
     async def _merge(self) -> None:
-        uploads, values = self.form().uploads, self.given()
-        options = Options(password=values[PASSWORD])
-        await self.put_through(
-            "pdf-merge", "pdf_merge", uploads, options, self.idempotent_request(values), "merged.pdf"
+        uploads, fields = self.form.uploads, self.form_fields(MergeFields)
+        as_json = wants_json(self.request.headers.get("Accept", ""))
+        request = ConversionRequest(
+            account=self.client(),
+            operation="pdf_merge",
+            uploads=uploads,
+            target="pdf",
+            options=Options(password=fields.password),
+            tool="pdf-merge",
+            name="merged.pdf",
+            keep=as_json,
+            idempotency=self.idempotent_request(),
         )
+        await convert_and_reply(self, request, as_json=as_json)
 
 
-class DeletePages(_PdfTool):
-    """A document without some of its pages."""
+class DeletePages(BaseHandler):
+    """Deletes pages of a PDF."""
 
     @Operation(
         id="deletePdfPages",
         tag="PDF",
-        form=FormFields(FileField("file", "The document.", media_type=_PDF), (PAGES, PASSWORD)),
-        headers=(IDEMPOTENCY_KEY,),
-        answers=_ANSWERS,
-        codes=CONVERTS,
+        form=FormFields(FileField("file", "The PDF.", media_type=_PDF), DeletePagesFields),
+        headers=IdempotencyHeader,
+        responses=_PDF_RESPONSES,
+        codes=CONVERSION_ERRORS,
+        queued=True,
     )
     async def post(self) -> None:
         """Delete pages of a PDF
 
-        Outlines, links, form fields and page labels survive. With `Accept: application/json` the result is stored, and
-        the answer describes it. Costs one credit.
+        Outlines, links, form fields and page labels are kept. With `Accept: application/json` the result is stored, and
+        the response describes it. Costs one credit.
         """
-        await self.unless_gone(self._delete())
+        await self.cancel_on_disconnect(self._delete())
 
     async def _delete(self) -> None:
-        upload, values = self.form().file("file"), self.given()
-        options = Options(pages=values[PAGES], password=values[PASSWORD])
-        await self.put_through(
-            "pdf-delete-pages", "pdf_delete_pages", (upload,), options, self.idempotent_request(values)
+        upload, fields = self.form.file("file"), self.form_fields(DeletePagesFields)
+        as_json = wants_json(self.request.headers.get("Accept", ""))
+        request = ConversionRequest(
+            account=self.client(),
+            operation="pdf_delete_pages",
+            uploads=(upload,),
+            target="pdf",
+            options=Options(pages=fields.pages, password=fields.password),
+            tool="pdf-delete-pages",
+            keep=as_json,
+            idempotency=self.idempotent_request(),
         )
+        await convert_and_reply(self, request, as_json=as_json)

@@ -1,64 +1,62 @@
-"""POST /credits/purchase, and the webhook by which credits come in."""
+"""POST /credits/purchase, and the webhook that grants the credits."""
 
 from __future__ import annotations
 
 from web.api.errors import InvalidParameter
-from web.api.fields import IDEMPOTENCY_KEY, LANGUAGE, PACK, STRIPE_SIGNATURE
+from web.api.fields import IdempotencyHeader, PurchaseFields, RequestModel, StripeHeader
 from web.api.headers import NO_STORE
-from web.api.operations import Operation, described
-from web.api.schemas import accounts as shapes
-from web.handlers.conversions import RepeatableHandler
-from web.http.bodies import BodyHandler, JsonHandler
-from web.http.handler import UncountedHandler
+from web.api.operations import Operation, json_response
+from web.api.schemas.accounts import EventReceived, OpenedCheckout
+from web.http.handler import BaseHandler
 from web.services.checkout import DEFAULT_LANGUAGE
 
-_MAX_EVENT = 256 << 10  # bytes
 
+class Purchase(BaseHandler):
+    """Opens a checkout for a pack of credits."""
 
-class Purchase(RepeatableHandler, JsonHandler):
-    """Opens a checkout for a pack."""
-
-    always = NO_STORE
+    fixed_headers = NO_STORE
 
     @Operation(
         id="purchaseCredits",
         tag="Credits",
-        json=(PACK, LANGUAGE),
-        headers=(IDEMPOTENCY_KEY,),
-        answers=(described(shapes.OpenedCheckout),),
+        json=PurchaseFields,
+        headers=IdempotencyHeader,
+        responses=(json_response(OpenedCheckout),),
     )
     async def post(self) -> None:
         """Open a checkout for a pack of credits
 
-        Open `checkout_url` in a browser. The credits come in once the payment provider has told of the payment.
+        Open `checkout_url` in a browser. The credits are added when the payment provider confirms the payment.
         """
-        values, checkout = self.given(), self.services.payments.checkout
-        wanted = (values[PACK], values[LANGUAGE] or DEFAULT_LANGUAGE, self.idempotent_request(values))
-        answer = self.unwrapped(await checkout.purchase_once(self.client(), *wanted))
-        self.reply(answer.data)
+        fields, idempotency = self.json_fields(PurchaseFields), self.idempotent_request()
+        language, checkout = fields.language or DEFAULT_LANGUAGE, self.services.payments.checkout
+        answer = await checkout.purchase_once(self.client(), fields.pack, language, idempotency)
+        self.reply(self.replayable(answer).data)
 
 
-class StripeWebhook(BodyHandler, UncountedHandler):
-    """Takes what Stripe tells. Its signature is the key; who shows wrong ones is counted."""
+class StripeWebhook(BaseHandler):
+    """Receives Stripe's events. Their signature authenticates them; invalid ones are counted by address."""
 
-    max_body = _MAX_EVENT
+    access = "open"
+    max_body = 256 << 10
 
     @Operation(
         id="receiveStripeEvent",
         tag="Credits",
-        json=(),
-        headers=(STRIPE_SIGNATURE,),
-        answers=(described(shapes.EventReceived),),
+        json=RequestModel,
+        headers=StripeHeader,
+        responses=(json_response(EventReceived),),
         codes=("rate_limit_exceeded",),
     )
     async def post(self) -> None:
-        """Hear of a payment
+        """Receive a payment event
 
-        For Stripe alone, which signs its events.
+        For Stripe only. Events must be signed.
         """
         try:
-            await self.services.payments.payments.receive(self.raw(), self.given()[STRIPE_SIGNATURE])
+            signature = self.header_fields(StripeHeader).signature
+            await self.services.payments.payments.receive(self.content, signature)
         except InvalidParameter:
-            await self._count_failure()
+            await self.authorization.count_failed_login()
             raise
         self.reply({"received": True})

@@ -1,4 +1,4 @@
-"""The dashboard: an account for its owner to look at, known by a session. Forms alone change it."""
+"""The dashboard: balance, usage, requests and API keys of the signed-in account. Forms change them."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from config.pricing import CURRENCY, PACKS
 from storage import api_keys, usage
 from storage.api_keys import IssuedKey
 from storage.errors import InvalidKey, StorageError
-from web.api.errors import ApiError
-from web.api.fields import NAME, PACK
-from web.api.times import period, timestamp
-from web.handlers.pages import FormPage
+from web.api.errors import ApiError, PublicError
+from web.api.fields import NewKeyFields, PurchaseFields, validate
+from web.api.times import Period, parse_period, timestamp
+from web.handlers.pages import PageHandler
 from web.services import usage_report
 from web.services.accounts import LIFETIME, Account
 from web.services.checkout import DEFAULT_LANGUAGE
 from web.services.serializers import usage_csv
 
 _COOKIE = "convertd_session"
-_GRACE = 86_400  # seconds that a replaced key works on
+_GRACE_PERIOD = 86_400  # seconds that a replaced key stays valid
 
 
-class SessionPage(FormPage):
-    """A page of the account whose session the browser shows."""
+class DashboardHandler(PageHandler):
+    """A page of the signed-in account."""
 
-    async def member(self) -> Account | None:
-        """Whoever is signed in."""
+    access = "address"
+
+    async def signed_in(self) -> Account | None:
+        """The account of the browser's session, if it has one."""
         token = self.get_cookie(_COOKIE)
         if token is None:
             return None
@@ -36,28 +38,26 @@ class SessionPage(FormPage):
         except InvalidKey:
             return None
 
-    def leave(self, place: str = "/dashboard") -> None:
-        """Sends the browser to a page of ours."""
-        self.set_status(303)
-        self.set_header("Location", place)
+    def chosen_period(self) -> Period:
+        """The period of the query, or the last 30 days. Raises InvalidParameter."""
+        return parse_period(self.get_query_argument("period", None) or _last_month(), int(time.time()))
 
     async def write_dashboard(self, account: Account, issued: IssuedKey | None = None, **values: Any) -> None:
-        """Answers with the account's dashboard."""
-        chosen = period(self.get_query_argument("period", None) or _month_ago(), int(time.time()))
-        database = self.services.database
-        report = await database.run(usage.report, account.id, chosen.start, chosen.end)
+        """Responds with the dashboard. Shows the new API key `issued`, if any."""
+        period, database = self.chosen_period(), self.services.database
+        report = await database.run(usage.report, account.id, period.start, period.end)
         requests = await self.services.request_log.latest(account.id)
         self.write_page(
             "dashboard.html",
             **{"error": None, "purchase": None, **values},
             account=account,
             issued=issued,
-            period=chosen,
+            period=period,
             report=report,
-            days=usage_report.by_day(report.by_day, chosen.start, chosen.end),
+            days=usage_report.by_day(report.by_day, period.start, period.end),
             pairs=usage_report.by_pair(report.by_conversion),
             charts=usage_report,
-            rate=usage_report.rate(account, report, chosen),
+            rate=usage_report.rate(account, report, period),
             lasting=usage_report.lasting,
             months=usage_report.months(account),
             keys=await database.run(api_keys.list_keys, account.id),
@@ -69,110 +69,112 @@ class SessionPage(FormPage):
             size=usage_report.size,
         )
 
+    async def write_dashboard_error(self, account: Account, error: PublicError) -> None:
+        """Responds with the dashboard, which shows the error, and with the error's status."""
+        self.set_error(error)
+        await self.write_dashboard(account, error=error)
 
-class Dashboard(SessionPage):
-    """Balance, usage, errors, requests and keys; or the way in."""
+
+class Dashboard(DashboardHandler):
+    """The dashboard, or the form to sign in."""
 
     async def get(self) -> None:
-        account = await self.member()
+        account = await self.signed_in()
         if account is not None:
             await self.write_dashboard(account, purchase=self.get_query_argument("purchase", None))
         elif self.request.headers.get("Sec-Fetch-Site") == "cross-site":
-            # Browsers keep the cookie back when another site sends them here, such as a checkout. This page, too, can.
+            # Browsers do not send the cookie on navigation from another site, such as the checkout. A reload does.
             self.set_header("Refresh", "0")
-            self.write_page("redirect.html", place=self.request.uri)
+            self.write_page("redirect.html", url=self.request.uri)
         else:
             self.write_page("sign_in.html", error=None)
 
 
-class Session(SessionPage):
-    """Signs in with a key, and out."""
+class Session(DashboardHandler):
+    """Signs in with an API key, and out."""
 
-    async def post(self, way: str) -> None:
-        if way == "sign-out":
+    async def post(self, action: str) -> None:
+        if action == "sign-out":
             await self.services.sessions.end(self.get_cookie(_COOKIE, ""))
             self.clear_cookie(_COOKIE, path="/dashboard")
-            return self.leave("/")
+            return self.redirect_to("/")
         try:
-            token = await self.services.sessions.begin(self.entered().get("key", "").strip())
+            token = await self.services.sessions.begin(self.web_form().get("key", "").strip())
         except InvalidKey as error:
-            await self._count_failure()
-            return self.write_refusal(error, "sign_in.html")
+            await self.authorization.count_failed_login()
+            return self.write_error_page(error, "sign_in.html")
         except ApiError as error:
-            return self.write_refusal(error, "sign_in.html")
+            return self.write_error_page(error, "sign_in.html")
         secure = self.services.settings.base_url.startswith("https://")
         self.set_cookie(
             _COOKIE, token, path="/dashboard", max_age=LIFETIME, httponly=True, samesite="Strict", secure=secure
         )
-        return self.leave()
+        return self.redirect_to("/dashboard")
 
 
-class NewKey(SessionPage):
-    """Makes a key, and shows it once."""
+class NewKey(DashboardHandler):
+    """Creates an API key, and shows it once."""
 
     async def post(self) -> None:
-        account = await self.member()
+        account = await self.signed_in()
         if account is None:
-            return self.leave()
+            return self.redirect_to("/dashboard")
         try:
-            called = NAME.of_text(self.entered().get("name") or account.name)
+            name = validate(NewKeyFields, {"name": self.web_form().get("name") or account.name}).name
         except ApiError as error:
-            self.mark(error)
-            return await self.write_dashboard(account, error=error)
-        issued = await self.services.database.run(api_keys.issue, account.id, called)
+            return await self.write_dashboard_error(account, error)
+        issued = await self.services.database.run(api_keys.issue, account.id, name or account.name)
         return await self.write_dashboard(account, issued)
 
 
-class KeyChange(SessionPage):
-    """Replaces a key, or ends it."""
+class KeyChange(DashboardHandler):
+    """Replaces or revokes an API key."""
 
     async def post(self, key_id: str, change: str) -> None:
-        account = await self.member()
+        account = await self.signed_in()
         if account is None:
-            return self.leave()
+            return self.redirect_to("/dashboard")
         issued, database = None, self.services.database
         try:
             if change == "rotate":
-                issued = await database.run(api_keys.rotate, account.id, key_id, _GRACE)
+                issued = await database.run(api_keys.rotate, account.id, key_id, _GRACE_PERIOD)
             else:
                 await database.run(api_keys.revoke, account.id, key_id)
         except StorageError as error:
-            self.mark(error)
-            return await self.write_dashboard(account, error=error)
-        return await self.write_dashboard(account, issued) if issued else self.leave("/dashboard#keys")
+            return await self.write_dashboard_error(account, error)
+        return await self.write_dashboard(account, issued) if issued else self.redirect_to("/dashboard#keys")
 
 
-class Buy(SessionPage):
-    """Opens a checkout for a pack, and leads there."""
+class BuyCredits(DashboardHandler):
+    """Opens a checkout for a pack of credits, and redirects to it."""
 
     async def post(self) -> None:
-        account = await self.member()
+        account = await self.signed_in()
         if account is None:
-            return self.leave()
+            return self.redirect_to("/dashboard")
         try:
-            wanted = PACK.of_text(self.entered().get("pack"))
-            opened = await self.services.payments.checkout.purchase(account, wanted, DEFAULT_LANGUAGE)
+            pack = validate(PurchaseFields, self.web_form()).pack
+            opened = await self.services.payments.checkout.purchase(account, pack, DEFAULT_LANGUAGE)
         except ApiError as error:
-            self.mark(error)
-            return await self.write_dashboard(account, error=error)
-        # No redirect: the policy lets forms lead to this server only.
+            return await self.write_dashboard_error(account, error)
+        # Not a 303: the Content-Security-Policy allows forms to lead to this server only.
         self.set_header("Refresh", f"0; url={opened.session.url}")
-        return self.write_page("redirect.html", place=opened.session.url)
+        return self.write_page("redirect.html", url=opened.session.url)
 
 
-class UsageTable(SessionPage):
-    """Usage by day, for a spreadsheet."""
+class UsageCsv(DashboardHandler):
+    """Usage by day as CSV."""
 
     async def get(self) -> None:
-        account = await self.member()
+        account = await self.signed_in()
         if account is None:
-            return self.leave()
-        chosen = period(self.get_query_argument("period", None) or _month_ago(), int(time.time()))
-        report = await self.services.database.run(usage.report, account.id, chosen.start, chosen.end)
+            return self.redirect_to("/dashboard")
+        period = self.chosen_period()
+        report = await self.services.database.run(usage.report, account.id, period.start, period.end)
         self.set_header("Content-Type", "text/csv; charset=utf-8")
-        self.set_header("Content-Disposition", f'attachment; filename="convertd-{chosen.name}.csv"')
+        self.set_header("Content-Disposition", f'attachment; filename="convertd-{period.name}.csv"')
         return self.write(usage_csv(report.by_day))
 
 
-def _month_ago() -> str:
+def _last_month() -> str:
     return f"{datetime.now(UTC) - timedelta(days=29):%Y-%m-%d}"

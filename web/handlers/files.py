@@ -1,98 +1,97 @@
-"""/files: files that are stored to be converted, and what was made of them."""
+"""/files: upload a file, convert it by its id, download the result."""
 
 from __future__ import annotations
 
-from engine.options import Options
-from web.api.fields import IDEMPOTENCY_KEY, OUTPUT_FORMAT, PASSWORD, QUALITY
-from web.api.operations import CONVERTS, FileField, FormFields, Operation, described, parts
+from web.api.fields import ConversionFields, IdempotencyHeader
+from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operation, download_responses, json_response
 from web.api.schemas.files import ConversionResult, DeletedFile, FileStatus, StoredFile
-from web.handlers.conversions import OrderHandler
-from web.http.bodies import FormHandler, JsonHandler
-from web.http.downloads import DownloadHandler
-from web.http.handler import Handler
+from web.handlers.conversions import convert_and_reply
+from web.http.downloads import send_stored
+from web.http.handler import BaseHandler
 from web.services.conversion_request import ConversionRequest
 from web.services.serializers import file_status, stored_file
 
 
-class Upload(FormHandler):
-    """Stores a file to be converted later."""
+class Upload(BaseHandler):
+    """Stores a file."""
 
     @Operation(
         id="uploadFile",
         tag="Files",
         form=FormFields(FileField("file", "The file to store.")),
-        answers=(described(StoredFile),),
+        responses=(json_response(StoredFile),),
         codes=("invalid_file_type",),
     )
     async def post(self) -> None:
-        """Store a file
+        """Upload a file
 
-        It is kept for a day, or for as long as `expires_at` says. Costs nothing.
+        The file is stored until `expires_at`. Costs nothing.
         """
-        await self.unless_gone(self._store())
+        await self.cancel_on_disconnect(self._store())
 
     async def _store(self) -> None:
-        upload = self.form().file("file")
+        upload = self.form.file("file")
         self.reply(stored_file(await self.services.files.upload(self.client(), upload)))
 
 
-class FileResource(Handler):
-    """What is known about a file; and its end."""
+class FileResource(BaseHandler):
+    """A stored file."""
 
-    @Operation(id="getFile", tag="Files", answers=(described(FileStatus),))
+    @Operation(id="getFile", tag="Files", responses=(json_response(FileStatus),))
     async def get(self, file_id: str) -> None:
-        """See what is known about a file"""
+        """Get the status of a file"""
         self.reply(file_status(await self.services.files.find(self.client().id, file_id)))
 
-    @Operation(id="deleteFile", tag="Files", answers=(described(DeletedFile),))
+    @Operation(id="deleteFile", tag="Files", responses=(json_response(DeletedFile),))
     async def delete(self, file_id: str) -> None:
-        """Erase a file at once"""
+        """Delete a file"""
         await self.services.files.delete(self.client().id, file_id)
         self.reply({"file_id": file_id, "deleted": True})
 
 
-class Conversion(OrderHandler, JsonHandler):
+class FileConversion(BaseHandler):
     """Converts a stored file."""
 
     @Operation(
         id="convertFile",
         tag="Files",
-        json=(OUTPUT_FORMAT, QUALITY, PASSWORD),
-        headers=(IDEMPOTENCY_KEY,),
-        answers=(described(ConversionResult),),
-        codes=CONVERTS,
+        json=ConversionFields,
+        headers=IdempotencyHeader,
+        responses=(json_response(ConversionResult),),
+        codes=CONVERSION_ERRORS,
+        queued=True,
     )
     async def post(self, file_id: str) -> None:
         """Convert a stored file
 
-        A file that was processed before stays as it is, and the result becomes another. Costs one credit.
+        A file that was converted before stays unchanged, and the result becomes a new file. Costs one credit.
         """
-        await self.unless_gone(self._convert(file_id))
+        await self.cancel_on_disconnect(self._convert(file_id))
 
     async def _convert(self, file_id: str) -> None:
-        values, files = self.given(), self.services.files
+        fields, idempotency, files = self.json_fields(ConversionFields), self.idempotent_request(), self.services.files
         file = await files.find(self.client().id, file_id)
         async with self.services.jobs.folder(file.material.original_size) as folder:
-            order = ConversionRequest(
+            request = ConversionRequest(
                 account=self.client(),
                 operation="convert",
                 uploads=(await files.working_copy(file, folder),),
-                target=values[OUTPUT_FORMAT],
-                options=Options(quality=values[QUALITY], password=values[PASSWORD]),
+                target=fields.output_format,
+                options=fields.options(),
                 keep=True,
                 file=file,
-                idempotency=self.idempotent_request(values),
+                idempotency=idempotency,
             )
-            await self.carry_out(order, described=True)
+            await convert_and_reply(self, request, as_json=True)
 
 
-class Download(DownloadHandler):
-    """The bytes of a result."""
+class Download(BaseHandler):
+    """The result of a conversion."""
 
-    @Operation(id="downloadFile", tag="Files", answers=parts())
+    @Operation(id="downloadFile", tag="Files", responses=download_responses())
     async def get(self, file_id: str) -> None:
-        """Fetch the result of a conversion
+        """Download the result of a conversion
 
-        A file that is not processed yet is answered with 404, reason `not_processed`.
+        Returns 404 with the reason `not_processed` for a file that has not been converted.
         """
-        await self.unless_gone(self.send_stored(file_id))
+        await self.cancel_on_disconnect(send_stored(self, file_id))

@@ -1,75 +1,72 @@
-"""POST /register and GET /verify: how one comes by a key."""
+"""POST /register and GET /verify: how a client gets an API key."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
 
 from storage.email_verification import Verified
-from web.api.fields import EMAIL, NAME, TOKEN
+from web.api.fields import RegistrationFields, VerificationQuery
 from web.api.headers import NO_STORE
-from web.api.operations import Operation, Response, described
-from web.api.schemas import accounts as shapes
-from web.http.bodies import PublicJsonHandler
-from web.http.handler import PublicHandler
+from web.api.operations import Operation, Response, json_response
+from web.api.schemas.accounts import Registration, VerifiedKey
+from web.http.handler import BaseHandler
 from web.services.accounts import account_of
 
-_PAGE = "/developers/verify"
+_VERIFY_PAGE = "/developers/verify"
 
 
-class Register(PublicJsonHandler):
-    """Asks for a letter with a link. The answer is the same whether or not the address has an account."""
+class Register(BaseHandler):
+    """Sends a verification email."""
 
-    @Operation(id="register", tag="Registration", json=(EMAIL, NAME), answers=(described(shapes.Registration),))
+    access = "address"
+
+    @Operation(id="register", tag="Registration", json=RegistrationFields, responses=(json_response(Registration),))
     async def post(self) -> None:
-        """Ask for a letter with a link
+        """Request a verification email
 
-        The answer is the same whether or not the address has an account; that of an account is sent a link to a
-        replacement of its key.
+        The response is the same whether or not the address has an account. The owner of an account receives a link to
+        a replacement key.
         """
-        values = self.given()
-        address, application = values[EMAIL], values[NAME]
-        await self.services.registrations.register(address, application, self._address)
-        message = "Open the link in the letter within 24 hours to receive your API key."
-        self.reply({"email": address, "verification_sent": True, "message": message})
+        fields = self.json_fields(RegistrationFields)
+        await self.services.registrations.register(fields.email, fields.name, self.address)
+        message = "Open the link in the email within 24 hours to get your API key."
+        self.reply({"email": fields.email, "verification_sent": True, "message": message})
 
 
-class Verify(PublicHandler):
-    """Gives the key to a program. A browser is sent to a page, whose button is the program.
+class Verify(BaseHandler):
+    """Returns the API key to programs, and redirects browsers to a page with a button that fetches it.
 
-    So what looks at the links of letters, before their readers do, does not use them up.
+    So programs that follow the links in emails do not use up the token.
     """
 
-    always = MappingProxyType({**NO_STORE, "Referrer-Policy": "no-referrer"})
+    access = "address"
+    fixed_headers = MappingProxyType({**NO_STORE, "Referrer-Policy": "no-referrer"})
 
     @Operation(
         id="verify",
         tag="Registration",
-        query=(TOKEN,),
-        answers=(
-            described(shapes.VerifiedKey),
-            Response(303, "To browsers: the page whose button fetches the key.", headers=("Location",)),
+        query=VerificationQuery,
+        responses=(
+            json_response(VerifiedKey),
+            Response(303, "For browsers: the page that fetches the key.", headers=("Location",)),
         ),
         codes=("not_found",),
     )
     async def get(self) -> None:
-        """Fetch the key, for the token of the letter
+        """Get the API key with the token of the verification email
 
-        This uses the token up. A browser is sent to a page instead, and the token stays good.
+        Uses up the token. A browser is redirected to a page instead, and the token stays valid.
         """
-        token = self.given()[TOKEN]
+        token = self.query_fields(VerificationQuery).token
         if self._is_browser():
-            self._send_to_page(token)
+            self.redirect_to(f"{_VERIFY_PAGE}#token={token}")
         else:
-            self.reply(_shown_once(await self.services.registrations.verify(token)))
+            self.reply(_verified_key(await self.services.registrations.verify(token)))
 
     async def head(self, *_args: str) -> None:
-        token = self.given()[TOKEN]
+        token = self.query_fields(VerificationQuery).token
         if self._is_browser():
-            self._send_to_page(token)
-
-    def _send_to_page(self, token: str) -> None:
-        self.set_status(303)
-        self.set_header("Location", f"{_PAGE}#token={token}")
+            self.redirect_to(f"{_VERIFY_PAGE}#token={token}")
 
     def _is_browser(self) -> bool:
         accept = self.request.headers.get("Accept", "").lower()
@@ -77,7 +74,7 @@ class Verify(PublicHandler):
         return "application/json" not in accept and ("text/html" in accept or navigates)
 
 
-def _shown_once(verified: Verified) -> shapes.VerifiedKey:
+def _verified_key(verified: Verified) -> VerifiedKey:
     account = account_of(verified.account, verified.issued.key)
     return {
         "api_key": verified.issued.text,
@@ -87,5 +84,5 @@ def _shown_once(verified: Verified) -> shapes.VerifiedKey:
         "name": account.name,
         "tier": account.tier.name,
         "credits_remaining": account.credits_remaining,
-        "message": "Keep the key in a safe place: it is not shown again.",
+        "message": "Store this API key safely. It is not shown again.",
     }

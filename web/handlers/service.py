@@ -1,4 +1,4 @@
-"""GET /formats, /tools and /openapi.json: what can be converted here, and how."""
+"""GET /formats, /tools, /openapi.json, /healthz, /readyz, /version, and 404 for all other paths."""
 
 from __future__ import annotations
 
@@ -6,82 +6,96 @@ from importlib.metadata import version
 from typing import Any
 
 from web.api.errors import ApiError, NotFound, NotReady
-from web.api.operations import Operation, Response, cacheable, described
-from web.api.schemas import service as shapes
-from web.http.handler import Handler, PublicHandler, UncountedHandler
+from web.api.operations import Operation, Response, cacheable, json_response
+from web.api.schemas import service as schemas
+from web.http.handler import BaseHandler
 from web.services.catalogue import CachedJson
 
-_CACHED = "public, max-age=300"
+_CACHE_CONTROL = "public, max-age=300"
 
 
-class _Catalogue(PublicHandler):
-    def is_known(self, etag: str) -> bool:
-        """Whether the client has what this is the tag of: then it is answered so."""
-        self.set_header("Cache-Control", _CACHED)
-        self.set_header("ETag", etag)
-        if known := self.check_etag_header():
-            self.set_status(304)
-        return known
-
-    def list(self, listing: CachedJson) -> None:
-        """Answers with the listing, unless the client has it."""
-        if not self.is_known(listing.etag):
-            self.reply(listing.data)
+def _is_current(handler: BaseHandler, etag: str) -> bool:
+    """Whether the client's copy has this ETag. Sets status 304 and the cache headers."""
+    handler.set_header("Cache-Control", _CACHE_CONTROL)
+    handler.set_header("ETag", etag)
+    current = handler.check_etag_header()
+    if current:
+        handler.set_status(304)
+    return current
 
 
-class Formats(_Catalogue):
-    """The supported pairs."""
+def _reply_cached(handler: BaseHandler, content: CachedJson) -> None:
+    if not _is_current(handler, content.etag):
+        handler.reply(content.data)
 
-    @Operation(id="listFormats", tag="Catalogue", answers=cacheable(described(shapes.Formats)))
+
+class Formats(BaseHandler):
+    """The supported conversions."""
+
+    access = "address"
+
+    @Operation(id="listFormats", tag="Catalogue", responses=cacheable(json_response(schemas.Formats)))
     async def get(self) -> None:
-        """List what can be converted into what
+        """List the supported conversions
 
-        It is what works on this server now.
+        The list has what this server can convert now.
         """
-        self.list(self.services.formats)
+        _reply_cached(self, self.services.formats)
 
 
-class Tools(_Catalogue):
+class Tools(BaseHandler):
     """The conversion tools."""
 
-    @Operation(id="listTools", tag="Catalogue", answers=cacheable(described(shapes.Tools)))
+    access = "address"
+
+    @Operation(id="listTools", tag="Catalogue", responses=cacheable(json_response(schemas.Tools)))
     async def get(self) -> None:
         """List the conversion tools"""
-        self.list(self.services.tools)
+        _reply_cached(self, self.services.tools)
 
 
-class ApiDocument(_Catalogue):
-    """The API's document."""
+class OpenApiDocument(BaseHandler):
+    """The OpenAPI document."""
+
+    access = "address"
 
     @Operation(
         id="getOpenapi",
         tag="Catalogue",
-        answers=cacheable(Response(200, "The document.", dict[str, Any], enveloped=False)),
+        responses=cacheable(Response(200, "The document.", dict[str, Any], enveloped=False)),
     )
     async def get(self) -> None:
-        """Fetch this document"""
+        """Get this document"""
         document = self.services.openapi
-        if not self.is_known(document.etag):
+        if not _is_current(self, document.etag):
             self.write_encoded(document.encoded)
 
 
-class Health(UncountedHandler):
-    """The process answers."""
+class Health(BaseHandler):
+    """Liveness."""
 
-    @Operation(id="healthz", tag="Service", answers=(Response(200, "It does.", shapes.Alive, enveloped=False),))
+    access = "open"
+
+    @Operation(
+        id="healthz", tag="Service", responses=(Response(200, "The process responds.", schemas.Alive, enveloped=False),)
+    )
     async def get(self) -> None:
-        """Ask whether the process answers"""
+        """Check that the process responds"""
         self.write_json({"status": "ok"})
 
 
-class Ready(UncountedHandler):
-    """The process can do its work. What it can do without is told, and is no reason to send it none."""
+class Ready(BaseHandler):
+    """Readiness."""
 
-    @Operation(id="readyz", tag="Service", answers=(Response(200, "It can.", shapes.Ready, enveloped=False),))
+    access = "open"
+
+    @Operation(
+        id="readyz", tag="Service", responses=(Response(200, "The process is ready.", schemas.Ready, enveloped=False),)
+    )
     async def get(self) -> None:
-        """Ask whether the process can do its work
+        """Check that the process can serve requests
 
-        What it can do without is told in `reasons`, and is no reason to send it none.
+        Failures of optional parts are listed in `reasons`, and do not make the process unready.
         """
         state = await self.services.readiness.state()
         if state.reasons:
@@ -89,21 +103,25 @@ class Ready(UncountedHandler):
         self.write_json({"status": "degraded", "reasons": state.degraded} if state.degraded else {"status": "ok"})
 
 
-class Version(UncountedHandler):
-    """What runs here."""
+class Version(BaseHandler):
+    """The version of the service."""
 
-    @Operation(id="version", tag="Service", answers=(Response(200, "The version.", shapes.Release, enveloped=False),))
+    access = "open"
+
+    @Operation(
+        id="version", tag="Service", responses=(Response(200, "The version.", schemas.Release, enveloped=False),)
+    )
     async def get(self) -> None:
-        """Ask what runs here"""
+        """Get the version of the service"""
         meta = {"request_id": self.request_id}
         self.write_json({"name": "convertd", "version": version("convertd"), "api": "v1", "meta": meta})
 
 
-class NotFoundHandler(Handler):
-    """Every path that is no resource."""
+class NotFoundHandler(BaseHandler):
+    """All paths without a resource."""
 
-    def verbs(self) -> tuple[str, ...]:
+    def supported_methods(self) -> tuple[str, ...]:
         return ()
 
-    def misrouted(self) -> ApiError:
-        return NotFound("There is nothing at this path.")
+    def routing_error(self) -> ApiError:
+        return NotFound("This path does not exist.")

@@ -1,4 +1,4 @@
-"""The pages of the simulated checkout. They are there for this machine alone."""
+"""The pages of the simulated checkout, which only this machine can reach."""
 
 from __future__ import annotations
 
@@ -13,73 +13,69 @@ from web.handlers.pages import PageHandler
 from web.services.checkout import SimulatedCheckout, return_urls
 from web.services.client_address import is_loopback
 
-_FORWARDING = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip")
+_PROXY_HEADERS = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip")
 _NOTICES = {
     "open": "",
     "declined": "The payment was declined, as you asked. You can try again.",
-    "paid": "This has been paid.",
+    "paid": "This purchase is paid.",
     "expired": "This page has expired.",
 }
 
 
-class _SimulatedHandler(PageHandler):
-    """Found only where checkout is simulated, and by those who sit at this machine."""
-
-    def simulation(self) -> SimulatedCheckout:
-        found = self.services.payments.simulation
-        if found is None or not self._is_local():
-            raise _missing()
-        return found
-
-    async def purchase(self, session: str) -> Purchase:
-        if self.simulation().is_session(session):
-            found = await self.services.database.run(purchases.find, session)
-            if found is not None:
-                return found
-        raise _missing()
-
-    def _is_local(self) -> bool:
-        """Whether both ends are this machine. A proxy here may speak for somebody elsewhere."""
-        host, _ = split_host_and_port(self.request.host)
-        forwarded = any(name in self.request.headers for name in _FORWARDING)
-        return not forwarded and is_loopback(self.request.remote_ip) and is_loopback(host)
-
-
-class CheckoutPage(_SimulatedHandler):
-    """Shows what is to be paid."""
+class CheckoutPage(PageHandler):
+    """Shows a purchase with buttons to pay, decline or cancel."""
 
     async def get(self, session: str) -> None:
-        purchase = await self.purchase(session)
+        purchase = await _purchase(self, session)
         state = _state(purchase)
         declined = state == "open" and self.get_query_argument("declined", None) is not None
-        values = {
-            "session": session,
-            "pack": purchase.pack,
-            "credits": str(purchase.credits),
-            "price": f"{purchase.amount / 100:.2f} {purchase.currency.upper()}",
-            "notice": _NOTICES["declined" if declined else state],
-            "disabled": state != "open",
-        }
-        self.write_page("checkout.html", **values)
+        self.write_page(
+            "checkout.html",
+            session=session,
+            pack=purchase.pack,
+            credits=str(purchase.credits),
+            price=f"{purchase.amount / 100:.2f} {purchase.currency.upper()}",
+            notice=_NOTICES["declined" if declined else state],
+            disabled=state != "open",
+        )
 
 
-class CheckoutChoice(_SimulatedHandler):
-    """Pays, is declined, or goes back."""
+class CheckoutAction(PageHandler):
+    """Pays, declines or cancels a purchase."""
 
-    async def post(self, session: str, choice: str) -> None:
-        purchase = await self.purchase(session)
-        simulation = self.simulation()
-        paid, cancelled = return_urls(simulation.root, purchase.id)
-        if choice == "cancel":
-            return self._send_to(cancelled)
-        if choice == "decline" or _state(purchase) != "open":
-            return self._send_to(f"/checkout/{session}?declined=1")
+    async def post(self, session: str, action: str) -> None:
+        purchase, simulation = await _purchase(self, session), _simulation(self)
+        success_url, cancel_url = return_urls(simulation.root, purchase.id)
+        if action == "cancel":
+            return self.redirect_to(cancel_url)
+        if action == "decline" or _state(purchase) != "open":
+            return self.redirect_to(f"/checkout/{session}?declined=1")
         await self.services.payments.payments.receive(*simulation.payment(purchase))
-        return self._send_to(paid)
+        return self.redirect_to(success_url)
 
-    def _send_to(self, place: str) -> None:
-        self.set_status(303)
-        self.set_header("Location", place)
+
+def _simulation(handler: PageHandler) -> SimulatedCheckout:
+    """The simulated checkout. Raises NotFound if there is none, or for a client on another machine."""
+    simulation = handler.services.payments.simulation
+    if simulation is None or not _is_local(handler):
+        raise _no_such_page()
+    return simulation
+
+
+async def _purchase(handler: PageHandler, session: str) -> Purchase:
+    if _simulation(handler).is_session(session):
+        purchase = await handler.services.database.run(purchases.find, session)
+        if purchase is not None:
+            return purchase
+    raise _no_such_page()
+
+
+def _is_local(handler: PageHandler) -> bool:
+    """Whether client and server are this machine. A local proxy may forward requests of other machines."""
+    request = handler.request
+    host, _ = split_host_and_port(request.host)
+    proxied = any(name in request.headers for name in _PROXY_HEADERS)
+    return not proxied and is_loopback(request.remote_ip) and is_loopback(host)
 
 
 def _state(purchase: Purchase) -> str:
@@ -89,5 +85,5 @@ def _state(purchase: Purchase) -> str:
     return "expired" if expired else "open"
 
 
-def _missing() -> NotFound:
+def _no_such_page() -> NotFound:
     return NotFound("No such page.")

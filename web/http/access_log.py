@@ -1,4 +1,4 @@
-"""What is noted of every request that a resource has answered: a line, figures, and what its account may look up."""
+"""The access log: a log line, metrics, and a row in the account's request log for every request."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from web.services.container import Services
 
 log = logging.getLogger("convertd.access")
 
-_PATH_LENGTH = 120  # characters that are noted of a path; those of the API are shorter
+_PATH_LENGTH = 120  # characters that are stored; the API's paths are shorter
 
 
 @dataclass(frozen=True)
 class AccessRecord:
-    """A request and its answer; `route` is the pattern of its paths, sizes are those of the bodies in bytes."""
+    """A request and its response. `route` is the pattern of its path; `received` and `sent` are body sizes in bytes."""
 
     method: str
     path: str
@@ -27,40 +27,39 @@ class AccessRecord:
     status: int
     seconds: float
     context: RequestContext
-    account: Account | None = None
-    error: PublicError | None = None
-    received: int = 0
-    sent: int = 0
+    account: Account | None
+    error: PublicError | None
+    received: int
+    sent: int
 
 
-def record(services: Services, exchange: AccessRecord) -> None:
-    """Takes it down, as it has just ended."""
-    method, seconds = exchange.method, exchange.seconds
-    # Neither paths nor file names: they are the client's own affair.
+def record(services: Services, entry: AccessRecord) -> None:
+    """Logs a request that has ended."""
+    # Paths and file names are private.
     fields = {
-        "status": exchange.status,
-        "ms": round(seconds * 1000),
-        "account": exchange.account.id if exchange.account else None,
-        "received": exchange.received or None,
-        "sent": exchange.sent or None,
-        "code": exchange.error.code if exchange.error else None,
-        **exchange.context.fields(),
+        "status": entry.status,
+        "ms": round(entry.seconds * 1000),
+        "account": entry.account.id if entry.account else None,
+        "received": entry.received or None,
+        "sent": entry.sent or None,
+        "code": entry.error.code if entry.error else None,
+        **entry.context.fields(),
     }
-    log.info("%s %s", method, exchange.route, extra={"fields": fields})
-    services.metrics.http.answered(method, exchange.route, exchange.status, seconds)
-    services.metrics.http.refused(exchange.error, known=exchange.account is not None)
-    if exchange.account:
-        services.request_log.note(_logged_request(exchange, exchange.account, round(seconds * 1000)))
+    log.info("%s %s", entry.method, entry.route, extra={"fields": fields})
+    services.metrics.http.answered(entry.method, entry.route, entry.status, entry.seconds)
+    services.metrics.http.refused(entry.error, known=entry.account is not None)
+    if entry.account:
+        services.request_log.note(_logged_request(entry, entry.account))
 
 
-def _logged_request(exchange: AccessRecord, account: Account, milliseconds: int) -> LoggedRequest:
+def _logged_request(entry: AccessRecord, account: Account) -> LoggedRequest:
     return LoggedRequest(
-        id=exchange.context.request_id,
+        id=entry.context.request_id,
         account=account.id,
-        method=exchange.method,
-        path=exchange.path[:_PATH_LENGTH],
-        status=exchange.status,
-        code=exchange.error.code if exchange.error else None,
-        milliseconds=milliseconds,
+        method=entry.method,
+        path=entry.path[:_PATH_LENGTH],
+        status=entry.status,
+        code=entry.error.code if entry.error else None,
+        milliseconds=round(entry.seconds * 1000),
         at_milliseconds=round(time.time() * 1000),
     )

@@ -1,4 +1,4 @@
-"""Ranges: the part of a file that a client asks for (RFC 9110, section 14)."""
+"""Downloads of stored results: whole, conditional (ETag), or a range (RFC 9110, section 14)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from dataclasses import dataclass
 
 from web.api.errors import RangeNotSatisfiable
-from web.http.handler import Handler
+from web.http.handler import BaseHandler
 
 _RANGE = re.compile(r"\s*bytes\s*=\s*([0-9]{0,18})\s*-\s*([0-9]{0,18})\s*", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Range:
-    """The bytes from `start` until before `end`."""
+    """The bytes from `start` to before `end`."""
 
     start: int
     end: int
@@ -23,11 +23,35 @@ class Range:
         return self.end - self.start
 
 
-def requested_range(header: str | None, size: int) -> Range | None:
-    """The part of `size` bytes that is asked for; None for all of them.
+async def send_stored(handler: BaseHandler, file_id: str) -> None:
+    """Sends the stored result of a file, or the requested range of it. Raises NotFound, RangeNotSatisfiable."""
+    files, etag = handler.services.files, f'"{file_id}"'  # the result of a file id never changes
+    result = await files.processed(handler.client().id, file_id)
+    handler.set_header("Accept-Ranges", "bytes")
+    handler.set_header("ETag", etag)
+    if handler.request.method in ("GET", "HEAD") and handler.check_etag_header():
+        handler.set_status(304)
+        return
+    part = _range_of(handler, result.size, etag) or Range(0, result.size)
+    if part.size < result.size:
+        handler.set_status(206)
+        handler.set_header("Content-Range", f"bytes {part.start}-{part.end - 1}/{result.size}")
+    blocks = files.read(result, part.start, part.end)
+    await handler.send_file(blocks, size=part.size, media_type=result.media_type, filename=result.filename)
 
-    All is also what a header gets that asks for several parts, or that says nothing we understand. Raises
-    RangeNotSatisfiable where the part lies beyond the end.
+
+def _range_of(handler: BaseHandler, size: int, etag: str) -> Range | None:
+    headers = handler.request.headers
+    if handler.request.method != "GET" or headers.get("If-Range", etag) != etag:
+        return None
+    return requested_range(headers.get("Range"), size)
+
+
+def requested_range(header: str | None, size: int) -> Range | None:
+    """The range of `size` bytes that a Range header requests. None is the whole file.
+
+    Several ranges, and headers that are not understood, request the whole file. Raises RangeNotSatisfiable for a range
+    that starts after the end.
     """
     found = _RANGE.fullmatch(header or "")
     if found is None or found.groups() == ("", ""):
@@ -42,33 +66,3 @@ def requested_range(header: str | None, size: int) -> Range | None:
     if start >= end:
         raise RangeNotSatisfiable(size)
     return Range(start, end)
-
-
-class DownloadHandler(Handler):
-    """A resource that answers with the bytes of stored results."""
-
-    async def send_stored(self, file_id: str) -> None:
-        """Answers with the result, or with the part of it that the client asks for. Raises Missing, NotFound."""
-        made = await self.services.files.processed(self.client().id, file_id)
-        self.set_header("Accept-Ranges", "bytes")
-        etag = f'"{file_id}"'  # a file never changes
-        self.set_header("ETag", etag)
-        if self.request.method in ("GET", "HEAD") and self.check_etag_header():
-            self.set_status(304)
-            return
-        part = self._part(made.size, etag) or Range(0, made.size)
-        if part.size < made.size:
-            self.set_status(206)
-            self.set_header("Content-Range", f"bytes {part.start}-{part.end - 1}/{made.size}")
-        await self.send_file(
-            self.services.files.read(made, part.start, part.end),
-            size=part.size,
-            media_type=made.media_type,
-            filename=made.filename,
-        )
-
-    def _part(self, size: int, etag: str) -> Range | None:
-        headers = self.request.headers
-        if self.request.method != "GET" or headers.get("If-Range", etag) != etag:
-            return None
-        return requested_range(headers.get("Range"), size)

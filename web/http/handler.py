@@ -1,258 +1,389 @@
-"""What clients still send of a request that has its answer already."""
+"""BaseHandler: what every request goes through before and after its resource's method.
+
+In this order: route and method, API key, rate limit, job queue, size, body, method. A refused request is answered
+before its body has arrived.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import re
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, cast
 
 from tornado.iostream import StreamClosedError
-from tornado.web import HTTPError, RequestHandler, stream_request_body
+from tornado.web import Finish, HTTPError, RequestHandler, stream_request_body
 
-from config.pricing import FAILED_LOGINS, RATE_WINDOW
-from storage.errors import InvalidKey
-from web.api.errors import ApiError, FileTooLarge, InvalidParameter, KeyNotVerified, MethodNotAllowed, RateLimited
-from web.api.fields import AnyField, Values
-from web.api.headers import PREFLIGHT_HEADERS
-from web.api.operations import Operation, operation_of
-from web.http.responses import Answers
+from storage.ids import new_id
+from web.api.errors import (
+    STATUS,
+    ApiError,
+    InvalidParameter,
+    MethodNotAllowed,
+    PublicError,
+    envelope,
+    error_headers,
+    public_error,
+)
+from web.api.fields import IdempotencyHeader, Model, validate
+from web.api.headers import DOWNLOAD_HEADERS, PREFLIGHT_HEADERS, common_headers, rate_limit_headers
+from web.api.operations import Access, operation_of
+from web.http.access_log import AccessRecord, record
+from web.http.authorization import Authorization
+from web.http.bodies import Body, BodyDrain, MemoryBody, malformed, read_json
+from web.http.multipart import Form, MultipartBody
+from web.http.server import connection_of
+from web.metrics.conversions import OTHER
+from web.metrics.request_context import RequestContext
 from web.services.accounts import Account
 from web.services.client_address import client_address, client_network
 from web.services.container import Services
+from web.services.files import content_disposition
+from web.services.idempotency import Answer, IdempotentRequest, Replayed
 
-_DRAIN_BYTES = 32 << 20
-_DRAIN_SECONDS = 10
+log = logging.getLogger("convertd.web")
 
-
-class BodyDrain:
-    """Passed over, up to so many bytes and seconds: to close on a client that is sending could cost it the answer.
-
-    `cut_off` is called where it takes too long.
-    """
-
-    def __init__(self, cut_off: Callable[[], None]) -> None:
-        self._left = _DRAIN_BYTES
-        self._timer = asyncio.get_running_loop().call_later(_DRAIN_SECONDS, cut_off)
-
-    def is_too_much(self, chunk: bytes) -> bool:
-        """Passes over some of it; whether that is more than is waited for."""
-        self._left -= len(chunk)
-        return self._left < 0
-
-    def end(self) -> None:
-        """There is no more to come. Until then the timer keeps alive what it would cut off."""
-        self._timer.cancel()
-
-
-class Requests(RequestHandler):
-    """The half of a handler that reads requests."""
-
-    def verbs(self) -> tuple[str, ...]:
-        """The verbs that the resource answers to."""
-        verbs = ("GET", "POST", "PUT", "PATCH", "DELETE")
-        own = [verb for verb in verbs if _method(type(self), verb) is not _method(RequestHandler, verb)]
-        return (*own, *(["HEAD"] if "GET" in own else []), "OPTIONS")
-
-    def operation(self) -> Operation:
-        """The operation that is asked for. HEAD is like GET."""
-        verb = str(self.request.method)
-        found = operation_of(type(self), "GET" if verb == "HEAD" else verb)
-        assert found is not None, f"{type(self).__name__} does not declare {verb}"
-        return found
-
-    def given(self) -> Values:
-        """What the declared fields of the request stand for. Raises InvalidParameter."""
-        declared, headers = self.operation(), self.request.headers
-        return Values(
-            [
-                *((field, field.of_text(self._asked(field.name))) for field in declared.query),
-                *self.carried(),
-                *((field, field.of_text(headers.get(field.name))) for field in declared.headers),
-            ]
-        )
-
-    def carried(self) -> Iterator[tuple[AnyField, object]]:
-        """What the declared fields of the body stand for. Raises InvalidParameter."""
-        yield from ()
-
-    def _asked(self, name: str) -> str | None:
-        """The field of the query. What is written twice could be read either way."""
-        found = self.get_query_arguments(name, strip=False)
-        if len(found) > 1:
-            raise InvalidParameter(f"{name} was sent twice.", reason="duplicate", param=name)
-        return found[0] if found else None
-
-
-def _method(handler: type[RequestHandler], verb: str) -> object:
-    return getattr(handler, verb.lower())
-
-
-def declared_length(content_length: str | None) -> int | None:
-    """The bytes that a request announces; None where it does not say, or says nonsense."""
-    plain = content_length is not None and re.fullmatch(r"[0-9]{1,4000}", content_length)
-    return int(plain[0]) if plain else None
+_CLIENT_CLOSED_REQUEST = 499  # for the access log only
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 @stream_request_body
-class Handler(Requests, Answers):
-    """A resource. Every handler takes its body as a stream, and so can refuse a request before its body."""
+class BaseHandler(RequestHandler):
+    """A resource. Its methods are decorated with the Operation that they implement.
 
-    max_body: ClassVar[int] = 64 << 10  # bytes
+    `access` is who may use it, `fixed_headers` are sent with all its responses, `max_body` is in bytes and applies to
+    bodies other than multipart forms.
+    """
+
+    access: ClassVar[Access] = "key"
+    fixed_headers: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    max_body: ClassVar[int] = 64 << 10
 
     def initialize(self, services: Services) -> None:
-        super().initialize(services)
-        self._surplus: BodyDrain | None = None  # of a request that has been refused
+        self.services = services
+        self.context = RequestContext(self.request_id)
+        self.body: Body = MemoryBody(self.max_body)
         peer, forwarded = self.request.remote_ip or "", self.request.headers.get("X-Forwarded-For")
-        self._address = client_network(client_address(peer, forwarded, services.settings.trusted_proxies))
+        self.address = client_network(client_address(peer, forwarded, services.settings.trusted_proxies))
+        self.authorization = Authorization(services, self.address)
+        self._received = 0  # bytes of the body
+        self._sent = 0  # bytes of the response body
+        self._error: PublicError | None = None
+        self._drain: BodyDrain | None = None  # of a refused request
+        self._headers_sent = False
+        self._ended = False
+        self._disconnected = False
+        self._work: asyncio.Task[None] | None = None
+        services.in_flight.enter(self.request_id)
+
+    def set_default_headers(self) -> None:
+        # Tornado calls this before initialize, and again after an error has cleared the headers.
+        if "request_id" not in vars(self):
+            self.request_id = new_id("req")
+        for name, value in {**common_headers(self.request_id), **self.fixed_headers}.items():
+            self.set_header(name, value)
+
+    def compute_etag(self) -> str | None:
+        return None  # every response differs by its request id
+
+    # Before the method
 
     async def prepare(self) -> None:
         try:
-            if self.request.method not in self.verbs():
-                await self.look()
-                raise self.misrouted()
-            if self.request.method == "OPTIONS":
-                await self.look()
+            method = str(self.request.method)
+            routed = method in self.supported_methods()
+            if self.access != "open" and (method == "OPTIONS" or not routed):
+                await self.authorization.peek()
+            if not routed:
+                raise self.routing_error()
+            if method == "OPTIONS":
                 return
-            await self.admit()
-            self._understand()
-            await self.expect_body(declared_length(self.request.headers.get("Content-Length")))
+            await self.authorize()
+            if self.request.headers.get("Content-Encoding", "identity").lower() != "identity":
+                message = "The body must be sent without a Content-Encoding."
+                raise InvalidParameter(message, reason="content_encoding", param="Content-Encoding")
+            await self._start_body(method)
         except Exception as error:
             await self._refuse(error)
 
-    def misrouted(self) -> ApiError:
-        return MethodNotAllowed(self.verbs())
+    def supported_methods(self) -> tuple[str, ...]:
+        """The HTTP methods of the resource."""
+        own = [name for name in _METHODS if _method(type(self), name) is not _method(RequestHandler, name)]
+        return (*own, *(["HEAD"] if "GET" in own else []), "OPTIONS")
 
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        error = kwargs["exc_info"][1] if "exc_info" in kwargs else None
-        if isinstance(error, HTTPError):  # Tornado's own, about requests that never came to a verb
-            malformed = InvalidParameter("The request is malformed.", reason="malformed")
-            error = self.misrouted() if status_code == 405 else malformed
-        self.write_problem(error)
-        self.finish()
+    def routing_error(self) -> ApiError:
+        """The error for a method that is not supported."""
+        return MethodNotAllowed(self.supported_methods())
 
-    async def admit(self) -> None:
-        """Finds out whose request this is, and counts it."""
-        try:
-            account = await self.services.accounts.authenticate(self.request.headers.get("Authorization"))
-        except InvalidKey:
-            await self.look()
-            await self._count_failure()
-            raise
-        self.account = account
-        if not account.verified:
-            await self.look()
-            raise KeyNotVerified("The account's e-mail address is not verified: open the link in the mail.")
-        await self.count(*self._limit(account))
+    async def authorize(self) -> None:
+        """Authenticates the request where the resource needs an API key, and counts it. Raises ApiError, InvalidKey."""
+        if self.access == "key":
+            await self.authorization.authenticate(self.request.headers.get("Authorization"))
+        if self.access != "open":
+            await self.authorization.count()
 
-    async def _count_failure(self) -> None:
-        verdict = await self.services.limiter.hit(f"failures:{self._address}", FAILED_LOGINS, RATE_WINDOW)
-        if not verdict.allowed:
-            message = f"More than {FAILED_LOGINS} wrong keys in {RATE_WINDOW} seconds."
-            raise RateLimited(message, retry_after=verdict.retry_after, reason="failed_authentications")
-
-    def client(self) -> Account:
-        """The account that the request was let in for."""
-        assert self.account is not None
-        return self.account
-
-    async def count(self, key: str, limit: int) -> None:
-        """Counts the request. Raises RateLimited."""
-        verdict = await self.services.limiter.hit(key, limit, RATE_WINDOW)
-        self.show(verdict)
-        if not verdict.allowed:
-            message = f"More than {limit} requests in {RATE_WINDOW} seconds."
-            raise RateLimited(message, retry_after=verdict.retry_after)
-
-    async def count_address(self) -> None:
-        """Counts the request for its address."""
-        await self.count(*self._limit(None))
-
-    async def look(self) -> None:
-        """Shows where the account stands, or the address where there is none, and counts nothing."""
-        key, limit = self._limit(self.account)
-        self.show(await self.services.limiter.peek(key, limit, RATE_WINDOW))
-
-    def _limit(self, account: Account | None) -> tuple[str, int]:
-        """By what its requests are counted, and how many it may make."""
-        settings = self.services.settings
-        if account is None:
-            return f"address:{self._address}", settings.rate_limit_anonymous
-        return account.counted_as, settings.rate_limit(account.tier.name)
-
-    def _understand(self) -> None:
-        coding = self.request.headers.get("Content-Encoding", "identity")
-        if coding.lower() != "identity":
-            message = "The body must come without a Content-Encoding."
-            raise InvalidParameter(message, reason="content_encoding", param="Content-Encoding")
-
-    async def expect_body(self, length: int | None) -> None:
-        """Gets ready for a body of `length` bytes, which is None where the client does not say."""
-        if (length or 0) > self.max_body:
-            raise FileTooLarge(self.max_body)
-
-    async def take(self, chunk: bytes) -> None:
-        """Takes a piece of the body, of which `received` bytes have come. The next waits until this one is taken."""
-        if self.received > self.max_body:
-            raise FileTooLarge(self.max_body)
+    async def _start_body(self, method: str) -> None:
+        operation = operation_of(type(self), method)
+        if operation is not None and operation.queued:
+            account = self.client()
+            self.services.job_queue.check(account.id, account.tier.max_concurrent)
+        if operation is not None and operation.form is not None:
+            content_type, services = self.request.headers.get("Content-Type", ""), self.services
+            max_size, identify = self.client().tier.max_file_size, services.registry.identify
+            self.body = MultipartBody(operation.form, content_type, max_size, services.jobs, identify)
+        await self.body.start(_content_length(self.request.headers.get("Content-Length")))
 
     async def data_received(self, chunk: bytes) -> None:
-        self.received += len(chunk)
-        if self._surplus is not None:
-            if self._surplus.is_too_much(chunk):
-                self._cut_off()
+        self._received += len(chunk)
+        if self._drain is not None:
+            if self._drain.exceeded(chunk):
+                self._abort()
             return
         try:
-            await self.take(chunk)
+            await self.body.write(chunk)
         except Exception as error:
             await self._refuse(error)
 
     async def _refuse(self, error: Exception) -> None:
-        """Answers now, and passes over the body that may still come."""
+        """Sends the error now, and discards the rest of the body."""
         self.log_exception(type(error), error, error.__traceback__)
-        self._surplus = BodyDrain(self._cut_off)
-        setattr(self, str(self.request.method).lower(), self._nothing_more)
-        self.write_problem(error)
+        self._drain = BodyDrain(self._abort)
+        setattr(self, str(self.request.method).lower(), self._do_nothing)
+        self.write_public_error(error)
         with suppress(StreamClosedError):
             await self.flush()
-        if "Expect" in self.request.headers:  # it has nothing on the way yet
+        if "Expect" in self.request.headers:  # the client has not sent the body
             self.finish()
 
-    def _cut_off(self) -> None:
-        if not self.ended:
+    def _abort(self) -> None:
+        if not self._ended:
             self.finish()
 
-    def on_finish(self) -> None:
-        super().on_finish()
-        if self._surplus is not None:
-            self._surplus.end()
+    async def _do_nothing(self, *_args: str) -> None:
+        """The method of a refused request."""
 
-    async def _nothing_more(self, *_args: str) -> None:
-        """Stands in for the verb of a request that has been refused."""
+    # Reading the request
+
+    @property
+    def account(self) -> Account | None:
+        """The account of the request, if it has been authenticated."""
+        return self.authorization.account
+
+    def client(self) -> Account:
+        """The authenticated account."""
+        assert self.account is not None
+        return self.account
+
+    def set_balance(self, credits: int) -> None:
+        """Sets the balance after the request, which the response shows."""
+        self.authorization.account = replace(self.client(), credits_remaining=credits)
+
+    def query_fields(self, model: type[Model]) -> Model:
+        """The validated query. Raises InvalidParameter, also for repeated fields."""
+        values: dict[str, object] = {}
+        for name in (field.alias or name for name, field in model.model_fields.items()):
+            found = self.get_query_arguments(name, strip=False)
+            if len(found) > 1:
+                raise InvalidParameter(f"{name} was sent twice.", reason="duplicate", param=name)
+            if found:
+                values[name] = found[0]
+        return validate(model, values, from_text=True)
+
+    def json_fields(self, model: type[Model]) -> Model:
+        """The validated JSON body. Raises InvalidParameter."""
+        return validate(model, read_json(self.content, self.request.headers.get("Content-Type", "")))
+
+    def form_fields(self, model: type[Model]) -> Model:
+        """The validated text fields of the multipart form. Raises InvalidParameter."""
+        return validate(model, self.form.texts, from_text=True)
+
+    def header_fields(self, model: type[Model]) -> Model:
+        """The validated request headers. Raises InvalidParameter."""
+        return validate(model, dict(self.request.headers), from_text=True)
+
+    @property
+    def form(self) -> Form:
+        """The multipart form. Raises InvalidParameter if it is incomplete."""
+        assert isinstance(self.body, MultipartBody)
+        return self.body.form
+
+    @property
+    def content(self) -> bytes:
+        """The body of a request that is not a multipart form."""
+        assert isinstance(self.body, MemoryBody)
+        return self.body.content
+
+    def idempotent_request(self) -> IdempotentRequest | None:
+        """The request's idempotency key with its scope, if it has one. Raises InvalidParameter."""
+        key = self.header_fields(IdempotencyHeader).idempotency_key
+        return IdempotentRequest(self.client().id, self.request.path, key) if key else None
+
+    # Responding
+
+    def reply(self, data: Mapping[str, Any]) -> None:
+        """Responds with JSON in the envelope."""
+        meta: dict[str, Any] = {"request_id": self.request_id}
+        if self.account:
+            meta["credits_remaining"] = self.account.credits_remaining
+            self._set_credits_header()
+        self.write_json({"data": data, "meta": meta})
+
+    def replayable(self, answer: Answer | Replayed) -> Answer:
+        """The answer. Sets the header Idempotency-Replayed if it is a stored one."""
+        if isinstance(answer, Replayed):
+            self.set_header("Idempotency-Replayed", "true")
+            return answer.answer
+        return answer
+
+    def write_json(self, value: Mapping[str, Any]) -> None:
+        """Responds with JSON."""
+        self.write_encoded(json.dumps(value, ensure_ascii=False).encode())
+
+    def write_encoded(self, body: bytes) -> None:
+        """Responds with encoded JSON."""
+        self.set_header("Content-Type", "application/json")
+        self.set_header("Content-Length", str(len(body)))
+        self.write(body)
+
+    async def send_file(self, blocks: AsyncIterator[bytes], *, size: int, media_type: str, filename: str) -> None:
+        """Responds with a file of `size` bytes for the client to save."""
+        self.set_header("Content-Type", media_type)
+        self.set_header("Content-Length", str(size))
+        self.set_header("Content-Disposition", content_disposition(filename))
+        for name, value in DOWNLOAD_HEADERS.items():
+            self.set_header(name, value)
+        self._set_credits_header()
+        if self.request.method == "HEAD":
+            return
+        async for block in blocks:
+            self.write(block)
+            await self.flush()
+
+    def _set_credits_header(self) -> None:
+        if self.account:
+            self.set_header("X-Credits-Remaining", str(self.account.credits_remaining))
+
+    def redirect_to(self, url: str) -> None:
+        """Responds with 303 See Other."""
+        self.set_status(303)
+        self.set_header("Location", url)
+
+    def set_error(self, error: PublicError) -> None:
+        """Sets the status and the headers of the error."""
+        self._error = error
+        self.set_status(STATUS[error.code])
+        for name, value in error_headers(error).items():
+            self.set_header(name, value)
+
+    def write_public_error(self, error: BaseException | None) -> None:
+        """Responds with the error in the envelope."""
+        shown = public_error(error)
+        self.set_error(shown)
+        self.write_json(envelope(shown, self.request_id))
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        error = kwargs["exc_info"][1] if "exc_info" in kwargs else None
+        if isinstance(error, HTTPError):  # raised by Tornado for requests that reached no method
+            error = self.routing_error() if status_code == 405 else malformed("The request is malformed.")
+        self.write_public_error(error)
+        self.finish()
+
+    def write(self, chunk: str | bytes | dict[str, Any]) -> None:
+        if self.request.method != "HEAD":
+            self._sent += len(chunk) if isinstance(chunk, bytes) else len(str(chunk).encode())
+        super().write(chunk)
+
+    def flush(self, include_footers: bool = False) -> asyncio.Future[None]:
+        if not self._headers_sent:
+            self._headers_sent = True
+            for name, value in rate_limit_headers(self.authorization.status).items():
+                self.set_header(name, value)
+            if self.services.in_flight.stopping:
+                self.set_header("Connection", "close")
+        return super().flush(include_footers)
 
     async def head(self, *args: str) -> None:
         await cast(Coroutine[Any, Any, None], self.get(*args))
 
     async def options(self, *_args: str) -> None:
         self.set_status(204)
-        verbs = ", ".join(self.verbs())
-        for name, value in {**PREFLIGHT_HEADERS, "Access-Control-Allow-Methods": verbs, "Allow": verbs}.items():
+        methods = ", ".join(self.supported_methods())
+        for name, value in {**PREFLIGHT_HEADERS, "Access-Control-Allow-Methods": methods, "Allow": methods}.items():
             self.set_header(name, value)
 
+    # The end of the request
 
-class PublicHandler(Handler):
-    """A resource that needs no key. Requests are counted by address."""
+    async def cancel_on_disconnect(self, work: Coroutine[Any, Any, None]) -> None:
+        """Awaits the work, and cancels it if the client disconnects."""
+        self._work = asyncio.ensure_future(work)
+        if self._disconnected:
+            self._work.cancel()
+        try:
+            await self._work
+        except (asyncio.CancelledError, StreamClosedError) as error:
+            if isinstance(error, asyncio.CancelledError) and not self._disconnected:
+                raise
+            raise Finish from None
 
-    async def admit(self) -> None:
-        await self.count_address()
+    def on_connection_close(self) -> None:
+        super().on_connection_close()
+        if self._disconnected:
+            return
+        self._disconnected = True
+        if not self._headers_sent:
+            self.set_status(_CLIENT_CLOSED_REQUEST, "Client Closed Request")
+        if self._work is not None:
+            self._work.cancel()
+        elif connection_of(self.request.server_connection).receiving and not self._ended:
+            # The method will not run, so Tornado does not end the request.
+            self.log_access()
+            self.on_finish()
+
+    def on_finish(self) -> None:
+        self._ended = True
+        self.services.in_flight.leave(self.request_id)
+        self.body.close()
+        if self._drain is not None:
+            self._drain.close()
+
+    def log_exception(
+        self,
+        typ: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        # The access log has the expected errors.
+        if value is not None and not isinstance(value, PublicError | HTTPError):
+            fields = {"request_id": self.request_id}
+            log.error("request failed", exc_info=(type(value), value, tb), extra={"fields": fields})
+
+    def log_access(self) -> None:
+        """Records the request in the access log, the metrics and the account's request log."""
+        entry = AccessRecord(
+            method=str(self.request.method),
+            path=self.request.path,
+            route=str(self.settings["routes"].get(type(self), OTHER)),
+            status=self.get_status(),
+            seconds=self.request.request_time(),
+            context=self.context,
+            account=self.account,
+            error=self._error,
+            received=self._received,
+            sent=self._sent,
+        )
+        record(self.services, entry)
 
 
-class UncountedHandler(Handler):
-    """A resource that answers anybody at any rate."""
+def _method(handler: type[RequestHandler], name: str) -> object:
+    return getattr(handler, name.lower())
 
-    async def admit(self) -> None:
-        """Lets everybody in."""
 
-    async def look(self) -> None:
-        """Leaves the headers as they are."""
+def _content_length(header: str | None) -> int | None:
+    """The Content-Length in bytes. None without a valid one."""
+    plain = header is not None and re.fullmatch(r"[0-9]{1,4000}", header)
+    return int(plain[0]) if plain else None

@@ -16,21 +16,23 @@ from web.services.container import Services
 log = logging.getLogger("convertd.metrics")
 
 _HOST = "127.0.0.1"
-_MAX_BODY = 1024  # bytes, of a request that has none
-_IDLE_TIMEOUT = 120  # seconds; scrapes come more often
+_MAX_BODY = 1024  # bytes
+_IDLE_TIMEOUT = 120  # seconds; scrapes are more frequent
 
 
 def start_metrics_server(services: Services) -> HTTPServer | None:
-    """Listens at the port of the settings, if there is one. A port that is taken is a warning: the API goes on."""
+    """Listens on the configured port. None if the port is 0 or in use, which is logged: the API works without."""
     port = services.settings.metrics_port
     if port == 0:
         return None
     try:
         listener = socket.create_server((_HOST, port))
     except OSError as error:
-        log.warning("there are no metrics: %s:%d: %s", _HOST, port, error.strerror or error)
+        log.warning("no metrics: cannot listen on %s:%d: %s", _HOST, port, error.strerror or error)
         return None
-    application = Application([("/metrics", MetricsHandler, {"services": services})], log_function=lambda handler: None)
+    application = Application(
+        [("/metrics", _MetricsHandler, {"services": services})], log_function=lambda handler: None
+    )
     server = HTTPServer(
         application, max_body_size=_MAX_BODY, idle_connection_timeout=_IDLE_TIMEOUT, body_timeout=_IDLE_TIMEOUT
     )
@@ -41,22 +43,22 @@ def start_metrics_server(services: Services) -> HTTPServer | None:
 
 
 def _sample(services: Services) -> None:
-    """Tells the metrics how things stand at this moment."""
-    job_queue, measured, limiter = services.job_queue, services.metrics, services.limiter
-    measured.workers.set_queue(
+    """Sets the gauges that are read at scrape time."""
+    job_queue, metrics, limiter = services.job_queue, services.metrics, services.limiter
+    metrics.workers.set_queue(
         workers=services.settings.workers,
         busy=job_queue.running,
         waiting=job_queue.waiting,
         oldest=job_queue.oldest_wait,
         refused=job_queue.refused,
     )
-    measured.http.running(services.in_flight.running)
-    measured.money.mail_waits(services.email_queue.waiting)
-    measured.installation.redis(failing=isinstance(limiter, FailoverRateLimiter) and limiter.failing)
+    metrics.http.running(services.in_flight.running)
+    metrics.money.mail_waits(services.email_queue.waiting)
+    metrics.installation.redis(failing=isinstance(limiter, FailoverRateLimiter) and limiter.failing)
 
 
-class MetricsHandler(RequestHandler):
-    """All metrics, in the format that the client asks for."""
+class _MetricsHandler(RequestHandler):
+    """All metrics, in the format that the client requests."""
 
     def initialize(self, services: Services) -> None:
         self._services = services
@@ -64,7 +66,7 @@ class MetricsHandler(RequestHandler):
     async def get(self) -> None:
         _sample(self._services)
         encode, media_type = choose_encoder(self.request.headers.get("Accept", ""))
-        # In a thread: it takes milliseconds, and the values can be read from any.
+        # In a thread: encoding takes milliseconds, and the values can be read from any thread.
         body = await asyncio.to_thread(encode, self._services.metrics.registry)
         self.set_header("Content-Type", media_type)
         self.write(body)

@@ -1,4 +1,4 @@
-"""Files that arrive: collected in memory for a while, and brought to the disk in one go."""
+"""Multipart forms, parsed as they arrive: files go to disk, text fields to memory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import unquote
 
 from python_multipart.exceptions import FormParserError
@@ -14,15 +15,105 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 
 from engine.formats import FileFormat
 from web.api.errors import FileTooLarge, InvalidParameter
+from web.api.fields import describe
+from web.api.operations import FormFields
+from web.http.bodies import malformed
 from web.services.conversion_request import Upload
 from web.services.files import extension_of
+from web.services.work_files import WorkFiles
 
-Identify = Callable[[Path], FileFormat]
-"""Finds out the format of a file; reads from disk. Raises UnknownFormat."""
+_MAX_PARTS = 100
+_MAX_TEXT = 64 << 10  # bytes of a text field
+_MAX_NAME = 4096  # characters of a file name that are read
+_MAX_TOTAL = 512 << 20  # bytes of all files together
+_FRAMING = 256 << 10  # bytes of a form beside its files
+_BLOCK = 1 << 20  # bytes written to disk at a time
+
+Identify: TypeAlias = Callable[[Path], FileFormat]
+"""Identifies the format of a file. Reads from disk. Raises UnknownFormat."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A complete form: files with their field names, in the order sent, and text fields."""
+
+    files: Sequence[tuple[str, Upload]]
+    texts: Mapping[str, str]
+
+    @property
+    def uploads(self) -> tuple[Upload, ...]:
+        """All files of all fields."""
+        return tuple(upload for _, upload in self.files)
+
+    def file(self, field: str) -> Upload:
+        """The only file of the field. Raises InvalidParameter if there are none or several."""
+        found = [upload for name, upload in self.files if name == field]
+        if len(found) != 1:
+            reason, message = ("duplicate", "was sent twice") if found else ("missing", "is missing")
+            raise InvalidParameter(f"The file field {field} {message}.", reason=reason, param=field)
+        return found[0]
+
+
+class MultipartBody:
+    """The body of a multipart request. Its files are in a folder that is deleted when the request ends.
+
+    A file has at most `max_file_size` bytes. All methods raise InvalidParameter and FileTooLarge.
+    """
+
+    def __init__(
+        self, declared: FormFields, content_type: str, max_file_size: int, work_files: WorkFiles, identify: Identify
+    ) -> None:
+        self._declared = declared
+        self._content_type = content_type
+        self._max_file_size = max_file_size
+        self._work_files = work_files
+        self._identify = identify
+        self._folder: Path | None = None
+        self._parser: FormParser | None = None
+        self._received = 0
+
+    async def start(self, length: int | None) -> None:
+        """Raises RateLimited or NoSpace if there is no space for the files."""
+        self._check_size(length or 0)
+        self._folder = await self._work_files.open(self._max_size() if length is None else length)
+        self._parser = FormParser(
+            self._content_type,
+            self._folder,
+            files=self._declared.file.names,
+            texts=tuple(field.name for field in describe(self._declared.fields)),
+            max_file_size=self._max_file_size,
+            identify=self._identify,
+        )
+
+    async def write(self, chunk: bytes) -> None:
+        assert self._parser is not None
+        self._received += len(chunk)
+        self._check_size(self._received)
+        await self._parser.feed(chunk)
+
+    def close(self) -> None:
+        if self._folder is not None:
+            self._work_files.discard(self._folder)
+            self._folder = None
+
+    @property
+    def form(self) -> Form:
+        """The complete form."""
+        assert self._parser is not None
+        return self._parser.form()
+
+    def _check_size(self, length: int) -> None:
+        if length > self._max_size():
+            raise FileTooLarge(self._max_file_size)
+
+    def _max_size(self) -> int:
+        """Maximum size of the body in bytes."""
+        files = self._max_file_size * self._declared.file.maximum
+        return min(files, max(self._max_file_size, _MAX_TOTAL)) + _FRAMING
 
 
 class IncomingFile:
-    """A part that goes to disk. Between writes it is closed, so whoever gives up has nothing to give back."""
+    """A file part. It is closed between writes, so an abandoned request leaves no open descriptor."""
 
     def __init__(self, path: Path, filename: str, max_size: int) -> None:
         self._path = path
@@ -31,19 +122,19 @@ class IncomingFile:
         self._size = 0
         self._pending = bytearray()
 
-    def take(self, data: bytes) -> None:
-        """Takes the next bytes. Raises FileTooLarge."""
+    def append(self, data: bytes) -> None:
+        """Buffers the next bytes. Raises FileTooLarge."""
         self._size += len(data)
         if self._size > self._max_size:
             raise FileTooLarge(self._max_size)
         self._pending += data
 
     def pending(self) -> int:
-        """Bytes that are not on disk yet."""
+        """Buffered bytes that are not on disk."""
         return len(self._pending)
 
     def save(self) -> None:
-        """Brings what is pending to the disk."""
+        """Writes the buffered bytes to disk."""
         with self._path.open("ab", buffering=0) as file:
             unwritten = memoryview(self._pending)
             while unwritten:
@@ -51,7 +142,7 @@ class IncomingFile:
         self._pending = bytearray()
 
     def upload(self, identify: Identify) -> Upload:
-        """The whole file, which is on the disk now."""
+        """The complete file, written to disk and identified."""
         self.save()
         identified: FileFormat | Exception
         try:
@@ -61,38 +152,11 @@ class IncomingFile:
         return Upload(self._path, self._filename, self._size, identified)
 
 
-_MAX_PARTS = 100
-_MAX_FIELD = 64 << 10  # bytes of a text field
-_BLOCK = 1 << 20  # bytes written at a time
-_MAX_NAME = 4096  # characters of a file name worth looking at
+class FormParser:
+    """Parses a multipart body incrementally.
 
-
-@dataclass(frozen=True)
-class Form:
-    """A form that has arrived: its files with their fields, in the order sent, and its text fields."""
-
-    files: Sequence[tuple[str, Upload]]
-    fields: Mapping[str, str]
-
-    @property
-    def uploads(self) -> tuple[Upload, ...]:
-        """All files, of whichever field."""
-        return tuple(upload for _, upload in self.files)
-
-    def file(self, field: str) -> Upload:
-        """The one file of that field."""
-        found = [upload for name, upload in self.files if name == field]
-        if len(found) != 1:
-            reason, message = ("duplicate", "was sent twice") if found else ("missing", "is missing")
-            raise InvalidParameter(f"The file field {field} {message}.", reason=reason, param=field)
-        return found[0]
-
-
-class FormReader:
-    """Takes the body of a multipart request piece by piece.
-
-    Files are the parts of the fields `files`, with a file name or without; text those of `texts`. All other
-    parts are passed over. What is wrong raises InvalidParameter, a large file raises FileTooLarge.
+    Parts of the fields `files` are files, with a file name or without; parts of the fields `texts` are text. Other
+    parts are ignored.
     """
 
     def __init__(
@@ -110,124 +174,119 @@ class FormReader:
         self._file_fields = files
         self._text_fields = texts
         self._max_file_size = max_file_size
-        self._parser = self._parser_for(content_type)
+        self._parser = self._multipart_parser(content_type)
         self._files: list[tuple[str, IncomingFile]] = []
         self._uploads: list[tuple[str, Upload]] = []
         self._texts: dict[str, bytearray] = {}
         self._parts = 0
         self._header = (bytearray(), bytearray())
         self._disposition = b""
-        self._take: Callable[[bytes], None] = _nothing
-        self._ended = False
+        self._consume: Callable[[bytes], None] = _ignore
+        self._complete = False
 
     async def feed(self, chunk: bytes) -> None:
-        """Takes the next piece. What goes to disk goes in a thread, many pieces at a time."""
-        over = self._ended
+        """Parses the next bytes. Writes to disk in a thread, in blocks of about 1 MiB."""
+        was_complete = self._complete
         try:
             self._parser.write(chunk)
         except FormParserError as error:
-            raise _malformed("The body is no well-formed multipart/form-data.") from error
-        if self._ended > over:
-            await asyncio.to_thread(self._complete)
+            raise malformed("The body is not well-formed multipart/form-data.") from error
+        if self._complete > was_complete:
+            await asyncio.to_thread(self._identify_all)
         elif sum(file.pending() for _, file in self._files) >= _BLOCK:
-            await asyncio.to_thread(self._save)
+            await asyncio.to_thread(self._save_all)
 
-    def finished(self) -> Form:
-        """The form, once the body has ended."""
-        if not self._ended:
-            raise _malformed("The body ends before its last boundary.", reason="truncated")
-        return Form(self._uploads, {name: _decoded(name, value) for name, value in self._texts.items()})
+    def form(self) -> Form:
+        """The form. Raises InvalidParameter, reason `truncated`, if it is incomplete."""
+        if not self._complete:
+            raise malformed("The body ends before its last boundary.", reason="truncated")
+        return Form(self._uploads, {name: _decode(name, value) for name, value in self._texts.items()})
 
-    def _save(self) -> None:
+    def _save_all(self) -> None:
         for _, file in self._files:
             if file.pending():
                 file.save()
 
-    def _complete(self) -> None:
+    def _identify_all(self) -> None:
         self._uploads = [(field, file.upload(self._identify)) for field, file in self._files]
 
-    def _parser_for(self, content_type: str) -> MultipartParser:
+    def _multipart_parser(self, content_type: str) -> MultipartParser:
         media_type, parameters = parse_options_header(content_type)
         boundary = parameters.get(b"boundary")
         if media_type != b"multipart/form-data" or not boundary:
-            message = "The body must be multipart/form-data with a boundary."
-            raise _malformed(message, reason="content_type")
+            raise malformed("The body must be multipart/form-data with a boundary.", reason="content_type")
         try:
             return MultipartParser(
                 boundary,
                 {
-                    "on_part_begin": self._begin,
+                    "on_part_begin": self._part_begin,
                     "on_header_field": lambda data, start, end: self._header[0].extend(data[start:end]),
                     "on_header_value": lambda data, start, end: self._header[1].extend(data[start:end]),
-                    "on_header_end": self._end_header,
-                    "on_headers_finished": self._open,
-                    "on_part_data": lambda data, start, end: self._take(data[start:end]),
+                    "on_header_end": self._header_end,
+                    "on_headers_finished": self._headers_finished,
+                    "on_part_data": lambda data, start, end: self._consume(data[start:end]),
                     "on_end": self._end,
                 },
             )
         except FormParserError as error:
-            raise _malformed("The boundary is too long.") from error
+            raise malformed("The boundary is too long.") from error
 
-    def _begin(self) -> None:
+    def _part_begin(self) -> None:
         self._parts += 1
         if self._parts > _MAX_PARTS:
-            raise _malformed(f"The form has more than {_MAX_PARTS} parts.", reason="too_many_parts")
+            raise malformed(f"The form has more than {_MAX_PARTS} parts.", reason="too_many_parts")
         self._disposition = b""
-        self._take = _nothing
+        self._consume = _ignore
 
-    def _end_header(self) -> None:
+    def _header_end(self) -> None:
         name, value = self._header
         if name.lower() == b"content-disposition":
             self._disposition = bytes(value)
         self._header = (bytearray(), bytearray())
 
-    def _open(self) -> None:
+    def _headers_finished(self) -> None:
         kind, parameters = parse_options_header(self._disposition)
         name = parameters.get(b"name")
         if kind != b"form-data" or name is None:
-            raise _malformed("A part of the form has no name.")
+            raise malformed("A part of the form has no name.")
         field = name.decode("utf-8", "replace")
         if field in self._file_fields:
             filename = _filename(self._disposition, parameters) or field
             path = self._folder / ".".join(filter(None, [f"input-{self._parts}", extension_of(filename)]))
             file = IncomingFile(path, filename, self._max_file_size)
             self._files.append((field, file))
-            self._take = file.take
+            self._consume = file.append
         elif field in self._text_fields:
             if field in self._texts:
                 raise InvalidParameter(f"{field} was sent twice.", reason="duplicate", param=field)
             text = self._texts[field] = bytearray()
-            self._take = lambda data: _append(field, text, data)
+            self._consume = lambda data: _append(field, text, data)
 
     def _end(self) -> None:
-        self._ended = True
+        self._complete = True
 
 
-def _nothing(_data: bytes) -> None:
-    """Passes over a part that nobody asked for."""
+def _ignore(_data: bytes) -> None:
+    """Ignores the data of unknown fields."""
 
 
 def _append(field: str, text: bytearray, data: bytes) -> None:
-    if len(text) + len(data) > _MAX_FIELD:
-        raise InvalidParameter(f"{field} is longer than {_MAX_FIELD} bytes.", reason="too_long", param=field)
+    if len(text) + len(data) > _MAX_TEXT:
+        raise InvalidParameter(f"{field} is longer than {_MAX_TEXT} bytes.", reason="too_long", param=field)
     text += data
 
 
-def _decoded(field: str, value: bytearray) -> str:
+def _decode(field: str, value: bytearray) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise InvalidParameter(f"{field} is no UTF-8 text.", reason="encoding", param=field) from None
+        raise InvalidParameter(f"{field} is not UTF-8 text.", reason="encoding", param=field) from None
 
 
 def _filename(disposition: bytes, parameters: Mapping[bytes, bytes]) -> str:
-    """The client's file name. Some clients still send a name beyond ASCII as `filename*` alone."""
+    """The client's file name. Some clients send a non-ASCII name as `filename*` only."""
     plain = parameters.get(b"filename")
     if plain is not None:
         return plain.decode("utf-8", "replace")[:_MAX_NAME]
     extended = re.search(rb";\s*filename\*\s*=\s*utf-8''([^;\s]+)", disposition, re.IGNORECASE)
     return unquote(extended[1].decode("ascii", "replace"))[:_MAX_NAME] if extended else ""
-
-
-def _malformed(message: str, *, reason: str = "malformed") -> InvalidParameter:
-    return InvalidParameter(message, reason=reason)

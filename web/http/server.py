@@ -1,16 +1,12 @@
-"""Whole answers as bytes, to requests that never reach a handler."""
+"""The HTTP server: Tornado's, with limits on connections, and error responses in the envelope for all it refuses."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 import socket
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
-from http.client import responses
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -29,120 +25,225 @@ from tornado.ioloop import PeriodicCallback
 from tornado.iostream import IOStream, UnsatisfiableReadError
 from tornado.web import Application
 
-from config.pricing import RATE_WINDOW
-from storage.ids import new_id
-from storage.rate_limits import unused
-from web.api.errors import STATUS, ApiError, InvalidParameter, RateLimited, RequestTimeout, envelope
-from web.api.headers import common_headers, rate_limit_headers
+from web.api.errors import ApiError, RateLimited, RequestTimeout
+from web.http.bodies import malformed
+from web.http.responses import error_response
 from web.http.timeouts import ConnectionTimeouts, ConnectionTimer, Timeout
 from web.services.client_address import client_network, is_trusted
 
-log = logging.getLogger("convertd.access")
-
-
-def malformed(message: str) -> InvalidParameter:
-    """The error of a request that is no proper HTTP."""
-    return InvalidParameter(message, reason="malformed")
-
-
-def error_response(error: ApiError, rate_limit: int) -> bytes:
-    """A whole answer to a request that never reached a handler."""
-    request_id, status = new_id("req"), STATUS[error.code]
-    body = json.dumps(envelope(error, request_id)).encode()
-    headers = {
-        **common_headers(request_id),
-        **rate_limit_headers(unused(rate_limit, RATE_WINDOW, time.time())),
-        **error.headers,
-        "Content-Type": "application/json",
-        "Content-Length": str(len(body)),
-        "Connection": "close",
-    }
-    fields = {"status": status, "request_id": request_id, "code": error.code, "reason": error.reason}
-    log.info("refused", extra={"fields": fields})
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return f"HTTP/1.1 {status} {responses[status]}\r\n{lines}\r\n".encode() + body
-
-
-_BARE = b"HTTP/1.1 400 Bad Request\r\n\r\n"  # Tornado's word on what it cannot parse
+_TORNADO_400 = b"HTTP/1.1 400 Bad Request\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 "
 _LINGER_SECONDS = 2
 _BLOCK = 64 << 10  # bytes
+_MAX_HEADERS = 16 << 10  # bytes
+_MAX_URL = 4 << 10  # bytes
+_MAX_CONNECTIONS = 512
+_MAX_CONNECTIONS_PER_CLIENT = 64
+_RETRY_AFTER = 5  # seconds
+_UNLIMITED = 1 << 60  # handlers limit the size of bodies
 
 
 class Connection(IOStream):
-    """A stream that keeps `pace`, and puts Tornado's bare refusals into words.
+    """A client connection with timeouts, which replaces Tornado's bare 400 by an error in the envelope.
 
-    `rate_limit` is what clients are told who cannot be understood; `linger` gets the socket of a client
-    that may still be sending.
+    `rate_limit` is for the headers of such errors. `linger` receives the socket of a client that may still be sending.
     """
 
     def __init__(
         self,
         socket: socket.socket,
         client: str,
-        pace: ConnectionTimer,
+        timer: ConnectionTimer,
         rate_limit: int,
         linger: Callable[[socket.socket], None],
     ) -> None:
         super().__init__(socket)
         self.client = client
-        self.pace = pace
+        self.timer = timer
+        self.receiving = False  # a request has begun and is incomplete
         self._rate_limit = rate_limit
         self._linger = linger
-        self._answered = False
-        self.receiving = False  # whether a request has begun to arrive and is incomplete
+        self._responded = False
         super().set_nodelay(True)
 
-    def await_request(self) -> None:
-        """Another request may come."""
-        self._answered = False
+    def start_request(self) -> None:
+        """A new request may arrive."""
+        self._responded = False
         self.receiving = True
-        self.pace.await_request()
+        self.timer.request_expected()
 
-    def explain(self, error: ApiError) -> None:
-        """Answers with the error, if the request has no answer yet and the client is there."""
-        if self.closed() or self._answered:
+    def send_error(self, error: ApiError) -> None:
+        """Sends the error, unless the request has a response already or the client has disconnected."""
+        if self.closed() or self._responded:
             return
-        self._answered = True
+        self._responded = True
         super().write(error_response(error, self._rate_limit))
         if not self.writing():
-            # To close on a client that is sending could cost it the answer.
+            # Closing while the client is sending could cost it the response.
             self._linger(self.socket.dup())
 
     def write(self, data: bytes | memoryview) -> asyncio.Future[None]:
-        if data == _BARE:
-            self.explain(malformed("The request is malformed."))
+        if data == _TORNADO_400:
+            self.send_error(malformed("The request is malformed."))
             return super().write(b"")
-        self._answered |= bytes(data[: len(_CONTINUE)]) != _CONTINUE
+        self._responded |= bytes(data[: len(_CONTINUE)]) != _CONTINUE
         return super().write(data)
 
     def close(self, exc_info: Any = False) -> None:
         if isinstance(exc_info, UnsatisfiableReadError):
-            self.explain(malformed("The headers, or the line that begins a chunk, are too long."))
+            self.send_error(malformed("The headers, or the header line of a chunk, are too long."))
         super().close(exc_info)
 
     def set_nodelay(self, value: bool) -> None:
-        """Leaves it as it is, on. Tornado would turn it on and off again with every answer."""
+        """Stays on. Tornado would toggle it for every response."""
 
     def read_from_fd(self, buf: bytearray | memoryview) -> int | None:
         count = super().read_from_fd(buf)
         if count:
-            self.pace.arrived()
+            self.timer.bytes_received()
         return count
 
     def write_to_fd(self, data: memoryview) -> int:
         count = super().write_to_fd(data)
-        self.pace.taken()
+        self.timer.bytes_sent()
         return count
 
 
 def connection_of(server_connection: object) -> Connection:
-    """The connection of a request's `server_connection`, as Tornado calls the one that goes on after it."""
+    """The Connection of a request's `server_connection`."""
     return cast(Connection, cast(HTTP1ServerConnection, server_connection).stream)
 
 
-async def drain_and_close(rest: socket.socket) -> None:
-    """Ends an answer, reads what still comes for a moment, then closes."""
+class Server(HTTPServer):
+    """Serves an application, with limits on connections in total and per client.
+
+    `rate_limit` is for the headers of errors that no handler sends. `trusted` proxies count against the total only.
+    """
+
+    def initialize(  # type: ignore[override]
+        self,
+        application: Application,
+        rate_limit: int,
+        trusted: Collection[IPv4Network | IPv6Network] = (),
+        timeouts: ConnectionTimeouts = ConnectionTimeouts(),
+    ) -> None:
+        self._rate_limit = rate_limit
+        self._trusted = trusted
+        self._timeouts = timeouts
+        self._clients: Counter[str] = Counter()
+        self._open: set[Connection] = set()
+        self._lingering: set[asyncio.Task[None]] = set()
+        super().initialize(application, max_header_size=_MAX_HEADERS, max_body_size=_UNLIMITED)
+        self.conn_params.header_timeout = None  # ConnectionTimer measures it
+        shortest = min(timeouts.idle, timeouts.head, timeouts.window, timeouts.stall)
+        self._check = PeriodicCallback(self._check_timeouts, min(1000, shortest * 1000 / 4))
+        self._check.start()
+
+    def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
+        client = client_network(str(address[0]))
+        limit = _MAX_CONNECTIONS if is_trusted(client, self._trusted) else _MAX_CONNECTIONS_PER_CLIENT
+        if self._clients.total() >= _MAX_CONNECTIONS or self._clients[client] >= limit:
+            self._reject(stream.socket)
+            return
+        self._clients[client] += 1
+        connection = Connection(stream.socket, client, ConnectionTimer(self._timeouts), self._rate_limit, self._linger)
+        self._open.add(connection)
+        super().handle_stream(connection, address)
+
+    def start_request(self, server_conn: object, request_conn: HTTPConnection) -> HTTPMessageDelegate:
+        connection = connection_of(server_conn)
+        connection.start_request()
+        return _TimedRequest(super().start_request(server_conn, request_conn), connection)
+
+    def on_close(self, server_conn: object) -> None:
+        super().on_close(server_conn)
+        connection = connection_of(server_conn)
+        self._open.discard(connection)
+        self._clients[connection.client] -= 1
+        if not self._clients[connection.client]:
+            del self._clients[connection.client]
+
+    async def close_all_connections(self) -> None:
+        self._check.stop()
+        await super().close_all_connections()
+        await asyncio.gather(*self._lingering, return_exceptions=True)
+
+    def _reject(self, connection: socket.socket) -> None:
+        """Sends an error if that does not block, and closes."""
+        error = RateLimited("Too many connections.", retry_after=_RETRY_AFTER, reason="too_many_connections")
+        with suppress(OSError):
+            connection.send(error_response(error, self._rate_limit))
+            connection.recv(_MAX_HEADERS)  # closing with unread data would reset the connection
+        connection.close()
+
+    def _linger(self, rest: socket.socket) -> None:
+        task = asyncio.ensure_future(_drain_and_close(rest))
+        self._lingering.add(task)
+        task.add_done_callback(self._lingering.discard)
+
+    def _check_timeouts(self) -> None:
+        for connection in list(self._open):
+            match connection.timer.exceeded(writing=connection.writing()):
+                case None:
+                    continue
+                case Timeout.HEADERS:
+                    connection.send_error(RequestTimeout("The headers of the request arrived too slowly."))
+                case Timeout.BODY:
+                    connection.send_error(RequestTimeout("The body of the request arrived too slowly."))
+            connection.close()
+
+
+class _TimedRequest(HTTPMessageDelegate):
+    """Passes a request to the application and tells the connection's timer about its progress."""
+
+    def __init__(self, request: HTTPMessageDelegate, connection: Connection) -> None:
+        self._request = request
+        self._connection = connection
+        self._started = False
+
+    async def headers_received(self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders) -> None:
+        line = cast(RequestStartLine, start_line)
+        if len(line.path) > _MAX_URL:
+            self._connection.send_error(malformed(f"The URL is longer than {_MAX_URL} bytes."))
+            raise HTTPInputError
+        self._connection.timer.headers_received()
+        self._started = True
+        with self._connection.timer.processing():
+            await _completed(self._request.headers_received(_origin_form(line), headers))
+
+    async def data_received(self, chunk: bytes) -> None:
+        with self._connection.timer.processing(len(chunk)):
+            await _completed(self._request.data_received(chunk))
+
+    def finish(self) -> None:
+        self._connection.receiving = False
+        self._connection.timer.request_received()
+        self._request.finish()
+
+    def on_connection_close(self) -> None:
+        if self._started:
+            self._request.on_connection_close()
+
+
+async def _completed(work: Awaitable[None] | None) -> None:
+    if work is not None:
+        await work
+
+
+def _origin_form(line: RequestStartLine) -> RequestStartLine:
+    """The request line with a path only. Servers must accept the absolute URLs that proxies receive."""
+    if not line.path.lower().startswith(("http://", "https://")):
+        return line
+    try:
+        parts = urlsplit(line.path)
+    except ValueError:
+        raise HTTPInputError from None
+    query = f"?{parts.query}" if parts.query else ""
+    return line._replace(path=(parts.path or "/") + query)
+
+
+async def _drain_and_close(rest: socket.socket) -> None:
+    """Ends the response, discards what still arrives for a moment, then closes."""
     loop = asyncio.get_running_loop()
     rest.setblocking(False)
     try:
@@ -154,141 +255,3 @@ async def drain_and_close(rest: socket.socket) -> None:
         pass
     finally:
         rest.close()
-
-
-_MAX_HEADERS = 16 << 10  # bytes
-_MAX_TARGET = 4 << 10  # bytes of a URL
-_MAX_CONNECTIONS = 512
-_MAX_CONNECTIONS_OF_A_CLIENT = 64
-_RETRY_AFTER = 5  # seconds
-_UNLIMITED = 1 << 60  # handlers count the bytes of bodies, and say so in the envelope
-
-
-class Server(HTTPServer):
-    """Serves an application.
-
-    `rate_limit` is what clients are told who cannot be understood. Connections of `trusted` proxies are those
-    of many clients, and so are counted in all only.
-    """
-
-    def initialize(  # type: ignore[override]
-        self,
-        application: Application,
-        rate_limit: int,
-        trusted: Collection[IPv4Network | IPv6Network] = (),
-        patience: ConnectionTimeouts = ConnectionTimeouts(),
-    ) -> None:
-        self._rate_limit = rate_limit
-        self._trusted = trusted
-        self._patience = patience
-        self._clients: Counter[str] = Counter()
-        self._open: set[Connection] = set()
-        self._lingering: set[asyncio.Task[None]] = set()
-        super().initialize(application, max_header_size=_MAX_HEADERS, max_body_size=_UNLIMITED)
-        self.conn_params.header_timeout = None  # the look-out knows better what to wait for
-        shortest = min(patience.idle, patience.head, patience.window, patience.stall)
-        self._lookout = PeriodicCallback(self._look_out, min(1000, shortest * 1000 / 4))
-        self._lookout.start()
-
-    def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
-        client = client_network(str(address[0]))
-        most = _MAX_CONNECTIONS if is_trusted(client, self._trusted) else _MAX_CONNECTIONS_OF_A_CLIENT
-        if self._clients.total() >= _MAX_CONNECTIONS or self._clients[client] >= most:
-            self._turn_away(stream.socket)
-            return
-        self._clients[client] += 1
-        connection = Connection(stream.socket, client, ConnectionTimer(self._patience), self._rate_limit, self._linger)
-        self._open.add(connection)
-        super().handle_stream(connection, address)
-
-    def start_request(self, server_conn: object, request_conn: HTTPConnection) -> HTTPMessageDelegate:
-        connection = connection_of(server_conn)
-        connection.await_request()
-        return _Exchange(super().start_request(server_conn, request_conn), connection)
-
-    def on_close(self, server_conn: object) -> None:
-        super().on_close(server_conn)
-        connection = connection_of(server_conn)
-        self._open.discard(connection)
-        client = connection.client
-        self._clients[client] -= 1
-        if not self._clients[client]:
-            del self._clients[client]
-
-    async def close_all_connections(self) -> None:
-        self._lookout.stop()
-        await super().close_all_connections()
-        await asyncio.gather(*self._lingering, return_exceptions=True)
-
-    def _turn_away(self, connection: socket.socket) -> None:
-        """Says so if that takes no time, and closes."""
-        error = RateLimited("Too many connections.", retry_after=_RETRY_AFTER, reason="too_many_connections")
-        with suppress(OSError):
-            connection.send(error_response(error, self._rate_limit))
-            connection.recv(_MAX_HEADERS)  # to close on what was not read would take the answer back
-        connection.close()
-
-    def _linger(self, rest: socket.socket) -> None:
-        task = asyncio.ensure_future(drain_and_close(rest))
-        self._lingering.add(task)
-        task.add_done_callback(self._lingering.discard)
-
-    def _look_out(self) -> None:
-        for connection in list(self._open):
-            match connection.pace.overdue(writing=connection.writing()):
-                case None:
-                    continue
-                case Timeout.HEAD:
-                    connection.explain(RequestTimeout("The headers of the request came too slowly."))
-                case Timeout.BODY:
-                    connection.explain(RequestTimeout("The body of the request came too slowly."))
-            connection.close()
-
-
-class _Exchange(HTTPMessageDelegate):
-    """A request on its way to the application, and how fast it comes."""
-
-    def __init__(self, request: HTTPMessageDelegate, connection: Connection) -> None:
-        self._request = request
-        self._connection = connection
-        self._begun = False
-
-    async def headers_received(self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders) -> None:
-        line = cast(RequestStartLine, start_line)
-        if len(line.path) > _MAX_TARGET:
-            self._connection.explain(malformed(f"The URL is longer than {_MAX_TARGET} bytes."))
-            raise HTTPInputError
-        self._connection.pace.await_body()
-        self._begun = True
-        with self._connection.pace.handling():
-            await _done(self._request.headers_received(_in_origin_form(line), headers))
-
-    async def data_received(self, chunk: bytes) -> None:
-        with self._connection.pace.handling(len(chunk)):
-            await _done(self._request.data_received(chunk))
-
-    def finish(self) -> None:
-        self._connection.receiving = False
-        self._connection.pace.answer()
-        self._request.finish()
-
-    def on_connection_close(self) -> None:
-        if self._begun:
-            self._request.on_connection_close()
-
-
-async def _done(work: Awaitable[None] | None) -> None:
-    if work is not None:
-        await work
-
-
-def _in_origin_form(line: RequestStartLine) -> RequestStartLine:
-    """The same with a path alone: servers have to take URLs as proxies are sent them."""
-    if not line.path.lower().startswith(("http://", "https://")):
-        return line
-    try:
-        parts = urlsplit(line.path)
-    except ValueError:
-        raise HTTPInputError from None
-    query = f"?{parts.query}" if parts.query else ""
-    return line._replace(path=(parts.path or "/") + query)

@@ -1,4 +1,4 @@
-"""How long a connection may take over what it does, whatever it does."""
+"""Timeouts of a client connection: idle, headers, body rate, and a stalled response."""
 
 from __future__ import annotations
 
@@ -11,94 +11,94 @@ from enum import Enum, auto
 
 @dataclass(frozen=True)
 class ConnectionTimeouts:
-    """What is waited for, in seconds. Bodies must come at `rate` bytes a second, averaged over `window`.
+    """Timeouts in seconds. Bodies must arrive at `rate` bytes per second on average over `window` seconds.
 
-    At that rate 100 MB take two hours, and a request that sends a byte now and then ends within the window.
+    At the default rate 100 MB may take two hours; a client that sends a byte now and then is cut off after the window.
     """
 
     idle: float = 60.0  # between requests
     head: float = 20.0  # from the first byte of a request to the end of its headers
     window: float = 20.0
     rate: int = 16_000
-    stall: float = 60.0  # while nothing of an answer is taken
+    stall: float = 60.0  # while the client reads nothing of a response
 
 
 class Timeout(Enum):
-    """What a client has failed to do in time."""
+    """The timeout that a client exceeded."""
 
-    REQUEST = auto()
-    HEAD = auto()
+    IDLE = auto()
+    HEADERS = auto()
     BODY = auto()
-    READING = auto()
+    RESPONSE = auto()
 
 
 class ConnectionTimer:
-    """How one connection keeps up. Time that the server takes is not the client's."""
+    """Measures one connection against the timeouts. Time that the server spends is not counted."""
 
-    def __init__(self, patience: ConnectionTimeouts, clock: Callable[[], float] = time.monotonic) -> None:
-        self._patience = patience
+    def __init__(self, timeouts: ConnectionTimeouts, clock: Callable[[], float] = time.monotonic) -> None:
+        self._timeouts = timeouts
         self._clock = clock
-        self.await_request()
+        self.request_expected()
 
-    def await_request(self) -> None:
-        """The next thing to come is a request."""
-        self._enter(Timeout.REQUEST)
+    def request_expected(self) -> None:
+        """The connection is idle."""
+        self._enter(Timeout.IDLE)
 
-    def arrived(self) -> None:
-        """Bytes have come."""
-        if self._awaited is Timeout.REQUEST:
-            self._enter(Timeout.HEAD)
+    def bytes_received(self) -> None:
+        """Bytes have arrived."""
+        if self._state is Timeout.IDLE:
+            self._enter(Timeout.HEADERS)
 
-    def await_body(self) -> None:
+    def headers_received(self) -> None:
         """The headers are complete."""
         self._enter(Timeout.BODY)
 
-    def answer(self) -> None:
+    def request_received(self) -> None:
         """The request is complete."""
-        self._enter(Timeout.READING)
+        self._enter(Timeout.RESPONSE)
 
-    def taken(self) -> None:
-        """The client has taken something of the answer."""
-        if self._awaited is Timeout.READING:
+    def bytes_sent(self) -> None:
+        """The client has read a part of the response."""
+        if self._state is Timeout.RESPONSE:
             self._since = self._clock()
 
     @contextmanager
-    def handling(self, body: int = 0) -> Iterator[None]:
-        """So many bytes of the body have come, and the server is at them."""
+    def processing(self, body: int = 0) -> Iterator[None]:
+        """Stops the clock while the server processes `body` bytes of the request body."""
         self._waited += self._clock() - self._since
         self._received += body
-        self._handling = True
+        self._processing = True
         try:
             yield
         finally:
-            self._handling = False
+            self._processing = False
             self._since = self._clock()
 
-    def overdue(self, *, writing: bool) -> Timeout | None:
-        """What the client is late with. To be asked often: it judges the rate, too."""
-        if self._handling or (self._awaited is Timeout.READING and not writing):
+    def exceeded(self, *, writing: bool) -> Timeout | None:
+        """The exceeded timeout, if any. `writing`: a response is being sent. Must be called regularly."""
+        if self._processing or (self._state is Timeout.RESPONSE and not writing):
             self._since = self._clock()
             return None
         waited = self._waited + self._clock() - self._since
-        if waited < self._allowed():
+        if waited < self._limit():
             return None
-        if self._awaited is Timeout.BODY and self._received >= self._patience.rate * waited:
+        if self._state is Timeout.BODY and self._received >= self._timeouts.rate * waited:
             self._enter(Timeout.BODY)
             return None
-        return self._awaited
+        return self._state
 
-    def _allowed(self) -> float:
-        patience = self._patience
+    def _limit(self) -> float:
+        timeouts = self._timeouts
         return {
-            Timeout.REQUEST: patience.idle,
-            Timeout.HEAD: patience.head,
-            Timeout.BODY: patience.window,
-            Timeout.READING: patience.stall,
-        }[self._awaited]
+            Timeout.IDLE: timeouts.idle,
+            Timeout.HEADERS: timeouts.head,
+            Timeout.BODY: timeouts.window,
+            Timeout.RESPONSE: timeouts.stall,
+        }[self._state]
 
-    def _enter(self, awaited: Timeout) -> None:
-        self._awaited = awaited
+    def _enter(self, state: Timeout) -> None:
+        self._state = state
         self._since = self._clock()
         self._waited = 0.0
         self._received = 0
-        self._handling = False
+        self._processing = False

@@ -87,7 +87,7 @@ class Sessions:
         token, account = await self._database.run(sessions.begin, parse_key(key))
         if account.verified_at is None:
             await self.end(token)
-            raise KeyNotVerified("The account's e-mail address is not verified: open the link in the mail.")
+            raise KeyNotVerified
         return token
 
     async def account(self, token: str) -> Account:

@@ -11,7 +11,7 @@ from config.pricing import CREDITS_PER_CONVERSION
 from engine.conversions import AnyTool
 from engine.plugin_loader import Plugin
 from engine.registry import Registry
-from web.api.fields import PAGES, PASSWORD, QUALITY
+from web.api.fields import ConversionFields, DeletePagesFields, describe
 from web.services.serializers import API
 
 
@@ -84,11 +84,12 @@ def _tool(plugin: Plugin, tool: AnyTool) -> dict[str, Any]:
 
 
 def _option(name: str) -> dict[str, Any]:
-    (field,) = (one for one in (QUALITY, PAGES, PASSWORD) if one.name == name)
+    fields = {field.name: field for model in (ConversionFields, DeletePagesFields) for field in describe(model)}
+    field = fields[name]
     return {
         "name": name,
         "required": field.required,
         "description": field.description,
         "example": field.example,
-        **{key: field.kind.schema[key] for key in ("type", "minimum", "maximum") if key in field.kind.schema},
+        **{key: field.schema[key] for key in ("type", "minimum", "maximum") if key in field.schema},
     }

@@ -74,8 +74,9 @@ class IdempotencyService:
             await self.abandon(attempt)
             raise
         if isinstance(begun, InProgress):
-            retry = {"Retry-After": str(max(1, begun.seconds))}
-            raise IdempotencyConflict("The same request is still running.", param="Idempotency-Key", headers=retry)
+            raise IdempotencyConflict(
+                "The same request is still running.", param="Idempotency-Key", retry_after=max(1, begun.seconds)
+            )
         if isinstance(begun, KeyMismatch):
             raise IdempotencyKeyReused("This key belongs to another request.", param="Idempotency-Key")
         return _replayed(begun.stored) if isinstance(begun, Replay) else begun

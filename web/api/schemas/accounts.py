@@ -1,4 +1,4 @@
-"""Accounts: registration, balance, limits, usage and keys."""
+"""Responses about accounts: registration, balance, limits, usage, API keys, purchases."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ ApiKey = Annotated[
     str,
     Field(
         pattern="^cvd_live_[0-9A-Za-z]{38}$",
-        description="Shown this once only.",
+        description="Shown only once.",
         examples=["cvd_live_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7Op8Qr9St0Uv01234"],
     ),
 ]
-KeyPrefix = Annotated[str, Field(description="The beginning of the key, to tell it by.", examples=["cvd_live_012345"])]
+KeyPrefix = Annotated[
+    str, Field(description="The first characters of the key, to identify it.", examples=["cvd_live_012345"])
+]
 
 
 class Registration(TypedDict):
-    """The same whether or not the address had an account."""
+    """The response to a registration. It is the same whether or not the address has an account."""
 
     email: Annotated[str, Field(examples=["you@example.com"])]
     verification_sent: Literal[True]
-    message: Annotated[Message, Field(examples=["Open the link in the letter within 24 hours."])]
+    message: Annotated[Message, Field(examples=["Open the link in the email within 24 hours to get your API key."])]
 
 
 class VerifiedKey(TypedDict):
-    """The key of an account whose address has been verified."""
+    """The API key of a verified account."""
 
     api_key: ApiKey
     key_id: KeyId
@@ -38,26 +40,28 @@ class VerifiedKey(TypedDict):
     name: Annotated[str, Field(examples=["Photo shop"])]
     tier: Tier
     credits_remaining: Credits
-    message: Annotated[Message, Field(examples=["Keep the key in a safe place: it is not shown again."])]
+    message: Annotated[Message, Field(examples=["Store this API key safely. It is not shown again."])]
 
 
 class RateLimit(TypedDict):
-    """Where the account's request limit stands."""
+    """The account's rate limit, and its current state."""
 
-    limit: Annotated[int, Field(ge=1, description="Requests in a window.", examples=[60])]
+    limit: Annotated[int, Field(ge=1, description="Requests per window.", examples=[60])]
     window_seconds: Annotated[int, Field(examples=[60])]
     remaining: Annotated[int, Field(ge=0, examples=[59])]
-    reset: Annotated[int, Field(description="When it is full again, in Unix time.", examples=[1795238640])]
+    reset: Annotated[int, Field(description="End of the window in Unix time (seconds).", examples=[1795238640])]
 
 
 class Limits(TypedDict):
-    """What the account may do at most."""
+    """The limits of the account."""
 
     max_file_size: Annotated[int, Field(description="Bytes.", examples=[10_485_760])]
     max_batch_files: Annotated[int, Field(examples=[50])]
     max_merge_files: Annotated[int, Field(examples=[20])]
-    max_concurrent: Annotated[int, Field(description="Conversions at a time.", examples=[2])]
-    file_retention_seconds: Annotated[int, Field(description="How long files are kept.", examples=[86_400])]
+    max_concurrent: Annotated[int, Field(description="Concurrent conversions.", examples=[2])]
+    file_retention_seconds: Annotated[
+        int, Field(description="How long files are stored, in seconds.", examples=[86_400])
+    ]
 
 
 class Account(TypedDict):
@@ -77,7 +81,7 @@ class Account(TypedDict):
 
 
 class Operations(TypedDict):
-    """Conversions by what they were asked for with."""
+    """Conversions by endpoint."""
 
     convert: Count
     batch: Count
@@ -86,7 +90,7 @@ class Operations(TypedDict):
 
 
 class PairUsage(TypedDict):
-    """How often a pair of formats was converted, failures included."""
+    """Conversions of a pair of formats, failed ones included."""
 
     input_format: Annotated[str, Field(examples=["jpeg"])]
     output_format: Annotated[str, Field(examples=["webp"])]
@@ -95,7 +99,7 @@ class PairUsage(TypedDict):
 
 
 class DayUsage(TypedDict):
-    """A day in UTC; `failed` are among the `conversions`."""
+    """Usage on a day (UTC). `conversions` includes `failed`."""
 
     date: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d$", examples=["2026-11-21"])]
     conversions: Count
@@ -106,7 +110,7 @@ class DayUsage(TypedDict):
 
 
 class Usage(TypedDict):
-    """What was converted in a period. Totals include failures; days without any use are left out."""
+    """Usage in a period. Totals include failed conversions; days without conversions are omitted."""
 
     period: Annotated[str, Field(examples=["2026-11"])]
     start: Timestamp
@@ -119,51 +123,53 @@ class Usage(TypedDict):
     bytes_out: Size
     bytes_total: Size
     by_operation: Operations
-    by_conversion: Annotated[list[PairUsage], Field(description="Those used most first.")]
+    by_conversion: Annotated[list[PairUsage], Field(description="Most frequent first.")]
     by_day: list[DayUsage]
 
 
 class Key(TypedDict):
-    """A key, without its secret."""
+    """An API key without its secret."""
 
     key_id: KeyId
     key_prefix: KeyPrefix
     name: Annotated[str, Field(examples=["Photo shop"])]
     created_at: Timestamp
     last_used_at: Timestamp | None
-    expires_at: Annotated[str | None, Field(description="When it ends, if it has been rotated.")]
+    expires_at: Annotated[str | None, Field(description="When the key expires, if it was rotated.")]
 
 
 class Keys(TypedDict):
-    """The keys that work."""
+    """The valid API keys."""
 
     keys: list[Key]
     total: Annotated[int, Field(ge=1, examples=[1])]
 
 
 class IssuedKey(Key):
-    """A new key."""
+    """A new API key."""
 
     api_key: ApiKey
-    message: Annotated[Message, Field(examples=["Keep the key in a safe place: it is not shown again."])]
+    message: Annotated[Message, Field(examples=["Store this API key safely. It is not shown again."])]
 
 
 class RotatedKey(IssuedKey):
-    """A new key for an old one."""
+    """A new API key that replaces another."""
 
     replaced_key_id: KeyId
-    grace_period_seconds: Annotated[int, Field(description="How long the old one goes on working.", examples=[3600])]
+    grace_period_seconds: Annotated[
+        int, Field(description="How long the replaced key stays valid, in seconds.", examples=[3600])
+    ]
 
 
 class RevokedKey(TypedDict):
-    """A key that has ended."""
+    """A revoked API key."""
 
     key_id: KeyId
     revoked: Literal[True]
 
 
 class OpenedCheckout(TypedDict):
-    """A checkout that waits to be paid."""
+    """An open checkout."""
 
     checkout_url: Annotated[
         str,
@@ -171,20 +177,27 @@ class OpenedCheckout(TypedDict):
             description="The page to open in a browser.", examples=["https://checkout.stripe.com/c/pay/cs_live_a1b2c3"]
         ),
     ]
-    session_id: Annotated[str, Field(description="The provider's name for it.", examples=["cs_live_a1b2c3"])]
+    session_id: Annotated[
+        str, Field(description="The payment provider's id of the checkout.", examples=["cs_live_a1b2c3"])
+    ]
     purchase_id: Annotated[
-        str, Field(pattern="^pur_[0-9A-Za-z]{22}$", description="Ours.", examples=["pur_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"])
+        str,
+        Field(
+            pattern="^pur_[0-9A-Za-z]{22}$",
+            description="The id of the purchase.",
+            examples=["pur_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"],
+        ),
     ]
     pack: Annotated[str, Field(examples=["starter"])]
     credits: Annotated[int, Field(ge=1, examples=[500])]
     amount: Annotated[int, Field(ge=1, description="The price in cents.", examples=[500])]
     currency: Literal["eur"]
-    language: Annotated[str, Field(description="The one that the page has.", examples=["en"])]
+    language: Annotated[str, Field(description="The language of the checkout page.", examples=["en"])]
     status: Literal["open"]
     expires_at: Timestamp
 
 
 class EventReceived(TypedDict):
-    """The event has been heard."""
+    """The event was received."""
 
     received: Literal[True]

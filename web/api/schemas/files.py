@@ -1,4 +1,4 @@
-"""Files, and what was made of them."""
+"""Responses about files, conversions and batches."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ FileState = Literal["pending", "processed"]
 
 
 class Warning(TypedDict):
-    """Something that the target could not hold."""
+    """A loss of fidelity: something that the target format cannot hold."""
 
     code: Annotated[str, Field(examples=["alpha_flattened"])]
-    message: Annotated[Message, Field(examples=["Transparency was laid on white."])]
+    message: Annotated[Message, Field(examples=["Transparency was replaced by white."])]
 
 
 class Failure(TypedDict):
-    """Why the last conversion of a file failed. It was not charged."""
+    """The error of a file's last conversion, which was not charged."""
 
     code: Annotated[str, Field(examples=["processing_failed"])]
     message: Annotated[Message, Field(examples=["The picture data cannot be decoded."])]
@@ -46,19 +46,19 @@ class Failure(TypedDict):
 
 
 class StoredFile(TypedDict):
-    """A file that has been stored."""
+    """A stored file."""
 
     file_id: FileId
     extension: Extension
     size: Size
     original_name: OriginalName
-    status: Annotated[FileState, Field(description="`processed` once it has been converted.", examples=["pending"])]
+    status: Annotated[FileState, Field(description="`processed` after a successful conversion.", examples=["pending"])]
     input_format: InputFormat
     expires_at: Timestamp
 
 
 class ConversionResult(TypedDict):
-    """What was made of a file."""
+    """The result of a conversion."""
 
     file_id: FileId
     input_format: InputFormat
@@ -68,59 +68,61 @@ class ConversionResult(TypedDict):
     reduction_percent: Reduction
     download_url: DownloadUrl
     processing_time_ms: Milliseconds
-    warnings: Annotated[list[Warning], Field(description="What the target could not hold.")]
+    warnings: Annotated[list[Warning], Field(description="What the target format cannot hold.")]
 
 
 class PdfResult(ConversionResult):
-    """What was made of PDFs. `deleted_pages` stands there where pages were deleted."""
+    """The result of a PDF operation. `deleted_pages` is present if pages were deleted."""
 
     original_name: OriginalName
     file_count: Count
     page_count: Annotated[int, Field(ge=1, description="Pages of the result.", examples=[7])]
-    original_page_count: Annotated[int, Field(ge=1, description="Pages of what was sent.", examples=[10])]
+    original_page_count: Annotated[int, Field(ge=1, description="Pages of the input.", examples=[10])]
     deleted_pages: NotRequired[Annotated[list[int], Field(description="Counted from 1.", examples=[[2, 5, 8]])]]
 
 
 class FileStatus(StoredFile):
-    """All that is known about a file; what is not known yet is null."""
+    """A file and its conversion. Values that are not known yet are null."""
 
     output_format: Annotated[str | None, Field(description="The canonical name of the target.", examples=["webp"])]
     original_size: OriginalSize
-    processed_size: Annotated[int | None, Field(description="Bytes of the result.", examples=[20104])]
-    reduction_percent: Annotated[float | None, Field(description="How much smaller the result is.", examples=[58.3])]
+    processed_size: Annotated[int | None, Field(description="Size of the result in bytes.", examples=[20104])]
+    reduction_percent: Annotated[float | None, Field(description="Size reduction in percent.", examples=[58.3])]
     download_url: DownloadUrl | None
-    processing_time_ms: Annotated[int | None, Field(description="How long the conversion ran.", examples=[312])]
-    warnings: Annotated[list[Warning], Field(description="What the target could not hold.")]
+    processing_time_ms: Annotated[
+        int | None, Field(description="Duration of the conversion in milliseconds.", examples=[312])
+    ]
+    warnings: Annotated[list[Warning], Field(description="What the target format cannot hold.")]
     batch_id: BatchId | None
-    source_file_id: Annotated[FileId | None, Field(description="The file that this one was converted anew from.")]
-    error: Annotated[Failure | None, Field(description="Why the last conversion failed, if it did.")]
+    source_file_id: Annotated[FileId | None, Field(description="The file that was converted again to make this one.")]
+    error: Annotated[Failure | None, Field(description="The error of the last conversion, if it failed.")]
     created_at: Timestamp
     processed_at: Timestamp | None
 
 
 class DeletedFile(TypedDict):
-    """A file that has been erased."""
+    """A deleted file."""
 
     file_id: FileId
     deleted: Literal[True]
 
 
 class NewBatch(TypedDict):
-    """A batch that has just been made."""
+    """A new batch."""
 
     batch_id: BatchId
     output_format: OutputFormat
     status: Literal["created"]
-    max_files: Annotated[int, Field(ge=1, description="How many files it can hold.", examples=[50])]
+    max_files: Annotated[int, Field(ge=1, description="Maximum number of files.", examples=[50])]
     created_at: Timestamp
     expires_at: Timestamp
 
 
 class AddedFile(StoredFile):
-    """A file that has been stored in a batch."""
+    """A file that was added to a batch."""
 
     batch_id: BatchId
-    total: Annotated[int, Field(ge=1, description="Files in the batch by now.", examples=[3])]
+    total: Annotated[int, Field(ge=1, description="Number of files in the batch.", examples=[3])]
 
 
 class BatchFile(TypedDict):
@@ -133,15 +135,15 @@ class BatchFile(TypedDict):
     input_format: InputFormat
     status: Annotated[
         Literal["pending", "processed", "failed"],
-        Field(description="`failed`: its last conversion failed; it can be tried again.", examples=["pending"]),
+        Field(description="`failed`: the last conversion failed; it can be repeated.", examples=["pending"]),
     ]
     download_url: DownloadUrl | None
-    error: Annotated[Failure | None, Field(description="Why the last conversion failed, if it did.")]
+    error: Annotated[Failure | None, Field(description="The error of the last conversion, if it failed.")]
     expires_at: Timestamp
 
 
 class BatchStatus(TypedDict):
-    """A batch and its files, in the order in which they came."""
+    """A batch and its files, in upload order."""
 
     batch_id: BatchId
     output_format: OutputFormat
@@ -162,25 +164,25 @@ class BatchStatus(TypedDict):
 
 
 class BatchSuccess(ConversionResult):
-    """A file of a batch that was converted, for one credit."""
+    """A converted file of a batch. It cost one credit."""
 
     status: Literal["success"]
     result_file_id: Annotated[
-        FileId, Field(description="Where the result is; another file than `file_id` if that was processed before.")
+        FileId, Field(description="The file of the result. Differs from `file_id` if that was processed before.")
     ]
 
 
 class BatchFailure(TypedDict):
-    """A file of a batch that was not converted, and not charged."""
+    """A file of a batch that was not converted and not charged."""
 
-    file_id: Annotated[str, Field(description="As it was asked for.", examples=["file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"])]
+    file_id: Annotated[str, Field(description="The requested id.", examples=["file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"])]
     status: Literal["failed"]
     download_url: None
-    error: Annotated[ErrorBody, Field(description="Why it was not.")]
+    error: Annotated[ErrorBody, Field(description="Why the conversion failed.")]
 
 
 class BatchResult(TypedDict):
-    """What was made of files of a batch, in the order of `file_ids`."""
+    """The results of a batch conversion."""
 
     batch_id: BatchId
     results: Annotated[list[BatchSuccess | BatchFailure], Field(description="In the order of `file_ids`.")]

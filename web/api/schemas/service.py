@@ -1,4 +1,4 @@
-"""The service itself: what it can do, and how it is."""
+"""Responses about the service: supported conversions, tools, health, version."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from web.api.schemas.common import Count, RequestId
+from web.api.schemas.common import Count, PublicMeta
 
 
 class Pair(TypedDict):
-    """A conversion that works on this server."""
+    """A supported conversion."""
 
     input_format: Annotated[str, Field(examples=["jpeg"])]
     output_format: Annotated[str, Field(examples=["webp"])]
 
 
 class Formats(TypedDict):
-    """Every supported pair."""
+    """All supported conversions."""
 
     conversions: list[Pair]
     by_input_format: Annotated[dict[str, list[str]], Field(examples=[{"jpeg": ["png", "webp"]}])]
@@ -26,7 +26,7 @@ class Formats(TypedDict):
 
 
 class ToolOption(TypedDict):
-    """A field that the tool's endpoint takes."""
+    """A request field of the tool's endpoint."""
 
     name: Annotated[str, Field(examples=["quality"])]
     type: Literal["integer", "string"]
@@ -35,18 +35,20 @@ class ToolOption(TypedDict):
     example: Annotated[int | str, Field(examples=[80])]
     minimum: NotRequired[Annotated[int, Field(examples=[1])]]
     maximum: NotRequired[Annotated[int, Field(examples=[100])]]
-    output_formats: NotRequired[Annotated[list[str], Field(description="Those it matters for.", examples=[["webp"]])]]
+    output_formats: NotRequired[
+        Annotated[list[str], Field(description="The output formats that it applies to.", examples=[["webp"]])]
+    ]
 
 
 class FileCount(TypedDict):
-    """How many files a tool takes."""
+    """The number of files that a tool takes."""
 
     minimum: Annotated[int, Field(examples=[2])]
     maximum: Annotated[int, Field(examples=[20])]
 
 
 class Tool(TypedDict):
-    """Something that can be done to files."""
+    """A conversion tool."""
 
     id: Annotated[str, Field(examples=["convert-jpeg"])]
     name: Annotated[str, Field(examples=["Convert JPEG"])]
@@ -69,34 +71,22 @@ class Tools(TypedDict):
 
 
 class Alive(TypedDict):
-    """The process answers."""
+    """The process responds."""
 
     status: Literal["ok"]
 
 
 class Ready(TypedDict):
-    """The process can do its work."""
+    """The process can serve requests."""
 
-    status: Annotated[Literal["ok", "degraded"], Field(description="`degraded`: without something that helps.")]
-    reasons: NotRequired[Annotated[list[str], Field(description="What it does without.")]]
-
-
-class PlainMeta(TypedDict):
-    """What is known about an answer that nobody had to show a key for."""
-
-    request_id: RequestId
-
-
-class Meta(PlainMeta):
-    """What is known about an answer, beside its data."""
-
-    credits_remaining: Annotated[int, Field(ge=0, description="The balance after this request.", examples=[49])]
+    status: Annotated[Literal["ok", "degraded"], Field(description="`degraded`: an optional part fails.")]
+    reasons: NotRequired[Annotated[list[str], Field(description="The failing parts.")]]
 
 
 class Release(TypedDict):
-    """What runs here."""
+    """The version of the service."""
 
     name: Literal["convertd"]
     version: Annotated[str, Field(examples=["1.0.0"])]
     api: Literal["v1"]
-    meta: PlainMeta
+    meta: PublicMeta
