@@ -25,13 +25,13 @@ SECURITY = "`Authorization: Bearer cvd_live_…`. Register to get an API key: se
 DESCRIPTION = """\
 Every successful conversion costs one credit. The response is the result: there is nothing to poll.
 
-**Responses.** A success has status 200; its JSON has `data` and `meta`. An error has `error` with a `code` for programs,
-a `message` for people, and `retryable`. Fields may be added, but are never renamed. An unknown path returns 404
-`not_found`, another method 405 `method_not_allowed` with `Allow`. Every path supports OPTIONS, and HEAD where it supports
-GET.
+**Responses.** A success has status 200; its JSON has `data` and `meta`. An error has `error` with a `code` for
+programs, a `message` for people, and `retryable`. Fields may be added, but are never renamed. An unknown path returns
+404 `not_found`, another method 405 `method_not_allowed` with `Allow`. Every path supports OPTIONS, and HEAD where it
+supports GET.
 
-**Files or JSON.** Where both are offered, the response is the file unless `Accept` names `application/json` and no other
-concrete type with a higher weight.
+**Files or JSON.** Where both are offered, the response is the file unless `Accept` names `application/json` and no
+other concrete type with a higher weight.
 
 **Order of checks.** Path and method, API key, rate limit, size, parameters, resource, file type, format pair, credits.
 

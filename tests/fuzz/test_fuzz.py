@@ -23,7 +23,7 @@ from engine.registry import load_registry
 from tests.support.mutations import mutated
 from tests.support.samples import sample
 from web.api.errors import ApiError
-from web.http.multipart import FormReader
+from web.http.multipart import FormParser
 
 pytestmark = pytest.mark.long
 
@@ -91,14 +91,14 @@ def test_identification(fuzz_seconds: float) -> None:
 
 
 def test_forms(fuzz_seconds: float) -> None:
-    async def feed(reader: FormReader, body: bytes, size: int) -> None:
+    async def feed(reader: FormParser, body: bytes, size: int) -> None:
         for at in range(0, len(body), size):
             await reader.feed(body[at : at + size])
 
     def examine(example: tuple[tuple[str, bytes], int]) -> None:
         (_, body), size = example
         with TemporaryDirectory() as folder:
-            reader = FormReader(
+            reader = FormParser(
                 "multipart/form-data; boundary=b",
                 Path(folder),
                 files=("file",),
@@ -108,7 +108,7 @@ def test_forms(fuzz_seconds: float) -> None:
             )
             try:
                 asyncio.run(feed(reader, body, size))
-                form = reader.finished()
+                form = reader.form()
             except ApiError:
                 return
             for upload in form.uploads:

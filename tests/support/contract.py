@@ -12,7 +12,7 @@ import jsonschema_rs
 
 from engine.registry import load_registry
 from web.openapi import document
-from web.routes import OPERATIONS
+from web.routes import documented_operations
 from web.services.serializers import API
 
 _OF_HTTP = {"connection", "content-length", "content-type", "date", "server", "transfer-encoding"}
@@ -21,7 +21,7 @@ _OF_HTTP = {"connection", "content-length", "content-type", "date", "server", "t
 @cache
 def published() -> dict[str, Any]:
     """The document of a server here."""
-    return document(OPERATIONS, load_registry(), f"http://localhost:8000{API}")
+    return document(tuple(documented_operations()), load_registry(), f"http://localhost:8000{API}")
 
 
 def conforms(answer: httpx.Response) -> httpx.Response:

@@ -20,7 +20,7 @@ from tests.support.nginx_server import NginxServer
 from tests.support.server_process import free_port
 from tests.support.servers import Running, Servers, eventually, parsed, read_answer
 from tests.support.web_samples import picture
-from web.http.server import _MAX_CONNECTIONS_OF_A_CLIENT
+from web.http.server import _MAX_CONNECTIONS_PER_CLIENT
 
 _LARGE = (4000, 3000)  # pixels: 36 MB
 _PROXY = "127.0.0.1"
@@ -118,7 +118,7 @@ def test_a_client_has_as_many_connections_as_without_a_proxy(proxied: Proxied) -
         "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000\r\n\r\n"
     )
     with ExitStack() as stack, proxied.client("127.0.0.7") as same, proxied.client("127.0.0.8") as other:
-        for _ in range(_MAX_CONNECTIONS_OF_A_CLIENT):
+        for _ in range(_MAX_CONNECTIONS_PER_CLIENT):
             stack.enter_context(proxied.send(head, "127.0.0.7"))
         assert eventually(lambda: same.get("/formats").status_code == 429)
         refused = same.get("/formats")

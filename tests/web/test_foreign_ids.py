@@ -11,7 +11,7 @@ from tornado.routing import PathMatches
 from tests.support.checks import problem
 from tests.support.servers import Running
 from tests.support.web_samples import picture
-from web.routes import build
+from web.routes import build_application
 from web.services.serializers import API
 
 FORMAT = {"json": {"output_format": "png"}}
@@ -68,7 +68,7 @@ def test_a_foreign_file_fails_alone_in_a_batch(either: Running, owned: dict[str,
 
 
 def test_every_path_with_an_id_is_tried() -> None:
-    rules = build(cast(Any, None)).wildcard_router.rules
+    rules = build_application(cast(Any, None)).wildcard_router.rules
     matchers = [rule.matcher for rule in rules if isinstance(rule.matcher, PathMatches)]
     patterns = [matcher.regex.pattern.removesuffix("$") for matcher in matchers]
     with_ids = {path.removeprefix(API) for path in patterns if path.startswith(API) and "(" in path}

@@ -13,18 +13,18 @@ import jsonschema_rs
 import pytest
 from openapi_spec_validator import validate
 
-import web.api.fields
 from tests.support import http
 from tests.support.contract import conforms, published
 from tests.support.servers import Running, Servers
 from tests.support.web_samples import picture
 from web.api.error_catalogue import ERROR_CATALOGUE
 from web.api.errors import STATUS
-from web.api.fields import Field
+from web.api.fields import EmailField, RequestModel, describe
+from web.api.fields import validate as validate_fields
 from web.api.headers import COMMON_HEADERS, HEADERS, PREFLIGHT_HEADERS, common_headers
-from web.api.operations import Operation, operation_of
-from web.http.handler import Handler, Requests
-from web.routes import OPERATIONS, PAGES
+from web.api.operations import operation_of
+from web.http.handler import BaseHandler
+from web.routes import API_ROUTES, PAGE_ROUTES, documented_operations
 from web.services.serializers import API
 
 _ROOT = Path(__file__).parents[2]
@@ -39,13 +39,21 @@ def _operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
                 yield path, verb, item[verb]
 
 
-def _declared() -> dict[str, Operation]:
-    found = [operation_of(handler, verb) for _, handler in OPERATIONS for verb in _VERBS]
-    return {operation.id: operation for operation in found if operation is not None}
+def _models() -> set[type[RequestModel]]:
+    """The request models that operations use."""
+    operations = [documented.operation for documented in documented_operations()]
+    found = {
+        model for op in operations for model in (op.query, op.headers, op.json, op.form.fields if op.form else None)
+    }
+    return {model for model in found if model is not None}
 
 
-def _verbs(handler: type[Handler]) -> set[str]:
-    return {verb.lower() for verb in Requests.verbs(handler.__new__(handler))} & {*_VERBS}
+def _subclasses(model: type[RequestModel]) -> set[type[RequestModel]]:
+    return {model} | {inner for direct in model.__subclasses__() for inner in _subclasses(direct)}
+
+
+def _verbs(handler: type[BaseHandler]) -> set[str]:
+    return {verb.lower() for verb in BaseHandler.supported_methods(handler.__new__(handler))} & {*_VERBS}
 
 
 def test_it_is_valid() -> None:
@@ -54,17 +62,17 @@ def test_it_is_valid() -> None:
 
 
 def test_every_verb_of_every_path_is_in_it() -> None:
-    there = [(re.sub(r"\([^)]*\)", "{}", pattern), _verbs(handler)) for pattern, handler in OPERATIONS]
+    there = [(re.sub(r"\([^)]*\)", "{}", pattern), _verbs(handler)) for pattern, handler in API_ROUTES]
     told = {
         ("" if "servers" in item else API) + re.sub(r"{\w+}", "{}", path): {*item} & {*_VERBS}
         for path, item in published()["paths"].items()
     }
     assert dict(there) == told
     assert all(told[path] for path in told)
-    assert not any(pattern.startswith(API) or _declared_verbs(handler) for pattern, handler in PAGES)
+    assert not any(pattern.startswith(API) or _declared_verbs(handler) for pattern, handler in PAGE_ROUTES)
 
 
-def _declared_verbs(handler: type[Handler]) -> list[str]:
+def _declared_verbs(handler: type[BaseHandler]) -> list[str]:
     return [verb for verb in _VERBS if operation_of(handler, verb)]
 
 
@@ -82,26 +90,21 @@ def test_everything_in_it_is_used() -> None:
     assert all(operation["summary"] for _, _, operation in _operations())
 
 
-@pytest.mark.parametrize("name", [name for name, value in vars(web.api.fields).items() if isinstance(value, Field)])
-def test_every_field_belongs_to_an_operation_and_takes_its_example(name: str) -> None:
-    field: Field[Any] = getattr(web.api.fields, name)
-    users = [
-        operation
-        for operation in _declared().values()
-        if field
-        in (
-            *operation.query,
-            *operation.headers,
-            *(operation.json or ()),
-            *(operation.form.fields if operation.form else ()),
-        )
-    ]
-    assert users
-    assert jsonschema_rs.is_valid(dict(field.kind.schema), field.example)
-    if isinstance(field.example, str):
-        field.of_text(field.example)
-    field.of(field.example)
-    assert field.kind.from_text("words") == "words"
+def test_every_request_model_belongs_to_an_operation() -> None:
+    assert _subclasses(RequestModel) - {EmailField} == _models()
+
+
+@pytest.mark.parametrize("model", sorted(_models(), key=str))
+def test_a_request_model_accepts_its_examples(model: type[RequestModel]) -> None:
+    fields = describe(model)
+    for field in fields:
+        assert jsonschema_rs.is_valid(dict(field.schema), field.example)
+        assert field.description
+    examples = {field.name: field.example for field in fields}
+    validate_fields(model, examples)
+    texts = {name: str(value) for name, value in examples.items() if not isinstance(value, list)}
+    if len(texts) == len(examples):
+        validate_fields(model, texts, from_text=True)
 
 
 def test_the_examples_are_of_their_schemas() -> None:
@@ -134,6 +137,8 @@ def _reasons() -> set[str]:
 def _reasons_in(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.keyword) and node.arg == "reason":
         yield from _texts(node.value)
+    elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "PydanticCustomError":
+        yield from _texts(node.args[0])
     elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         names = {getattr(inner, "id", "") for target in targets for inner in ast.walk(target)}

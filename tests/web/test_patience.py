@@ -42,41 +42,41 @@ def hasty(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def test_a_request_has_to_come_and_then_its_headers(pace: ConnectionTimer, clock: Clock) -> None:
     clock.now += 59
-    assert pace.overdue(writing=False) is None
-    pace.arrived()
+    assert pace.exceeded(writing=False) is None
+    pace.bytes_received()
     clock.now += 19
-    pace.arrived()
-    assert pace.overdue(writing=False) is None
+    pace.bytes_received()
+    assert pace.exceeded(writing=False) is None
     clock.now += 1
-    assert pace.overdue(writing=False) is Timeout.HEAD
-    pace.await_request()
+    assert pace.exceeded(writing=False) is Timeout.HEADERS
+    pace.request_expected()
     clock.now += 60
-    assert pace.overdue(writing=False) is Timeout.REQUEST
+    assert pace.exceeded(writing=False) is Timeout.IDLE
 
 
 def test_a_body_keeps_its_rate_in_every_window(pace: ConnectionTimer, clock: Clock) -> None:
-    pace.await_body()
+    pace.headers_received()
     clock.now += 20
-    with pace.handling(2000):
+    with pace.processing(2000):
         clock.now += 100  # of the server's own
-        assert pace.overdue(writing=False) is None
-    assert pace.overdue(writing=False) is None
+        assert pace.exceeded(writing=False) is None
+    assert pace.exceeded(writing=False) is None
     clock.now += 20
-    with pace.handling(1999):
+    with pace.processing(1999):
         pass
-    assert pace.overdue(writing=False) is Timeout.BODY
+    assert pace.exceeded(writing=False) is Timeout.BODY
 
 
 def test_an_answer_has_to_be_taken(pace: ConnectionTimer, clock: Clock) -> None:
-    pace.answer()
+    pace.request_received()
     clock.now += 1000
-    assert pace.overdue(writing=False) is None
+    assert pace.exceeded(writing=False) is None
     clock.now += 29
-    pace.taken()
+    pace.bytes_sent()
     clock.now += 29
-    assert pace.overdue(writing=True) is None
+    assert pace.exceeded(writing=True) is None
     clock.now += 1
-    assert pace.overdue(writing=True) is Timeout.READING
+    assert pace.exceeded(writing=True) is Timeout.RESPONSE
 
 
 def test_who_says_nothing_is_left(hasty: Running) -> None:

@@ -18,17 +18,17 @@ from tests.support.checks import problem
 from tests.support.servers import Running, eventually
 from tests.support.web_samples import BOUNDARY, FILE, FORM, TARGET, form, part, picture
 from web.api.errors import FileTooLarge, InvalidParameter, error_headers, public_error
-from web.http.multipart import Form, FormReader
+from web.http.multipart import Form, FormParser
 
 
 def post(server: Running, body: bytes, headers: dict[str, str] = FORM) -> httpx.Response:
     return http.post(f"{server.api}/convert", content=body, headers={**headers, **server.auth})
 
 
-def reader(folder: Path, **options: int) -> FormReader:
+def reader(folder: Path, **options: int) -> FormParser:
     limits = {"max_file_size": 1 << 20, **options}
     identify = load_registry().identify
-    return FormReader(
+    return FormParser(
         FORM["Content-Type"], folder, files=("file",), texts=("output_format",), identify=identify, **limits
     )
 
@@ -41,7 +41,7 @@ def read(folder: Path, body: bytes, step: int = 1 << 16) -> Form:
             await found.feed(body[at : at + step])
 
     asyncio.run(feed())
-    return found.finished()
+    return found.form()
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_job_folders_are_private(server: Running) -> None:
 async def test_a_file_of_exactly_the_limit_is_accepted(tmp_path: Path) -> None:
     found = reader(tmp_path, max_file_size=1000)
     await found.feed(form(part(bytes(1000), 'name="file"; filename="a.bin"')))
-    assert found.finished().file("file").size == 1000
+    assert found.form().file("file").size == 1000
 
 
 async def test_one_byte_more_is_not(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_parts_are_written_piece_by_piece(tmp_path: Path) -> None:
         asyncio.run(found.feed(body[at : at + (1 << 16)]))
         written += [path.stat().st_size for path in tmp_path.iterdir()]
     assert 0 < written[0] < len(content)
-    assert found.finished().file("file").path.read_bytes() == content
+    assert found.form().file("file").path.read_bytes() == content
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_contents_survive_any_cut(tmp_path_factory: pytest.TempPathFactory, cont
     body = form(part(tricky, 'name="file"; filename="a.bin"'), TARGET)
     found = read(tmp_path_factory.mktemp("form"), body, step)
     assert found.file("file").path.read_bytes() == tricky
-    assert found.fields == {"output_format": "png"}
+    assert found.texts == {"output_format": "png"}
 
 
 @given(noise=st.binary(max_size=200), at=st.integers(0, 400))
