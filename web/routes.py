@@ -95,7 +95,7 @@ def build_application(services: Services) -> Application:
         log_function=_log_access,
         static_path=str(STATIC_FOLDER),
         static_handler_class=StaticFile,
-        static_handler_args=arguments,
+        static_handler_args=dict(arguments),  # Tornado adds to it
         template_loader=load_templates(),
         default_handler_class=NotFoundHandler,
         default_handler_args=arguments,
