@@ -46,7 +46,7 @@ class Conversion(Generic[S, T]):
     run: Callable[[S, Options], T]
     loss: Loss = Loss.NOTHING
     cost: float = 1.0
-    final: bool = False
+    terminal: bool = False
     programs: tuple[str, ...] = ()
     memory: float = _MEMORY
     lazy: bool = False
@@ -67,14 +67,14 @@ def conversion(
     *,
     loss: Loss = Loss.NOTHING,
     cost: float = 1.0,
-    final: bool = False,
+    terminal: bool = False,
     programs: tuple[str, ...] = (),
     memory: float = _MEMORY,
     lazy: bool = False,
 ) -> Callable[[Callable[[S, Options], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
 
-    A `final` step only ends a path: its result is a cover around something simpler (pixels on a page), and
+    A `terminal` step only ends a path: its result is a cover around something simpler (pixels on a page), and
     going on from it would promise what is not there (vectors in an SVG). `programs` are the paths of those that it
     runs: the sandbox lets it run no others. `memory`, in bytes for each pixel, bounds the job's process together with
     that of the other steps. `lazy` steps use modules that `engine.lazy_import` has put off: their jobs begin in a
@@ -82,7 +82,7 @@ def conversion(
     """
 
     def declare(run: Callable[[S, Options], T]) -> Conversion[S, T]:
-        return Conversion(source, target, run, loss, cost, final, programs, memory, lazy)
+        return Conversion(source, target, run, loss, cost, terminal, programs, memory, lazy)
 
     return declare
 

@@ -55,8 +55,8 @@ class FileFormat(Format[bytes]):
     lossy: bool = field(default=False, kw_only=True)  # quality applies
     animated: bool = field(default=False, kw_only=True)  # written with timed frames
     paged: bool = field(default=False, kw_only=True)  # written with several pages
-    density: float = field(default=0.1, kw_only=True)  # bytes for each pixel, in well compressed files
-    is_whole: Callable[[Content], bool] | None = field(default=None, kw_only=True, repr=False)  # not cut off
+    bytes_per_pixel: float = field(default=0.1, kw_only=True)  # bytes for each pixel, in well compressed files
+    is_complete: Callable[[Content], bool] | None = field(default=None, kw_only=True, repr=False)  # not cut off
 
     __hash__ = Format.__hash__
 

@@ -78,82 +78,84 @@ class Frame:
 
 @dataclass(frozen=True)
 class TargetCapabilities:
-    """What a target can hold. `Raster.fitted` makes a raster that needs no more than that.
+    """What a target can hold. `Raster.converted_for` makes a raster that needs no more than that.
 
-    `modes` are Pillow's names of band layouts, and PA for a palette with transparency; `deep` those that it
-    holds with 16 bits a sample; `longest` is the longest side in pixels.
+    `modes` are Pillow's names of band layouts, and PA for a palette with transparency; `deep_modes` those that it
+    holds with 16 bits a sample; `max_side` is the longest side in pixels.
     """
 
     modes: tuple[str, ...]
-    deep: tuple[str, ...] = ()
+    deep_modes: tuple[str, ...] = ()
     icc: bool = False
     animation: bool = False
     pages: bool = False
-    longest: int | None = None
+    max_side: int | None = None
 
 
 @dataclass
 class Raster:
     """Decoded frames, decoded one at a time as they are asked for, and what travels with them.
 
-    `frames` yields each frame at 8 bits; `deep`, where the source has more, yields the same at 16: whoever
+    `frames` yields each frame at 8 bits; `deep_frames`, where the source has more, yields the same at 16: whoever
     consumes a raster iterates over one of the two, once. `sizes` are those of the frames as headers tell
-    them, for limits to be checked before anything is decoded; `taken` notes those that were decoded.
-    `timed` tells an animation from a row of pages;
-    `plays` is how often it runs, 0 for ever. `exif` starts with "Exif\\0\\0" and holds no orientation, `xmp`
+    them, for limits to be checked before anything is decoded; `decoded_sizes` notes those that were decoded.
+    `animated` tells an animation from a row of pages;
+    `loop_count` is how often it runs, 0 for ever. `exif` starts with "Exif\\0\\0" and holds no orientation, `xmp`
     is the packet; `dpi` is horizontal and vertical. `lossy`: the pixels come from a lossy codec.
     """
 
     frames: Iterable[Frame]
     count: int = 1
-    deep: Iterable[Frame] | None = None
-    timed: bool = False
-    plays: int = 0
+    deep_frames: Iterable[Frame] | None = None
+    animated: bool = False
+    loop_count: int = 0
     exif: bytes | None = None
     xmp: bytes | None = None
     dpi: tuple[float, float] | None = None
     lossy: bool = False
     sizes: Sequence[Size] = ()
-    taken: list[Size] = field(default_factory=list, init=False)
+    decoded_sizes: list[Size] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        self.frames = limit_pictures(self.frames, self.taken, self.kind)
-        self.deep = None if self.deep is None else limit_pictures(self.deep, self.taken, self.kind)
+        self.frames = limit_pictures(self.frames, self.decoded_sizes, self.kind)
+        self.deep_frames = (
+            None if self.deep_frames is None else limit_pictures(self.deep_frames, self.decoded_sizes, self.kind)
+        )
 
     @property
     def kind(self) -> str:
         """What its pictures are: frames or pages."""
-        return "frames" if self.timed else "pages"
+        return "frames" if self.animated else "pages"
 
     @property
-    def held(self) -> int | None:
+    def peak_pixels(self) -> int | None:
         """Pixels that are in memory at a time, those of all frames or of the largest page; None if not all are told."""
         if len(self.sizes) < self.count:
             return None
         areas = [width * height for width, height in self.sizes]
-        return sum(areas) if self.timed else max(areas)
+        return sum(areas) if self.animated else max(areas)
 
-    def fitted(self, holds: TargetCapabilities) -> Raster:
-        """The raster as `holds` can hold it, with a FidelityWarning for whatever cannot be kept.
+    def converted_for(self, target: TargetCapabilities) -> Raster:
+        """The raster as `target` can hold it, with a FidelityWarning for whatever cannot be kept.
 
         Raises TooLarge where the frames that are left are more than a job may decode.
         """
-        raster = self._shortened(holds)
+        raster = self._shortened(target)
         check_count(raster.count, raster.sizes, self.kind)
         frames = raster.frames
-        if raster.deep is not None and holds.deep:
-            frames = raster.deep
-        elif raster.deep is not None:
+        if raster.deep_frames is not None and target.deep_modes:
+            frames = raster.deep_frames
+        elif raster.deep_frames is not None:
             warn(FidelityWarning("depth_reduced", "The target holds 8 bits a sample."), stacklevel=2)
-        return replace(raster, frames=(_fitted(frame, holds) for frame in frames), deep=None)
+        return replace(raster, frames=(_fitted(frame, target) for frame in frames), deep_frames=None)
 
-    def single(self, holds: TargetCapabilities) -> Frame:
+    def first_frame(self, target: TargetCapabilities) -> Frame:
         """The first frame, fitted, for targets that hold one."""
-        return next(iter(self.fitted(holds).frames))
+        return next(iter(self.converted_for(target).frames))
 
-    def _shortened(self, holds: TargetCapabilities) -> Raster:
-        if self.count == 1 or holds.pages or (self.timed and holds.animation):
-            if self.count > 1 and self.timed and not holds.animation:
+    def _shortened(self, target: TargetCapabilities) -> Raster:
+        if self.count == 1 or target.pages or (self.animated and target.animation):
+            if self.count > 1 and self.animated and not target.animation:
                 warn(
                     FidelityWarning("timing_dropped", "Frames become pages; their timing is lost."),
                     stacklevel=3,
@@ -162,25 +164,27 @@ class Raster:
         count = self.count if self.count <= MAX_FRAMES else f"more than {MAX_FRAMES}"
         message = f"The target holds the first of {count} {self.kind}."
         warn(FidelityWarning(f"{self.kind}_dropped", message), stacklevel=3)
-        deep = None if self.deep is None else islice(self.deep, 1)
-        return replace(self, frames=islice(self.frames, 1), deep=deep, count=1, timed=False, sizes=self.sizes[:1])
+        deep = None if self.deep_frames is None else islice(self.deep_frames, 1)
+        return replace(
+            self, frames=islice(self.frames, 1), deep_frames=deep, count=1, animated=False, sizes=self.sizes[:1]
+        )
 
 
 RASTER = Format("raster", Raster)
 
 
-def _fitted(frame: Frame, holds: TargetCapabilities) -> Frame:
-    if holds.longest:
-        check_side(frame.size, holds.longest)
+def _fitted(frame: Frame, target: TargetCapabilities) -> Frame:
+    if target.max_side:
+        check_side(frame.size, target.max_side)
     pixels = frame.pixels
     if isinstance(pixels, DeepPixels):
-        pixels = pixels if pixels.mode in holds.deep else pixels.as_rgba()
+        pixels = pixels if pixels.mode in target.deep_modes else pixels.as_rgba()
         profile = color.matching_profile(pixels.mode, frame.icc_profile)
-        if pixels.mode in holds.deep and (holds.icc or profile is None):
+        if pixels.mode in target.deep_modes and (target.icc or profile is None):
             return replace(frame, pixels=pixels, icc_profile=profile)
         warn(
             FidelityWarning("depth_reduced", "The target holds these colours with 8 bits a sample."),
             stacklevel=3,
         )
-    image, profile = color.convert_for(frame.image, frame.icc_profile, holds.modes, keep_profile=holds.icc)
+    image, profile = color.convert_for(frame.image, frame.icc_profile, target.modes, keep_profile=target.icc)
     return replace(frame, pixels=image, icc_profile=profile)

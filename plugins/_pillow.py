@@ -37,25 +37,25 @@ def _told(error: Image.DecompressionBombError) -> int | None:
     return int(found[1]) if found else None
 
 
-def decode(data: bytes, decoder: str, *, timed: bool = False, paged: bool = False, lossy: bool = False) -> Raster:
+def decode(data: bytes, decoder: str, *, animated: bool = False, paged: bool = False, lossy: bool = False) -> Raster:
     """The file as a raster: upright, with profile, EXIF, XMP and resolution.
 
-    `timed` and `paged` tell what several frames mean; where neither is set the first one counts alone.
+    `animated` and `paged` tell what several frames mean; where neither is set the first one counts alone.
     """
     image = opened(data, decoder)
     # More than are allowed are told from those at once, however many there are.
-    count = min(getattr(image, "n_frames", 1), MAX_FRAMES + 1) if timed or paged else 1
+    count = min(getattr(image, "n_frames", 1), MAX_FRAMES + 1) if animated or paged else 1
     # HEIF opens at its primary picture, which need not be the first in the file.
     start = image.tell()
     order = [start, *(index for index in range(count) if index != start)][:count]
-    return raster(image, order, timed=timed and count > 1, lossy=lossy)
+    return raster(image, order, animated=animated and count > 1, lossy=lossy)
 
 
 def raster(
     image: Image.Image,
     order: list[int],
     *,
-    timed: bool = False,
+    animated: bool = False,
     lossy: bool = False,
     sizes: Sequence[Size] = (),
 ) -> Raster:
@@ -63,13 +63,13 @@ def raster(
     return Raster(
         frames(image, order),
         count=len(order),
-        timed=timed,
-        plays=int(image.info.get("loop", 0) or 0),
+        animated=animated,
+        loop_count=int(image.info.get("loop", 0) or 0),
         exif=_exif.of(image),
         xmp=xmp(image),
         dpi=dpi(image),
         lossy=lossy,
-        sizes=sizes or [image.size] * (len(order) if timed else 1),
+        sizes=sizes or [image.size] * (len(order) if animated else 1),
     )
 
 
@@ -123,7 +123,7 @@ def animation(raster: Raster, frames: list[Frame]) -> dict[str, Any]:
         "save_all": True,
         "append_images": [frame.image for frame in frames[1:]],
         "duration": [round(frame.duration) for frame in frames],
-        "loop": raster.plays,
+        "loop": raster.loop_count,
     }
 
 

@@ -15,7 +15,7 @@ from engine import DeepPixels, Frame
 from engine.color import normalised
 
 
-def composed(data: bytes) -> Iterator[Frame]:
+def composite(data: bytes) -> Iterator[Frame]:
     """The picture made from the visible layers, or the merged one where psd-tools reads what Pillow does not."""
     document = PSDImage.open(BytesIO(data))
     image = document.composite(force=not document.has_preview())
@@ -24,7 +24,7 @@ def composed(data: bytes) -> Iterator[Frame]:
     yield Frame(image, _profile(document))
 
 
-def deep(data: bytes) -> Iterator[Frame]:
+def deep_frames(data: bytes) -> Iterator[Frame]:
     """The merged picture with more than 8 bits a sample."""
     document = PSDImage.open(BytesIO(data))
     array = normalised(document.numpy("color"))
@@ -37,7 +37,7 @@ def _profile(document: PSDImage) -> bytes | None:
     return profile if isinstance(profile, bytes) else None
 
 
-def written(frame: Frame, exif: bytes | None, xmp: bytes | None) -> bytes:
+def encode(frame: Frame, exif: bytes | None, xmp: bytes | None) -> bytes:
     """A merged picture; where it has alpha, a layer too, because only layers are transparent in a PSD."""
     image = frame.image
     # The file counts ink downwards.

@@ -65,7 +65,7 @@ def is_cut_off(content: Content, found: list[Directory]) -> bool:
     return False
 
 
-def is_whole(content: Content) -> bool:
+def is_complete(content: Content) -> bool:
     """Whether the directories of a file and their first strips are all there."""
     return not is_cut_off(content, directories(content))
 

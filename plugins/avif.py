@@ -28,10 +28,10 @@ AVIF = FileFormat(
     media_type="image/avif",
     extensions=("avif", "avifs"),
     sniff=Brands("avif", "avis"),
-    is_whole=boxes_are_complete,
+    is_complete=boxes_are_complete,
     lossy=True,
     animated=True,
-    density=0.05,
+    bytes_per_pixel=0.05,
 )
 
 _BT709, _SRGB, _BT601 = 1, 13, 6  # what H.273 calls primaries, transfer and matrix
@@ -42,8 +42,8 @@ _LAYOUTS = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 @conversion(AVIF, RASTER, cost=1.5)
 def decode(data: bytes, _options: Options) -> Raster:
     bits = _bit_depth(data)
-    raster = _pillow.decode(data, "AVIF", timed=True, lossy=True)
-    return raster if bits == 8 or raster.count > 1 else replace(raster, deep=_deep(data, bits))
+    raster = _pillow.decode(data, "AVIF", animated=True, lossy=True)
+    return raster if bits == 8 or raster.count > 1 else replace(raster, deep_frames=_deep(data, bits))
 
 
 def _bit_depth(data: bytes) -> int:
@@ -63,7 +63,9 @@ def _deep(data: bytes, bits: int) -> Iterator[Frame]:
 
 @conversion(RASTER, AVIF, loss=Loss.DETAIL, cost=30, memory=28)
 def encode(raster: Raster, options: Options) -> bytes:
-    frames = list(raster.fitted(TargetCapabilities(("RGB", "RGBA"), icc=True, animation=True, longest=32_768)).frames)
+    frames = list(
+        raster.converted_for(TargetCapabilities(("RGB", "RGBA"), icc=True, animation=True, max_side=32_768)).frames
+    )
     quality = options.quality or 65
     if len(frames) == 1 and not (frames[0].icc_profile or raster.exif or raster.xmp):
         return _plain(frames[0], quality)

@@ -5,7 +5,7 @@ from engine.conversions import AnyConversion
 from plugins import _pillow
 
 
-def _is_whole(content: Content) -> bool:
+def _is_complete(content: Content) -> bool:
     return int.from_bytes(content[2:6], "little") == len(content)
 
 
@@ -14,8 +14,8 @@ BMP = FileFormat(
     media_type="image/bmp",
     extensions=("bmp", "dib"),
     sniff=Signature((0, b"BM")),
-    is_whole=_is_whole,
-    density=1,
+    is_complete=_is_complete,
+    bytes_per_pixel=1,
 )
 
 
@@ -26,7 +26,7 @@ def decode(data: bytes, _options: Options) -> Raster:
 
 @conversion(RASTER, BMP)
 def encode(raster: Raster, _options: Options) -> bytes:
-    frame = raster.single(TargetCapabilities(("1", "L", "P", "RGB")))
+    frame = raster.first_frame(TargetCapabilities(("1", "L", "P", "RGB")))
     return _pillow.saved(frame.image, "BMP", dpi=raster.dpi)
 
 

@@ -42,7 +42,7 @@ EPS = FileFormat(
     media_type="application/postscript",
     extensions=("eps", "epsf", "epsi", "ps"),
     sniff=any_of(Signature((0, b"%!PS")), Signature((0, _DOS_HEADER)), Signature((0, b"\x04%!PS"))),
-    is_whole=ends_with(b"%%EOF"),
+    is_complete=ends_with(b"%%EOF"),
 )
 
 # Pictures inside stay as they are: by default they would be encoded as JPEG.
@@ -71,7 +71,7 @@ def _program(data: bytes) -> bytes:
     return data if b"EPSF" in first else b"%!PS-Adobe-3.0 EPSF-3.0" + newline + rest
 
 
-@conversion(DOCUMENT, EPS, cost=10, final=True, programs=_ghostscript.PROGRAMS, lazy=True)
+@conversion(DOCUMENT, EPS, cost=10, terminal=True, programs=_ghostscript.PROGRAMS, lazy=True)
 def from_document(document: Document, _options: Options) -> bytes:
     """The first page, vectors kept."""
     if document.page_count > 1:
@@ -86,9 +86,9 @@ def from_document(document: Document, _options: Options) -> bytes:
     return _postscript.boxed(program, page.rect.width, page.rect.height)
 
 
-@conversion(RASTER, EPS, loss=Loss.DETAIL, cost=2, final=True)
+@conversion(RASTER, EPS, loss=Loss.DETAIL, cost=2, terminal=True)
 def from_raster(raster: Raster, _options: Options) -> bytes:
-    return _pillow.saved(raster.single(TargetCapabilities(("L", "RGB", "CMYK"))).image, "EPS") + b"%%EOF\n"
+    return _pillow.saved(raster.first_frame(TargetCapabilities(("L", "RGB", "CMYK"))).image, "EPS") + b"%%EOF\n"
 
 
 @hookimpl

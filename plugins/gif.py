@@ -31,7 +31,7 @@ GIF = FileFormat(
     extensions=("gif",),
     sniff=any_of(Signature((0, b"GIF89a")), Signature((0, b"GIF87a"))),
     animated=True,
-    is_whole=ends_with(b";"),
+    is_complete=ends_with(b";"),
 )
 
 _LOOPING = b"NETSCAPE2.0\x03\x01"
@@ -40,8 +40,8 @@ _KEEP, _CLEAR = 1, 2  # what happens to a frame before the next one: nothing, or
 
 @conversion(GIF, RASTER)
 def decode(data: bytes, _options: Options) -> Raster:
-    raster = _pillow.decode(data, "GIF", timed=True)
-    return replace(raster, plays=_plays(data))
+    raster = _pillow.decode(data, "GIF", animated=True)
+    return replace(raster, loop_count=_plays(data))
 
 
 def _plays(data: bytes) -> int:
@@ -56,14 +56,16 @@ def _plays(data: bytes) -> int:
 @conversion(RASTER, GIF, loss=Loss.DETAIL, cost=2, memory=16)
 def encode(raster: Raster, _options: Options) -> bytes:
     frames = list(
-        raster.fitted(TargetCapabilities(("L", "P", "PA", "RGB", "RGBA"), animation=True, longest=65_535)).frames
+        raster.converted_for(
+            TargetCapabilities(("L", "P", "PA", "RGB", "RGBA"), animation=True, max_side=65_535)
+        ).frames
     )
     images = [_paletted(frame.image, still=len(frames) == 1) for frame in frames]
     clear = any("transparency" in image.info for image in images)
     parameters = _pillow.animation(raster, [replace(f, pixels=i) for f, i in zip(frames, images, strict=True)])
-    if raster.plays:
+    if raster.loop_count:
         # One run is the default; more are counted as repeats.
-        parameters["loop"] = raster.plays - 1 or None
+        parameters["loop"] = raster.loop_count - 1 or None
     return _pillow.saved(images[0], "GIF", disposal=_CLEAR if clear else _KEEP, **parameters)
 
 

@@ -34,9 +34,9 @@ HEIC = FileFormat(
     media_type="image/heic",
     extensions=("heic", "heif", "hif"),
     sniff=Brands("heic", "heix", "heim", "heis", "hevc", "hevx", "hevm", "hevs", "mif1", "msf1"),
-    is_whole=boxes_are_complete,
+    is_complete=boxes_are_complete,
     lossy=True,
-    density=0.05,
+    bytes_per_pixel=0.05,
 )
 
 
@@ -44,7 +44,7 @@ HEIC = FileFormat(
 def decode(data: bytes, _options: Options) -> Raster:
     raster = _pillow.decode(data, "HEIF", paged=True, lossy=True)
     deep = _pillow.opened(data, "HEIF").info["bit_depth"] > 8
-    return replace(raster, deep=_deep(data)) if deep else raster
+    return replace(raster, deep_frames=_deep(data)) if deep else raster
 
 
 def _deep(data: bytes) -> Iterator[Frame]:
@@ -63,7 +63,7 @@ def _deep(data: bytes) -> Iterator[Frame]:
 
 @conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40, memory=30)
 def encode(raster: Raster, options: Options) -> bytes:
-    frame = raster.single(TargetCapabilities(("RGB", "RGBA"), icc=True))
+    frame = raster.first_frame(TargetCapabilities(("RGB", "RGBA"), icc=True))
     # The encoder takes long pictures only where they are two blocks wide.
     check_side(frame.size, 32_768 if min(frame.size) >= 32 else 4096)
     return _pillow.saved(

@@ -22,7 +22,7 @@ JPEG = FileFormat(
     extensions=("jpg", "jpeg", "jpe", "jfif"),
     sniff=Signature((0, b"\xff\xd8\xff")),
     lossy=True,
-    is_whole=ends_with(b"\xff\xd9"),
+    is_complete=ends_with(b"\xff\xd9"),
 )
 
 _SEGMENT = 65_500  # bytes that fit into one APP1 marker
@@ -49,7 +49,7 @@ def decode(data: bytes, _options: Options) -> Raster:
 
 @conversion(RASTER, JPEG, loss=Loss.DETAIL)
 def encode(raster: Raster, options: Options) -> bytes:
-    frame = raster.single(TargetCapabilities(("L", "RGB"), icc=True, longest=65_500))
+    frame = raster.first_frame(TargetCapabilities(("L", "RGB"), icc=True, max_side=65_500))
     quality = options.quality or 85
     return _pillow.saved(
         frame.image,

@@ -50,7 +50,7 @@ def _sniff(content: Content) -> int:
 
 
 PDF = FileFormat(
-    "pdf", media_type="application/pdf", extensions=("pdf",), sniff=_sniff, paged=True, is_whole=ends_with(b"%%EOF")
+    "pdf", media_type="application/pdf", extensions=("pdf",), sniff=_sniff, paged=True, is_complete=ends_with(b"%%EOF")
 )
 
 _TAIL = 4096  # bytes at the end in which a whole file points at its index
@@ -63,15 +63,15 @@ _PICTURE_QUALITY = 92  # of pictures that come from a lossy codec
 def read(data: bytes, options: Options) -> Document:
     document = _mupdf.pymupdf.open(stream=data, filetype="pdf")
     if document.needs_pass and not document.authenticate(options.password or ""):
-        raise locked(options)
+        raise encrypted_error(options)
     if document.page_count == 0:
         raise CorruptInput("The PDF has no readable page.")
     if document.is_repaired:
-        told_repaired(data)
+        warn_repaired(data)
     return document
 
 
-def told_repaired(data: bytes) -> None:
+def warn_repaired(data: bytes) -> None:
     """Warns of a PDF that had to be repaired. Raises CorruptInput for one that is cut off."""
     # Blank pages are made of what a cut file lacks; one that only lost its index still tells where that was.
     if b"startxref" not in data[-_TAIL:]:
@@ -79,7 +79,7 @@ def told_repaired(data: bytes) -> None:
     warn(FidelityWarning("repaired", "The PDF is damaged; what could be recovered was converted."), stacklevel=2)
 
 
-def locked(options: Options) -> UnknownFormat:
+def encrypted_error(options: Options) -> UnknownFormat:
     """The error for a PDF that does not open."""
     said = "its password is needed" if options.password is None else "the password is not its own"
     return UnknownFormat(f"The PDF is encrypted; {said}.", reason="pdf_encrypted")
@@ -113,7 +113,7 @@ def _rendered(document: Document) -> Iterator[Frame]:
         yield Frame(Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples))
 
 
-@conversion(JPEG, PDF, final=True, cost=0.5, lazy=True)
+@conversion(JPEG, PDF, terminal=True, cost=0.5, lazy=True)
 def embed(data: bytes, _options: Options) -> bytes:
     """A page that shows the file's own bytes: nothing is encoded again."""
     check_scans(data)
@@ -128,11 +128,11 @@ def embed(data: bytes, _options: Options) -> bytes:
     return saved(document)
 
 
-@conversion(RASTER, PDF, final=True, cost=12, lazy=True)
+@conversion(RASTER, PDF, terminal=True, cost=12, lazy=True)
 def bind(raster: Raster, _options: Options) -> bytes:
     """A page for every frame: as JPEG where the pixels come from a lossy codec, else without loss."""
     document = _mupdf.pymupdf.open()
-    fitted = raster.fitted(TargetCapabilities(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True))
+    fitted = raster.converted_for(TargetCapabilities(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True))
     for frame in fitted.frames:
         _add_page(document, _stream(frame, lossy=raster.lossy), frame.size, raster.dpi)
     if raster.xmp:

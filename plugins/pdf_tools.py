@@ -11,7 +11,7 @@ from engine import CorruptInput, FidelityWarning, Format, InvalidOption, Options
 from engine.conversions import AnyConversion, AnyTool
 from engine.lazy_import import lazy_import
 from engine.options import wrong_pages
-from plugins.pdf import PDF, locked, told_repaired
+from plugins.pdf import PDF, encrypted_error, warn_repaired
 
 if TYPE_CHECKING:
     import pikepdf as _pikepdf
@@ -40,7 +40,7 @@ def read(data: bytes, options: Options) -> _pikepdf.Pdf:
     if _count(document) == 0:
         raise CorruptInput("The PDF has no readable page.")
     if document.get_warnings():
-        told_repaired(data)
+        warn_repaired(data)
     return document
 
 
@@ -52,7 +52,7 @@ def _opened(data: bytes, options: Options) -> _pikepdf.Pdf:
             # Some writers leave the owner's password empty, which is no leave for everybody.
             if password or document.user_password_matched or not document.is_encrypted:
                 return document
-    raise locked(options)
+    raise encrypted_error(options)
 
 
 @conversion(OBJECTS, PDF, cost=_COST, lazy=True)
@@ -76,7 +76,7 @@ def merge(documents: list[_pikepdf.Pdf], _options: Options) -> _pikepdf.Pdf:
     # Appending copies: each input goes once it is appended, so that none is held twice.
     while documents:
         document = documents.pop(0)
-        _form_fields.unsign(document)
+        _form_fields.remove_signatures(document)
         _merge.append(merged, document)
     return merged
 
@@ -91,7 +91,7 @@ def delete_pages(documents: list[_pikepdf.Pdf], options: Options) -> _pikepdf.Pd
     chosen = options.pages.among(count)
     if len(chosen) == count:
         raise wrong_pages("At least one page has to remain.", {"page_count": count})
-    _form_fields.unsign(document)
+    _form_fields.remove_signatures(document)
     _delete_pages.remove_pages(document, chosen)
     return document
 

@@ -35,7 +35,7 @@ PNG = FileFormat(
     extensions=("png", "apng"),
     sniff=Signature((0, _SIGNATURE)),
     animated=True,
-    is_whole=ends_with(b"IEND\xaeB`\x82"),
+    is_complete=ends_with(b"IEND\xaeB`\x82"),
 )
 
 _LAYOUTS = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
@@ -57,8 +57,8 @@ def decode(data: bytes, _options: Options) -> Raster:
     # The picture for readers that know no animation is no frame of it.
     still = count > 1 and image.info.get("default_image", False)
     order = list(range(1 if still else 0, count))
-    raster = _pillow.raster(image, order, timed=len(order) > 1)
-    return replace(raster, deep=_deep(data)) if data[_DEPTH] == 16 and raster.count == 1 else raster
+    raster = _pillow.raster(image, order, animated=len(order) > 1)
+    return replace(raster, deep_frames=_deep(data)) if data[_DEPTH] == 16 and raster.count == 1 else raster
 
 
 def _deep(data: bytes) -> Iterator[Frame]:
@@ -71,9 +71,9 @@ def _deep(data: bytes) -> Iterator[Frame]:
 
 @conversion(RASTER, PNG, cost=5, memory=20)
 def encode(raster: Raster, _options: Options) -> bytes:
-    modes = ("RGBA",) if raster.timed else ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
+    modes = ("RGBA",) if raster.animated else ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
     deep = ("L", "LA", "RGB", "RGBA")
-    frames = list(raster.fitted(TargetCapabilities(modes, deep=deep, icc=True, animation=True)).frames)
+    frames = list(raster.converted_for(TargetCapabilities(modes, deep_modes=deep, icc=True, animation=True)).frames)
     if isinstance(frames[0].pixels, DeepPixels):
         stored = png_encode(frames[0].pixels.array, level=0)
         return _compressed(_with_chunks(bytes(stored), _chunks(raster, frames[0])))

@@ -53,7 +53,7 @@ def _made_by(maker: bytes, *, dng: bool = False) -> Callable[[Content], int]:
 
 
 def _format(name: str, media_type: str, sniff: Callable[[Content], int]) -> FileFormat:
-    return FileFormat(name, media_type=media_type, extensions=(name,), sniff=sniff, density=0.5)
+    return FileFormat(name, media_type=media_type, extensions=(name,), sniff=sniff, bytes_per_pixel=0.5)
 
 
 CR2 = _format("cr2", "image/x-canon-cr2", Signature((0, b"II*\0"), (8, b"CR\x02")))
@@ -80,7 +80,7 @@ def develop(data: bytes, _options: Options) -> Raster:
     xmp = directory.get(_exif.XMP)
     return Raster(
         _developed(data, bits=8),
-        deep=_developed(data, bits=16),
+        deep_frames=_developed(data, bits=16),
         exif=_exif.described(directory, color_space=_SRGB),
         xmp=xmp if isinstance(xmp, bytes) else None,
         lossy=True,

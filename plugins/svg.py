@@ -67,7 +67,7 @@ def _sniff(content: Content) -> int:
 _SKIPPED = (("<?", "?>"), ("<!--", "-->"), ("<!DOCTYPE", ">"), ("<!", ">"))
 
 SVG = FileFormat(
-    "svg", media_type="image/svg+xml", extensions=("svg", "svgz"), sniff=_sniff, is_whole=ends_with(b"</svg>")
+    "svg", media_type="image/svg+xml", extensions=("svg", "svgz"), sniff=_sniff, is_complete=ends_with(b"</svg>")
 )
 
 

@@ -47,7 +47,12 @@ def _sniff(content: Content) -> int:
 
 
 TIFF = FileFormat(
-    "tiff", media_type="image/tiff", extensions=("tiff", "tif"), sniff=_sniff, paged=True, is_whole=_tiff_tags.is_whole
+    "tiff",
+    media_type="image/tiff",
+    extensions=("tiff", "tif"),
+    sniff=_sniff,
+    paged=True,
+    is_complete=_tiff_tags.is_complete,
 )
 
 _BITS_PER_SAMPLE, _SUBFILE = 258, 254
@@ -75,7 +80,7 @@ def decode(data: bytes, _options: Options) -> Raster:
     pages, deep = _pages(image)
     order = list(pages)
     raster = _pillow.raster(image, order, sizes=list(pages.values()))
-    return replace(raster, deep=_deep(data, order)) if deep else raster
+    return replace(raster, deep_frames=_deep(data, order)) if deep else raster
 
 
 def _pages(image: Image.Image) -> tuple[dict[int, Size], bool]:
@@ -102,7 +107,7 @@ def _beyond_pillow(data: bytes) -> Raster:
     with _tifffile.opened(BytesIO(data), "r") as file:
         order = list(range(min(file.properties(index=...).n_images, MAX_FRAMES + 1)))
     frames = (replace(frame, pixels=frame.image) for frame in _deep(data, order))
-    return Raster(frames, count=len(order), deep=_deep(data, order))
+    return Raster(frames, count=len(order), deep_frames=_deep(data, order))
 
 
 def _deep(data: bytes, order: list[int]) -> Iterator[Frame]:
@@ -135,7 +140,7 @@ def encode(raster: Raster, _options: Options) -> bytes:
     layouts = ("L", "LA", "RGB", "RGBA", "CMYK")
     # Grey with alpha at 16 bits is legal, but readers are few.
     deep = ("L", "RGB", "RGBA", "CMYK")
-    fitted = raster.fitted(TargetCapabilities(("1", "P", *layouts), deep=deep, icc=True, pages=True))
+    fitted = raster.converted_for(TargetCapabilities(("1", "P", *layouts), deep_modes=deep, icc=True, pages=True))
     file = BytesIO()
     tags = _exif.parsed(raster.exif)
     with _tifffile.opened(file, "w") as pages:

@@ -11,7 +11,7 @@ WEBP = FileFormat(
     sniff=Signature((0, b"RIFF"), (8, b"WEBP")),
     lossy=True,
     animated=True,
-    density=0.05,
+    bytes_per_pixel=0.05,
 )
 
 _FLAGS, _ALPHA = 20, 0x10  # in the extended header
@@ -19,12 +19,14 @@ _FLAGS, _ALPHA = 20, 0x10  # in the extended header
 
 @conversion(WEBP, RASTER, memory=16)
 def decode(data: bytes, _options: Options) -> Raster:
-    return _pillow.decode(data, "WEBP", timed=True, lossy=b"VP8L" not in data[:64])
+    return _pillow.decode(data, "WEBP", animated=True, lossy=b"VP8L" not in data[:64])
 
 
 @conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8, memory=10)
 def encode(raster: Raster, options: Options) -> bytes:
-    frames = list(raster.fitted(TargetCapabilities(("RGB", "RGBA"), icc=True, animation=True, longest=16_383)).frames)
+    frames = list(
+        raster.converted_for(TargetCapabilities(("RGB", "RGBA"), icc=True, animation=True, max_side=16_383)).frames
+    )
     data = _pillow.saved(
         frames[0].image,
         "WEBP",

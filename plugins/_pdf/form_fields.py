@@ -11,10 +11,10 @@ from warnings import warn
 from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
 from engine import FidelityWarning
-from plugins._pdf.name_trees import apart
+from plugins._pdf.name_trees import unique_name
 
 
-def unsign(document: Pdf) -> None:
+def remove_signatures(document: Pdf) -> None:
     """Takes out the signatures, which hold for the document as it was, and XFA, which describes it as it was."""
     root = document.Root
     form = root.get("/AcroForm") or Dictionary()
@@ -54,7 +54,7 @@ def join_forms(ours: Object, theirs: Object) -> None:
     taken = {bytes(field.T) for field in ours.get("/Fields") or () if isinstance(field.get("/T"), String)}
     for field in roots:
         if isinstance(field.get("/T"), String):
-            name = apart(bytes(field.T), taken)
+            name = unique_name(bytes(field.T), taken)
             taken.add(name)
             field.T = String(name)
     ours.Fields = Array([*(ours.get("/Fields") or ()), *roots])

@@ -16,7 +16,7 @@ from plugins._pdf.destinations import (
     set_named_destinations,
 )
 from plugins._pdf.form_fields import join_forms
-from plugins._pdf.name_trees import apart, name_tree, names, number_tree, numbers
+from plugins._pdf.name_trees import name_tree, names, number_tree, numbers, unique_name
 from plugins._pdf.page_labels import page_labels, set_page_labels
 
 
@@ -68,7 +68,7 @@ def _rename_destinations(document: Pdf, taken: dict[String | Name, Any]) -> None
         if name in taken:
             kind = String if isinstance(name, String) else lambda text: Name(text.decode())
             others = {bytes(found) for found in (*taken, *own, *renamed.values()) if isinstance(found, type(name))}
-            renamed[name] = kind(apart(bytes(name), others))
+            renamed[name] = kind(unique_name(bytes(name), others))
     if renamed:
         set_named_destinations(document, {renamed.get(name, name): value for name, value in own.items()})
         retarget(document, lambda value: renamed.get(value, value) if isinstance(value, String | Name) else value)
@@ -81,7 +81,7 @@ def _join_names(document: Pdf, ours: Object, theirs: Object) -> None:
             continue
         entries = dict(names(ours.get(key)))
         for name, value in names(theirs[key]):
-            entries[apart(name, entries)] = value
+            entries[unique_name(name, entries)] = value
         ours[key] = document.make_indirect(name_tree(entries.items()))
 
 
@@ -128,7 +128,7 @@ def _join_structure(document: Pdf, ours: Object, theirs: Object, pages: list[Obj
     if "/IDTree" in added:
         known = dict(names(root.get("/IDTree")))
         for name, element in names(added.IDTree):
-            name = apart(name, known)
+            name = unique_name(name, known)
             known[name] = element
             element.ID = String(name)
         root.IDTree = document.make_indirect(name_tree(known.items()))

@@ -34,7 +34,7 @@ def number_tree(entries: Iterable[tuple[int, Any]]) -> Dictionary:
     return Dictionary(Nums=Array([part for pair in sorted(entries, key=_key) for part in pair]))
 
 
-def apart(name: bytes, taken: Collection[bytes]) -> bytes:
+def unique_name(name: bytes, taken: Collection[bytes]) -> bytes:
     """The name, or one like it that is not taken yet. It is text, in UTF-16 or in one byte a character."""
     number, found = 1, name
     while found in taken:

@@ -63,7 +63,7 @@ def test_many_frames_are_counted_and_not_decoded() -> None:
         decoded.append(1)
         return [Frame(Image.new("L", (4, 4)))]
 
-    raster = Raster((frame for frame in frames()), count=MAX_FRAMES + 1, timed=True, sizes=[(4, 4)] * 501)
+    raster = Raster((frame for frame in frames()), count=MAX_FRAMES + 1, animated=True, sizes=[(4, 4)] * 501)
     decoded.clear()
     with pytest.raises(TooLarge) as raised:
         _REGISTRY.plan([_REGISTRY.formats["gif"]], "webp").steps[-1](raster, Options())

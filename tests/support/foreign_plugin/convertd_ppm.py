@@ -18,7 +18,7 @@ def decode(data: bytes, options: Options) -> Raster:
 @conversion(RASTER, PPM)
 def encode(raster: Raster, options: Options) -> bytes:
     file = BytesIO()
-    raster.single(TargetCapabilities(("RGB",))).image.save(file, "PPM")
+    raster.first_frame(TargetCapabilities(("RGB",))).image.save(file, "PPM")
     return file.getvalue()
 
 
