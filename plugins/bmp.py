@@ -1,7 +1,17 @@
-"""BMP (Windows bitmap); written without alpha, which most of its readers show as black."""
+"""BMP (Windows bitmap). Written without alpha, which most readers show as black."""
 
-from engine import RASTER, Content, FileFormat, Options, Raster, Signature, TargetCapabilities, conversion, hookimpl
-from engine.conversions import AnyConversion
+from engine import (
+    RASTER,
+    AnyConversion,
+    Content,
+    FileFormat,
+    Options,
+    Raster,
+    Signature,
+    TargetCapabilities,
+    conversion,
+    hookimpl,
+)
 from plugins import _pillow
 
 
@@ -27,7 +37,7 @@ def decode(data: bytes, _options: Options) -> Raster:
 @conversion(RASTER, BMP)
 def encode(raster: Raster, _options: Options) -> bytes:
     frame = raster.first_frame(TargetCapabilities(("1", "L", "P", "RGB")))
-    return _pillow.saved(frame.image, "BMP", dpi=raster.dpi)
+    return _pillow.encode(frame.image, "BMP", dpi=raster.dpi)
 
 
 @hookimpl

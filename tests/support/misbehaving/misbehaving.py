@@ -10,8 +10,19 @@ from pathlib import Path
 
 from PIL import Image
 
-from engine import RASTER, FileFormat, Frame, Options, Raster, Signature, conversion, hookimpl, tool
-from engine.conversions import AnyConversion, AnyTool
+from engine import (
+    RASTER,
+    AnyConversion,
+    AnyTool,
+    FileFormat,
+    Frame,
+    Options,
+    Raster,
+    Signature,
+    conversion,
+    hookimpl,
+    tool,
+)
 from plugins import _ghostscript
 from tests.support.misbehaving import attacks, borrowing
 
