@@ -82,7 +82,7 @@ def warn_repaired(data: bytes) -> None:
 
 def encrypted_error(options: Options) -> UnknownFormat:
     """The error for an encrypted PDF without the right password."""
-    problem = "a password is required" if options.password is None else "the password is wrong"
+    problem = "a password is required" if options.password is None else "the password is incorrect"
     return UnknownFormat(f"The PDF is encrypted; {problem}.", reason="pdf_encrypted")
 
 
