@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 import struct
 from typing import TYPE_CHECKING
-from warnings import warn
 
 from engine import (
     DOCUMENT,
     RASTER,
     AnyConversion,
     CorruptInput,
-    FidelityWarning,
     FileFormat,
     Loss,
     Options,
@@ -27,7 +25,7 @@ from engine import (
 )
 from engine.lazy_import import lazy_import
 from plugins import _ghostscript, _pillow
-from plugins.pdf import PDF, to_bytes
+from plugins.pdf import PDF, to_bytes, warn_pages_dropped
 
 if TYPE_CHECKING:
     from pymupdf import Document
@@ -77,9 +75,7 @@ def _extract_program(data: bytes) -> bytes:
 @conversion(DOCUMENT, EPS, cost=10, terminal=True, programs=_ghostscript.PROGRAMS, lazy=True)
 def from_document(document: Document, _options: Options) -> bytes:
     """Writes the first page as vectors."""
-    if document.page_count > 1:
-        message = f"Only the first of {document.page_count} pages was converted."
-        warn(FidelityWarning("pages_dropped", message), stacklevel=2)
+    warn_pages_dropped(document)
     # Copying the page to a new document removes structures on which Ghostscript fails.
     document.bake()
     copy = _mupdf.pymupdf.open()

@@ -80,6 +80,13 @@ def warn_repaired(data: bytes) -> None:
     warn(FidelityWarning("repaired", "The PDF is damaged; only its recoverable parts were converted."), stacklevel=2)
 
 
+def warn_pages_dropped(document: Document) -> None:
+    """Issues a warning if a document has several pages, for targets of one page."""
+    if document.page_count > 1:
+        message = f"Only the first of {document.page_count} pages was converted."
+        warn(FidelityWarning("pages_dropped", message), stacklevel=2)
+
+
 def encrypted_error(options: Options) -> UnknownFormat:
     """The error for an encrypted PDF without the right password."""
     problem = "a password is required" if options.password is None else "the password is incorrect"

@@ -7,14 +7,12 @@ import zlib
 from collections.abc import Iterator
 from ctypes import CDLL
 from typing import TYPE_CHECKING
-from warnings import warn
 
 from engine import (
     DOCUMENT,
     RASTER,
     AnyConversion,
     Content,
-    FidelityWarning,
     FileFormat,
     Frame,
     Loss,
@@ -27,7 +25,7 @@ from engine import (
 )
 from engine.lazy_import import lazy_import
 from plugins import _svg_source
-from plugins.pdf import PDF
+from plugins.pdf import PDF, warn_pages_dropped
 
 if TYPE_CHECKING:
     from pymupdf import Document
@@ -98,9 +96,7 @@ def redraw(data: bytes, _options: Options) -> bytes:
 @conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4, lazy=True)
 def from_document(document: Document, _options: Options) -> bytes:
     """Writes the first page. Text becomes outlines, because fonts are not embedded."""
-    if document.page_count > 1:
-        message = f"Only the first of {document.page_count} pages was converted."
-        warn(FidelityWarning("pages_dropped", message), stacklevel=2)
+    warn_pages_dropped(document)
     svg: str = document[0].get_svg_image(text_as_path=True)
     return svg.encode()
 

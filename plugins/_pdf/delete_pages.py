@@ -7,21 +7,25 @@ Known references (destinations, structure, articles, form fields, names, page la
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any
 
 from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream, String
 
-from plugins._pdf.destinations import explicit, named_destinations, numbers_to_pages, retarget, set_named_destinations
-from plugins._pdf.name_trees import name_tree, names
+from plugins._pdf.destinations import (
+    change_destinations,
+    destination_array,
+    named_destinations,
+    resolve_page_numbers,
+    set_named_destinations,
+)
+from plugins._pdf.name_trees import make_name_tree, read_name_tree
 from plugins._pdf.page_labels import page_labels, set_page_labels
-from plugins._pdf.structure_tree import prune_structure
-
-Ids: TypeAlias = set[tuple[int, int]]
+from plugins._pdf.structure_tree import Ids, prune_structure
 
 
 def remove_pages(document: Pdf, indices: list[int]) -> None:
     """Deletes the pages at `indices`, which count from 0. At least one page must remain."""
-    numbers_to_pages(document)
+    resolve_page_numbers(document)
     labels = page_labels(document.Root, len(document.pages))
     deleted = [document.pages[index].obj for index in indices]
     resources = _resource_ids(deleted)
@@ -49,8 +53,8 @@ def _drop_names(document: Pdf, dead: Ids) -> None:
     """Removes dead objects from the name trees; `_drop_destinations` handles named destinations."""
     trees = document.Root.get("/Names") or Dictionary()
     for key in set(trees.keys()) - {"/Dests"}:
-        kept = [(name, value) for name, value in names(trees[key]) if not _is_dead(value, dead)]
-        trees[key] = document.make_indirect(name_tree(kept))
+        kept = [(name, value) for name, value in read_name_tree(trees[key]) if not _is_dead(value, dead)]
+        trees[key] = document.make_indirect(make_name_tree(kept))
 
 
 def _drop_destinations(document: Pdf, dead: Ids) -> list[Object]:
@@ -62,7 +66,7 @@ def _drop_destinations(document: Pdf, dead: Ids) -> list[Object]:
         is_dead = value in found and value not in living if isinstance(value, String | Name) else _is_on(value, dead)
         return None if is_dead else value
 
-    links = retarget(document, change)
+    links = change_destinations(document, change)
     if len(living) < len(found):
         set_named_destinations(document, living)
     return links
@@ -141,7 +145,7 @@ def _is_dead(found: Any, dead: Ids) -> bool:
 
 
 def _is_on(value: Any, dead: Ids) -> bool:
-    target = explicit(value)
+    target = destination_array(value)
     return isinstance(target, Array) and len(target) > 0 and (target[0] is None or _is_dead(target[0], dead))
 
 

@@ -7,32 +7,32 @@ from typing import Any, TypeAlias
 
 from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
-from plugins._pdf.name_trees import name_tree, names
+from plugins._pdf.name_trees import make_name_tree, read_name_tree
 
 Change: TypeAlias = Callable[[Any], Any]
 """Returns the new destination for a destination (an array or a name), or None to remove it."""
 
 
-def retarget(document: Pdf, change: Change) -> list[Object]:
+def change_destinations(document: Pdf, change: Change) -> list[Object]:
     """Applies `change` to every destination. Removes and returns the link annotations that lose theirs."""
     rewriter = _Rewriter(change)
     root = document.Root
     if isinstance(root.get("/OpenAction"), Array):
-        rewriter.value(root, "/OpenAction")
+        rewriter.change_destination(root, "/OpenAction")
     else:
-        rewriter.action(root, "/OpenAction")
-    rewriter.actions(root)
+        rewriter.change_action(root, "/OpenAction")
+    rewriter.change_actions(root)
     if (outline := root.get("/Outlines")) is not None:
-        link_items(outline, rewriter.items(outline))
+        link_items(outline, rewriter.change_outline(outline))
     dropped: list[Object] = []
     for page in document.pages:
-        rewriter.actions(page.obj)
+        rewriter.change_actions(page.obj)
         annotations = page.obj.get("/Annots")
         if isinstance(annotations, Array):
             kept: list[Object] = []
             for annotation in annotations:
                 is_other = not isinstance(annotation, Dictionary)
-                is_kept = is_other or rewriter.holder(annotation) or annotation.get("/Subtype") != Name.Link
+                is_kept = is_other or rewriter.change_holder(annotation) or annotation.get("/Subtype") != Name.Link
                 (kept if is_kept else dropped).append(annotation)
             page.obj.Annots = Array(kept)
     return dropped
@@ -45,14 +45,14 @@ class _Rewriter:
         self._change = change
         self._seen: set[tuple[int, int]] = set()
 
-    def holder(self, holder: Object) -> bool:
+    def change_holder(self, holder: Object) -> bool:
         """Changes the destination or action of an outline item or annotation. Returns False if it was removed."""
-        kept = self.value(holder, "/Dest")
-        kept &= self.action(holder, "/A")
-        self.actions(holder)
+        kept = self.change_destination(holder, "/Dest")
+        kept &= self.change_action(holder, "/A")
+        self.change_actions(holder)
         return kept
 
-    def value(self, holder: Object, key: str) -> bool:
+    def change_destination(self, holder: Object, key: str) -> bool:
         """Changes the destination under `key`. Returns False if it was removed."""
         value = holder.get(key)
         if value is None:
@@ -64,36 +64,36 @@ class _Rewriter:
             holder[key] = changed
         return changed is not None
 
-    def actions(self, holder: Object) -> None:
+    def change_actions(self, holder: Object) -> None:
         """Changes the actions on events."""
         events = holder.get("/AA")
         if isinstance(events, Dictionary):
             for key in list(events.keys()):
-                self.action(events, key)
+                self.change_action(events, key)
 
-    def action(self, holder: Object, key: str) -> bool:
+    def change_action(self, holder: Object, key: str) -> bool:
         """Changes the action under `key` and its successors. Returns False if it was removed, with its successors."""
         action = holder.get(key)
         if not isinstance(action, Dictionary) or self._is_visited(action):
             return True
-        if action.get("/S") == Name.GoTo and not self.value(action, "/D"):
+        if action.get("/S") == Name.GoTo and not self.change_destination(action, "/D"):
             del holder[key]
             return False
         following = action.get("/Next")
         if isinstance(following, Array):
             wrapped = [Dictionary(Next=successor) for successor in following]
-            action.Next = Array([wrapper.Next for wrapper in wrapped if self.action(wrapper, "/Next")])
+            action.Next = Array([wrapper.Next for wrapper in wrapped if self.change_action(wrapper, "/Next")])
         else:
-            self.action(action, "/Next")
+            self.change_action(action, "/Next")
         return True
 
-    def items(self, parent: Object) -> list[Object]:
+    def change_outline(self, parent: Object) -> list[Object]:
         """The children of `parent` that have a destination, or a descendant with one."""
         kept = []
         for item in outline_items(parent):
             if self._is_visited(item):
                 break
-            has_destination, children = self.holder(item), self.items(item)
+            has_destination, children = self.change_holder(item), self.change_outline(item)
             if has_destination or children:
                 link_items(item, children)
                 kept.append(item)
@@ -141,7 +141,7 @@ def named_destinations(root: Object) -> dict[String | Name, Any]:
     """Destinations by name: strings from the name tree, names from the dictionary of PDF 1.1."""
     tree = (root.get("/Names") or Dictionary()).get("/Dests")
     old = root.get("/Dests") or Dictionary()
-    found: dict[String | Name, Any] = {String(key): value for key, value in names(tree)}
+    found: dict[String | Name, Any] = {String(key): value for key, value in read_name_tree(tree)}
     return found | {Name(key): old[key] for key in list(old.keys())}
 
 
@@ -154,25 +154,25 @@ def set_named_destinations(document: Pdf, destinations: dict[String | Name, Any]
         root.Dests = document.make_indirect(Dictionary(old))
     if "/Names" in root or strings:
         root.Names = root.get("/Names") or Dictionary()
-        root.Names.Dests = document.make_indirect(name_tree(strings))
+        root.Names.Dests = document.make_indirect(make_name_tree(strings))
 
 
-def explicit(value: Any) -> Any:
+def destination_array(value: Any) -> Any:
     """The array of a destination, which a named one may wrap in a dictionary."""
     return value.get("/D") if isinstance(value, Dictionary) else value
 
 
-def numbers_to_pages(document: Pdf) -> None:
+def resolve_page_numbers(document: Pdf) -> None:
     """Replaces page numbers in destinations with the page objects, as the standard requires."""
     pages = [page.obj for page in document.pages]
 
     def change(value: Any) -> Any:
-        target = explicit(value)
+        target = destination_array(value)
         number = target[0] if isinstance(target, Array) and len(target) else None
         if isinstance(number, int) and 0 <= number < len(pages):
             target[0] = pages[number]
         return value
 
-    retarget(document, change)
+    change_destinations(document, change)
     for value in named_destinations(document.Root).values():
         change(value)

@@ -8,16 +8,17 @@ from typing import Any
 from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream, String
 
 from plugins._pdf.destinations import (
+    change_destinations,
     link_items,
     named_destinations,
-    numbers_to_pages,
     outline_items,
-    retarget,
+    resolve_page_numbers,
     set_named_destinations,
 )
 from plugins._pdf.form_fields import merge_forms
-from plugins._pdf.name_trees import name_tree, names, number_tree, numbers, unique_name
+from plugins._pdf.name_trees import make_name_tree, make_number_tree, read_name_tree, read_number_tree, unique_name
 from plugins._pdf.page_labels import page_labels, set_page_labels
+from plugins._pdf.structure_tree import as_list
 
 
 def append(document: Pdf, other: Pdf) -> None:
@@ -29,7 +30,7 @@ def append(document: Pdf, other: Pdf) -> None:
     first = len(document.pages) == 0
     labels = page_labels(document.Root, len(document.pages)) + page_labels(other.Root, len(other.pages))
     labelled = any("/PageLabels" in pdf.Root for pdf in (document, other))
-    numbers_to_pages(other)
+    resolve_page_numbers(other)
     _rename_destinations(other, named_destinations(document.Root))
     start = len(document.pages)
     document.pages.extend(other.pages)
@@ -72,7 +73,9 @@ def _rename_destinations(document: Pdf, used: dict[String | Name, Any]) -> None:
             renamed[name] = kind(unique_name(bytes(name), others))
     if renamed:
         set_named_destinations(document, {renamed.get(name, name): value for name, value in own.items()})
-        retarget(document, lambda value: renamed.get(value, value) if isinstance(value, String | Name) else value)
+        change_destinations(
+            document, lambda value: renamed.get(value, value) if isinstance(value, String | Name) else value
+        )
 
 
 def _merge_names(document: Pdf, ours: Object, theirs: Object) -> None:
@@ -80,10 +83,10 @@ def _merge_names(document: Pdf, ours: Object, theirs: Object) -> None:
     for key in list(theirs.keys()):
         if key == "/Dests":
             continue
-        entries = dict(names(ours.get(key)))
-        for name, value in names(theirs[key]):
+        entries = dict(read_name_tree(ours.get(key)))
+        for name, value in read_name_tree(theirs[key]):
             entries[unique_name(name, entries)] = value
-        ours[key] = document.make_indirect(name_tree(entries.items()))
+        ours[key] = document.make_indirect(make_name_tree(entries.items()))
 
 
 def _merge_layers(ours: Object, theirs: Object) -> None:
@@ -111,28 +114,28 @@ def _merge_structure(document: Pdf, ours: Object, theirs: Object, pages: list[Ob
         ours.StructTreeRoot = document.make_indirect(Dictionary(Type=Name.StructTreeRoot))
         ours.MarkInfo = theirs.get("/MarkInfo") or Dictionary(Marked=True)
     root = ours.StructTreeRoot
-    entries = numbers(root.get("/ParentTree"))
+    entries = read_number_tree(root.get("/ParentTree"))
     shift = max([0, *(key + 1 for key, _ in entries)])
     shifted: set[tuple[int, int]] = set()
     for page in pages:
         _shift_keys(page, shift, shifted)
-    entries += [(key + shift, value) for key, value in numbers(added.get("/ParentTree"))]
-    root.ParentTree = document.make_indirect(number_tree(entries))
+    entries += [(key + shift, value) for key, value in read_number_tree(added.get("/ParentTree"))]
+    root.ParentTree = document.make_indirect(make_number_tree(entries))
     root.ParentTreeNextKey = max([0, *(key + 1 for key, _ in entries)])
-    kids = _as_list(added.get("/K"))
+    kids = as_list(added.get("/K"))
     for kid in kids:
         kid.P = root
-    root.K = Array([*_as_list(root.get("/K")), *kids])
+    root.K = Array([*as_list(root.get("/K")), *kids])
     for key in ("/RoleMap", "/ClassMap"):
         if key in added:
             root[key] = Dictionary({**dict(added[key].items()), **dict((root.get(key) or Dictionary()).items())})
     if "/IDTree" in added:
-        known = dict(names(root.get("/IDTree")))
-        for name, element in names(added.IDTree):
+        known = dict(read_name_tree(root.get("/IDTree")))
+        for name, element in read_name_tree(added.IDTree):
             name = unique_name(name, known)
             known[name] = element
             element.ID = String(name)
-        root.IDTree = document.make_indirect(name_tree(known.items()))
+        root.IDTree = document.make_indirect(make_name_tree(known.items()))
 
 
 def _shift_keys(page: Object, shift: int, shifted: set[tuple[int, int]]) -> None:
@@ -146,9 +149,3 @@ def _shift_keys(page: Object, shift: int, shifted: set[tuple[int, int]]) -> None
         for key in ("/StructParents", "/StructParent"):
             if isinstance(number := holder.get(key), int):
                 holder[key] = number + shift
-
-
-def _as_list(kids: Any) -> list[Any]:
-    if kids is None:
-        return []
-    return list(kids) if isinstance(kids, Array) else [kids]

@@ -13,23 +13,23 @@ Numbers = list[tuple[int, Any]]
 _UTF16 = b"\xfe\xff"
 
 
-def names(root: Object | None) -> Names:
+def read_name_tree(root: Object | None) -> Names:
     """The entries of a name tree; empty for None."""
     return [(bytes(key), value) for key, value in _pairs(root, "/Names") if isinstance(key, String)]
 
 
-def numbers(root: Object | None) -> Numbers:
+def read_number_tree(root: Object | None) -> Numbers:
     """The entries of a number tree; empty for None."""
     return [(key, value) for key, value in _pairs(root, "/Nums") if isinstance(key, int)]
 
 
-def name_tree(entries: Iterable[tuple[bytes, Any]]) -> Dictionary:
+def make_name_tree(entries: Iterable[tuple[bytes, Any]]) -> Dictionary:
     """A name tree with one node."""
     flat = [part for key, value in sorted(entries, key=_key) for part in (String(key), value)]
     return Dictionary(Names=Array(flat))
 
 
-def number_tree(entries: Iterable[tuple[int, Any]]) -> Dictionary:
+def make_number_tree(entries: Iterable[tuple[int, Any]]) -> Dictionary:
     """A number tree with one node."""
     return Dictionary(Nums=Array([part for pair in sorted(entries, key=_key) for part in pair]))
 

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from pikepdf import Dictionary, Name, Object, Pdf, String
 
-from plugins._pdf.name_trees import number_tree, numbers
+from plugins._pdf.name_trees import make_number_tree, read_number_tree
 
 Label: TypeAlias = tuple[str | None, bytes | None, int]
 """Style, prefix and number of a page label."""
@@ -15,7 +15,7 @@ Label: TypeAlias = tuple[str | None, bytes | None, int]
 def page_labels(root: Object, count: int) -> list[Label]:
     """The label of every page; 1, 2, 3 … by default."""
     found: list[Label] = [("/D", None, number) for number in range(1, count + 1)]
-    for first, row in sorted(numbers(root.get("/PageLabels")), key=lambda entry: entry[0]):
+    for first, row in sorted(read_number_tree(root.get("/PageLabels")), key=lambda entry: entry[0]):
         if isinstance(row, Dictionary) and first >= 0:
             style, prefix = row.get("/S"), row.get("/P")
             shared = None if style is None else str(style), None if prefix is None else bytes(prefix)
@@ -39,4 +39,4 @@ def set_page_labels(document: Pdf, labels: list[Label]) -> None:
                 row.P = String(prefix)
             rows.append((index, row))
         previous = label
-    document.Root.PageLabels = document.make_indirect(number_tree(rows))
+    document.Root.PageLabels = document.make_indirect(make_number_tree(rows))

@@ -6,9 +6,10 @@ from typing import Any, TypeAlias
 
 from pikepdf import Array, Dictionary, Object, Pdf
 
-from plugins._pdf.name_trees import name_tree, names, number_tree, numbers
+from plugins._pdf.name_trees import make_name_tree, make_number_tree, read_name_tree, read_number_tree
 
 Ids: TypeAlias = set[tuple[int, int]]
+"""Object and generation numbers of indirect objects."""
 
 _TEXTS = ("/ActualText", "/Alt", "/E")
 
@@ -23,15 +24,15 @@ def prune_structure(document: Pdf, dead: Ids, removed: list[Object]) -> None:
         return
     dropped: list[Object] = []
     seen: Ids = set()
-    root.K = Array([kid for kid in _as_list(root.get("/K")) if _is_kept(kid, root, dead, dropped, seen)])
+    root.K = Array([kid for kid in as_list(root.get("/K")) if _is_kept(kid, root, dead, dropped, seen)])
     ids = {element.objgen for element in dropped if element.is_indirect}
     keys = {found.get(key) for found in removed for key in ("/StructParents", "/StructParent")}
     if "/ParentTree" in root:
-        entries = [(key, value) for key, value in numbers(root.ParentTree) if key not in keys]
-        root.ParentTree = document.make_indirect(number_tree(entries))
+        entries = [(key, value) for key, value in read_number_tree(root.ParentTree) if key not in keys]
+        root.ParentTree = document.make_indirect(make_number_tree(entries))
     if "/IDTree" in root:
-        known = [(name, element) for name, element in names(root.IDTree) if element.objgen not in ids]
-        root.IDTree = document.make_indirect(name_tree(known))
+        known = [(name, element) for name, element in read_name_tree(root.IDTree) if element.objgen not in ids]
+        root.IDTree = document.make_indirect(make_name_tree(known))
     for element in dropped:
         for key in list(element.keys()):
             del element[key]
@@ -48,7 +49,7 @@ def _is_kept(kid: Any, parent: Object, dead: Ids, dropped: list[Object], seen: I
     if kid.is_indirect and kid.objgen in seen:
         return False
     seen.add(kid.objgen)
-    before = _as_list(kid.get("/K"))
+    before = as_list(kid.get("/K"))
     after = [child for child in before if _is_kept(child, kid, dead, dropped, seen)]
     if before and not after:
         dropped.append(kid)
@@ -63,7 +64,8 @@ def _is_kept(kid: Any, parent: Object, dead: Ids, dropped: list[Object], seen: I
     return True
 
 
-def _as_list(kids: Any) -> list[Any]:
+def as_list(kids: Any) -> list[Any]:
+    """The children of an element, which may be missing, one or an array."""
     if kids is None:
         return []
     return list(kids) if isinstance(kids, Array) else [kids]
