@@ -1,6 +1,18 @@
-"""Formats in, paths out. These names are the plugin author's vocabulary."""
+"""File formats, conversions between them, and their execution. `__all__` is the API of plugins."""
 
-from engine.conversions import Conversion, FidelityWarning, Loss, Requirement, Tool, conversion, tool
+from engine import color
+from engine.conversions import (
+    AnyConversion,
+    AnyTool,
+    Conversion,
+    FidelityWarning,
+    Loss,
+    Requirement,
+    Tool,
+    conversion,
+    tool,
+)
+from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_side, check_size
 from engine.errors import (
     ConversionError,
     CorruptInput,
@@ -10,14 +22,28 @@ from engine.errors import (
     UnknownFormat,
     UnsupportedConversion,
 )
-from engine.formats import Brands, Content, FileFormat, Format, Signature, any_of
+from engine.formats import (
+    Brands,
+    Content,
+    FileFormat,
+    Format,
+    Signature,
+    Sniffer,
+    any_of,
+    boxes_are_complete,
+    ends_with,
+)
 from engine.hookspecs import hookimpl
 from engine.media import DOCUMENT, RASTER, DeepPixels, Frame, Raster, TargetCapabilities
 from engine.options import Options, Pages
 
 __all__ = [
     "DOCUMENT",
+    "MAX_FRAMES",
+    "MAX_PIXELS",
     "RASTER",
+    "AnyConversion",
+    "AnyTool",
     "Brands",
     "Content",
     "Conversion",
@@ -35,6 +61,8 @@ __all__ = [
     "Raster",
     "Requirement",
     "Signature",
+    "Size",
+    "Sniffer",
     "StepFailed",
     "TargetCapabilities",
     "TooLarge",
@@ -42,7 +70,12 @@ __all__ = [
     "UnknownFormat",
     "UnsupportedConversion",
     "any_of",
+    "boxes_are_complete",
+    "check_side",
+    "check_size",
+    "color",
     "conversion",
+    "ends_with",
     "hookimpl",
     "tool",
 ]

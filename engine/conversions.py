@@ -1,4 +1,4 @@
-"""What plugins declare: conversions between formats, tools that work on one, and what clients may choose."""
+"""Declarations of plugins: conversions, tools, fidelity warnings and system requirements."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from engine.errors import InvalidOption, UnknownFormat
 from engine.formats import FileFormat, Format
 from engine.options import Options
 
-_MEMORY = 8.0  # bytes for each pixel: a picture with transparency, and a copy of it
+_MEMORY = 8.0  # bytes per pixel: an RGBA picture and a copy
 
 S = TypeVar("S")
 T = TypeVar("T")
 
 
 class Loss(IntEnum):
-    """How much a step throws away. Losses along a path add up; the planner avoids them before all else."""
+    """How much a step loses. The planner minimises the sum along a path, before cost."""
 
     NOTHING = 0
-    DETAIL = 1  # a lossy encoder, a development, fewer colours
+    DETAIL = 1  # lossy encoding, RAW development, fewer colours
     STRUCTURE = 10  # text, vectors, layers or pages become pixels
 
 
 class FidelityWarning(UserWarning):
-    """Something that the target could not hold: `warnings.warn(FidelityWarning("alpha_flattened", "…"))`."""
+    """A loss in the result: `warnings.warn(FidelityWarning("alpha_flattened", "A sentence."))`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)
@@ -36,17 +36,14 @@ class FidelityWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Conversion(Generic[S, T]):
-    """A step from one format to another. `cost` is its time relative to decoding a photo of the same size.
-
-    `memory` is what it takes at its peak, in bytes for each pixel.
-    """
+    """A step from one format to another; `conversion` documents the fields."""
 
     source: Format[S]
     target: Format[T]
     run: Callable[[S, Options], T]
     loss: Loss = Loss.NOTHING
     cost: float = 1.0
-    final: bool = False
+    terminal: bool = False
     programs: tuple[str, ...] = ()
     memory: float = _MEMORY
     lazy: bool = False
@@ -67,32 +64,33 @@ def conversion(
     *,
     loss: Loss = Loss.NOTHING,
     cost: float = 1.0,
-    final: bool = False,
+    terminal: bool = False,
     programs: tuple[str, ...] = (),
     memory: float = _MEMORY,
     lazy: bool = False,
 ) -> Callable[[Callable[[S, Options], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
 
-    A `final` step only ends a path: its result is a cover around something simpler (pixels on a page), and
-    going on from it would promise what is not there (vectors in an SVG). `programs` are the paths of those that it
-    runs: the sandbox lets it run no others. `memory`, in bytes for each pixel, bounds the job's process together with
-    that of the other steps. `lazy` steps use modules that `engine.lazy_import` has put off: their jobs begin in a
-    process that has loaded them. Any other step that comes to use one has its job begin again in such a process.
+    `cost` is the time relative to decoding a photo of the same size. A `terminal` step can only be the last of a path:
+    its result contains something simpler than its format suggests, such as pixels on a PDF page. `programs` are the
+    paths of the programs that the step runs; the sandbox allows no others. `memory` is the peak in bytes per pixel; it
+    limits the memory of the job. `lazy`: the step uses modules of `engine.lazy_import`, so its jobs start in a process
+    that has loaded them; other steps that use one are run again in such a process.
     """
 
     def declare(run: Callable[[S, Options], T]) -> Conversion[S, T]:
-        return Conversion(source, target, run, loss, cost, final, programs, memory, lazy)
+        return Conversion(source, target, run, loss, cost, terminal, programs, memory, lazy)
 
     return declare
 
 
 @dataclass(frozen=True)
 class Tool(Generic[T]):
-    """An operation on payloads of one format, which are opened from files of `sources` and no others.
+    """An operation on payloads of one format, opened from files of the formats in `sources`.
 
-    `inputs` tells how many it takes, `count` how many pages a payload has, `options` the fields of Options that
-    it reads. `run` may change the payloads, and returns one of them or a new one. `lazy` is as in `conversion`.
+    `inputs` is the range of the number of files, `count` returns the number of pages of a payload, `options` names the
+    fields of Options that the tool reads. `run` may modify the payloads; it returns one of them or a new one. `lazy` is
+    as in `conversion`.
     """
 
     name: str
@@ -112,23 +110,23 @@ class Tool(Generic[T]):
         return self.name
 
     def check(self, sources: Sequence[FileFormat | None]) -> None:
-        """Raises InvalidOption where there are too few or too many inputs, UnknownFormat for one that it does not take.
+        """Raises InvalidOption for a wrong number of inputs, UnknownFormat for an input of another format.
 
-        None stands for a file of no known format. The error's `details.index` counts from 0.
+        None is a file of an unknown format. `details.index` of the error is the position of the input, from 0.
         """
         if len(sources) not in self.inputs:
-            least, most = self.inputs[0], self.inputs[-1]
+            minimum, maximum = self.inputs[0], self.inputs[-1]
             raise InvalidOption(
-                f"{self} takes {least} to {most} files." if least < most else f"{self} takes {least} file.",
+                f"{self} takes {minimum} to {maximum} files." if minimum < maximum else f"{self} takes {minimum} file.",
                 reason="out_of_range",
-                param="files[]" if most > 1 else "file",
-                details={"min": least, "max": most, "count": len(sources)},
+                param="files[]" if maximum > 1 else "file",
+                details={"min": minimum, "max": maximum, "count": len(sources)},
             )
         for index, source in enumerate(sources):
             if source not in self.sources:
                 names = [str(fmt) for fmt in self.sources]
                 raise UnknownFormat(
-                    f"File {index + 1} is no {' or '.join(names).upper()}.",
+                    f"File {index + 1} is not a {' or '.join(names).upper()}.",
                     reason=f"not_a_{'_or_'.join(names)}",
                     details={"index": index, "input_format": source and source.name},
                 )
@@ -147,7 +145,7 @@ def tool(
     options: tuple[str, ...] = (),
     lazy: bool = False,
 ) -> Callable[[Callable[[list[T], Options], T]], Tool[T]]:
-    """Declares the decorated function as a tool; the first line of its docstring is what clients read of it."""
+    """Declares the decorated function as a tool. The first line of its docstring is shown to clients."""
 
     def declare(run: Callable[[list[T], Options], T]) -> Tool[T]:
         summary = (run.__doc__ or name).strip().splitlines()[0]
@@ -158,9 +156,9 @@ def tool(
 
 @dataclass(frozen=True)
 class Requirement:
-    """A program or library of the system that a plugin needs for some of its pairs."""
+    """A system program or library that a plugin needs for some of its conversions."""
 
     name: str
     purpose: str
-    install: str  # the command that brings it
+    install: str  # the command that installs it
     present: bool

@@ -1,4 +1,4 @@
-"""Formats: the forms a payload can take, in files and in memory, and how bytes are recognised."""
+"""Formats of files and of payloads in memory, and their detection from bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Content(Protocol):
-    """The bytes of a file, read where they are sliced: `bytes` and `mmap.mmap` both are one."""
+    """The bytes of a file, read when sliced: `bytes` or `mmap.mmap`."""
 
     def __len__(self) -> int: ...
 
@@ -18,27 +18,27 @@ class Content(Protocol):
 
 
 Sniffer: TypeAlias = Callable[[Content], int]
-"""Tells how many bytes of a file agree with a format; 0 means that it is something else."""
+"""Returns how many bytes of a file match a format; 0: another format."""
 
 
 @dataclass(frozen=True)
 class Format(Generic[T]):
-    """A form a payload can take between two steps.
+    """A format of payloads between two steps.
 
-    `payload` is its type in memory, or the full name of one that is loaded late: "pymupdf.Document".
+    `payload` is the type in memory, or the full name of a type that is imported late: "pymupdf.Document".
     """
 
     name: str
     payload: type[T] | str
 
     def holds(self, payload: object) -> bool:
-        """Whether the payload is of its type."""
+        """Whether `payload` is an instance of the format's type."""
         if isinstance(self.payload, str):
             return self.payload in (f"{kind.__module__}.{kind.__qualname__}" for kind in type(payload).__mro__)
         return isinstance(payload, self.payload)
 
     def __hash__(self) -> int:
-        return hash(self.name)  # not of all that they are compared by: formats are looked up at every turn
+        return hash(self.name)  # cheaper than all fields: formats are dictionary keys in hot paths
 
     def __str__(self) -> str:
         return self.name
@@ -46,17 +46,17 @@ class Format(Generic[T]):
 
 @dataclass(frozen=True)
 class FileFormat(Format[bytes]):
-    """A form that clients send and receive. The first extension names downloads; all are aliases of the name."""
+    """A format of files. The first extension is used for downloads; all are aliases of the name."""
 
     payload: type[bytes] = field(default=bytes, init=False)
     media_type: str = field(kw_only=True)
     extensions: tuple[str, ...] = field(kw_only=True)
     sniff: Sniffer = field(kw_only=True, repr=False)
     lossy: bool = field(default=False, kw_only=True)  # quality applies
-    animated: bool = field(default=False, kw_only=True)  # written with timed frames
-    paged: bool = field(default=False, kw_only=True)  # written with several pages
-    density: float = field(default=0.1, kw_only=True)  # bytes for each pixel, in well compressed files
-    is_whole: Callable[[Content], bool] | None = field(default=None, kw_only=True, repr=False)  # not cut off
+    animated: bool = field(default=False, kw_only=True)  # animations can be written
+    paged: bool = field(default=False, kw_only=True)  # several pages can be written
+    bytes_per_pixel: float = field(default=0.1, kw_only=True)  # of a well compressed file
+    is_complete: Callable[[Content], bool] | None = field(default=None, kw_only=True, repr=False)  # False: truncated
 
     __hash__ = Format.__hash__
 
@@ -77,7 +77,7 @@ class Signature:
 
 
 class Brands:
-    """A sniffer for ISO base media files (HEIF, AVIF): by their major brand, else by a compatible one."""
+    """A sniffer for ISO base media files (HEIF, AVIF): 12 for a matching major brand, 8 for a compatible one."""
 
     def __init__(self, *brands: str) -> None:
         self._brands = frozenset(brand.encode() for brand in brands)
@@ -92,24 +92,24 @@ class Brands:
         return 8 if compatible & self._brands else 0
 
 
-def ends_with(mark: bytes) -> Callable[[Content], bool]:
-    """Tells whole files of a format that closes with `mark` and perhaps blanks."""
-    return lambda content: content[-len(mark) - 16 :].rstrip().endswith(mark)
+def ends_with(marker: bytes) -> Callable[[Content], bool]:
+    """An `is_complete` for files that end with `marker`, optionally followed by whitespace."""
+    return lambda content: content[-len(marker) - 16 :].rstrip().endswith(marker)
 
 
 def boxes_are_complete(content: Content) -> bool:
-    """Tells whole ISO base media files: the last box ends where the file does."""
+    """An `is_complete` for ISO base media files: the last box ends at the end of the file."""
     at = 0
     while at < len(content):
         size = int.from_bytes(content[at : at + 4], "big")
         if size == 1:
             size = int.from_bytes(content[at + 8 : at + 16], "big")
         if size < 8:
-            return size == 0  # reaches to the end
+            return size == 0  # 0: the box extends to the end of the file
         at += size
     return at == len(content)
 
 
 def any_of(*sniffers: Sniffer) -> Sniffer:
-    """A sniffer for a format with several signatures: the best score of them."""
+    """A sniffer that returns the highest score of several."""
     return lambda content: max(sniffer(content) for sniffer in sniffers)

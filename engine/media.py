@@ -1,4 +1,4 @@
-"""The two forms where plugins meet: decoded pictures and open documents."""
+"""In-memory formats shared by all plugins: RASTER (decoded pictures) and DOCUMENT (an open document)."""
 
 from __future__ import annotations
 
@@ -20,167 +20,172 @@ from engine.formats import Format
 if TYPE_CHECKING:
     from pymupdf import Document
 
-Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow itself refuses above twice this figure
+Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow raises above twice this number
 
 DOCUMENT: Format[Document] = Format("document", "pymupdf.Document")
 
 
 @dataclass(frozen=True, slots=True)
 class DeepPixels:
-    """Pixels deeper than 8 bits, for which Pillow has no mode.
+    """Pixels with 16 bits per sample, for which Pillow has no mode.
 
-    `array` is height x width (x bands), 0 to 65535; `mode` names the bands as Pillow does (L, LA, RGB, …).
+    `array` is height x width (x bands), 0 to 65535. `mode` names the bands as Pillow does (L, LA, RGB, …).
     """
 
     array: NDArray[np.uint16]
     mode: str
 
     @classmethod
-    def scaled(cls, array: NDArray[np.uint16], bits: int, mode: str) -> DeepPixels:
-        """Samples of `bits` bits each, stretched to the full 16."""
+    def from_bits(cls, array: NDArray[np.uint16], bits: int, mode: str) -> DeepPixels:
+        """Scales samples of `bits` bits to the full 16-bit range."""
         if bits == 16:
             return cls(array, mode)
-        top = (1 << bits) - 1
-        return cls(((array.astype(np.uint32) * 65535 + top // 2) // top).astype(np.uint16), mode)
+        maximum = (1 << bits) - 1
+        return cls(((array.astype(np.uint32) * 65535 + maximum // 2) // maximum).astype(np.uint16), mode)
 
     @property
-    def size(self) -> tuple[int, int]:
+    def size(self) -> Size:
         """Width and height."""
         return self.array.shape[1], self.array.shape[0]
 
     def as_rgba(self) -> DeepPixels:
-        """Grey with alpha as colour with alpha, for the many targets and readers that know no other alpha."""
+        """LA pixels as RGBA, because few formats and readers support LA; other modes unchanged."""
         return DeepPixels(np.ascontiguousarray(self.array[..., [0, 0, 0, 1]]), "RGBA") if self.mode == "LA" else self
 
-    def image(self) -> Image.Image:
-        """The same at 8 bits, scaled (65535 becomes 255), never clipped."""
-        return Image.fromarray(color.eight_bits(self.array), self.mode)
+    def as_image(self) -> Image.Image:
+        """The pixels scaled to 8 bits per sample."""
+        return Image.fromarray(color.to_8_bits(self.array), self.mode)
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One picture, upright. `duration` is in milliseconds, for frames of an animation."""
+    """One upright picture. `duration` is in milliseconds, for frames of an animation."""
 
     pixels: Image.Image | DeepPixels
     icc_profile: bytes | None = None
     duration: float = 0.0
 
     @property
-    def size(self) -> tuple[int, int]:
+    def size(self) -> Size:
         """Width and height."""
         return self.pixels.size
 
     @property
     def image(self) -> Image.Image:
-        """The picture at 8 bits."""
-        return self.pixels if isinstance(self.pixels, Image.Image) else self.pixels.image()
+        """The picture with 8 bits per sample."""
+        return self.pixels if isinstance(self.pixels, Image.Image) else self.pixels.as_image()
 
 
 @dataclass(frozen=True)
 class TargetCapabilities:
-    """What a target can hold. `Raster.fitted` makes a raster that needs no more than that.
+    """What a target format can store. `Raster.converted_for` reduces a raster to it.
 
-    `modes` are Pillow's names of band layouts, and PA for a palette with transparency; `deep` those that it
-    holds with 16 bits a sample; `longest` is the longest side in pixels.
+    `modes` are the supported modes with 8 bits per sample, by Pillow's names; PA is a palette with transparency.
+    `deep_modes` are the supported modes with 16 bits per sample. `max_side` is the longest side in pixels.
     """
 
     modes: tuple[str, ...]
-    deep: tuple[str, ...] = ()
+    deep_modes: tuple[str, ...] = ()
     icc: bool = False
     animation: bool = False
     pages: bool = False
-    longest: int | None = None
+    max_side: int | None = None
 
 
 @dataclass
 class Raster:
-    """Decoded frames, decoded one at a time as they are asked for, and what travels with them.
+    """Decoded frames with their metadata. Frames are decoded lazily, one at a time.
 
-    `frames` yields each frame at 8 bits; `deep`, where the source has more, yields the same at 16: whoever
-    consumes a raster iterates over one of the two, once. `sizes` are those of the frames as headers tell
-    them, for limits to be checked before anything is decoded; `taken` notes those that were decoded.
-    `timed` tells an animation from a row of pages;
-    `plays` is how often it runs, 0 for ever. `exif` starts with "Exif\\0\\0" and holds no orientation, `xmp`
-    is the packet; `dpi` is horizontal and vertical. `lossy`: the pixels come from a lossy codec.
+    `frames` yields frames with 8 bits per sample. `deep_frames`, if the source has a higher depth, yields the same
+    frames with 16. A consumer iterates over one of the two, once.
+    `sizes` are the frame sizes from the file's headers, so that limits are checked before decoding;
+    `decoded_sizes` are those of the frames decoded so far.
+    `animated` distinguishes an animation from pages. `loop_count` is how often an animation plays; 0: forever.
+    `exif` starts with "Exif\\0\\0" and contains no orientation; `xmp` is the XMP packet; `dpi` is (horizontal,
+    vertical). `lossy`: the pixels come from a lossy codec.
     """
 
     frames: Iterable[Frame]
     count: int = 1
-    deep: Iterable[Frame] | None = None
-    timed: bool = False
-    plays: int = 0
+    deep_frames: Iterable[Frame] | None = None
+    animated: bool = False
+    loop_count: int = 0
     exif: bytes | None = None
     xmp: bytes | None = None
     dpi: tuple[float, float] | None = None
     lossy: bool = False
     sizes: Sequence[Size] = ()
-    taken: list[Size] = field(default_factory=list, init=False)
+    decoded_sizes: list[Size] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        self.frames = limit_pictures(self.frames, self.taken, self.kind)
-        self.deep = None if self.deep is None else limit_pictures(self.deep, self.taken, self.kind)
+        self.frames = limit_pictures(self.frames, self.decoded_sizes, self.kind)
+        if self.deep_frames is not None:
+            self.deep_frames = limit_pictures(self.deep_frames, self.decoded_sizes, self.kind)
 
     @property
     def kind(self) -> str:
-        """What its pictures are: frames or pages."""
-        return "frames" if self.timed else "pages"
+        """ "frames" for an animation, otherwise "pages"."""
+        return "frames" if self.animated else "pages"
 
     @property
-    def held(self) -> int | None:
-        """Pixels that are in memory at a time, those of all frames or of the largest page; None if not all are told."""
+    def peak_pixels(self) -> int | None:
+        """Pixels in memory at once: all frames of an animation, or the largest page. None if a size is unknown."""
         if len(self.sizes) < self.count:
             return None
         areas = [width * height for width, height in self.sizes]
-        return sum(areas) if self.timed else max(areas)
+        return sum(areas) if self.animated else max(areas)
 
-    def fitted(self, holds: TargetCapabilities) -> Raster:
-        """The raster as `holds` can hold it, with a FidelityWarning for whatever cannot be kept.
+    def converted_for(self, target: TargetCapabilities) -> Raster:
+        """The raster reduced to what `target` supports. Issues a FidelityWarning for each loss.
 
-        Raises TooLarge where the frames that are left are more than a job may decode.
+        Raises TooLarge if the remaining frames exceed the limits on frames or pixels.
         """
-        raster = self._shortened(holds)
+        raster = self._select_frames(target)
         check_count(raster.count, raster.sizes, self.kind)
         frames = raster.frames
-        if raster.deep is not None and holds.deep:
-            frames = raster.deep
-        elif raster.deep is not None:
-            warn(FidelityWarning("depth_reduced", "The target holds 8 bits a sample."), stacklevel=2)
-        return replace(raster, frames=(_fitted(frame, holds) for frame in frames), deep=None)
+        if raster.deep_frames is not None and target.deep_modes:
+            frames = raster.deep_frames
+        elif raster.deep_frames is not None:
+            warn(FidelityWarning("depth_reduced", "The target supports 8 bits per sample."), stacklevel=2)
+        return replace(raster, frames=(_convert_frame(frame, target) for frame in frames), deep_frames=None)
 
-    def single(self, holds: TargetCapabilities) -> Frame:
-        """The first frame, fitted, for targets that hold one."""
-        return next(iter(self.fitted(holds).frames))
+    def first_frame(self, target: TargetCapabilities) -> Frame:
+        """The first frame, reduced to what `target` supports."""
+        return next(iter(self.converted_for(target).frames))
 
-    def _shortened(self, holds: TargetCapabilities) -> Raster:
-        if self.count == 1 or holds.pages or (self.timed and holds.animation):
-            if self.count > 1 and self.timed and not holds.animation:
-                warn(
-                    FidelityWarning("timing_dropped", "Frames become pages; their timing is lost."),
-                    stacklevel=3,
-                )
+    def _select_frames(self, target: TargetCapabilities) -> Raster:
+        if self.count == 1 or target.pages or (self.animated and target.animation):
+            if self.count > 1 and self.animated and not target.animation:
+                message = "Frames become pages without durations."
+                warn(FidelityWarning("timing_dropped", message), stacklevel=3)
             return self
         count = self.count if self.count <= MAX_FRAMES else f"more than {MAX_FRAMES}"
-        message = f"The target holds the first of {count} {self.kind}."
+        message = f"Only the first of {count} {self.kind} was converted."
         warn(FidelityWarning(f"{self.kind}_dropped", message), stacklevel=3)
-        deep = None if self.deep is None else islice(self.deep, 1)
-        return replace(self, frames=islice(self.frames, 1), deep=deep, count=1, timed=False, sizes=self.sizes[:1])
+        deep_frames = None if self.deep_frames is None else islice(self.deep_frames, 1)
+        return replace(
+            self,
+            frames=islice(self.frames, 1),
+            deep_frames=deep_frames,
+            count=1,
+            animated=False,
+            sizes=self.sizes[:1],
+        )
 
 
 RASTER = Format("raster", Raster)
 
 
-def _fitted(frame: Frame, holds: TargetCapabilities) -> Frame:
-    if holds.longest:
-        check_side(frame.size, holds.longest)
+def _convert_frame(frame: Frame, target: TargetCapabilities) -> Frame:
+    if target.max_side:
+        check_side(frame.size, target.max_side)
     pixels = frame.pixels
     if isinstance(pixels, DeepPixels):
-        pixels = pixels if pixels.mode in holds.deep else pixels.as_rgba()
+        pixels = pixels if pixels.mode in target.deep_modes else pixels.as_rgba()
         profile = color.matching_profile(pixels.mode, frame.icc_profile)
-        if pixels.mode in holds.deep and (holds.icc or profile is None):
+        if pixels.mode in target.deep_modes and (target.icc or profile is None):
             return replace(frame, pixels=pixels, icc_profile=profile)
-        warn(
-            FidelityWarning("depth_reduced", "The target holds these colours with 8 bits a sample."),
-            stacklevel=3,
-        )
-    image, profile = color.convert_for(frame.image, frame.icc_profile, holds.modes, keep_profile=holds.icc)
+        message = "The target supports 8 bits per sample for these colours."
+        warn(FidelityWarning("depth_reduced", message), stacklevel=3)
+    image, profile = color.convert_for(frame.image, frame.icc_profile, target.modes, keep_profile=target.icc)
     return replace(frame, pixels=image, icc_profile=profile)

@@ -77,7 +77,7 @@ def cheapest_paths(graph: Graph, source: AnyFormat) -> dict[AnyFormat, Steps]:
     """The best path from `source` to every format that can be reached, `source` itself included.
 
     Dijkstra's algorithm over (loss, cost). A path has one step at least, so recompressing a format is no
-    special case; a final step is taken but never left.
+    special case; a terminal step is taken but never left.
     """
     best: dict[AnyFormat, Steps] = {}
     order = count()  # keeps the heap from comparing paths, and equal paths in the order declared
@@ -90,7 +90,7 @@ def cheapest_paths(graph: Graph, source: AnyFormat) -> dict[AnyFormat, Steps]:
         loss, cost, _, path = heappop(heap)
         reached = path[-1].target
         best.setdefault(reached, path)
-        if path[-1].final or reached in left:
+        if path[-1].terminal or reached in left:
             continue
         left.add(reached)
         for step in graph.get(reached, ()):

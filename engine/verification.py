@@ -21,7 +21,7 @@ def verify(registry: Registry, plan: Plan, result: PipelineResult, options: Opti
     target = plan.target
     if registry.identify_content(result.data, f"result.{target.extensions[0]}") != target:
         raise StepFailed(f"The result is no {target}.")
-    if target.is_whole and not target.is_whole(result.data):
+    if target.is_complete and not target.is_complete(result.data):
         raise StepFailed(f"The result is no whole {target}.")
     if plan.reader is None:
         return
@@ -36,7 +36,7 @@ def verify(registry: Registry, plan: Plan, result: PipelineResult, options: Opti
     if found is None or written is None:
         return
     # Encoders of animations leave out a frame that shows what the one before it shows.
-    merging = isinstance(result.last, Raster) and result.last.timed
+    merging = isinstance(result.last, Raster) and result.last.animated
     same_count = 1 <= found[0] <= written[0] if merging else found[0] == written[0]
     if not same_count or (found[1] and written[1] and found[1] != written[1]):
         raise StepFailed(f"The {target} does not hold what was written to it.")
@@ -52,5 +52,5 @@ def _pictures(payload: Any) -> tuple[int, Size | None] | None:
 def _written(payload: Any, *, paged: bool) -> tuple[int, Size | None] | None:
     """The same of what an encoder took; None for bytes, of which only the reader knows."""
     if isinstance(payload, Raster):
-        return (len(payload.taken), payload.taken[0]) if payload.taken else None
+        return (len(payload.decoded_sizes), payload.decoded_sizes[0]) if payload.decoded_sizes else None
     return (payload.page_count if paged else 1, None) if DOCUMENT.holds(payload) else None

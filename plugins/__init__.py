@@ -1,1 +1,1 @@
-"""One file per format. Whatever lies here and does not start with an underscore is a plugin."""
+"""The built-in plugins: every module whose name does not begin with an underscore."""

@@ -1,63 +1,75 @@
-"""SVG drawn by CairoSVG. Importing this needs the cairo library of the system (OSError where it is missing)."""
+"""SVG rendering with CairoSVG. Importing this module raises OSError if the cairo library is missing."""
 
 from __future__ import annotations
 
+import ctypes.util
 from io import BytesIO
 
 from PIL import Image
 
-from engine.decode_limits import check_size
+from engine import check_size
 from plugins import _pillow, _svg_source
-from plugins._cairosvg import PDFSurface, PNGSurface, Surface, SVGSurface, Tree, safe_fetch
 
-_DEFAULT_SIZE = (300, 150)  # what CSS gives to pictures that tell no size, in pixels
-_PICTURES = ("PNG", "JPEG", "GIF", "WEBP", "AVIF", "BMP", "TIFF")  # that may be embedded
+_find_library = ctypes.util.find_library
+
+# find_library runs a compiler; cairocffi falls back to the loader, which finds cairo without it.
+ctypes.util.find_library = lambda name: None
+try:
+    from cairosvg.parser import Tree
+    from cairosvg.surface import PDFSurface, PNGSurface, Surface, SVGSurface
+    from cairosvg.url import safe_fetch
+finally:
+    ctypes.util.find_library = _find_library
+
+_DEFAULT_SIZE = (300, 150)  # pixels; the CSS default for pictures without a size
+_EMBEDDED_DECODERS = ("PNG", "JPEG", "GIF", "WEBP", "AVIF", "BMP", "TIFF")
 
 
-class _Pixels(PNGSurface):  # type: ignore[misc]
-    """A surface that is measured before it is made."""
+class _CheckedSurface(PNGSurface):  # type: ignore[misc]
+    """A bitmap surface whose size is checked before its memory is allocated."""
 
     def _create_surface(self, width: float, height: float) -> object:
         check_size(round(width), round(height))
         return super()._create_surface(width, height)
 
 
-def pixels(svg: bytes) -> Image.Image:
-    """`svg` at 96 dpi, with transparency."""
-    drawn = _drawn(_Pixels, svg, None).cairo
-    size = drawn.get_width(), drawn.get_height()
-    return Image.frombuffer("RGBa", size, bytes(drawn.get_data()), "raw", "BGRa", drawn.get_stride(), 1).convert("RGBA")
+def render(svg: bytes) -> Image.Image:
+    """`svg` as an RGBA picture at 96 dpi. Raises TooLarge."""
+    surface = _draw(_CheckedSurface, svg, None).cairo
+    size = surface.get_width(), surface.get_height()
+    pixels = bytes(surface.get_data())
+    return Image.frombuffer("RGBa", size, pixels, "raw", "BGRa", surface.get_stride(), 1).convert("RGBA")
 
 
-def pdf(svg: bytes) -> bytes:
-    """`svg` as a page."""
-    return _written(PDFSurface, svg)
+def to_pdf(svg: bytes) -> bytes:
+    """`svg` as a PDF of one page."""
+    return _write(PDFSurface, svg)
 
 
-def outlined(svg: bytes) -> bytes:
-    """`svg` redrawn: texts as outlines, styles resolved, nothing that runs or refers to elsewhere."""
-    return _written(SVGSurface, svg)
+def to_svg(svg: bytes) -> bytes:
+    """`svg` redrawn: text as outlines, styles resolved, without scripts and external references."""
+    return _write(SVGSurface, svg)
 
 
-def _written(surface: type[Surface], svg: bytes) -> bytes:
+def _write(surface_type: type[Surface], svg: bytes) -> bytes:
     file = BytesIO()
-    _drawn(surface, svg, file).finish()
+    _draw(surface_type, svg, file).finish()
     return file.getvalue()
 
 
-def _drawn(surface: type[Surface], svg: bytes, file: BytesIO | None) -> Surface:
-    tree = Tree(bytestring=svg, url_fetcher=_embedded)
-    sized = "viewBox" in tree or not any(tree.get(side, "100%").endswith("%") for side in ("width", "height"))
-    width, height = (None, None) if sized else _DEFAULT_SIZE
-    return surface(tree, file, 96, parent_width=width, parent_height=height)
+def _draw(surface_type: type[Surface], svg: bytes, file: BytesIO | None) -> Surface:
+    tree = Tree(bytestring=svg, url_fetcher=_fetch)
+    has_size = "viewBox" in tree or not any(tree.get(side, "100%").endswith("%") for side in ("width", "height"))
+    width, height = (None, None) if has_size else _DEFAULT_SIZE
+    return surface_type(tree, file, 96, parent_width=width, parent_height=height)
 
 
-def _embedded(url: str, kind: str) -> bytes:
-    """What a data URL holds, nothing for all others; checked, because it is a file of its own."""
+def _fetch(url: str, kind: str) -> bytes:
+    """The checked content of a data URL; empty for other URLs."""
     data: bytes = safe_fetch(url, kind)
     if b"<svg" in data or data.startswith((b"<?xml", b"<!DOC", b"\x1f\x8b")):
-        return _svg_source.source(data)
+        return _svg_source.prepare(data)
     if kind.startswith("image/"):
-        # Left to itself, Pillow would run Ghostscript on a program.
-        _pillow.opened(data, *_PICTURES)
+        # CairoSVG lets Pillow choose the decoder, which could be Ghostscript: refuse other formats here.
+        _pillow.open_image(data, *_EMBEDDED_DECODERS)
     return data

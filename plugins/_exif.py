@@ -1,4 +1,4 @@
-"""EXIF taken out of files, made to describe an upright picture, and read back for formats that spread it."""
+"""EXIF: read from pictures and TIFF directories, without orientation and preview."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ PREFIX = b"Exif\0\0"
 ORIENTATION, XMP = 0x0112, 700
 DIRECTORIES = (EXPOSURE, GPS) = (0x8769, 0x8825)
 
-# What describes a picture rather than its storage: all that may be taken from, or put into, a TIFF directory.
-# Description, maker, model, software, time, artist, host, rating, copyright, Windows' own texts.
+# Tags that describe the picture and not its storage: description, maker, model, software, time, artist, host,
+# rating, copyright, the texts of Windows, and the EXIF and GPS directories.
 DESCRIPTIVE = frozenset(
     {0x010E, 0x010F, 0x0110, 0x0131, 0x0132, 0x013B, 0x013C, 0x4746, 0x4749, 0x8298}
     | {0x9C9B, 0x9C9C, 0x9C9D, 0x9C9E, 0x9C9F, *DIRECTORIES}
 )
 
-# What Pillow raises on tags that lie about their type, place or length.
-_BROKEN = (OSError, SyntaxError, ValueError, TypeError, KeyError, IndexError, OverflowError, struct.error)
+# Raised by Pillow for tags with a wrong type, offset or length.
+_INVALID_TAGS = (OSError, SyntaxError, ValueError, TypeError, KeyError, IndexError, OverflowError, struct.error)
 
 
-def of(image: Image.Image) -> bytes | None:
-    """The picture's EXIF without orientation, which is applied; None where there is none or it is broken."""
+def read(image: Image.Image) -> bytes | None:
+    """The EXIF block of a picture, without orientation. None if it has none, or an invalid one."""
     raw: bytes | None = image.info.get("exif")
     try:
-        tags = Image.Image.getexif(image)  # a PNG's own would decode its pixels
+        tags = Image.Image.getexif(image)  # PngImageFile.getexif would decode the pixels
         if raw and tags.get(ORIENTATION, 1) == 1:
             return raw if raw.startswith(PREFIX) else PREFIX + raw
-        return _copied(tags, tags if raw else DESCRIPTIVE & set(tags))
-    except _BROKEN:
+        return _copy(tags, tags if raw else DESCRIPTIVE & set(tags))
+    except _INVALID_TAGS:
         return None
 
 
-def described(directory: Image.Exif, *, color_space: int | None = None) -> bytes | None:
-    """EXIF of the descriptive tags of a TIFF directory; `color_space` replaces what the camera noted."""
+def from_directory(directory: Image.Exif, *, color_space: int | None = None) -> bytes | None:
+    """An EXIF block with the descriptive tags of a TIFF directory. `color_space` replaces the camera's."""
     try:
-        return _copied(directory, DESCRIPTIVE & set(directory), color_space)
-    except _BROKEN:
+        return _copy(directory, DESCRIPTIVE & set(directory), color_space)
+    except _INVALID_TAGS:
         return None
 
 
-def parsed(exif: bytes | None) -> Image.Exif:
-    """`exif` as tags; none where there is none."""
+def parse(exif: bytes | None) -> Image.Exif:
+    """The tags of an EXIF block; empty for None."""
     tags = Image.Exif()
     if exif:
         tags.load(exif)
     return tags
 
 
-def _copied(tags: Image.Exif, wanted: Iterable[int], color_space: int | None = None) -> bytes | None:
-    """A fresh directory: without a preview, which would show the picture as it was, and in a form all can read."""
+def _copy(tags: Image.Exif, selected: Iterable[int], color_space: int | None = None) -> bytes | None:
+    """A new EXIF block with the selected tags. It has no preview, which would show the original orientation."""
     copy = Image.Exif()
-    for tag in wanted:
+    for tag in selected:
         if tag != ORIENTATION and tag not in DIRECTORIES:
             copy[tag] = tags[tag]
     for pointer in DIRECTORIES:

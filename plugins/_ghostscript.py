@@ -1,4 +1,4 @@
-"""Ghostscript, run on files in the job's own folder."""
+"""Runs Ghostscript on files in the folder of the job."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ REQUIREMENT = Requirement(
 
 
 def run(data: bytes, device: str, *arguments: str) -> bytes:
-    """`data` (PostScript or PDF, its first page) through `device`.
-
-    -dSAFER lets a program read and write TMPDIR: so that is a folder of its own.
-    """
+    """Renders the first page of `data` (PostScript or PDF) with `device`. Raises CorruptInput."""
+    # -dSAFER permits access to TMPDIR, so TMPDIR is a separate folder.
     with TemporaryDirectory() as folder:
         source, result = Path(folder, "in"), Path(folder, "out")
         source.write_bytes(data)
@@ -35,7 +33,7 @@ def run(data: bytes, device: str, *arguments: str) -> bytes:
             *arguments,
             str(source),
         ]
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             env={"TMPDIR": folder},
             cwd=folder,
@@ -44,7 +42,7 @@ def run(data: bytes, device: str, *arguments: str) -> bytes:
             stderr=subprocess.DEVNULL,
             check=False,
         )
-        # Ghostscript ends with 0 for empty and cut files too.
-        if done.returncode or not result.exists() or not result.stat().st_size:
+        # Ghostscript exits with 0 for empty and truncated files too.
+        if process.returncode or not result.exists() or not result.stat().st_size:
             raise CorruptInput("The PostScript program cannot be rendered.")
         return result.read_bytes()

@@ -1,4 +1,4 @@
-"""Bytes to Raster through Pillow, for the formats beside this file."""
+"""Decoding to Raster and encoding with Pillow."""
 
 from __future__ import annotations
 
@@ -11,92 +11,90 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from engine import Frame, Raster, TooLarge, color
-from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size
+from engine import MAX_FRAMES, MAX_PIXELS, Frame, Raster, Size, TooLarge, color
 from plugins import _exif
 
 _XMP_ORIENTATION = re.compile(rb"""(tiff:Orientation(?:=["']|>))[2-8](?=["'<])""")
 
 
-def opened(data: bytes, *decoders: str) -> Image.Image:
-    """The picture, its header read, its pixels not: only by the named decoders, never by Pillow's own choice."""
+def open_image(data: bytes, *decoders: str) -> Image.Image:
+    """Reads the header of a picture with one of the named decoders. Raises TooLarge."""
     try:
         image = Image.open(BytesIO(data), formats=decoders)
     except Image.DecompressionBombError as error:
         raise TooLarge(
             f"The picture exceeds the limit of {MAX_PIXELS} pixels.",
             reason="pixels",
-            details={"max_pixels": MAX_PIXELS, "pixels": _told(error)},
+            details={"max_pixels": MAX_PIXELS, "pixels": _pixel_count(error)},
         ) from error
     return image
 
 
-def _told(error: Image.DecompressionBombError) -> int | None:
-    """How many pixels there are, which Pillow tells in words alone."""
-    found = re.search(r"\((\d+) pixels\)", str(error))
-    return int(found[1]) if found else None
+def _pixel_count(error: Image.DecompressionBombError) -> int | None:
+    """The number of pixels, which Pillow reports only in the message."""
+    match = re.search(r"\((\d+) pixels\)", str(error))
+    return int(match[1]) if match else None
 
 
-def decode(data: bytes, decoder: str, *, timed: bool = False, paged: bool = False, lossy: bool = False) -> Raster:
-    """The file as a raster: upright, with profile, EXIF, XMP and resolution.
+def decode(data: bytes, decoder: str, *, animated: bool = False, paged: bool = False, lossy: bool = False) -> Raster:
+    """Decodes a file: upright frames, profile, EXIF, XMP and resolution.
 
-    `timed` and `paged` tell what several frames mean; where neither is set the first one counts alone.
+    Several frames are an animation if `animated`, pages if `paged`; otherwise only the first is decoded.
     """
-    image = opened(data, decoder)
-    # More than are allowed are told from those at once, however many there are.
-    count = min(getattr(image, "n_frames", 1), MAX_FRAMES + 1) if timed or paged else 1
-    # HEIF opens at its primary picture, which need not be the first in the file.
-    start = image.tell()
-    order = [start, *(index for index in range(count) if index != start)][:count]
-    return raster(image, order, timed=timed and count > 1, lossy=lossy)
+    image = open_image(data, decoder)
+    # One more than the limit is enough to be refused.
+    count = min(getattr(image, "n_frames", 1), MAX_FRAMES + 1) if animated or paged else 1
+    # HEIF opens at the primary picture, which may not be the first in the file.
+    primary = image.tell()
+    order = [primary, *(index for index in range(count) if index != primary)][:count]
+    return to_raster(image, order, animated=animated and count > 1, lossy=lossy)
 
 
-def raster(
+def to_raster(
     image: Image.Image,
     order: list[int],
     *,
-    timed: bool = False,
+    animated: bool = False,
     lossy: bool = False,
     sizes: Sequence[Size] = (),
 ) -> Raster:
-    """The frames of an opened picture in that order; `sizes` where they do not share a canvas."""
+    """The frames of an opened picture, in `order`. `sizes` are needed if the frames differ in size."""
     return Raster(
-        frames(image, order),
+        _frames(image, order),
         count=len(order),
-        timed=timed,
-        plays=int(image.info.get("loop", 0) or 0),
-        exif=_exif.of(image),
-        xmp=xmp(image),
-        dpi=dpi(image),
+        animated=animated,
+        loop_count=int(image.info.get("loop", 0) or 0),
+        exif=_exif.read(image),
+        xmp=_read_xmp(image),
+        dpi=read_dpi(image),
         lossy=lossy,
-        sizes=sizes or [image.size] * (len(order) if timed else 1),
+        sizes=sizes or [image.size] * (len(order) if animated else 1),
     )
 
 
-def frames(image: Image.Image, order: list[int]) -> Iterator[Frame]:
-    """The frames in that order, each decoded when it is asked for."""
+def _frames(image: Image.Image, order: list[int]) -> Iterator[Frame]:
     for index in order:
         if index != image.tell():
             image.seek(index)
         color.preload_cmyk(image.mode, image.info.get("icc_profile"))
         image.load()
         duration = float(image.info.get("duration", 0) or 0)
-        # A file that stands at a later frame would be sought again by encoders.
+        # Encoders seek in a file that is positioned at a later frame.
         frame = image.copy() if len(order) > 1 or index else image
         profile = frame.info.get("icc_profile")
         ImageOps.exif_transpose(frame, in_place=True)
         yield Frame(frame, profile, duration)
 
 
-def xmp(image: Image.Image) -> bytes | None:
-    """The XMP packet, with the orientation that is applied set to upright."""
+def _read_xmp(image: Image.Image) -> bytes | None:
+    """The XMP packet with the orientation reset, because the pixels are turned upright."""
     packet = image.info.get("xmp")
     packet = packet.encode() if isinstance(packet, str) else packet
     return _XMP_ORIENTATION.sub(rb"\g<1>1", packet) if isinstance(packet, bytes) else None
 
 
-def dpi(image: Image.Image) -> tuple[float, float] | None:
-    """Dots per inch, where the file tells a believable figure."""
+def read_dpi(image: Image.Image) -> tuple[float, float] | None:
+    """Horizontal and vertical dots per inch. None if missing or not within 10 to 10,000."""
     try:
         across, down = (float(value) for value in image.info["dpi"])
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
@@ -104,8 +102,8 @@ def dpi(image: Image.Image) -> tuple[float, float] | None:
     return (across, down) if 10 <= across <= 10_000 and 10 <= down <= 10_000 else None
 
 
-def upright(array: NDArray[np.uint16], orientation: int) -> NDArray[np.uint16]:
-    """Height x width x bands turned as an EXIF orientation (1 to 8) says."""
+def apply_orientation(array: NDArray[np.uint16], orientation: int) -> NDArray[np.uint16]:
+    """Turns an array of height x width (x bands) upright, from an EXIF orientation of 1 to 8."""
     if orientation in (5, 6, 7, 8):
         array = array.swapaxes(0, 1)
     if orientation in (3, 4, 7, 8):
@@ -115,21 +113,21 @@ def upright(array: NDArray[np.uint16], orientation: int) -> NDArray[np.uint16]:
     return np.ascontiguousarray(array)
 
 
-def animation(raster: Raster, frames: list[Frame]) -> dict[str, Any]:
-    """What Pillow's encoders want to be told of an animation; nothing for a still picture."""
+def animation_parameters(raster: Raster, frames: list[Frame]) -> dict[str, Any]:
+    """The parameters of Pillow's encoders for an animation; empty for a single frame."""
     if len(frames) == 1:
         return {}
     return {
         "save_all": True,
         "append_images": [frame.image for frame in frames[1:]],
         "duration": [round(frame.duration) for frame in frames],
-        "loop": raster.plays,
+        "loop": raster.loop_count,
     }
 
 
-def saved(image: Image.Image, encoder: str, **parameters: Any) -> bytes:
-    """`image` encoded; parameters that are None are left to the encoder."""
-    # What a decoder noted about its own file (compression, palettes, loops) must not steer the encoder.
+def encode(image: Image.Image, encoder: str, **parameters: Any) -> bytes:
+    """Encodes `image`. Parameters that are None are left out."""
+    # Encoders would read the decoder's settings (compression, palettes, loops) from `info`.
     image.info = {key: image.info[key] for key in ("transparency",) if key in image.info}
     buffer = BytesIO()
     image.save(buffer, encoder, **{key: value for key, value in parameters.items() if value is not None})

@@ -1,33 +1,32 @@
-"""PSD files that Pillow does not read, and those that are written, by psd-tools."""
+"""Reading and writing PSD with psd-tools."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from io import BytesIO
 
-import psd_tools.composite  # noqa: F401  # psd-tools would import it in a job, whose sandbox may not let it
+import psd_tools.composite  # noqa: F401  # otherwise imported in the job, where the sandbox may refuse it
 from PIL import ImageChops
 from psd_tools import PSDImage
 from psd_tools.constants import Resource
 from psd_tools.psd.image_resources import ImageResource
 
-from engine import DeepPixels, Frame
-from engine.color import normalised
+from engine import DeepPixels, Frame, color
 
 
-def composed(data: bytes) -> Iterator[Frame]:
-    """The picture made from the visible layers, or the merged one where psd-tools reads what Pillow does not."""
+def composite(data: bytes) -> Iterator[Frame]:
+    """The merged picture, or a composite of the visible layers if there is none."""
     document = PSDImage.open(BytesIO(data))
     image = document.composite(force=not document.has_preview())
     if image is None:
-        raise ValueError("neither a merged picture nor layers")
+        raise ValueError("no merged picture and no layers")
     yield Frame(image, _profile(document))
 
 
-def deep(data: bytes) -> Iterator[Frame]:
-    """The merged picture with more than 8 bits a sample."""
+def deep_frames(data: bytes) -> Iterator[Frame]:
+    """The merged picture with 16 bits per sample."""
     document = PSDImage.open(BytesIO(data))
-    array = normalised(document.numpy("color"))
+    array = color.to_16_bits(document.numpy("color"))
     grey = array.shape[2] == 1
     yield Frame(DeepPixels(array[..., 0] if grey else array, "L" if grey else "RGB"), _profile(document))
 
@@ -37,10 +36,10 @@ def _profile(document: PSDImage) -> bytes | None:
     return profile if isinstance(profile, bytes) else None
 
 
-def written(frame: Frame, exif: bytes | None, xmp: bytes | None) -> bytes:
-    """A merged picture; where it has alpha, a layer too, because only layers are transparent in a PSD."""
+def encode(frame: Frame, exif: bytes | None, xmp: bytes | None) -> bytes:
+    """A PSD with a merged picture. With alpha it also has a layer, because only layers can be transparent."""
     image = frame.image
-    # The file counts ink downwards.
+    # PSD stores CMYK inverted.
     document = PSDImage.frompil(ImageChops.invert(image) if image.mode == "CMYK" else image)
     if image.mode == "RGBA":
         document.create_pixel_layer(image, name="Layer 1")

@@ -1,4 +1,4 @@
-"""TIFF directories, read as far as recognition needs: camera RAW files are TIFFs, or nearly."""
+"""Reads TIFF directories to detect formats and truncation. Most camera RAW formats are based on TIFF."""
 
 from __future__ import annotations
 
@@ -9,68 +9,68 @@ from typing import TypeAlias
 from engine import Content
 
 Directory: TypeAlias = Mapping[int, tuple[int, ...] | bytes]
-"""Tags of one directory: integers, or bytes where the type is ASCII or undefined."""
+"""The tags of one directory: integers, or bytes for the types ASCII and undefined."""
 
 MAKE, COMPRESSION, PHOTOMETRIC, SUB_DIRECTORIES, DNG_VERSION = 271, 259, 262, 330, 50706
 STRIP_OFFSETS, STRIP_BYTE_COUNTS, PANASONIC_OFFSET = 273, 279, 280
-_ELSEWHERE = 0xFFFFFFFF  # the strip's offset where a maker's own tag tells it
+_SEE_VENDOR_TAG = 0xFFFFFFFF  # strip offset of files that have it in a tag of the manufacturer
 CFA, LINEAR_RAW = 32803, 34892
 
 _INTEGERS = {1: "B", 3: "H", 4: "I", 13: "I"}
 _MAX_DIRECTORIES, _MAX_ENTRIES, _MAX_VALUES = 24, 512, 64
 
 
-def directories(content: Content) -> list[Directory]:
-    """The first directory, those behind it, and the sub-directories of each. Never raises on broken files."""
+def read_directories(content: Content) -> list[Directory]:
+    """The chain of directories and their sub-directories. Stops at invalid data without raising."""
     order = {b"II": "<", b"MM": ">"}.get(content[:2])
     if order is None or len(content) < 8:
         return []
-    found: list[Directory] = []
+    directories: list[Directory] = []
     seen: set[int] = set()
-    waiting = [struct.unpack_from(order + "I", content[4:8])[0]]
-    while waiting and len(found) < _MAX_DIRECTORIES:
-        offset = waiting.pop(0)
+    pending = [struct.unpack_from(order + "I", content[4:8])[0]]
+    while pending and len(directories) < _MAX_DIRECTORIES:
+        offset = pending.pop(0)
         if offset in seen or not 8 <= offset < len(content) - 6:
             continue
         seen.add(offset)
-        directory, following = _directory(content, offset, order)
-        found.append(directory)
-        waiting += [sub for sub in directory.get(SUB_DIRECTORIES, ()) if isinstance(sub, int)]
-        waiting.append(following)
-    return found
+        directory, next_offset = _read_directory(content, offset, order)
+        directories.append(directory)
+        pending += [sub for sub in directory.get(SUB_DIRECTORIES, ()) if isinstance(sub, int)]
+        pending.append(next_offset)
+    return directories
 
 
-def make(found: list[Directory]) -> bytes:
-    """The camera's maker as the first directory spells it, in capitals."""
-    value = found[0].get(MAKE, b"") if found else b""
+def camera_make(directories: list[Directory]) -> bytes:
+    """The manufacturer of the camera, in upper case; empty if unknown."""
+    value = directories[0].get(MAKE, b"") if directories else b""
     return value.strip(b"\0 ").upper() if isinstance(value, bytes) else b""
 
 
-def holds_sensor_data(found: list[Directory]) -> bool:
-    """Whether a directory describes the pixels of a sensor rather than a picture."""
+def holds_sensor_data(directories: list[Directory]) -> bool:
+    """Whether a directory describes RAW sensor data."""
     return any(
         directory.get(PHOTOMETRIC) in ((CFA,), (LINEAR_RAW,)) or directory.get(COMPRESSION) in ((32767,), (34713,))
-        for directory in found
+        for directory in directories
     )
 
 
-def is_cut_off(content: Content, found: list[Directory]) -> bool:
-    """Whether a strip that a directory promises lies, by more than a hundredth, behind the end of the file."""
-    for directory in found:
+def is_truncated(content: Content, directories: list[Directory]) -> bool:
+    """Whether more than 1 % of a strip lies beyond the end of the file."""
+    for directory in directories:
         offsets, counts = directory.get(STRIP_OFFSETS, ()), directory.get(STRIP_BYTE_COUNTS, ())
-        if offsets in ((), (_ELSEWHERE,)):
+        if offsets in ((), (_SEE_VENDOR_TAG,)):
             offsets = directory.get(PANASONIC_OFFSET, ())
         if any(offset + size - size // 100 > len(content) for offset, size in zip(offsets, counts, strict=False)):
             return True
     return False
 
 
-def is_whole(content: Content) -> bool:
-    """Whether the directories of a file and their first strips are all there."""
-    return not is_cut_off(content, directories(content))
+def is_complete(content: Content) -> bool:
+    """Whether the first strips of all directories are complete."""
+    return not is_truncated(content, read_directories(content))
 
 
-def _directory(content: Content, offset: int, order: str) -> tuple[Directory, int]:
+def _read_directory(content: Content, offset: int, order: str) -> tuple[Directory, int]:
     (count,) = struct.unpack(order + "H", content[offset : offset + 2])
     count = min(count, _MAX_ENTRIES)
     table = content[offset + 2 : offset + 2 + 12 * count]

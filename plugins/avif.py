@@ -8,6 +8,7 @@ from imagecodecs import avif_decode, avif_encode
 
 from engine import (
     RASTER,
+    AnyConversion,
     Brands,
     DeepPixels,
     FileFormat,
@@ -16,11 +17,10 @@ from engine import (
     Options,
     Raster,
     TargetCapabilities,
+    boxes_are_complete,
     conversion,
     hookimpl,
 )
-from engine.conversions import AnyConversion
-from engine.formats import boxes_are_complete
 from plugins import _exif, _pillow
 
 AVIF = FileFormat(
@@ -28,46 +28,48 @@ AVIF = FileFormat(
     media_type="image/avif",
     extensions=("avif", "avifs"),
     sniff=Brands("avif", "avis"),
-    is_whole=boxes_are_complete,
+    is_complete=boxes_are_complete,
     lossy=True,
     animated=True,
-    density=0.05,
+    bytes_per_pixel=0.05,
 )
 
-_BT709, _SRGB, _BT601 = 1, 13, 6  # what H.273 calls primaries, transfer and matrix
-_SPEED = 6  # of 10: the slower ones save little
-_LAYOUTS = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
+_BT709, _SRGB, _BT601 = 1, 13, 6  # H.273 code points for primaries, transfer and matrix
+_SPEED = 6  # of 10; slower settings save little
+_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
 @conversion(AVIF, RASTER, cost=1.5)
 def decode(data: bytes, _options: Options) -> Raster:
     bits = _bit_depth(data)
-    raster = _pillow.decode(data, "AVIF", timed=True, lossy=True)
-    return raster if bits == 8 or raster.count > 1 else replace(raster, deep=_deep(data, bits))
+    raster = _pillow.decode(data, "AVIF", animated=True, lossy=True)
+    return raster if bits == 8 or raster.count > 1 else replace(raster, deep_frames=_decode_deep(data, bits))
 
 
 def _bit_depth(data: bytes) -> int:
-    """8, 10 or 12, as the AV1 configuration box tells."""
+    """Bits per sample from the AV1 configuration box: 8, 10 or 12."""
     at = data.find(b"av1C")
     flags = data[at + 6] if 0 <= at < len(data) - 6 else 0
     return (12 if flags & 0x20 else 10) if flags & 0x40 else 8
 
 
-def _deep(data: bytes, bits: int) -> Iterator[Frame]:
-    header = _pillow.opened(data, "AVIF")
+def _decode_deep(data: bytes, bits: int) -> Iterator[Frame]:
+    header = _pillow.open_image(data, "AVIF")
     array = avif_decode(data, numthreads=1)
     bands = array.shape[2] if array.ndim == 3 else 1
-    array = _pillow.upright(array, header.getexif().get(_exif.ORIENTATION, 1))
-    yield Frame(DeepPixels.scaled(array, bits, _LAYOUTS[bands]), header.info.get("icc_profile"))
+    array = _pillow.apply_orientation(array, header.getexif().get(_exif.ORIENTATION, 1))
+    yield Frame(DeepPixels.from_bits(array, bits, _MODES[bands]), header.info.get("icc_profile"))
 
 
 @conversion(RASTER, AVIF, loss=Loss.DETAIL, cost=30, memory=28)
 def encode(raster: Raster, options: Options) -> bytes:
-    frames = list(raster.fitted(TargetCapabilities(("RGB", "RGBA"), icc=True, animation=True, longest=32_768)).frames)
+    frames = list(
+        raster.converted_for(TargetCapabilities(("RGB", "RGBA"), icc=True, animation=True, max_side=32_768)).frames
+    )
     quality = options.quality or 65
     if len(frames) == 1 and not (frames[0].icc_profile or raster.exif or raster.xmp):
-        return _plain(frames[0], quality)
-    return _pillow.saved(
+        return _encode_without_metadata(frames[0], quality)
+    return _pillow.encode(
         frames[0].image,
         "AVIF",
         quality=quality,
@@ -75,12 +77,12 @@ def encode(raster: Raster, options: Options) -> bytes:
         icc_profile=frames[0].icc_profile,
         exif=raster.exif,
         xmp=raster.xmp,
-        **_pillow.animation(raster, frames),
+        **_pillow.animation_parameters(raster, frames),
     )
 
 
-def _plain(frame: Frame, quality: int) -> bytes:
-    """A picture with nothing beside it, by an encoder that makes the same of it in two thirds of the time."""
+def _encode_without_metadata(frame: Frame, quality: int) -> bytes:
+    """Encodes a still without metadata through imagecodecs: the same result as Pillow's in two thirds of the time."""
     samples = np.asarray(frame.image)
     encoded = avif_encode(
         samples,

@@ -1,11 +1,21 @@
-"""BMP (Windows bitmap); written without alpha, which most of its readers show as black."""
+"""BMP (Windows bitmap). Written without alpha, which most readers show as black."""
 
-from engine import RASTER, Content, FileFormat, Options, Raster, Signature, TargetCapabilities, conversion, hookimpl
-from engine.conversions import AnyConversion
+from engine import (
+    RASTER,
+    AnyConversion,
+    Content,
+    FileFormat,
+    Options,
+    Raster,
+    Signature,
+    TargetCapabilities,
+    conversion,
+    hookimpl,
+)
 from plugins import _pillow
 
 
-def _is_whole(content: Content) -> bool:
+def _is_complete(content: Content) -> bool:
     return int.from_bytes(content[2:6], "little") == len(content)
 
 
@@ -14,8 +24,8 @@ BMP = FileFormat(
     media_type="image/bmp",
     extensions=("bmp", "dib"),
     sniff=Signature((0, b"BM")),
-    is_whole=_is_whole,
-    density=1,
+    is_complete=_is_complete,
+    bytes_per_pixel=1,
 )
 
 
@@ -26,8 +36,8 @@ def decode(data: bytes, _options: Options) -> Raster:
 
 @conversion(RASTER, BMP)
 def encode(raster: Raster, _options: Options) -> bytes:
-    frame = raster.single(TargetCapabilities(("1", "L", "P", "RGB")))
-    return _pillow.saved(frame.image, "BMP", dpi=raster.dpi)
+    frame = raster.first_frame(TargetCapabilities(("1", "L", "P", "RGB")))
+    return _pillow.encode(frame.image, "BMP", dpi=raster.dpi)
 
 
 @hookimpl

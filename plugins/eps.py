@@ -1,16 +1,16 @@
-"""EPS (Encapsulated PostScript): read and written through Ghostscript, pixels written by Pillow."""
+"""EPS (Encapsulated PostScript), through Ghostscript; pictures are written by Pillow."""
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import TYPE_CHECKING
-from warnings import warn
 
 from engine import (
     DOCUMENT,
     RASTER,
+    AnyConversion,
     CorruptInput,
-    FidelityWarning,
     FileFormat,
     Loss,
     Options,
@@ -20,13 +20,12 @@ from engine import (
     TargetCapabilities,
     any_of,
     conversion,
+    ends_with,
     hookimpl,
 )
-from engine.conversions import AnyConversion
-from engine.formats import ends_with
 from engine.lazy_import import lazy_import
-from plugins import _ghostscript, _pillow, _postscript
-from plugins.pdf import PDF, saved
+from plugins import _ghostscript, _pillow
+from plugins.pdf import PDF, to_bytes, warn_pages_dropped
 
 if TYPE_CHECKING:
     from pymupdf import Document
@@ -35,17 +34,19 @@ if TYPE_CHECKING:
 else:
     _mupdf = lazy_import("engine.mupdf")
 
-_DOS_HEADER = b"\xc5\xd0\xd3\xc6"  # a table that points at the program and at a preview
+_DOS_HEADER = b"\xc5\xd0\xd3\xc6"  # binary header with the offsets of the program and a preview
 
 EPS = FileFormat(
     "eps",
     media_type="application/postscript",
     extensions=("eps", "epsf", "epsi", "ps"),
     sniff=any_of(Signature((0, b"%!PS")), Signature((0, _DOS_HEADER)), Signature((0, b"\x04%!PS"))),
-    is_whole=ends_with(b"%%EOF"),
+    is_complete=ends_with(b"%%EOF"),
 )
 
-# Pictures inside stay as they are: by default they would be encoded as JPEG.
+_BOUNDING_BOX = re.compile(rb"^%%(HiRes|Page)?BoundingBox: [-\d. ]+$", re.MULTILINE)
+
+# Ghostscript would compress pictures as JPEG by default.
 _LOSSLESS = [
     f"-d{setting}"
     for kind in ("Color", "Gray")
@@ -55,15 +56,15 @@ _LOSSLESS = [
 
 @conversion(EPS, PDF, cost=10, programs=_ghostscript.PROGRAMS, lazy=True)
 def to_pdf(data: bytes, _options: Options) -> bytes:
-    pdf = _ghostscript.run(_program(data), "pdfwrite", "-dEPSCrop", *_LOSSLESS)
-    # Of a program that is cut before it draws, Ghostscript makes a blank page.
+    pdf = _ghostscript.run(_extract_program(data), "pdfwrite", "-dEPSCrop", *_LOSSLESS)
+    # Ghostscript renders a program that is truncated before its first mark as a blank page.
     if not _mupdf.pymupdf.open(stream=pdf, filetype="pdf")[0].get_bboxlog():
         raise CorruptInput("The PostScript program draws nothing.")
     return pdf
 
 
-def _program(data: bytes) -> bytes:
-    """The program alone, and marked as EPS: Ghostscript crops no other to its bounding box."""
+def _extract_program(data: bytes) -> bytes:
+    """The PostScript program with an EPSF header, without which Ghostscript ignores the bounding box."""
     if data.startswith(_DOS_HEADER):
         start, size = struct.unpack_from("<II", data, 4)
         data = data[start : start + size]
@@ -71,24 +72,33 @@ def _program(data: bytes) -> bytes:
     return data if b"EPSF" in first else b"%!PS-Adobe-3.0 EPSF-3.0" + newline + rest
 
 
-@conversion(DOCUMENT, EPS, cost=10, final=True, programs=_ghostscript.PROGRAMS, lazy=True)
+@conversion(DOCUMENT, EPS, cost=10, terminal=True, programs=_ghostscript.PROGRAMS, lazy=True)
 def from_document(document: Document, _options: Options) -> bytes:
-    """The first page, vectors kept."""
-    if document.page_count > 1:
-        message = f"The target holds the first of {document.page_count} pages."
-        warn(FidelityWarning("pages_dropped", message), stacklevel=2)
-    # A page drawn afresh is free of whatever Ghostscript stumbles over in the document around it.
+    """Writes the first page as vectors."""
+    warn_pages_dropped(document)
+    # Copying the page to a new document removes structures on which Ghostscript fails.
     document.bake()
-    single = _mupdf.pymupdf.open()
-    page = single.new_page(width=document[0].rect.width, height=document[0].rect.height)
+    copy = _mupdf.pymupdf.open()
+    page = copy.new_page(width=document[0].rect.width, height=document[0].rect.height)
     page.show_pdf_page(page.rect, document, 0)
-    program = _ghostscript.run(saved(single), "eps2write", "-dPDFSTOPONERROR")
-    return _postscript.boxed(program, page.rect.width, page.rect.height)
+    program = _ghostscript.run(to_bytes(copy), "eps2write", "-dPDFSTOPONERROR")
+    return _set_bounding_box(program, page.rect.width, page.rect.height)
 
 
-@conversion(RASTER, EPS, loss=Loss.DETAIL, cost=2, final=True)
+def _set_bounding_box(program: bytes, width: float, height: float) -> bytes:
+    """`program` with the page as bounding box, in points. Ghostscript writes that of the marks, without margins."""
+
+    def replacement(match: re.Match[bytes]) -> bytes:
+        kind = match.group(1) or b""
+        corner = f"{width:.2f} {height:.2f}" if kind == b"HiRes" else f"{round(width)} {round(height)}"
+        return b"%%" + kind + b"BoundingBox: 0 0 " + corner.encode()
+
+    return _BOUNDING_BOX.sub(replacement, program, count=4)
+
+
+@conversion(RASTER, EPS, loss=Loss.DETAIL, cost=2, terminal=True)
 def from_raster(raster: Raster, _options: Options) -> bytes:
-    return _pillow.saved(raster.single(TargetCapabilities(("L", "RGB", "CMYK"))).image, "EPS") + b"%%EOF\n"
+    return _pillow.encode(raster.first_frame(TargetCapabilities(("L", "RGB", "CMYK"))).image, "EPS") + b"%%EOF\n"
 
 
 @hookimpl

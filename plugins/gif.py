@@ -10,6 +10,7 @@ from PIL import Image
 
 from engine import (
     RASTER,
+    AnyConversion,
     FidelityWarning,
     FileFormat,
     Loss,
@@ -19,10 +20,9 @@ from engine import (
     TargetCapabilities,
     any_of,
     conversion,
+    ends_with,
     hookimpl,
 )
-from engine.conversions import AnyConversion
-from engine.formats import ends_with
 from plugins import _pillow
 
 GIF = FileFormat(
@@ -31,21 +31,21 @@ GIF = FileFormat(
     extensions=("gif",),
     sniff=any_of(Signature((0, b"GIF89a")), Signature((0, b"GIF87a"))),
     animated=True,
-    is_whole=ends_with(b";"),
+    is_complete=ends_with(b";"),
 )
 
 _LOOPING = b"NETSCAPE2.0\x03\x01"
-_KEEP, _CLEAR = 1, 2  # what happens to a frame before the next one: nothing, or transparency
+_KEEP, _CLEAR = 1, 2  # disposal methods: keep the frame, or clear to transparency
 
 
 @conversion(GIF, RASTER)
 def decode(data: bytes, _options: Options) -> Raster:
-    raster = _pillow.decode(data, "GIF", timed=True)
-    return replace(raster, plays=_plays(data))
+    raster = _pillow.decode(data, "GIF", animated=True)
+    return replace(raster, loop_count=_loop_count(data))
 
 
-def _plays(data: bytes) -> int:
-    """How often it runs: once without the looping extension, which counts repeats; 0 is for ever."""
+def _loop_count(data: bytes) -> int:
+    """How often the animation plays: 1 without the looping extension, which counts repetitions; 0: forever."""
     at = data.find(_LOOPING)
     if at < 0:
         return 1
@@ -56,31 +56,34 @@ def _plays(data: bytes) -> int:
 @conversion(RASTER, GIF, loss=Loss.DETAIL, cost=2, memory=16)
 def encode(raster: Raster, _options: Options) -> bytes:
     frames = list(
-        raster.fitted(TargetCapabilities(("L", "P", "PA", "RGB", "RGBA"), animation=True, longest=65_535)).frames
+        raster.converted_for(
+            TargetCapabilities(("L", "P", "PA", "RGB", "RGBA"), animation=True, max_side=65_535)
+        ).frames
     )
-    images = [_paletted(frame.image, still=len(frames) == 1) for frame in frames]
-    clear = any("transparency" in image.info for image in images)
-    parameters = _pillow.animation(raster, [replace(f, pixels=i) for f, i in zip(frames, images, strict=True)])
-    if raster.plays:
-        # One run is the default; more are counted as repeats.
-        parameters["loop"] = raster.plays - 1 or None
-    return _pillow.saved(images[0], "GIF", disposal=_CLEAR if clear else _KEEP, **parameters)
+    images = [_to_palette(frame.image, still=len(frames) == 1) for frame in frames]
+    transparent = any("transparency" in image.info for image in images)
+    reduced = [replace(frame, pixels=image) for frame, image in zip(frames, images, strict=True)]
+    parameters = _pillow.animation_parameters(raster, reduced)
+    if raster.loop_count:
+        # GIF counts repetitions after the first play; no value means none.
+        parameters["loop"] = raster.loop_count - 1 or None
+    return _pillow.encode(images[0], "GIF", disposal=_CLEAR if transparent else _KEEP, **parameters)
 
 
-def _paletted(image: Image.Image, *, still: bool) -> Image.Image:
-    """`image` with at most 256 colours: its own where it has no more, else the best, dithered in a still."""
+def _to_palette(image: Image.Image, *, still: bool) -> Image.Image:
+    """`image` with at most 256 colours. Stills are dithered if colours are lost."""
     if image.mode in ("L", "P"):
         return image
-    clear = np.asarray(image.getchannel("A")) < 128 if image.mode == "RGBA" else None
-    colours = 256 if clear is None or not clear.any() else 255
+    transparent = np.asarray(image.getchannel("A")) < 128 if image.mode == "RGBA" else None
+    colours = 256 if transparent is None or not transparent.any() else 255
     opaque = image.convert("RGB")
     paletted = opaque.quantize(colours, method=Image.Quantize.MEDIANCUT)
     if opaque.getcolors(colours) is None:
-        warn(FidelityWarning("colors_reduced", "The target holds 256 colours."), stacklevel=2)
+        warn(FidelityWarning("colors_reduced", "The target supports 256 colours."), stacklevel=2)
         if still:
             paletted = opaque.quantize(palette=paletted, dither=Image.Dither.FLOYDSTEINBERG)
-    if clear is not None and colours == 255:
-        paletted.paste(255, mask=Image.fromarray(clear))
+    if transparent is not None and colours == 255:
+        paletted.paste(255, mask=Image.fromarray(transparent))
         paletted.info["transparency"] = 255
     return paletted
 

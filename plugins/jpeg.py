@@ -2,6 +2,7 @@
 
 from engine import (
     RASTER,
+    AnyConversion,
     FileFormat,
     Loss,
     Options,
@@ -10,10 +11,9 @@ from engine import (
     TargetCapabilities,
     TooLarge,
     conversion,
+    ends_with,
     hookimpl,
 )
-from engine.conversions import AnyConversion
-from engine.formats import ends_with
 from plugins import _pillow
 
 JPEG = FileFormat(
@@ -22,20 +22,20 @@ JPEG = FileFormat(
     extensions=("jpg", "jpeg", "jpe", "jfif"),
     sniff=Signature((0, b"\xff\xd8\xff")),
     lossy=True,
-    is_whole=ends_with(b"\xff\xd9"),
+    is_complete=ends_with(b"\xff\xd9"),
 )
 
-_SEGMENT = 65_500  # bytes that fit into one APP1 marker
+_MAX_SEGMENT = 65_500  # bytes; the limit of one APP1 segment
 _SCAN = b"\xff\xda"
-_MAX_SCANS = 100  # encoders write a dozen; each is a pass over all pixels
+_MAX_SCANS = 100  # encoders write about ten; each is a pass over all pixels
 
 
 def check_scans(data: bytes) -> None:
-    """Raises TooLarge for a picture in so many passes that decoding it would take minutes."""
-    scans = data.count(_SCAN)  # cannot stand within pixel data
+    """Raises TooLarge for a progressive JPEG with too many scans, which would take minutes to decode."""
+    scans = data.count(_SCAN)  # cannot occur in entropy-coded data
     if scans > _MAX_SCANS:
         raise TooLarge(
-            f"{scans} scans exceed the limit of {_MAX_SCANS}.",
+            f"The JPEG has {scans} scans; the limit is {_MAX_SCANS}.",
             reason="scans",
             details={"max_scans": _MAX_SCANS, "scans": scans},
         )
@@ -49,16 +49,16 @@ def decode(data: bytes, _options: Options) -> Raster:
 
 @conversion(RASTER, JPEG, loss=Loss.DETAIL)
 def encode(raster: Raster, options: Options) -> bytes:
-    frame = raster.single(TargetCapabilities(("L", "RGB"), icc=True, longest=65_500))
+    frame = raster.first_frame(TargetCapabilities(("L", "RGB"), icc=True, max_side=65_500))
     quality = options.quality or 85
-    return _pillow.saved(
+    return _pillow.encode(
         frame.image,
         "JPEG",
         quality=quality,
         subsampling="4:4:4" if quality >= 90 else "4:2:0",
         icc_profile=frame.icc_profile,
-        exif=raster.exif if len(raster.exif or b"") < _SEGMENT else None,
-        xmp=raster.xmp if len(raster.xmp or b"") < _SEGMENT else None,
+        exif=raster.exif if len(raster.exif or b"") < _MAX_SEGMENT else None,
+        xmp=raster.xmp if len(raster.xmp or b"") < _MAX_SEGMENT else None,
         dpi=raster.dpi,
     )
 

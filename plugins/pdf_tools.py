@@ -1,4 +1,4 @@
-"""PDF tools: merging, and deleting pages, on the file's own objects, so that nothing is drawn anew."""
+"""PDF tools: merge files and delete pages, on the objects of the file, without rendering."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 from warnings import warn
 
-from engine import CorruptInput, FidelityWarning, Format, InvalidOption, Options, conversion, hookimpl, tool
-from engine.conversions import AnyConversion, AnyTool
+from engine import (
+    AnyConversion,
+    AnyTool,
+    CorruptInput,
+    FidelityWarning,
+    Format,
+    InvalidOption,
+    Options,
+    conversion,
+    hookimpl,
+    tool,
+)
 from engine.lazy_import import lazy_import
-from engine.options import wrong_pages
-from plugins.pdf import PDF, locked, told_repaired
+from plugins.pdf import PDF, encrypted_error, warn_repaired
 
 if TYPE_CHECKING:
     import pikepdf as _pikepdf
@@ -27,72 +36,77 @@ else:
 
 OBJECTS: Format[_pikepdf.Pdf] = Format("pdf objects", "pikepdf._core.Pdf")
 
-_COST = 2  # above that of MuPDF, which mends more when nothing is to be kept apart
+_COST = 2  # more than MuPDF, which repairs more damaged files and is preferred where no tool is used
 
 
-def _count(document: _pikepdf.Pdf) -> int:
+def _page_count(document: _pikepdf.Pdf) -> int:
     return len(document.pages)
 
 
 @conversion(PDF, OBJECTS, cost=_COST, lazy=True)
 def read(data: bytes, options: Options) -> _pikepdf.Pdf:
-    document = _opened(data, options)
-    if _count(document) == 0:
+    document = _open(data, options)
+    if _page_count(document) == 0:
         raise CorruptInput("The PDF has no readable page.")
     if document.get_warnings():
-        told_repaired(data)
+        warn_repaired(data)
     return document
 
 
-def _opened(data: bytes, options: Options) -> _pikepdf.Pdf:
-    # Of several inputs, some may need the password and others none.
+def _open(data: bytes, options: Options) -> _pikepdf.Pdf:
+    # The password may apply to some inputs only.
     for password in dict.fromkeys((options.password or "", "")):
         with suppress(_pikepdf.PasswordError):
             document = _pikepdf.open(BytesIO(data), password=password)
-            # Some writers leave the owner's password empty, which is no leave for everybody.
+            # An empty owner password must not open a file without its user password.
             if password or document.user_password_matched or not document.is_encrypted:
                 return document
-    raise locked(options)
+    raise encrypted_error(options)
 
 
 @conversion(OBJECTS, PDF, cost=_COST, lazy=True)
 def write(document: _pikepdf.Pdf, _options: Options) -> bytes:
     file = BytesIO()
-    # What is encrypted stays so, with its passwords and permissions.
+    # Keeps the encryption with its passwords and permissions.
     document.save(file, object_stream_mode=_pikepdf.ObjectStreamMode.generate, encryption=document.is_encrypted)
     return file.getvalue()
 
 
-@tool("pdf-merge", OBJECTS, sources=(PDF,), count=_count, inputs=range(2, 21), options=("password",), lazy=True)
+@tool("pdf-merge", OBJECTS, sources=(PDF,), count=_page_count, inputs=range(2, 21), options=("password",), lazy=True)
 def merge(documents: list[_pikepdf.Pdf], _options: Options) -> _pikepdf.Pdf:
-    """Joins PDFs into one, in the order given, with their outlines, links, forms, labels and attachments."""
+    """Merges PDFs in the given order, with their outlines, links, forms, page labels and attachments."""
     if any(document.is_encrypted for document in documents):
         warn(FidelityWarning("encryption_dropped", "The merged PDF is not encrypted."), stacklevel=2)
     merged = _pikepdf.Pdf.new()
-    facts = documents[0].trailer.get("/Info")
-    if isinstance(facts, _pikepdf.Dictionary) and "/Type" not in facts:  # some writers point at anything
-        merged.trailer.Info = merged.copy_foreign(documents[0].make_indirect(facts))
+    info = documents[0].trailer.get("/Info")
+    if isinstance(info, _pikepdf.Dictionary) and "/Type" not in info:  # in broken files another object
+        merged.trailer.Info = merged.copy_foreign(documents[0].make_indirect(info))
     merged.Root.Version = _pikepdf.Name("/" + max(document.pdf_version for document in documents))
-    # Appending copies: each input goes once it is appended, so that none is held twice.
+    # Releases each input after its pages are copied, to limit memory.
     while documents:
         document = documents.pop(0)
-        _form_fields.unsign(document)
+        _form_fields.remove_signatures(document)
         _merge.append(merged, document)
     return merged
 
 
-@tool("pdf-delete-pages", OBJECTS, sources=(PDF,), count=_count, options=("pages", "password"), lazy=True)
+@tool("pdf-delete-pages", OBJECTS, sources=(PDF,), count=_page_count, options=("pages", "password"), lazy=True)
 def delete_pages(documents: list[_pikepdf.Pdf], options: Options) -> _pikepdf.Pdf:
-    """Deletes pages from a PDF, with all that is only on them or leads to them."""
+    """Deletes pages from a PDF, with everything that only they use or that refers to them."""
     (document,) = documents
     if options.pages is None:
         raise InvalidOption("pages is missing.", reason="missing", param="pages")
-    count = _count(document)
-    chosen = options.pages.among(count)
-    if len(chosen) == count:
-        raise wrong_pages("At least one page has to remain.", {"page_count": count})
-    _form_fields.unsign(document)
-    _delete_pages.remove_pages(document, chosen)
+    count = _page_count(document)
+    indices = options.pages.among(count)
+    if len(indices) == count:
+        raise InvalidOption(
+            "At least one page must remain.",
+            reason="out_of_range",
+            param="pages",
+            details={"page_count": count},
+        )
+    _form_fields.remove_signatures(document)
+    _delete_pages.remove_pages(document, indices)
     return document
 
 

@@ -11,6 +11,7 @@ from PIL import Image
 
 from engine import (
     RASTER,
+    AnyConversion,
     Content,
     CorruptInput,
     DeepPixels,
@@ -21,11 +22,10 @@ from engine import (
     Raster,
     Signature,
     any_of,
+    check_size,
     conversion,
     hookimpl,
 )
-from engine.conversions import AnyConversion
-from engine.decode_limits import check_size
 from engine.lazy_import import lazy_import
 from plugins import _exif, _pillow, _tiff_tags
 
@@ -34,32 +34,32 @@ if TYPE_CHECKING:
 else:
     _rawpy = lazy_import("rawpy")
 
-_SRGB = 1  # as EXIF counts colour spaces
+_SRGB = 1  # EXIF value of ColorSpace
 
 
-def _made_by(maker: bytes, *, dng: bool = False) -> Callable[[Content], int]:
-    """A sniffer for TIFFs that hold the sensor data of a maker's cameras, or that say they are DNG."""
+def _tiff_raw(maker: bytes, *, dng: bool = False) -> Callable[[Content], int]:
+    """A sniffer for TIFF-based RAW files of a manufacturer, or for DNG."""
 
     def sniff(content: Content) -> int:
         if content[:4] not in (b"II*\0", b"MM\0*"):
             return 0
-        found = _tiff_tags.directories(content)
-        if any(_tiff_tags.DNG_VERSION in directory for directory in found[:1]):
+        directories = _tiff_tags.read_directories(content)
+        if any(_tiff_tags.DNG_VERSION in directory for directory in directories[:1]):
             return 16 if dng else 0
-        named = bool(maker) and _tiff_tags.make(found).startswith(maker)
-        return 4 + len(maker) if named and _tiff_tags.holds_sensor_data(found) else 0
+        matches = bool(maker) and _tiff_tags.camera_make(directories).startswith(maker)
+        return 4 + len(maker) if matches and _tiff_tags.holds_sensor_data(directories) else 0
 
     return sniff
 
 
 def _format(name: str, media_type: str, sniff: Callable[[Content], int]) -> FileFormat:
-    return FileFormat(name, media_type=media_type, extensions=(name,), sniff=sniff, density=0.5)
+    return FileFormat(name, media_type=media_type, extensions=(name,), sniff=sniff, bytes_per_pixel=0.5)
 
 
 CR2 = _format("cr2", "image/x-canon-cr2", Signature((0, b"II*\0"), (8, b"CR\x02")))
-NEF = _format("nef", "image/x-nikon-nef", _made_by(b"NIKON"))
-ARW = _format("arw", "image/x-sony-arw", _made_by(b"SONY"))
-DNG = _format("dng", "image/x-adobe-dng", _made_by(b"", dng=True))
+NEF = _format("nef", "image/x-nikon-nef", _tiff_raw(b"NIKON"))
+ARW = _format("arw", "image/x-sony-arw", _tiff_raw(b"SONY"))
+DNG = _format("dng", "image/x-adobe-dng", _tiff_raw(b"", dng=True))
 RAF = _format("raf", "image/x-fuji-raf", Signature((0, b"FUJIFILMCCD-RAW")))
 ORF = _format(
     "orf",
@@ -72,39 +72,39 @@ FORMATS = (CR2, NEF, ARW, DNG, RAF, ORF, RW2)
 
 
 def develop(data: bytes, _options: Options) -> Raster:
-    """The full picture, upright, in sRGB: not the preview that such files carry."""
-    # LibRaw makes a picture of noise from some files that end where the sensor data should begin.
-    if _tiff_tags.is_cut_off(data, _tiff_tags.directories(data)):
-        raise CorruptInput("The file ends before its sensor data does.")
-    directory = _directory(data)
+    """Develops the sensor data, upright and in sRGB. The embedded preview is not used."""
+    # LibRaw decodes some truncated files to noise without an error.
+    if _tiff_tags.is_truncated(data, _tiff_tags.read_directories(data)):
+        raise CorruptInput("The file is truncated within the sensor data.")
+    directory = _read_directory(data)
     xmp = directory.get(_exif.XMP)
     return Raster(
-        _developed(data, bits=8),
-        deep=_developed(data, bits=16),
-        exif=_exif.described(directory, color_space=_SRGB),
+        _develop_frames(data, bits=8),
+        deep_frames=_develop_frames(data, bits=16),
+        exif=_exif.from_directory(directory, color_space=_SRGB),
         xmp=xmp if isinstance(xmp, bytes) else None,
         lossy=True,
     )
 
 
-def _developed(data: bytes, *, bits: int) -> Iterator[Frame]:
+def _develop_frames(data: bytes, *, bits: int) -> Iterator[Frame]:
     with _rawpy.imread(BytesIO(data)) as raw:
         check_size(raw.sizes.width, raw.sizes.height)
         array: NDArray[Any] = raw.postprocess(use_camera_wb=True, output_bps=bits)
     yield Frame(Image.fromarray(array) if bits == 8 else DeepPixels(array, "RGB"))
 
 
-def _directory(data: bytes) -> Image.Exif:
-    """The file's own directory; in a RAF that of its preview."""
+def _read_directory(data: bytes) -> Image.Exif:
+    """The first TIFF directory; in RAF that of the preview."""
     if data.startswith(b"FUJIFILM"):
         start, size = (int.from_bytes(data[at : at + 4], "big") for at in (84, 88))
-        return _pillow.opened(data[start : start + size], "JPEG").getexif()
-    # ORF and RW2 are TIFFs but for their magic number.
+        return _pillow.open_image(data[start : start + size], "JPEG").getexif()
+    # ORF and RW2 differ from TIFF only in the magic number.
     magic = b"\x2a\0" if data.startswith(b"II") else b"\0\x2a"
-    return _exif.parsed(data[:2] + magic + data[4:])
+    return _exif.parse(data[:2] + magic + data[4:])
 
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    declare = [conversion(source, RASTER, loss=Loss.DETAIL, cost=10, memory=17, lazy=True) for source in FORMATS]
-    return [step(develop) for step in declare]
+    decorators = [conversion(source, RASTER, loss=Loss.DETAIL, cost=10, memory=17, lazy=True) for source in FORMATS]
+    return [decorate(develop) for decorate in decorators]

@@ -1,4 +1,4 @@
-"""SVG, plain and compressed: drawn by CairoSVG, written from documents by MuPDF."""
+"""SVG, plain or gzipped: read by CairoSVG, written from documents by MuPDF."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import zlib
 from collections.abc import Iterator
 from ctypes import CDLL
 from typing import TYPE_CHECKING
-from warnings import warn
 
 from engine import (
     DOCUMENT,
     RASTER,
+    AnyConversion,
     Content,
-    FidelityWarning,
     FileFormat,
     Frame,
     Loss,
@@ -21,13 +20,12 @@ from engine import (
     Raster,
     Requirement,
     conversion,
+    ends_with,
     hookimpl,
 )
-from engine.conversions import AnyConversion
-from engine.formats import ends_with
 from engine.lazy_import import lazy_import
 from plugins import _svg_source
-from plugins.pdf import PDF
+from plugins.pdf import PDF, warn_pages_dropped
 
 if TYPE_CHECKING:
     from pymupdf import Document
@@ -43,18 +41,18 @@ else:
     if not TYPE_CHECKING:
         _cairo = lazy_import("plugins._cairo")
 
-_HEAD = 65_536  # bytes in which the root element must begin
+_HEAD = 65_536  # bytes within which the root element must begin
 
 
 def _sniff(content: Content) -> int:
-    """Whether the root element is svg, behind declarations and comments."""
+    """4 if the root element, after declarations and comments, is svg; otherwise 0."""
     try:
-        head = _svg_source.unpacked(content[:_HEAD], _HEAD)
+        head = _svg_source.decompress(content[:_HEAD], _HEAD)
     except zlib.error:
         return 0
-    text = _text(head).lstrip("\ufeff \t\r\n")
+    text = _decode_head(head).lstrip("\ufeff \t\r\n")
     while text.startswith(("<?", "<!")):
-        opening, closing = next(pair for pair in _SKIPPED if text.startswith(pair[0]))
+        opening, closing = next(pair for pair in _PROLOG if text.startswith(pair[0]))
         subset = text.find("[", 0, text.find(">") + 1) if opening == "<!DOCTYPE" else -1
         end = text.find("]", subset) if subset >= 0 else 0
         end = text.find(closing, max(end, 0))
@@ -64,51 +62,49 @@ def _sniff(content: Content) -> int:
     return 4 if re.match(r"<(\w+:)?svg[\s/>]", text) else 0
 
 
-_SKIPPED = (("<?", "?>"), ("<!--", "-->"), ("<!DOCTYPE", ">"), ("<!", ">"))
+_PROLOG = (("<?", "?>"), ("<!--", "-->"), ("<!DOCTYPE", ">"), ("<!", ">"))
 
 SVG = FileFormat(
-    "svg", media_type="image/svg+xml", extensions=("svg", "svgz"), sniff=_sniff, is_whole=ends_with(b"</svg>")
+    "svg", media_type="image/svg+xml", extensions=("svg", "svgz"), sniff=_sniff, is_complete=ends_with(b"</svg>")
 )
 
 
-def _text(head: bytes) -> str:
+def _decode_head(head: bytes) -> str:
     encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1"
     return head.removeprefix(b"\xef\xbb\xbf").decode(encoding, "replace")
 
 
 @conversion(SVG, RASTER, loss=Loss.STRUCTURE, cost=4, lazy=True)
-def draw(data: bytes, _options: Options) -> Raster:
-    return Raster(_drawn(_svg_source.source(data)), dpi=(96, 96))
+def render(data: bytes, _options: Options) -> Raster:
+    return Raster(_render_frames(_svg_source.prepare(data)), dpi=(96, 96))
 
 
-def _drawn(svg: bytes) -> Iterator[Frame]:
-    yield Frame(_cairo.pixels(svg))
+def _render_frames(svg: bytes) -> Iterator[Frame]:
+    yield Frame(_cairo.render(svg))
 
 
 @conversion(SVG, PDF, cost=4, lazy=True)
 def to_pdf(data: bytes, _options: Options) -> bytes:
-    return _cairo.pdf(_svg_source.source(data))
+    return _cairo.to_pdf(_svg_source.prepare(data))
 
 
 @conversion(SVG, SVG, loss=Loss.DETAIL, cost=4, lazy=True)
 def redraw(data: bytes, _options: Options) -> bytes:
-    return _cairo.outlined(_svg_source.source(data))
+    return _cairo.to_svg(_svg_source.prepare(data))
 
 
 @conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4, lazy=True)
 def from_document(document: Document, _options: Options) -> bytes:
-    """The first page, texts as outlines, because their fonts do not come along."""
-    if document.page_count > 1:
-        message = f"The target holds the first of {document.page_count} pages."
-        warn(FidelityWarning("pages_dropped", message), stacklevel=2)
+    """Writes the first page. Text becomes outlines, because fonts are not embedded."""
+    warn_pages_dropped(document)
     svg: str = document[0].get_svg_image(text_as_path=True)
     return svg.encode()
 
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    drawn: list[AnyConversion] = [draw, to_pdf, redraw]
-    return [from_document, *drawn] if HAS_CAIRO else [from_document]
+    needs_cairo: list[AnyConversion] = [render, to_pdf, redraw]
+    return [from_document, *needs_cairo] if HAS_CAIRO else [from_document]
 
 
 @hookimpl

@@ -1,4 +1,4 @@
-"""TIFF, one page or many: 8 bits a sample through Pillow, more through tifffile."""
+"""TIFF with one or several pages: 8 bits per sample through Pillow, more through tifffile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageSequence, TiffImagePlugin
 
 from engine import (
+    MAX_FRAMES,
     RASTER,
+    AnyConversion,
     Content,
     DeepPixels,
     FileFormat,
@@ -21,14 +23,14 @@ from engine import (
     Options,
     Raster,
     Signature,
+    Size,
     TargetCapabilities,
     any_of,
+    check_size,
+    color,
     conversion,
     hookimpl,
 )
-from engine.color import normalised
-from engine.conversions import AnyConversion
-from engine.decode_limits import MAX_FRAMES, Size, check_size
 from engine.lazy_import import lazy_import
 from plugins import _exif, _pillow, _tiff_tags
 
@@ -41,21 +43,26 @@ _signature = any_of(*(Signature((0, magic)) for magic in (b"II*\0", b"MM\0*", b"
 
 
 def _sniff(content: Content) -> int:
-    """The signature, but not the RAW files of cameras that no plugin knows: theirs is a thumbnail only."""
+    """0 for camera RAW files: of those without a plugin, only the thumbnail could be read."""
     score = _signature(content)
-    return 0 if score and _tiff_tags.holds_sensor_data(_tiff_tags.directories(content)) else score
+    return 0 if score and _tiff_tags.holds_sensor_data(_tiff_tags.read_directories(content)) else score
 
 
 TIFF = FileFormat(
-    "tiff", media_type="image/tiff", extensions=("tiff", "tif"), sniff=_sniff, paged=True, is_whole=_tiff_tags.is_whole
+    "tiff",
+    media_type="image/tiff",
+    extensions=("tiff", "tif"),
+    sniff=_sniff,
+    paged=True,
+    is_complete=_tiff_tags.is_complete,
 )
 
 _BITS_PER_SAMPLE, _SUBFILE = 258, 254
 _BYTE, _ASCII, _LONG = 1, 2, 4
 _PLACEHOLDER = 0xFEEDF00D
-_REDUCED = 1  # the subfile is a smaller version of another page
+_REDUCED = 1  # subfile type: a smaller version of another page
 _MODES = {0: "L", 1: "L", 2: "RGB", 5: "CMYK"}
-_NAMES = {
+_PHOTOMETRIC_NAMES = {
     "1": "minisblack",
     "P": "palette",
     "L": "minisblack",
@@ -69,23 +76,23 @@ _NAMES = {
 @conversion(TIFF, RASTER)
 def decode(data: bytes, _options: Options) -> Raster:
     try:
-        image = _pillow.opened(data, "TIFF")
+        image = _pillow.open_image(data, "TIFF")
     except (OSError, TypeError, SyntaxError):
-        return _beyond_pillow(data)
+        return _decode_with_tifffile(data)
     pages, deep = _pages(image)
     order = list(pages)
-    raster = _pillow.raster(image, order, sizes=list(pages.values()))
-    return replace(raster, deep=_deep(data, order)) if deep else raster
+    raster = _pillow.to_raster(image, order, sizes=list(pages.values()))
+    return replace(raster, deep_frames=_decode_deep(data, order)) if deep else raster
 
 
 def _pages(image: Image.Image) -> tuple[dict[int, Size], bool]:
-    """The pages that are not thumbnails of others, and whether one has more than 8 bits a sample.
+    """The sizes of the pages by index, without thumbnails, and whether a page has more than 8 bits per sample.
 
-    Of more pages than are allowed, those and one more.
+    Stops one page after the limit.
     """
     pages: dict[int, Size] = {}
     deep = False
-    # Counting them first would take seconds where there are thousands.
+    # Counting all pages first takes seconds for thousands of pages.
     for index, page in enumerate(ImageSequence.Iterator(image)):
         tags = getattr(page, "tag_v2", {})
         deep = deep or max(tags.get(_BITS_PER_SAMPLE, (1,))) > 8
@@ -97,24 +104,24 @@ def _pages(image: Image.Image) -> tuple[dict[int, Size], bool]:
     return pages or {0: image.size}, deep
 
 
-def _beyond_pillow(data: bytes) -> Raster:
-    """Files that only tifffile reads, such as floating-point colour."""
-    with _tifffile.opened(BytesIO(data), "r") as file:
+def _decode_with_tifffile(data: bytes) -> Raster:
+    """Decodes files that Pillow cannot read, such as floating-point colour."""
+    with _tifffile.open_tiff(BytesIO(data), "r") as file:
         order = list(range(min(file.properties(index=...).n_images, MAX_FRAMES + 1)))
-    frames = (replace(frame, pixels=frame.image) for frame in _deep(data, order))
-    return Raster(frames, count=len(order), deep=_deep(data, order))
+    frames = (replace(frame, pixels=frame.image) for frame in _decode_deep(data, order))
+    return Raster(frames, count=len(order), deep_frames=_decode_deep(data, order))
 
 
-def _deep(data: bytes, order: list[int]) -> Iterator[Frame]:
-    with _tifffile.opened(BytesIO(data), "r") as file:
+def _decode_deep(data: bytes, order: list[int]) -> Iterator[Frame]:
+    with _tifffile.open_tiff(BytesIO(data), "r") as file:
         for page in order:
             tags = file.metadata(index=..., page=page)
             check_size(tags["ImageWidth"], tags["ImageLength"])
-            samples = _samples(file.read(index=..., page=page), tags)
-            yield Frame(samples, tags.get("InterColorProfile"))
+            pixels = _to_deep_pixels(file.read(index=..., page=page), tags)
+            yield Frame(pixels, tags.get("InterColorProfile"))
 
 
-def _samples(array: NDArray[Any], tags: dict[str, Any]) -> DeepPixels:
+def _to_deep_pixels(array: NDArray[Any], tags: dict[str, Any]) -> DeepPixels:
     photometric = int(tags["PhotometricInterpretation"])
     mode = _MODES[photometric]
     if array.ndim == 3 and int(tags.get("PlanarConfiguration", 1)) == 2:
@@ -123,25 +130,27 @@ def _samples(array: NDArray[Any], tags: dict[str, Any]) -> DeepPixels:
         mode += "A" if array.shape[2] > len(mode) and mode != "CMYK" else ""
         array = array[..., : len(mode)] if len(mode) > 1 else array[..., 0]
     bits = int(np.max(tags["BitsPerSample"]))
-    array = array if array.dtype.kind == "u" and bits <= 16 else normalised(array)
+    array = array if array.dtype.kind == "u" and bits <= 16 else color.to_16_bits(array)
     if photometric == 0:
         array = (1 << min(bits, 16)) - 1 - array
-    array = _pillow.upright(array, int(tags.get("Orientation", 1)))
-    return DeepPixels.scaled(array, min(bits, 16), mode)
+    array = _pillow.apply_orientation(array, int(tags.get("Orientation", 1)))
+    return DeepPixels.from_bits(array, min(bits, 16), mode)
 
 
 @conversion(RASTER, TIFF, cost=2, lazy=True)
 def encode(raster: Raster, _options: Options) -> bytes:
-    layouts = ("L", "LA", "RGB", "RGBA", "CMYK")
-    # Grey with alpha at 16 bits is legal, but readers are few.
-    deep = ("L", "RGB", "RGBA", "CMYK")
-    fitted = raster.fitted(TargetCapabilities(("1", "P", *layouts), deep=deep, icc=True, pages=True))
+    modes = ("L", "LA", "RGB", "RGBA", "CMYK")
+    # Few readers support LA with 16 bits.
+    deep_modes = ("L", "RGB", "RGBA", "CMYK")
+    converted = raster.converted_for(
+        TargetCapabilities(("1", "P", *modes), deep_modes=deep_modes, icc=True, pages=True)
+    )
     file = BytesIO()
-    tags = _exif.parsed(raster.exif)
-    with _tifffile.opened(file, "w") as pages:
-        for number, frame in enumerate(fitted.frames):
+    tags = _exif.parse(raster.exif)
+    with _tifffile.open_tiff(file, "w") as pages:
+        for number, frame in enumerate(converted.frames):
             pages.write(
-                **_layout(frame.pixels),
+                **_page_parameters(frame.pixels),
                 compression="lzw",
                 iccprofile=frame.icc_profile,
                 resolution=raster.dpi,
@@ -150,26 +159,30 @@ def encode(raster: Raster, _options: Options) -> bytes:
                 metadata=None,
                 software=False,
             )
-    return _with_directories(file.getvalue(), tags)
+    return _append_directories(file.getvalue(), tags)
 
 
-def _layout(pixels: Image.Image | DeepPixels) -> dict[str, Any]:
-    """What tifffile is told of a page's samples."""
+def _page_parameters(pixels: Image.Image | DeepPixels) -> dict[str, Any]:
+    """The parameters of tifffile for the pixels of a page."""
     mode = pixels.mode
     array = pixels.array if isinstance(pixels, DeepPixels) else np.asarray(pixels)
-    layout: dict[str, Any] = {"ndimage": array, "photometric": _NAMES[mode], "predictor": mode not in ("1", "P")}
+    parameters: dict[str, Any] = {
+        "ndimage": array,
+        "photometric": _PHOTOMETRIC_NAMES[mode],
+        "predictor": mode not in ("1", "P"),
+    }
     if isinstance(pixels, Image.Image) and mode == "P":
         palette = np.zeros((256, 3), np.uint16)
         colours = np.asarray(pixels.getpalette(), np.uint16).reshape(-1, 3) * 257
         palette[: len(colours)] = colours
-        return {**layout, "colormap": palette.T}
+        return {**parameters, "colormap": palette.T}
     if mode in ("LA", "RGBA"):
-        layout["extrasamples"] = ["unassalpha"]
-    return {**layout, "planarconfig": "contig"} if array.ndim == 3 else layout
+        parameters["extrasamples"] = ["unassalpha"]
+    return {**parameters, "planarconfig": "contig"} if array.ndim == 3 else parameters
 
 
 def _extra_tags(tags: Image.Exif, xmp: bytes | None) -> Iterator[tuple[int, int, int, Any, bool]]:
-    """Texts, XMP, and room for the offsets of EXIF's directories, as tifffile takes them."""
+    """Text tags, XMP, and placeholders for the offsets of the EXIF directories."""
     for tag, value in tags.items():
         if tag in _exif.DESCRIPTIVE and isinstance(value, str):
             yield tag, _ASCII, 0, value.encode(), True
@@ -180,10 +193,10 @@ def _extra_tags(tags: Image.Exif, xmp: bytes | None) -> Iterator[tuple[int, int,
         yield _exif.XMP, _BYTE, len(xmp), xmp, True
 
 
-def _with_directories(data: bytes, tags: Image.Exif) -> bytes:
-    """The file with EXIF's directories behind it: their offsets are known only when all else is written."""
+def _append_directories(data: bytes, tags: Image.Exif) -> bytes:
+    """Appends the EXIF directories and fills in their offsets."""
     for pointer in _exif.DIRECTORIES:
-        # tifffile writes no such tags: the tag below stands in, which keeps the directory in order.
+        # tifffile cannot write pointer tags. The preceding tag number is replaced here; the order is unchanged.
         entry = struct.pack("<HHII", pointer - 1, _LONG, 1, _PLACEHOLDER)
         if entry in data:
             data += b"\0" * (len(data) % 2)

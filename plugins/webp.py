@@ -1,7 +1,17 @@
 """WebP, still and animated."""
 
-from engine import RASTER, FileFormat, Loss, Options, Raster, Signature, TargetCapabilities, conversion, hookimpl
-from engine.conversions import AnyConversion
+from engine import (
+    RASTER,
+    AnyConversion,
+    FileFormat,
+    Loss,
+    Options,
+    Raster,
+    Signature,
+    TargetCapabilities,
+    conversion,
+    hookimpl,
+)
 from plugins import _pillow
 
 WEBP = FileFormat(
@@ -11,21 +21,23 @@ WEBP = FileFormat(
     sniff=Signature((0, b"RIFF"), (8, b"WEBP")),
     lossy=True,
     animated=True,
-    density=0.05,
+    bytes_per_pixel=0.05,
 )
 
-_FLAGS, _ALPHA = 20, 0x10  # in the extended header
+_FLAGS, _ALPHA = 20, 0x10  # offset and bit in the extended header
 
 
 @conversion(WEBP, RASTER, memory=16)
 def decode(data: bytes, _options: Options) -> Raster:
-    return _pillow.decode(data, "WEBP", timed=True, lossy=b"VP8L" not in data[:64])
+    return _pillow.decode(data, "WEBP", animated=True, lossy=b"VP8L" not in data[:64])
 
 
 @conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8, memory=10)
 def encode(raster: Raster, options: Options) -> bytes:
-    frames = list(raster.fitted(TargetCapabilities(("RGB", "RGBA"), icc=True, animation=True, longest=16_383)).frames)
-    data = _pillow.saved(
+    frames = list(
+        raster.converted_for(TargetCapabilities(("RGB", "RGBA"), icc=True, animation=True, max_side=16_383)).frames
+    )
+    data = _pillow.encode(
         frames[0].image,
         "WEBP",
         quality=options.quality or 80,
@@ -33,13 +45,13 @@ def encode(raster: Raster, options: Options) -> bytes:
         icc_profile=frames[0].icc_profile,
         exif=raster.exif,
         xmp=raster.xmp,
-        **_pillow.animation(raster, frames),
+        **_pillow.animation_parameters(raster, frames),
     )
-    return _with_alpha_flag(data) if any(frame.image.mode == "RGBA" for frame in frames) else data
+    return _set_alpha_flag(data) if any(frame.image.mode == "RGBA" for frame in frames) else data
 
 
-def _with_alpha_flag(data: bytes) -> bytes:
-    """An extended file marked as transparent: libwebp forgets that where only the canvas shows through."""
+def _set_alpha_flag(data: bytes) -> bytes:
+    """Sets the alpha flag of an extended file. libwebp omits it if only the canvas is transparent."""
     if data[12:16] != b"VP8X":
         return data
     return data[:_FLAGS] + bytes([data[_FLAGS] | _ALPHA]) + data[_FLAGS + 1 :]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import engine
+
 _ROOT = Path(__file__).parents[1]
 _MAY_IMPORT = {
     "config": {"config"},
@@ -68,6 +70,16 @@ def test_only_media_knows_picture_libraries_in_the_engine(library: str) -> None:
     }
 
     assert knowing <= {"media", "color", "mupdf", "preload"}
+
+
+@pytest.mark.parametrize("path", sorted((_ROOT / "plugins").rglob("*.py")), ids=lambda path: path.stem)
+def test_plugins_import_only_the_names_that_engine_exports(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            assert not any(alias.name.partition(".")[0] == "engine" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "engine":
+            names = {alias.name for alias in node.names}
+            assert (node.module == "engine" and names <= {*engine.__all__, "mupdf"}) or names == {"lazy_import"}
 
 
 def test_services_know_no_tornado() -> None:

@@ -82,8 +82,8 @@ def convert(
     allow(memory_estimate.allowed_bytes(plan, files=files))
 
     def opened(payload: object) -> None:
-        if isinstance(payload, Raster) and payload.held is not None:
-            allow(memory_estimate.allowed_bytes(plan, payload.held, files))
+        if isinstance(payload, Raster) and payload.peak_pixels is not None:
+            allow(memory_estimate.allowed_bytes(plan, payload.peak_pixels, files))
 
     result = pipeline.run(plan, map(_read, sources), job.options, opened)
     started = perf_counter()

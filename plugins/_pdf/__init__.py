@@ -1,1 +1,1 @@
-"""Edits of PDF objects with pikepdf: merging documents and deleting pages."""
+"""Editing of PDF objects with pikepdf: merging documents and deleting pages."""

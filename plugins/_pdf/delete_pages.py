@@ -1,63 +1,72 @@
-"""Pages taken out of a PDF, with all that tells of them: people delete pages to remove secrets.
+"""Deletes pages from a PDF, with everything that reveals their content: users delete pages to remove secrets.
 
-A page that goes and what belongs to it alone is emptied first, so that whatever still refers to it finds nothing;
-then the places that are known to refer to it are put in order.
+Deleted pages and the objects that only they use are emptied, so that any remaining reference finds an empty object.
+Known references (destinations, structure, articles, form fields, names, page labels) are removed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any
 
 from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream, String
 
-from plugins._pdf.destinations import explicit, named_destinations, numbers_to_pages, retarget, set_named_destinations
-from plugins._pdf.name_trees import name_tree, names
+from plugins._pdf.destinations import (
+    change_destinations,
+    destination_array,
+    named_destinations,
+    resolve_page_numbers,
+    set_named_destinations,
+)
+from plugins._pdf.name_trees import make_name_tree, read_name_tree
 from plugins._pdf.page_labels import page_labels, set_page_labels
-from plugins._pdf.structure_tree import prune_structure
-
-Ids: TypeAlias = set[tuple[int, int]]
+from plugins._pdf.structure_tree import Ids, prune_structure
 
 
 def remove_pages(document: Pdf, indices: list[int]) -> None:
-    """Removes the pages, counted from 0. At least one has to remain."""
-    numbers_to_pages(document)
+    """Deletes the pages at `indices`, which count from 0. At least one page must remain."""
+    resolve_page_numbers(document)
     labels = page_labels(document.Root, len(document.pages))
-    gone = [document.pages[index].obj for index in indices]
-    shared = _resources(gone)
+    deleted = [document.pages[index].obj for index in indices]
+    resources = _resource_ids(deleted)
     for index in reversed(indices):
         del document.pages[index]
-    staying = {one.objgen for page in document.pages for one in _annotations(page.obj)}
-    annotations = [one for page in gone for one in _annotations(page) if one.objgen not in staying]
-    dead = {page.objgen for page in gone} | _ids(annotations)
+    kept = {annotation.objgen for page in document.pages for annotation in _annotations(page.obj)}
+    annotations = [found for page in deleted for found in _annotations(page) if found.objgen not in kept]
+    dead = {page.objgen for page in deleted} | _ids(annotations)
     links = _drop_destinations(document, dead)
     dead |= _ids(links)
-    prune_structure(document, dead, [*gone, *annotations, *links])
+    prune_structure(document, dead, [*deleted, *annotations, *links])
     _drop_beads(document, dead)
-    for one in [*gone, *annotations, *links]:
-        _empty(one)
+    for removed in [*deleted, *annotations, *links]:
+        _empty(removed)
     _drop_fields(document, dead)
-    if (found := document.Root.get("/Names")) is not None:
-        for key in set(found.keys()) - {"/Dests"}:
-            kept = [(name, value) for name, value in names(found[key]) if not _is_dead(value, dead)]
-            found[key] = document.make_indirect(name_tree(kept))
+    _drop_names(document, dead)
     if "/PageLabels" in document.Root:
-        removed = set(indices)
-        set_page_labels(document, [label for index, label in enumerate(labels) if index not in removed])
-    if shared & _resources(page.obj for page in document.pages):
+        removed_indices = set(indices)
+        set_page_labels(document, [label for index, label in enumerate(labels) if index not in removed_indices])
+    if resources & _resource_ids(page.obj for page in document.pages):
         document.remove_unreferenced_resources()
 
 
+def _drop_names(document: Pdf, dead: Ids) -> None:
+    """Removes dead objects from the name trees; `_drop_destinations` handles named destinations."""
+    trees = document.Root.get("/Names") or Dictionary()
+    for key in set(trees.keys()) - {"/Dests"}:
+        kept = [(name, value) for name, value in read_name_tree(trees[key]) if not _is_dead(value, dead)]
+        trees[key] = document.make_indirect(make_name_tree(kept))
+
+
 def _drop_destinations(document: Pdf, dead: Ids) -> list[Object]:
-    """Drops what leads to dead pages; the links that did so from living ones."""
+    """Removes the destinations on dead pages. Returns the removed links to them."""
     found = named_destinations(document.Root)
-    living = {name: value for name, value in found.items() if not _leads_to(value, dead)}
+    living = {name: value for name, value in found.items() if not _is_on(value, dead)}
 
     def change(value: Any) -> Any:
-        lost = value in found and value not in living if isinstance(value, String | Name) else _leads_to(value, dead)
-        return None if lost else value
+        is_dead = value in found and value not in living if isinstance(value, String | Name) else _is_on(value, dead)
+        return None if is_dead else value
 
-    links = retarget(document, change)
+    links = change_destinations(document, change)
     if len(living) < len(found):
         set_named_destinations(document, living)
     return links
@@ -76,8 +85,8 @@ def _drop_fields(document: Pdf, dead: Ids) -> None:
 
 
 def _living_fields(fields: Iterable[Any], dead: Ids, living: Ids) -> list[Object]:
-    """Those of the fields that are shown on a living page, or nowhere; their ids are added to `living`."""
-    found: list[Object] = []
+    """The fields without those on dead pages only. Adds the ids of the remaining fields to `living`."""
+    kept: list[Object] = []
     for field in fields:
         if not isinstance(field, Dictionary) or field.objgen in dead or field.objgen in living:
             continue
@@ -89,12 +98,12 @@ def _living_fields(fields: Iterable[Any], dead: Ids, living: Ids) -> list[Object
                 _empty(field)
                 continue
             field.Kids = Array(kids)
-        found.append(field)
-    return found
+        kept.append(field)
+    return kept
 
 
 def _drop_beads(document: Pdf, dead: Ids) -> None:
-    """Articles run on over the beads that are left."""
+    """Removes the beads (parts of articles) on dead pages and links the remaining ones."""
     threads = []
     for thread in document.Root.get("/Threads") or ():
         beads, bead = [], thread.get("/F")
@@ -104,8 +113,8 @@ def _drop_beads(document: Pdf, dead: Ids) -> None:
             if not _is_dead(bead.get("/P"), dead):
                 beads.append(bead)
             bead = bead.get("/N")
-        for before, bead in zip([*beads[-1:], *beads], beads, strict=False):
-            before.N, bead.V = bead, before
+        for previous, bead in zip([*beads[-1:], *beads], beads, strict=False):
+            previous.N, bead.V = bead, previous
         if beads:
             thread.F = beads[0]
             threads.append(thread)
@@ -113,30 +122,30 @@ def _drop_beads(document: Pdf, dead: Ids) -> None:
         document.Root.Threads = Array(threads)
 
 
-def _resources(pages: Iterable[Object]) -> Ids:
-    """The dictionaries of fonts, pictures and so on that pages may share, and what stands in them."""
+def _resource_ids(pages: Iterable[Object]) -> Ids:
+    """The ids of the resource dictionaries of pages, and of the dictionaries by category in them."""
     found: list[Any] = []
     for page in pages:
         resources = page.get("/Resources")
         if isinstance(resources, Dictionary):
-            found += [resources, *(kind for _, kind in resources.items())]
-    return _ids(one for one in found if isinstance(one, Dictionary))
+            found += [resources, *(category for _, category in resources.items())]
+    return _ids(item for item in found if isinstance(item, Dictionary))
 
 
 def _annotations(page: Object) -> list[Object]:
-    return [one for one in page.get("/Annots") or () if isinstance(one, Dictionary)]
+    return [found for found in page.get("/Annots") or () if isinstance(found, Dictionary)]
 
 
-def _ids(found: Iterable[Object]) -> Ids:
-    return {one.objgen for one in found if one.is_indirect}
+def _ids(objects: Iterable[Object]) -> Ids:
+    return {found.objgen for found in objects if found.is_indirect}
 
 
 def _is_dead(found: Any, dead: Ids) -> bool:
     return isinstance(found, Dictionary | Stream) and found.objgen in dead
 
 
-def _leads_to(value: Any, dead: Ids) -> bool:
-    target = explicit(value)
+def _is_on(value: Any, dead: Ids) -> bool:
+    target = destination_array(value)
     return isinstance(target, Array) and len(target) > 0 and (target[0] is None or _is_dead(target[0], dead))
 
 

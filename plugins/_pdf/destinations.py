@@ -1,4 +1,4 @@
-"""Where a PDF's outline, links and actions lead: each destination changed, or dropped with what leads there."""
+"""Destinations of a PDF's outline, links and actions: changed, or removed with the items that refer to them."""
 
 from __future__ import annotations
 
@@ -7,52 +7,53 @@ from typing import Any, TypeAlias
 
 from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
-from plugins._pdf.name_trees import name_tree, names
+from plugins._pdf.name_trees import make_name_tree, read_name_tree
 
 Change: TypeAlias = Callable[[Any], Any]
-"""Makes another destination of a destination (an array, or its name), or None of one that is gone."""
+"""Returns the new destination for a destination (an array or a name), or None to remove it."""
 
 
-def retarget(document: Pdf, change: Change) -> list[Object]:
-    """Changes every destination inside the document; the link annotations that lost theirs, which are dropped."""
-    rewriting = _Rewriting(change)
+def change_destinations(document: Pdf, change: Change) -> list[Object]:
+    """Applies `change` to every destination. Removes and returns the link annotations that lose theirs."""
+    rewriter = _Rewriter(change)
     root = document.Root
     if isinstance(root.get("/OpenAction"), Array):
-        rewriting.value(root, "/OpenAction")
+        rewriter.change_destination(root, "/OpenAction")
     else:
-        rewriting.action(root, "/OpenAction")
-    rewriting.actions(root)
+        rewriter.change_action(root, "/OpenAction")
+    rewriter.change_actions(root)
     if (outline := root.get("/Outlines")) is not None:
-        link_items(outline, rewriting.items(outline))
+        link_items(outline, rewriter.change_outline(outline))
     dropped: list[Object] = []
     for page in document.pages:
-        rewriting.actions(page.obj)
+        rewriter.change_actions(page.obj)
         annotations = page.obj.get("/Annots")
         if isinstance(annotations, Array):
             kept: list[Object] = []
-            for one in annotations:
-                leads = not isinstance(one, Dictionary) or rewriting.holder(one) or one.get("/Subtype") != Name.Link
-                (kept if leads else dropped).append(one)
+            for annotation in annotations:
+                is_other = not isinstance(annotation, Dictionary)
+                is_kept = is_other or rewriter.change_holder(annotation) or annotation.get("/Subtype") != Name.Link
+                (kept if is_kept else dropped).append(annotation)
             page.obj.Annots = Array(kept)
     return dropped
 
 
-class _Rewriting:
-    """One pass over a document. Hostile files lead in circles, so that everything is visited once."""
+class _Rewriter:
+    """One pass over a document. Each object is visited once, because hostile files contain cycles."""
 
     def __init__(self, change: Change) -> None:
         self._change = change
         self._seen: set[tuple[int, int]] = set()
 
-    def holder(self, holder: Object) -> bool:
-        """Changes where an outline item or an annotation leads; whether it still does."""
-        kept = self.value(holder, "/Dest")
-        kept &= self.action(holder, "/A")
-        self.actions(holder)
+    def change_holder(self, holder: Object) -> bool:
+        """Changes the destination or action of an outline item or annotation. Returns False if it was removed."""
+        kept = self.change_destination(holder, "/Dest")
+        kept &= self.change_action(holder, "/A")
+        self.change_actions(holder)
         return kept
 
-    def value(self, holder: Object, key: str) -> bool:
-        """Changes the destination under a key; whether it is still there, if it was."""
+    def change_destination(self, holder: Object, key: str) -> bool:
+        """Changes the destination under `key`. Returns False if it was removed."""
         value = holder.get(key)
         if value is None:
             return True
@@ -63,67 +64,67 @@ class _Rewriting:
             holder[key] = changed
         return changed is not None
 
-    def actions(self, holder: Object) -> None:
-        """Changes what is done on events."""
+    def change_actions(self, holder: Object) -> None:
+        """Changes the actions on events."""
         events = holder.get("/AA")
         if isinstance(events, Dictionary):
             for key in list(events.keys()):
-                self.action(events, key)
+                self.change_action(events, key)
 
-    def action(self, holder: Object, key: str) -> bool:
-        """Changes the action under a key and those that follow it; one that leads nowhere goes with its followers."""
+    def change_action(self, holder: Object, key: str) -> bool:
+        """Changes the action under `key` and its successors. Returns False if it was removed, with its successors."""
         action = holder.get(key)
-        if not isinstance(action, Dictionary) or self._been_at(action):
+        if not isinstance(action, Dictionary) or self._is_visited(action):
             return True
-        if action.get("/S") == Name.GoTo and not self.value(action, "/D"):
+        if action.get("/S") == Name.GoTo and not self.change_destination(action, "/D"):
             del holder[key]
             return False
         following = action.get("/Next")
         if isinstance(following, Array):
-            wrapped = [Dictionary(Next=one) for one in following]
-            action.Next = Array([one.Next for one in wrapped if self.action(one, "/Next")])
+            wrapped = [Dictionary(Next=successor) for successor in following]
+            action.Next = Array([wrapper.Next for wrapper in wrapped if self.change_action(wrapper, "/Next")])
         else:
-            self.action(action, "/Next")
+            self.change_action(action, "/Next")
         return True
 
-    def items(self, parent: Object) -> list[Object]:
-        """The items below `parent` that still lead somewhere, or whose own items do."""
+    def change_outline(self, parent: Object) -> list[Object]:
+        """The children of `parent` that have a destination, or a descendant with one."""
         kept = []
         for item in outline_items(parent):
-            if self._been_at(item):
+            if self._is_visited(item):
                 break
-            leads, below = self.holder(item), self.items(item)
-            if leads or below:
-                link_items(item, below)
+            has_destination, children = self.change_holder(item), self.change_outline(item)
+            if has_destination or children:
+                link_items(item, children)
                 kept.append(item)
         return kept
 
-    def _been_at(self, found: Object) -> bool:
+    def _is_visited(self, found: Object) -> bool:
         if not found.is_indirect:
             return False
-        been = found.objgen in self._seen
+        visited = found.objgen in self._seen
         self._seen.add(found.objgen)
-        return been
+        return visited
 
 
 def outline_items(parent: Object) -> Iterator[Object]:
-    """The items right below `parent`."""
+    """The children of an outline item."""
     item, seen = parent.get("/First"), set()
     while isinstance(item, Dictionary) and item.objgen not in seen:
         seen.add(item.objgen)
-        following = item.get("/Next")
+        successor = item.get("/Next")
         yield item
-        item = following
+        item = successor
 
 
 def link_items(parent: Object, items: list[Object]) -> None:
-    """Makes `items` those right below `parent`, which stays open or closed."""
+    """Sets the children of an outline item, which stays open or closed."""
     for key in ("/First", "/Last"):
         if key in parent:
             del parent[key]
-    for before, item, after in zip([None, *items], items, [*items[1:], None], strict=False):
+    for previous, item, following in zip([None, *items], items, [*items[1:], None], strict=False):
         item.Parent = parent
-        for key, neighbour in (("/Prev", before), ("/Next", after)):
+        for key, neighbour in (("/Prev", previous), ("/Next", following)):
             if neighbour is not None:
                 item[key] = neighbour
             elif key in item:
@@ -132,46 +133,46 @@ def link_items(parent: Object, items: list[Object]) -> None:
     if "/Count" in parent:
         del parent["/Count"]
     if items:
-        shown = sum(1 + max(0, int(item.get("/Count", 0))) for item in items)
-        parent.First, parent.Last, parent.Count = items[0], items[-1], shown if is_open else -shown
+        visible = sum(1 + max(0, int(item.get("/Count", 0))) for item in items)
+        parent.First, parent.Last, parent.Count = items[0], items[-1], visible if is_open else -visible
 
 
 def named_destinations(root: Object) -> dict[String | Name, Any]:
-    """The destinations by their names: strings stand in a name tree, names in a dictionary as of old."""
+    """Destinations by name: strings from the name tree, names from the dictionary of PDF 1.1."""
     tree = (root.get("/Names") or Dictionary()).get("/Dests")
     old = root.get("/Dests") or Dictionary()
-    found: dict[String | Name, Any] = {String(key): value for key, value in names(tree)}
+    found: dict[String | Name, Any] = {String(key): value for key, value in read_name_tree(tree)}
     return found | {Name(key): old[key] for key in list(old.keys())}
 
 
-def set_named_destinations(document: Pdf, found: dict[String | Name, Any]) -> None:
-    """Makes these the document's named destinations."""
+def set_named_destinations(document: Pdf, destinations: dict[String | Name, Any]) -> None:
+    """Sets the named destinations of the document."""
     root = document.Root
-    old = {str(key): value for key, value in found.items() if isinstance(key, Name)}
-    strings = [(bytes(key), value) for key, value in found.items() if isinstance(key, String)]
+    old = {str(key): value for key, value in destinations.items() if isinstance(key, Name)}
+    strings = [(bytes(key), value) for key, value in destinations.items() if isinstance(key, String)]
     if old or "/Dests" in root:
         root.Dests = document.make_indirect(Dictionary(old))
     if "/Names" in root or strings:
         root.Names = root.get("/Names") or Dictionary()
-        root.Names.Dests = document.make_indirect(name_tree(strings))
+        root.Names.Dests = document.make_indirect(make_name_tree(strings))
 
 
-def explicit(value: Any) -> Any:
-    """The array of a named destination's value."""
+def destination_array(value: Any) -> Any:
+    """The array of a destination, which a named one may wrap in a dictionary."""
     return value.get("/D") if isinstance(value, Dictionary) else value
 
 
-def numbers_to_pages(document: Pdf) -> None:
-    """Lets destinations that tell their page by its number tell the page itself, as they should."""
+def resolve_page_numbers(document: Pdf) -> None:
+    """Replaces page numbers in destinations with the page objects, as the standard requires."""
     pages = [page.obj for page in document.pages]
 
     def change(value: Any) -> Any:
-        target = explicit(value)
+        target = destination_array(value)
         number = target[0] if isinstance(target, Array) and len(target) else None
         if isinstance(number, int) and 0 <= number < len(pages):
             target[0] = pages[number]
         return value
 
-    retarget(document, change)
+    change_destinations(document, change)
     for value in named_destinations(document.Root).values():
         change(value)

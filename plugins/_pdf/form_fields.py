@@ -1,4 +1,4 @@
-"""A PDF's form fields: walked, joined with another document's, and freed of what other pages make untrue."""
+"""Form fields of a PDF: merging forms, and removing signatures and XFA."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from warnings import warn
 from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
 from engine import FidelityWarning
-from plugins._pdf.name_trees import apart
+from plugins._pdf.name_trees import unique_name
 
 
-def unsign(document: Pdf) -> None:
-    """Takes out the signatures, which hold for the document as it was, and XFA, which describes it as it was."""
+def remove_signatures(document: Pdf) -> None:
+    """Removes signatures and XFA, which are invalid for a changed document. Issues a warning for each."""
     root = document.Root
     form = root.get("/AcroForm") or Dictionary()
     signed = "/Perms" in root
-    for field, inherited in _walked(form):
+    for field, inherited in _walk(form):
         if inherited.get("/FT") == Name.Sig and "/V" in field:
             del field["/V"]
             signed = True
@@ -28,34 +28,35 @@ def unsign(document: Pdf) -> None:
             del holder[key]
     if signed:
         warn(
-            FidelityWarning("signature_invalidated", "Signatures do not survive a change; they are gone."), stacklevel=2
+            FidelityWarning("signature_invalidated", "Signatures were removed: a changed document invalidates them."),
+            stacklevel=2,
         )
     if "/XFA" in form:
         del form["/XFA"]
-        warn(FidelityWarning("xfa_dropped", "The form's XFA description is gone; its fields remain."), stacklevel=2)
+        warn(FidelityWarning("xfa_dropped", "The XFA form was removed; its form fields are kept."), stacklevel=2)
 
 
 def fields(form: Object) -> Iterator[Object]:
     """All fields and their widgets, parents first."""
-    return (field for field, _ in _walked(form))
+    return (field for field, _ in _walk(form))
 
 
-def join_forms(ours: Object, theirs: Object) -> None:
-    """Adds their fields to our form. Those of a name that is taken get another, so that each keeps its value."""
-    renamed = _join_resources(ours, theirs)
+def merge_forms(ours: Object, theirs: Object) -> None:
+    """Adds the fields of another form. Fields with a name in use are renamed, so that each keeps its value."""
+    renamed = _merge_resources(ours, theirs)
     roots = [field for field in theirs.get("/Fields") or () if isinstance(field, Dictionary)]
-    for field, inherited in _walked(theirs):
+    for field, inherited in _walk(theirs):
         if "/DA" in field and renamed:
-            field.DA = _with_fonts(bytes(field.DA), renamed)
+            field.DA = _rename_fonts(bytes(field.DA), renamed)
         if "/T" in field and "/Parent" not in field and "/DA" not in field and "/DA" in theirs:
-            field.DA = _with_fonts(bytes(theirs.DA), renamed)
+            field.DA = _rename_fonts(bytes(theirs.DA), renamed)
         if "/Q" in theirs and "/Parent" not in field and "/Q" not in inherited:
             field.Q = theirs.Q
-    taken = {bytes(field.T) for field in ours.get("/Fields") or () if isinstance(field.get("/T"), String)}
+    used = {bytes(field.T) for field in ours.get("/Fields") or () if isinstance(field.get("/T"), String)}
     for field in roots:
         if isinstance(field.get("/T"), String):
-            name = apart(bytes(field.T), taken)
-            taken.add(name)
+            name = unique_name(bytes(field.T), used)
+            used.add(name)
             field.T = String(name)
     ours.Fields = Array([*(ours.get("/Fields") or ()), *roots])
     if "/CO" in theirs:
@@ -64,8 +65,8 @@ def join_forms(ours: Object, theirs: Object) -> None:
         ours.NeedAppearances = True
 
 
-def _join_resources(ours: Object, theirs: Object) -> dict[bytes, bytes]:
-    """Adds their fonts and so on to ours; what those had to be renamed to whose names are taken by others."""
+def _merge_resources(ours: Object, theirs: Object) -> dict[bytes, bytes]:
+    """Adds the resources of another form. Returns the new names of fonts whose names were in use."""
     renamed: dict[bytes, bytes] = {}
     if "/DR" not in theirs:
         return renamed
@@ -78,31 +79,31 @@ def _join_resources(ours: Object, theirs: Object) -> dict[bytes, bytes]:
         for name in list(entries.keys()):
             if name in mine and mine[name] == entries[name]:
                 continue
-            free = _free(name, mine)
-            mine[free] = entries[name]
-            if free != name and category == "/Font":
-                renamed[name.encode()] = free.encode()
+            new_name = _unused_name(name, mine)
+            mine[new_name] = entries[name]
+            if new_name != name and category == "/Font":
+                renamed[name.encode()] = new_name.encode()
     return renamed
 
 
-def _free(name: str, taken: Object) -> str:
+def _unused_name(name: str, used: Object) -> str:
     numbered = (f"{name}_{number}" for number in count(2))
-    return next(found for found in chain([name], numbered) if found not in taken)
+    return next(found for found in chain([name], numbered) if found not in used)
 
 
-def _with_fonts(appearance: bytes, renamed: dict[bytes, bytes]) -> String:
+def _rename_fonts(appearance: bytes, renamed: dict[bytes, bytes]) -> String:
     return String(re.sub(rb"/[^\s/<>()\[\]{}%]+", lambda found: renamed.get(found[0], found[0]), appearance))
 
 
-def _walked(form: Object) -> Iterator[tuple[Object, dict[str, Any]]]:
-    """Every field with what it inherits."""
+def _walk(form: Object) -> Iterator[tuple[Object, dict[str, Any]]]:
+    """Every field with its inherited attributes."""
     seen: set[tuple[int, int]] = set()
-    found: list[tuple[Any, dict[str, Any]]] = [(field, {}) for field in form.get("/Fields") or ()]
-    while found:
-        field, above = found.pop()
+    pending: list[tuple[Any, dict[str, Any]]] = [(field, {}) for field in form.get("/Fields") or ()]
+    while pending:
+        field, above = pending.pop()
         if not isinstance(field, Dictionary) or (field.is_indirect and field.objgen in seen):
             continue
         seen.add(field.objgen)
         inherited = above | {key: field[key] for key in ("/FT", "/Q") if key in field}
         yield field, inherited
-        found += [(kid, inherited) for kid in field.get("/Kids") or ()]
+        pending += [(kid, inherited) for kid in field.get("/Kids") or ()]

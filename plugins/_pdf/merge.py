@@ -1,4 +1,4 @@
-"""What PDFs hold beside their pages, joined: outline, names, form, labels, layers, structure."""
+"""Merges PDFs: pages, outline, names, form, page labels, layers and structure."""
 
 from __future__ import annotations
 
@@ -8,44 +8,46 @@ from typing import Any
 from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream, String
 
 from plugins._pdf.destinations import (
+    change_destinations,
     link_items,
     named_destinations,
-    numbers_to_pages,
     outline_items,
-    retarget,
+    resolve_page_numbers,
     set_named_destinations,
 )
-from plugins._pdf.form_fields import join_forms
-from plugins._pdf.name_trees import apart, name_tree, names, number_tree, numbers
+from plugins._pdf.form_fields import merge_forms
+from plugins._pdf.name_trees import make_name_tree, make_number_tree, read_name_tree, read_number_tree, unique_name
 from plugins._pdf.page_labels import page_labels, set_page_labels
+from plugins._pdf.structure_tree import as_list
 
 
 def append(document: Pdf, other: Pdf) -> None:
-    """Appends the pages of `other`, which is changed and no longer of use, and joins what is around them.
+    """Appends the pages of `other` and merges their outline, names, form, labels, layers and structure.
 
-    Of what a document has once, such as its language or its metadata, the first that has any is kept.
+    Entries that a document has once, such as language or metadata, are those of the first document. `other` is
+    modified and must not be used afterwards.
     """
     first = len(document.pages) == 0
     labels = page_labels(document.Root, len(document.pages)) + page_labels(other.Root, len(other.pages))
     labelled = any("/PageLabels" in pdf.Root for pdf in (document, other))
-    numbers_to_pages(other)
+    resolve_page_numbers(other)
     _rename_destinations(other, named_destinations(document.Root))
     start = len(document.pages)
     document.pages.extend(other.pages)
-    # References to pages lead to those that were just copied.
+    # copy_foreign maps references to pages to the copies made by extend.
     ours, theirs = document.Root, document.copy_foreign(other.Root)
     destinations = named_destinations(ours) | named_destinations(theirs)
     pages: list[Object] = [page.obj for page in document.pages[start:]]
-    _join_structure(document, ours, theirs, pages)
-    joins: dict[str, Callable[[Object, Object], None]] = {
+    _merge_structure(document, ours, theirs, pages)
+    merges: dict[str, Callable[[Object, Object], None]] = {
         "/Outlines": lambda mine, more: link_items(mine, [*outline_items(mine), *outline_items(more)]),
-        "/Names": lambda mine, more: _join_names(document, mine, more),
-        "/AcroForm": join_forms,
-        "/OCProperties": _join_layers,
+        "/Names": lambda mine, more: _merge_names(document, mine, more),
+        "/AcroForm": merge_forms,
+        "/OCProperties": _merge_layers,
     }
-    for key, join in joins.items():
+    for key, merge in merges.items():
         if key in theirs and key in ours:
-            join(ours[key], theirs[key])
+            merge(ours[key], theirs[key])
         elif key in theirs:
             ours[key] = theirs[key]
     for key in ("/Threads", "/AF"):
@@ -60,49 +62,51 @@ def append(document: Pdf, other: Pdf) -> None:
         set_page_labels(document, labels)
 
 
-def _rename_destinations(document: Pdf, taken: dict[String | Name, Any]) -> None:
-    """Gives the document's named destinations names that are not taken, and follows them."""
+def _rename_destinations(document: Pdf, used: dict[String | Name, Any]) -> None:
+    """Renames the named destinations whose names are in `used`, and all references to them."""
     own = named_destinations(document.Root)
     renamed: dict[String | Name, String | Name] = {}
     for name in own:
-        if name in taken:
+        if name in used:
             kind = String if isinstance(name, String) else lambda text: Name(text.decode())
-            others = {bytes(found) for found in (*taken, *own, *renamed.values()) if isinstance(found, type(name))}
-            renamed[name] = kind(apart(bytes(name), others))
+            others = {bytes(found) for found in (*used, *own, *renamed.values()) if isinstance(found, type(name))}
+            renamed[name] = kind(unique_name(bytes(name), others))
     if renamed:
         set_named_destinations(document, {renamed.get(name, name): value for name, value in own.items()})
-        retarget(document, lambda value: renamed.get(value, value) if isinstance(value, String | Name) else value)
+        change_destinations(
+            document, lambda value: renamed.get(value, value) if isinstance(value, String | Name) else value
+        )
 
 
-def _join_names(document: Pdf, ours: Object, theirs: Object) -> None:
-    """Joins attachments, scripts and whatever else has names; destinations have theirs already apart."""
+def _merge_names(document: Pdf, ours: Object, theirs: Object) -> None:
+    """Merges the name trees of attachments, scripts and others, except destinations."""
     for key in list(theirs.keys()):
         if key == "/Dests":
             continue
-        entries = dict(names(ours.get(key)))
-        for name, value in names(theirs[key]):
-            entries[apart(name, entries)] = value
-        ours[key] = document.make_indirect(name_tree(entries.items()))
+        entries = dict(read_name_tree(ours.get(key)))
+        for name, value in read_name_tree(theirs[key]):
+            entries[unique_name(name, entries)] = value
+        ours[key] = document.make_indirect(make_name_tree(entries.items()))
 
 
-def _join_layers(ours: Object, theirs: Object) -> None:
-    """Joins layers; those that are hidden stay hidden, whatever is usual in the other document."""
+def _merge_layers(ours: Object, theirs: Object) -> None:
+    """Merges layers. Each keeps its visibility, whatever the default of the other document."""
     layers = list(theirs.get("/OCGs") or ())
-    told = theirs.get("/D") or Dictionary()
+    defaults = theirs.get("/D") or Dictionary()
     ours.OCGs = Array([*(ours.get("/OCGs") or ()), *layers])
     ours.D = mine = ours.get("/D") or Dictionary()
-    usual_off = told.get("/BaseState") == Name.OFF
-    exceptions = {layer.objgen for layer in told.get("/ON" if usual_off else "/OFF") or ()}
+    off_by_default = defaults.get("/BaseState") == Name.OFF
+    exceptions = {layer.objgen for layer in defaults.get("/ON" if off_by_default else "/OFF") or ()}
     for layer in layers:
-        key = "/OFF" if usual_off != (layer.objgen in exceptions) else "/ON"
+        key = "/OFF" if off_by_default != (layer.objgen in exceptions) else "/ON"
         mine[key] = Array([*(mine.get(key) or ()), layer])
     for key in ("/Order", "/RBGroups", "/Locked", "/AS"):
-        if key in told:
-            mine[key] = Array([*(mine.get(key) or ()), *told[key]])
+        if key in defaults:
+            mine[key] = Array([*(mine.get(key) or ()), *defaults[key]])
 
 
-def _join_structure(document: Pdf, ours: Object, theirs: Object, pages: list[Object]) -> None:
-    """Joins what tells headings from paragraphs. Pages know their part by a number, which must be theirs alone."""
+def _merge_structure(document: Pdf, ours: Object, theirs: Object, pages: list[Object]) -> None:
+    """Merges the structure of tagged PDFs. The structure keys of the added pages are shifted to stay unique."""
     added = theirs.get("/StructTreeRoot")
     if not isinstance(added, Dictionary):
         return
@@ -110,34 +114,34 @@ def _join_structure(document: Pdf, ours: Object, theirs: Object, pages: list[Obj
         ours.StructTreeRoot = document.make_indirect(Dictionary(Type=Name.StructTreeRoot))
         ours.MarkInfo = theirs.get("/MarkInfo") or Dictionary(Marked=True)
     root = ours.StructTreeRoot
-    entries = numbers(root.get("/ParentTree"))
+    entries = read_number_tree(root.get("/ParentTree"))
     shift = max([0, *(key + 1 for key, _ in entries)])
     shifted: set[tuple[int, int]] = set()
     for page in pages:
-        _shift(page, shift, shifted)
-    entries += [(key + shift, value) for key, value in numbers(added.get("/ParentTree"))]
-    root.ParentTree = document.make_indirect(number_tree(entries))
+        _shift_keys(page, shift, shifted)
+    entries += [(key + shift, value) for key, value in read_number_tree(added.get("/ParentTree"))]
+    root.ParentTree = document.make_indirect(make_number_tree(entries))
     root.ParentTreeNextKey = max([0, *(key + 1 for key, _ in entries)])
-    kids = _listed(added.get("/K"))
+    kids = as_list(added.get("/K"))
     for kid in kids:
         kid.P = root
-    root.K = Array([*_listed(root.get("/K")), *kids])
+    root.K = Array([*as_list(root.get("/K")), *kids])
     for key in ("/RoleMap", "/ClassMap"):
         if key in added:
             root[key] = Dictionary({**dict(added[key].items()), **dict((root.get(key) or Dictionary()).items())})
     if "/IDTree" in added:
-        known = dict(names(root.get("/IDTree")))
-        for name, element in names(added.IDTree):
-            name = apart(name, known)
+        known = dict(read_name_tree(root.get("/IDTree")))
+        for name, element in read_name_tree(added.IDTree):
+            name = unique_name(name, known)
             known[name] = element
             element.ID = String(name)
-        root.IDTree = document.make_indirect(name_tree(known.items()))
+        root.IDTree = document.make_indirect(make_name_tree(known.items()))
 
 
-def _shift(page: Object, shift: int, shifted: set[tuple[int, int]]) -> None:
-    """Moves the numbers of a page, its annotations and its forms, which pages may share."""
-    drawn = ((page.get("/Resources") or Dictionary()).get("/XObject") or Dictionary()).items()
-    for holder in (page, *(page.get("/Annots") or ()), *(value for _, value in drawn)):
+def _shift_keys(page: Object, shift: int, shifted: set[tuple[int, int]]) -> None:
+    """Adds `shift` to the structure keys of a page, its annotations and its form XObjects, which pages may share."""
+    xobjects = ((page.get("/Resources") or Dictionary()).get("/XObject") or Dictionary()).items()
+    for holder in (page, *(page.get("/Annots") or ()), *(value for _, value in xobjects)):
         if not isinstance(holder, Dictionary | Stream) or holder.objgen in shifted:
             continue
         if holder.is_indirect:
@@ -145,9 +149,3 @@ def _shift(page: Object, shift: int, shifted: set[tuple[int, int]]) -> None:
         for key in ("/StructParents", "/StructParent"):
             if isinstance(number := holder.get(key), int):
                 holder[key] = number + shift
-
-
-def _listed(kids: Any) -> list[Any]:
-    if kids is None:
-        return []
-    return list(kids) if isinstance(kids, Array) else [kids]

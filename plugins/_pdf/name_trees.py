@@ -1,4 +1,4 @@
-"""PDF's name trees and number trees, as lists; and names kept apart."""
+"""Name trees and number trees of PDF as lists, and unique names."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ Numbers = list[tuple[int, Any]]
 _UTF16 = b"\xfe\xff"
 
 
-def names(root: Object | None) -> Names:
-    """The entries of a name tree, none without one."""
+def read_name_tree(root: Object | None) -> Names:
+    """The entries of a name tree; empty for None."""
     return [(bytes(key), value) for key, value in _pairs(root, "/Names") if isinstance(key, String)]
 
 
-def numbers(root: Object | None) -> Numbers:
-    """The entries of a number tree, none without one."""
+def read_number_tree(root: Object | None) -> Numbers:
+    """The entries of a number tree; empty for None."""
     return [(key, value) for key, value in _pairs(root, "/Nums") if isinstance(key, int)]
 
 
-def name_tree(entries: Iterable[tuple[bytes, Any]]) -> Dictionary:
-    """The entries as a name tree of one node."""
+def make_name_tree(entries: Iterable[tuple[bytes, Any]]) -> Dictionary:
+    """A name tree with one node."""
     flat = [part for key, value in sorted(entries, key=_key) for part in (String(key), value)]
     return Dictionary(Names=Array(flat))
 
 
-def number_tree(entries: Iterable[tuple[int, Any]]) -> Dictionary:
-    """The entries as a number tree of one node."""
+def make_number_tree(entries: Iterable[tuple[int, Any]]) -> Dictionary:
+    """A number tree with one node."""
     return Dictionary(Nums=Array([part for pair in sorted(entries, key=_key) for part in pair]))
 
 
-def apart(name: bytes, taken: Collection[bytes]) -> bytes:
-    """The name, or one like it that is not taken yet. It is text, in UTF-16 or in one byte a character."""
+def unique_name(name: bytes, used: Collection[bytes]) -> bytes:
+    """`name`, with a number appended if it is in `used`. Names are UTF-16 or single-byte text."""
     number, found = 1, name
-    while found in taken:
+    while found in used:
         number += 1
         suffix = f" ({number})"
         found = name + (suffix.encode("utf-16-be") if name.startswith(_UTF16) else suffix.encode())

@@ -1,4 +1,4 @@
-"""A tagged PDF's structure, without what stood on pages that are gone."""
+"""The structure tree of a tagged PDF: removes the elements of deleted pages."""
 
 from __future__ import annotations
 
@@ -6,47 +6,51 @@ from typing import Any, TypeAlias
 
 from pikepdf import Array, Dictionary, Object, Pdf
 
-from plugins._pdf.name_trees import name_tree, names, number_tree, numbers
+from plugins._pdf.name_trees import make_name_tree, make_number_tree, read_name_tree, read_number_tree
 
 Ids: TypeAlias = set[tuple[int, int]]
+"""Object and generation numbers of indirect objects."""
 
 _TEXTS = ("/ActualText", "/Alt", "/E")
 
 
-def prune_structure(document: Pdf, dead: Ids, gone: list[Object]) -> None:
-    """Drops the elements whose content was on dead pages; `gone` are these pages and their annotations, still whole."""
+def prune_structure(document: Pdf, dead: Ids, removed: list[Object]) -> None:
+    """Removes the elements with content on dead pages only.
+
+    `removed` are these pages and their annotations, before they are emptied.
+    """
     root = document.Root.get("/StructTreeRoot")
     if not isinstance(root, Dictionary):
         return
     dropped: list[Object] = []
     seen: Ids = set()
-    root.K = Array([kid for kid in _listed(root.get("/K")) if _lives(kid, root, dead, dropped, seen)])
+    root.K = Array([kid for kid in as_list(root.get("/K")) if _is_kept(kid, root, dead, dropped, seen)])
     ids = {element.objgen for element in dropped if element.is_indirect}
-    keys = {one.get(key) for one in gone for key in ("/StructParents", "/StructParent")}
+    keys = {found.get(key) for found in removed for key in ("/StructParents", "/StructParent")}
     if "/ParentTree" in root:
-        entries = [(key, value) for key, value in numbers(root.ParentTree) if key not in keys]
-        root.ParentTree = document.make_indirect(number_tree(entries))
+        entries = [(key, value) for key, value in read_number_tree(root.ParentTree) if key not in keys]
+        root.ParentTree = document.make_indirect(make_number_tree(entries))
     if "/IDTree" in root:
-        known = [(name, element) for name, element in names(root.IDTree) if element.objgen not in ids]
-        root.IDTree = document.make_indirect(name_tree(known))
+        known = [(name, element) for name, element in read_name_tree(root.IDTree) if element.objgen not in ids]
+        root.IDTree = document.make_indirect(make_name_tree(known))
     for element in dropped:
         for key in list(element.keys()):
             del element[key]
 
 
-def _lives(kid: Any, parent: Object, dead: Ids, dropped: list[Object], seen: Ids) -> bool:
-    """Whether a piece of content or an element is still there. What is left without any content is dropped."""
+def _is_kept(kid: Any, parent: Object, dead: Ids, dropped: list[Object], seen: Ids) -> bool:
+    """Whether content or an element remains. Elements without remaining content are added to `dropped`."""
     page = parent.get("/Pg")
     if not isinstance(kid, Dictionary):
         return page is None or page.objgen not in dead
-    if "/S" not in kid:  # content, which may stand on another page than its element begins on
-        found = [kid.get("/Obj"), kid.get("/Pg", page)]
-        return not any(isinstance(one, Object) and one.objgen in dead for one in found)
+    if "/S" not in kid:  # content, possibly on another page than the start of its element
+        places = [kid.get("/Obj"), kid.get("/Pg", page)]
+        return not any(isinstance(place, Object) and place.objgen in dead for place in places)
     if kid.is_indirect and kid.objgen in seen:
         return False
     seen.add(kid.objgen)
-    before = _listed(kid.get("/K"))
-    after = [one for one in before if _lives(one, kid, dead, dropped, seen)]
+    before = as_list(kid.get("/K"))
+    after = [child for child in before if _is_kept(child, kid, dead, dropped, seen)]
     if before and not after:
         dropped.append(kid)
         return False
@@ -60,7 +64,8 @@ def _lives(kid: Any, parent: Object, dead: Ids, dropped: list[Object], seen: Ids
     return True
 
 
-def _listed(kids: Any) -> list[Any]:
+def as_list(kids: Any) -> list[Any]:
+    """The children of an element, which may be missing, one or an array."""
     if kids is None:
         return []
     return list(kids) if isinstance(kids, Array) else [kids]

@@ -23,7 +23,7 @@ _steps = st.builds(
     run=st.just(lambda payload, options: payload),
     loss=st.sampled_from(Loss),
     cost=st.integers(1, 9).map(float),
-    final=st.booleans(),
+    terminal=st.booleans(),
 )
 
 
@@ -34,7 +34,7 @@ def _walks(graph: dict[AnyFormat, list[AnyConversion]], path: _Path) -> Iterator
     """Every path that goes on from `path` without leaving a format twice."""
     yield path
     left = {step.source for step in path}
-    if not path[-1].final and path[-1].target not in left:
+    if not path[-1].terminal and path[-1].target not in left:
         for step in graph.get(path[-1].target, []):
             yield from _walks(graph, (*path, step))
 
@@ -62,7 +62,7 @@ def test_paths_are_the_cheapest(steps: list[AnyConversion]) -> None:
 
 def test_a_final_step_is_never_left() -> None:
     a, b, c, *_ = _FORMATS
-    wrap = Conversion(a, b, lambda payload, options: payload, final=True)
+    wrap = Conversion(a, b, lambda payload, options: payload, terminal=True)
     leave = Conversion(b, c, lambda payload, options: payload)
 
     assert set(cheapest_paths({a: [wrap], b: [leave]}, a)) == {b}

@@ -1,4 +1,4 @@
-"""Pixels and what travels with them: orientation, colour, depth, transparency, timing, EXIF and XMP."""
+"""Fidelity of results: orientation, colour, depth, transparency, timing, EXIF and XMP."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_orientation_is_applied_once(orientation: int, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", _HOLD_EXIF)
-def test_exif_and_xmp_travel(target: str) -> None:
+def test_exif_and_xmp_are_kept(target: str) -> None:
     data = encoded(quadrants(), "JPEG", exif=_tags(6).tobytes(), xmp=_XMP)
 
     image = opened(convert(data, target).data)
@@ -84,7 +84,7 @@ def test_exif_and_xmp_travel(target: str) -> None:
 
 @pytest.mark.parametrize("raw", ["arw", "cr2", "dng", "nef", "orf", "raf", "rw2"])
 @pytest.mark.parametrize("target", ["jpeg", "tiff"])
-def test_the_exif_of_raw_travels(raw: str, target: str) -> None:
+def test_the_exif_of_raw_is_kept(raw: str, target: str) -> None:
     tags = opened(convert(sample(raw), target).data).getexif()
 
     assert tags[0x010F]
@@ -93,7 +93,7 @@ def test_the_exif_of_raw_travels(raw: str, target: str) -> None:
 
 
 def _profile() -> bytes:
-    """A profile with red and green swapped: whoever ignores it is seen at once."""
+    """A profile with red and green swapped, so that ignoring it changes the colours."""
     profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
     red, green = profile.find(b"rXYZ"), profile.find(b"gXYZ")
     profile[red : red + 4], profile[green : green + 4] = b"gXYZ", b"rXYZ"
@@ -101,7 +101,7 @@ def _profile() -> bytes:
 
 
 @pytest.mark.parametrize("target", ["jpeg", "png", "webp", "avif", "heic", "tiff", "psd"])
-def test_profiles_are_kept_where_they_can_be(target: str) -> None:
+def test_profiles_are_kept_if_supported(target: str) -> None:
     profile = _profile()
     data = encoded(quadrants(), "PNG", icc_profile=profile)
 
@@ -109,7 +109,7 @@ def test_profiles_are_kept_where_they_can_be(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["bmp", "gif"])
-def test_profiles_are_applied_where_they_cannot_be_kept(target: str) -> None:
+def test_profiles_are_applied_if_not_supported(target: str) -> None:
     data = encoded(quadrants(), "PNG", icc_profile=_profile())
 
     image = opened(convert(data, target).data).convert("RGB")
@@ -119,7 +119,7 @@ def test_profiles_are_applied_where_they_cannot_be_kept(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["jpeg", "png", "webp", "avif", "heic", "bmp", "gif"])
-def test_inks_become_colours(target: str) -> None:
+def test_cmyk_is_converted_to_rgb(target: str) -> None:
     inks = Image.new("CMYK", SIZE, (0, 255, 255, 0))
     reading = readers.read(target, convert(encoded(inks, "TIFF"), target).data)
 
@@ -131,7 +131,7 @@ def test_inks_become_colours(target: str) -> None:
 
 @pytest.mark.parametrize("source", ["TIFF", "JPEG"])
 @pytest.mark.parametrize("target", ["tiff", "psd", "pdf", "eps"])
-def test_inks_are_kept_where_they_can_be(source: str, target: str) -> None:
+def test_cmyk_is_kept_if_supported(source: str, target: str) -> None:
     inks = Image.new("CMYK", SIZE, (0, 255, 255, 0))
     data = convert(encoded(inks, source), target).data
 
@@ -144,7 +144,7 @@ def test_inks_are_kept_where_they_can_be(source: str, target: str) -> None:
 
 
 def _ramp(bands: int = 3) -> NDArray[np.uint16]:
-    """All of 16 bits from left to right."""
+    """A gradient over the full 16-bit range."""
     row = np.linspace(0, 65535, 256).astype(np.uint16)
     return np.ascontiguousarray(np.repeat(np.tile(row, (16, 1))[..., None], bands, axis=2))
 
@@ -201,7 +201,7 @@ def test_floats_are_read() -> None:
 
 
 @pytest.mark.parametrize("target", ["jpeg", "bmp", "eps"])
-def test_transparency_is_laid_on_white(target: str) -> None:
+def test_transparency_is_flattened_onto_white(target: str) -> None:
     image = Image.new("RGBA", SIZE, (255, 0, 0, 0))
     image.paste((0, 0, 255, 255), (0, 0, 84, 120))
     result = convert(encoded(image, "PNG"), target)
@@ -214,7 +214,7 @@ def test_transparency_is_laid_on_white(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["png", "webp", "avif", "heic", "tiff", "gif", "psd"])
-def test_transparency_is_kept_where_it_can_be(target: str) -> None:
+def test_transparency_is_kept_if_supported(target: str) -> None:
     image = Image.new("RGBA", SIZE, (0, 0, 0, 0))
     image.paste((0, 0, 255, 255), (0, 0, 84, 120))
     result = convert(encoded(image, "PNG"), target)
@@ -226,7 +226,7 @@ def test_transparency_is_kept_where_it_can_be(target: str) -> None:
     assert alpha[60, 140] == 0
 
 
-def test_opaque_alpha_is_no_loss() -> None:
+def test_opaque_alpha_causes_no_warning() -> None:
     assert not convert(encoded(quadrants().convert("RGBA"), "PNG"), "jpeg").warnings
 
 
@@ -271,7 +271,7 @@ def test_animations_keep_frames_durations_and_loops(source: str, target: str) ->
         assert image.info["loop"] == (2 if target == "gif" else 3)
 
 
-def test_an_animation_in_a_still_format_is_its_first_frame() -> None:
+def test_an_animation_becomes_its_first_frame_in_a_still_format() -> None:
     first, *others = _animation()
     result = convert(encoded(first, "GIF", save_all=True, append_images=others, disposal=2), "bmp")
 
@@ -286,7 +286,7 @@ def test_all_pages_of_a_tiff_become_pages() -> None:
     assert codes(convert(data, "jpeg")) == {"pages_dropped"}
 
 
-def test_a_jpeg_lies_untouched_in_its_pdf() -> None:
+def test_a_pdf_contains_the_jpeg_unchanged() -> None:
     data = sample("jpeg")
 
     with pikepdf.open(BytesIO(convert(data, "pdf").data)) as document:
@@ -311,7 +311,7 @@ def test_vectors_stay_vectors(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["png", "tiff", "bmp"])
-def test_quality_with_a_lossless_target_is_told_and_ignored(target: str) -> None:
+def test_quality_with_a_lossless_target_is_ignored_with_a_warning(target: str) -> None:
     result = convert(sample("jpeg"), target, quality=10)
 
     assert codes(result) == {"quality_ignored"}
@@ -325,7 +325,7 @@ def test_quality_changes_size(target: str) -> None:
     assert len(convert(photo, target, quality=20).data) < len(convert(photo, target, quality=90).data)
 
 
-def test_entities_of_drawing_programs_are_put_in() -> None:
+def test_internal_entities_are_expanded() -> None:
     svg = (
         b'<?xml version="1.0"?><!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN" "svg11.dtd" [<!ENTITY colour "#00ff00">]>'
         b'<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">'
@@ -336,7 +336,7 @@ def test_entities_of_drawing_programs_are_put_in() -> None:
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA"])
-def test_a_png_is_about_as_small_as_pillow_makes_it_and_the_same(mode: str) -> None:
+def test_a_png_has_about_the_size_of_pillows_and_the_same_pixels(mode: str) -> None:
     drawn = quadrants((400, 300)).effect_spread(3).convert(mode)
     made = convert(encoded(drawn, "TIFF"), "png").data
     assert np.array_equal(np.asarray(opened(made).convert("RGBA")), np.asarray(drawn.convert("RGBA")))
@@ -344,7 +344,7 @@ def test_a_png_is_about_as_small_as_pillow_makes_it_and_the_same(mode: str) -> N
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA"])
-def test_an_avif_with_nothing_beside_the_picture_is_the_one_with_a_profile(mode: str) -> None:
+def test_an_avif_without_metadata_has_the_same_pixels_as_one_with_a_profile(mode: str) -> None:
     drawn = quadrants((400, 300)).effect_spread(3).convert(mode)
     if mode == "RGBA":
         drawn.putalpha(Image.linear_gradient("L").resize(drawn.size))

@@ -1,4 +1,4 @@
-"""What is too large is refused by its header, with the limit told, and what a target cannot hold likewise."""
+"""Limits on pixels, frames and sides are checked before decoding, with the limit in the details of the error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _line(length: int, *, across: int = 2) -> bytes:
 @pytest.mark.parametrize(
     ("target", "longest"), [("jpeg", 65_500), ("webp", 16_383), ("avif", 32_768), ("gif", 65_535), ("psd", 30_000)]
 )
-def test_a_side_longer_than_the_target_holds(target: str, longest: int) -> None:
+def test_a_side_longer_than_the_target_supports(target: str, longest: int) -> None:
     refused = _refusal(_line(longest + 1), target)
 
     assert refused.reason == "pixels"
@@ -45,12 +45,12 @@ def test_a_side_longer_than_the_target_holds(target: str, longest: int) -> None:
 
 
 @pytest.mark.parametrize(("across", "longest"), [(2, 4096), (32, 32_768)])
-def test_a_side_longer_than_heic_holds(across: int, longest: int) -> None:
+def test_a_side_longer_than_heic_supports(across: int, longest: int) -> None:
     assert _refusal(_line(longest + 1, across=across), "heic").details["max_side"] == longest
     pipeline.run(_REGISTRY.plan([_REGISTRY.formats["png"]], "heic"), [_line(longest, across=across)], Options())
 
 
-def test_the_limit_and_the_figure_are_told() -> None:
+def test_the_error_contains_the_limit_and_the_size() -> None:
     details = _refusal(png(20_000, 20_000), "jpeg").details
 
     assert details == {"max_pixels": MAX_PIXELS, "pixels": 400_000_000}
@@ -63,7 +63,7 @@ def test_many_frames_are_counted_and_not_decoded() -> None:
         decoded.append(1)
         return [Frame(Image.new("L", (4, 4)))]
 
-    raster = Raster((frame for frame in frames()), count=MAX_FRAMES + 1, timed=True, sizes=[(4, 4)] * 501)
+    raster = Raster((frame for frame in frames()), count=MAX_FRAMES + 1, animated=True, sizes=[(4, 4)] * 501)
     decoded.clear()
     with pytest.raises(TooLarge) as raised:
         _REGISTRY.plan([_REGISTRY.formats["gif"]], "webp").steps[-1](raster, Options())

@@ -1,4 +1,4 @@
-"""Deleted pages are gone with all that tells of them; what stays leads where it did."""
+"""Deleting pages removes their content and references; the other pages and their references are kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _texts(data: bytes) -> list[str]:
 
 
 def _plain(data: bytes) -> bytes:
-    """All bytes of the file, nothing compressed."""
+    """All bytes of the file, uncompressed."""
     found = opened(data)
     return saved(
         found,
@@ -31,7 +31,7 @@ def _plain(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("pages", "left"), [("2", [1, 3, 4]), ("1,3-4", [2]), ("4, 4 ,1", [2, 3])])
-def test_the_other_pages_stay(pages: str, left: list[int]) -> None:
+def test_the_other_pages_are_kept(pages: str, left: list[int]) -> None:
     result = delete(document("A", 4), pages)
 
     assert _texts(result.data) == [f"A page {number}" for number in left]
@@ -39,7 +39,7 @@ def test_the_other_pages_stay(pages: str, left: list[int]) -> None:
 
 
 def _secrets(made: Pdf) -> None:
-    """Everything that tells of the second page, and a dictionary of forms that all pages share."""
+    """A document with all kinds of references to its second page, and form XObjects shared by all pages."""
     tagged(made)
     form = made.make_stream(b"BT /F1 9 Tf (secret form) Tj ET", Type=Name.XObject, Subtype=Name.Form, BBox=[0, 0, 9, 9])
     resources = made.make_indirect(made.pages[0].obj.Resources)
@@ -57,7 +57,7 @@ def _secrets(made: Pdf) -> None:
     made.Root.Threads[0].F = beads[1]
 
 
-def test_nothing_of_a_deleted_page_is_left_in_the_file() -> None:
+def test_no_content_of_a_deleted_page_remains_in_the_file() -> None:
     whole = document("A", 3, _secrets)
     for text in (b"A page 2", b"secret", b"spoken 2"):
         assert text in _plain(whole)
@@ -113,7 +113,7 @@ def test_fields() -> None:
     assert [str(one.T) for one in read.Root.AcroForm.CO] == ["kept"]
 
 
-def test_labels_stay_with_their_pages() -> None:
+def test_labels_are_kept_with_their_pages() -> None:
     def roman(made: Pdf) -> None:
         made.Root.PageLabels = Dictionary(Nums=Array([0, Dictionary(S=Name.r), 3, Dictionary(S=Name.D, P=String("x"))]))
 
@@ -139,7 +139,7 @@ def test_encryption_is_kept(password: str | None, strength: int) -> None:
             pikepdf.open(BytesIO(data))
 
 
-def test_signatures_are_taken_out() -> None:
+def test_signatures_are_removed() -> None:
     def signed(made: Pdf) -> None:
         field(0, "sign", Dictionary(Type=Name.Sig, Contents=String("signed")), FT=Name.Sig)(made)
         made.Root.AcroForm.SigFlags = 3
@@ -155,7 +155,7 @@ def test_signatures_are_taken_out() -> None:
 
 
 @pytest.mark.parametrize("pages", ["4", "1-999999999", "1-3", "3,1,2"])
-def test_pages_that_cannot_go(pages: str) -> None:
+def test_pages_that_cannot_be_deleted(pages: str) -> None:
     with pytest.raises(ConversionError) as raised:
         delete(document("A", 3), pages)
 
@@ -164,7 +164,7 @@ def test_pages_that_cannot_go(pages: str) -> None:
 
 
 @pytest.mark.parametrize("strength", [4, 6])
-def test_an_empty_password_of_the_owner_opens_nothing(strength: int) -> None:
+def test_an_empty_owner_password_does_not_open_the_file(strength: int) -> None:
     lock = pikepdf.Encryption(user="user", owner="", R=strength)  # type: ignore[arg-type]
     data = saved(pikepdf.open(BytesIO(document("A", 2))), encryption=lock)
 

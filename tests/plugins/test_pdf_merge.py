@@ -1,4 +1,4 @@
-"""Merged PDFs, as other readers see them."""
+"""Merged PDFs, checked with other readers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _texts(data: bytes) -> list[str]:
     return [page.get_textpage().get_text_bounded().strip() for page in pypdfium2.PdfDocument(data)]
 
 
-def test_pages_in_the_order_given() -> None:
+def test_pages_are_in_the_given_order() -> None:
     result = merge(document("A", 2), document("B", 1), document("C", 3))
 
     expected = ["A page 1", "A page 2", "B page 1", "C page 1", "C page 2", "C page 3"]
@@ -40,7 +40,7 @@ def test_pages_in_the_order_given() -> None:
     opened(result.data)
 
 
-def test_twenty_and_the_same_one_twice() -> None:
+def test_twenty_files_with_duplicates() -> None:
     same = document("A", 1, outline(("One", 0, True, [])))
 
     result = merge(*[same] * 20)
@@ -70,7 +70,7 @@ def test_outlines() -> None:
     assert [str(items[1].A.URI), str(items[3].A.F), int(items[3].A.D[0])] == ["https://example.com/", "other.pdf", 3]
 
 
-def test_links_and_names_of_two_documents_lead_to_their_own_pages() -> None:
+def test_links_and_names_refer_to_pages_of_their_own_document() -> None:
     inputs = [
         document(name, 2, named("spot", 1), link(0, to=1), link(0, Dest=String("spot")), link(0, Dest=Name.spot))
         for name in "AB"
@@ -85,7 +85,7 @@ def test_links_and_names_of_two_documents_lead_to_their_own_pages() -> None:
     assert [str(name) for name in tree] == ["spot", "spot (2)"]
 
 
-def test_a_target_told_by_number() -> None:
+def test_a_destination_with_a_page_number() -> None:
     by_number = document("B", 2, link(0, Dest=Array([1, Name.Fit])))
 
     read = pymupdf.open("pdf", merge(document("A", 3), by_number).data)
@@ -93,7 +93,7 @@ def test_a_target_told_by_number() -> None:
     assert [one["page"] for one in read[3].get_links()] == [4]
 
 
-def test_actions_on_the_web_stay() -> None:
+def test_links_to_web_pages_are_kept() -> None:
     web = document("B", 1, link(0, A=Dictionary(S=Name.URI, URI=String("https://example.com/"))))
 
     read = pymupdf.open("pdf", merge(document("A", 1), web).data)
@@ -101,7 +101,7 @@ def test_actions_on_the_web_stay() -> None:
     assert [one["uri"] for one in read[1].get_links()] == ["https://example.com/"]
 
 
-def test_fields_of_one_name_keep_their_values() -> None:
+def test_fields_of_the_same_name_keep_their_values() -> None:
     other_font = document("B", 1, field(0, "name", String("Bob"), DA=String("/Helv 12 Tf")), field(0, "b", String("b")))
     third = pikepdf.open(BytesIO(other_font))
     third.Root.AcroForm.DR.Font.Helv.BaseFont = Name("/Times-Roman")
@@ -135,7 +135,7 @@ def _choices(made: Pdf) -> None:
     made.Root.AcroForm.Fields.append(group)
 
 
-def test_boxes_and_groups() -> None:
+def test_check_boxes_and_radio_buttons() -> None:
     data = merge(document("A", 1, _choices), document("B", 1, _choices)).data
 
     found = opened(data)
@@ -153,7 +153,7 @@ def _roman(made: Pdf) -> None:
     )
 
 
-def test_labels_go_on() -> None:
+def test_page_labels() -> None:
     data = merge(document("A", 2), document("B", 4, _roman), document("C", 2)).data
 
     read = pymupdf.open("pdf", data)
@@ -169,7 +169,7 @@ def _attached(content: bytes) -> pikepdf.Pdf:
     return made
 
 
-def test_attachments_of_one_name_are_kept_apart() -> None:
+def test_attachments_of_the_same_name_are_renamed() -> None:
     read = pymupdf.open("pdf", merge(saved(_attached(b"first")), saved(_attached(b"second"))).data)
 
     assert [read.embfile_get(name) for name in read.embfile_names()] == [b"first", b"second"]
@@ -240,7 +240,7 @@ def _described(made: Pdf) -> None:
     made.pages[0].obj.Rotate, made.pages[0].obj.CropBox = 90, Array([10, 10, 100, 100])
 
 
-def test_what_a_document_has_once_is_the_first_ones() -> None:
+def test_document_entries_are_those_of_the_first_document() -> None:
     found = opened(merge(document("A", 2, _described), document("B", 1)).data)
 
     root = found.Root
@@ -255,7 +255,7 @@ def test_what_a_document_has_once_is_the_first_ones() -> None:
 
 
 @pytest.mark.parametrize("password", ["user", "owner"])
-def test_encryption_is_dropped_and_told(password: str) -> None:
+def test_encryption_is_dropped_with_a_warning(password: str) -> None:
     plain = pikepdf.open(BytesIO(document("B", 1)))
     locked = saved(plain, encryption=pikepdf.Encryption(user="user", owner="owner"))
 
@@ -266,7 +266,7 @@ def test_encryption_is_dropped_and_told(password: str) -> None:
 
 
 @pytest.mark.parametrize("password", [None, "wrong"])
-def test_the_locked_one_is_named(password: str | None) -> None:
+def test_the_error_names_the_encrypted_file(password: str | None) -> None:
     plain = pikepdf.open(BytesIO(document("B", 1)))
     locked = saved(plain, encryption=pikepdf.Encryption(user="user", owner="owner"))
 
@@ -278,14 +278,14 @@ def test_the_locked_one_is_named(password: str | None) -> None:
 
 
 @pytest.mark.parametrize("bad", [document("B", 3)[:700], b"%PDF-1.7\n", saved(Pdf.new())])
-def test_the_broken_one_is_named(bad: bytes) -> None:
+def test_the_error_names_the_corrupt_file(bad: bytes) -> None:
     with pytest.raises(ConversionError) as raised:
         merge(document("A", 1), bad)
 
     assert (raised.value.reason, raised.value.details["index"]) == ("corrupt_input", 1)
 
 
-def test_a_picture_is_no_pdf() -> None:
+def test_a_picture_is_refused() -> None:
     with pytest.raises(ConversionError) as raised:
         REGISTRY.plan([REGISTRY.formats[name] for name in ("pdf", "jpeg")], "pdf", "pdf-merge")
 

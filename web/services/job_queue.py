@@ -244,7 +244,7 @@ def expected_memory(plan: Plan, size: int) -> int:
 
     A file that hides more pixels than its size suggests meets the limit of its own process.
     """
-    return needed_bytes(plan, min(size / plan.source.density, MAX_PIXELS))
+    return needed_bytes(plan, min(size / plan.source.bytes_per_pixel, MAX_PIXELS))
 
 
 def memory_budget(root: Path = Path("/")) -> int:

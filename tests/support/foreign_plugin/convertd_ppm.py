@@ -4,8 +4,18 @@ from io import BytesIO
 
 from PIL import Image
 
-from engine import RASTER, FileFormat, Frame, Options, Raster, Signature, TargetCapabilities, conversion, hookimpl
-from engine.conversions import AnyConversion
+from engine import (
+    RASTER,
+    AnyConversion,
+    FileFormat,
+    Frame,
+    Options,
+    Raster,
+    Signature,
+    TargetCapabilities,
+    conversion,
+    hookimpl,
+)
 
 PPM = FileFormat("ppm", media_type="image/x-portable-pixmap", extensions=("ppm",), sniff=Signature((0, b"P6")))
 
@@ -18,7 +28,7 @@ def decode(data: bytes, options: Options) -> Raster:
 @conversion(RASTER, PPM)
 def encode(raster: Raster, options: Options) -> bytes:
     file = BytesIO()
-    raster.single(TargetCapabilities(("RGB",))).image.save(file, "PPM")
+    raster.first_frame(TargetCapabilities(("RGB",))).image.save(file, "PPM")
     return file.getvalue()
 
 

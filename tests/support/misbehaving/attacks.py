@@ -1,4 +1,4 @@
-"""What hostile code would try once a broken codec has let it into a job's process."""
+"""Attacks of code that runs in a job's process, for example through a vulnerable codec."""
 
 import ctypes
 import errno
@@ -15,12 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 
 LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
-SUCCEEDED, REFUSED = "red", "green"  # the colours that tell the outcome
+SUCCEEDED, REFUSED = "red", "green"  # colours of the decoded picture
 _PTRACE_SEIZE = 0x4206
 
 
 def outcome(attack: str, argument: str) -> str:
-    """The colour of the outcome; `argument` is a path, a process id, a port."""
+    """Runs an attack. Returns the colour for its outcome. `argument` is for example a path, a process id or a port."""
     try:
         ATTACKS[attack](argument)
     except OSError:
@@ -37,14 +37,14 @@ def _make_socket(_argument: str) -> None:
 
 
 def _run(command: str) -> None:
-    """Only in a child, so that the answer is still given."""
+    """Runs a program in a child process, so that this process still replies."""
     program, *arguments = command.split()
     if os.waitstatus_to_exitcode(os.waitpid(os.posix_spawn(program, [program, *arguments], {}), 0)[1]):
         raise PermissionError
 
 
 def _run_copy(program: str) -> None:
-    """A program that the process brings along, which a codec that was broken into could write."""
+    """Runs a program that the process has written itself."""
     Path("copy").write_bytes(Path(program).read_bytes())
     Path("copy").chmod(0o700)
     _run("./copy")
@@ -57,7 +57,7 @@ def _run_script(program: str) -> None:
 
 
 def _load(command: str) -> None:
-    """A program that is not run but given to the loader, which starts all programs."""
+    """Runs a program through the dynamic loader instead of executing it directly."""
     loader = next(path for path in LOADERS if Path(path).exists())
     _run(f"{loader} {command}")
 
@@ -81,7 +81,7 @@ def _write(path: str) -> None:
 
 
 def _kill(process: str) -> None:
-    os.kill(int(process), signal.SIGCONT)  # as allowed or refused as SIGKILL is, and harmless to the tests
+    os.kill(int(process), signal.SIGCONT)  # needs the same permission as SIGKILL, without effect on the tests
 
 
 def _trace(process: str) -> None:
@@ -99,7 +99,7 @@ def _pipe(_argument: str) -> None:
 
 
 def _remember(secret: str) -> None:
-    """The secret, wherever the process could know it from: its environment now, and as it was at its start."""
+    """Searches for a secret in the current and the initial environment."""
     held = [*os.environ.values(), Path("/proc/self/environ").read_text()]
     if not any(secret in text for text in held):
         raise PermissionError
@@ -114,7 +114,7 @@ def _fill(size: str) -> None:
 
 
 def _litter(argument: str) -> None:
-    """So many files of that many bytes, and as many folders around them; then time for somebody to notice."""
+    """Writes `count` files of `size` bytes in as many folders, then waits to be stopped."""
     count, size = map(int, argument.split())
     for number in range(count):
         folder = Path(f"folder{number}")
@@ -124,7 +124,7 @@ def _litter(argument: str) -> None:
 
 
 def _burrow(depth: str) -> None:
-    """Folders so deep that their path is too long for the system."""
+    """Creates nested folders whose path exceeds the limit of the system."""
     for _ in range(int(depth)):
         Path("x" * 200).mkdir()
         os.chdir("x" * 200)
@@ -132,7 +132,7 @@ def _burrow(depth: str) -> None:
 
 
 def _swarm(count: str) -> None:
-    """So many threads, all there at once."""
+    """Starts `count` threads that exist at the same time."""
     threading.stack_size(64 << 10)
     enough = threading.Event()
     try:
@@ -145,7 +145,7 @@ def _swarm(count: str) -> None:
 
 
 def _hide(argument: str) -> None:
-    """So many files of that many bytes, open and in no folder; then time for somebody to notice."""
+    """Writes `count` open files of `size` bytes that are in no folder, then waits to be stopped."""
     count, size = map(int, argument.split())
     for number in range(count):
         hidden = os.open(f"file{number}", os.O_RDWR | os.O_CREAT)
@@ -175,13 +175,13 @@ def _touch(path: str) -> None:
 def _watch(path: str) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     watch = libc.inotify_init1(0)
-    if watch < 0 or libc.inotify_add_watch(watch, os.fsencode(path), 0x100) < 0:  # that files are made
+    if watch < 0 or libc.inotify_add_watch(watch, os.fsencode(path), 0x100) < 0:  # IN_CREATE
         raise OSError(ctypes.get_errno(), "refused")
     os.close(watch)
 
 
 def _point(process: str) -> None:
-    """A file that is ready tells its owner, by any signal."""
+    """Sets another process as the owner of a pipe, to which the kernel then sends signals."""
     reader, writer = os.pipe()
     try:
         fcntl.fcntl(reader, fcntl.F_SETOWN, int(process))
@@ -191,7 +191,7 @@ def _point(process: str) -> None:
 
 
 def _displace(_argument: str) -> None:
-    """A file whose place another takes is in no folder either."""
+    """Replaces a file by renaming another, so that the first is in no folder."""
     Path("one").touch()
     Path("other").touch()
     Path("one").rename("other")
@@ -202,7 +202,7 @@ def _keep_in_memory(_argument: str) -> None:
 
 
 def _find_open_folder(_argument: str) -> None:
-    """A folder that the process has inherited open, through which it could get at others."""
+    """Searches for an inherited open folder, through which others could be reached."""
     for descriptor in range(100):
         with suppress(OSError):
             if stat.S_ISDIR(os.fstat(descriptor).st_mode):
@@ -211,13 +211,13 @@ def _find_open_folder(_argument: str) -> None:
 
 
 def _answer(_argument: str) -> None:
-    """Answers in the worker's place, with a size that it has not written."""
-    told = {"size": 1_000_000, "trace": [], "warnings": [], "input_pages": [], "pages": None}
-    lie = {"done": {**told, "check_seconds": 0, "peak_memory": 0}}
+    """Replies in place of the worker, with a wrong size."""
+    result = {"size": 1_000_000, "trace": [], "warnings": [], "input_pages": [], "pages": None}
+    reply = {"done": {**result, "check_seconds": 0, "peak_memory": 0}}
     for descriptor in range(3, 100):
         with suppress(OSError):
             if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-                os.write(descriptor, json.dumps(lie).encode())
+                os.write(descriptor, json.dumps(reply).encode())
                 os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""What a step does that uses modules which are put off, and has not said so."""
+"""Steps that use lazily imported modules without declaring it."""
 
 import os
 import stat
@@ -10,11 +10,11 @@ from engine.lazy_import import lazy_import
 
 _rawpy = lazy_import("rawpy")
 
-WORKED, FAILED = "green", "red"  # the colours that tell the outcome
+WORKED, FAILED = "green", "red"  # colours of the decoded picture
 
 
 def outcome(deed: str, argument: str) -> str:
-    """The colour of the outcome. Whatever a module's absence looks like, the step goes on without."""
+    """Runs a deed. Returns the colour for its outcome. The step continues if a module is missing."""
     try:
         return WORKED if BORROWINGS[deed](argument) else FAILED
     except Exception:
@@ -46,7 +46,7 @@ def _import(_argument: str) -> object:
 
 
 def _scribble(size: str) -> object:
-    """Writes so many bytes to the job's files before it is found out, and again where it is not."""
+    """Writes `size` bytes to the job's files before it uses the module, and truncates them afterwards."""
     for descriptor in range(3, 100):
         with suppress(OSError):
             if stat.S_ISREG(os.fstat(descriptor).st_mode):

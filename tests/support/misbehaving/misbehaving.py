@@ -1,4 +1,4 @@
-"""A plugin whose format does to its process what the file says, once each."""
+"""A plugin whose files name the deed that their decoder performs."""
 
 import os
 import shutil
@@ -10,8 +10,19 @@ from pathlib import Path
 
 from PIL import Image
 
-from engine import RASTER, FileFormat, Frame, Options, Raster, Signature, conversion, hookimpl, tool
-from engine.conversions import AnyConversion, AnyTool
+from engine import (
+    RASTER,
+    AnyConversion,
+    AnyTool,
+    FileFormat,
+    Frame,
+    Options,
+    Raster,
+    Signature,
+    conversion,
+    hookimpl,
+    tool,
+)
 from plugins import _ghostscript
 from tests.support.misbehaving import attacks, borrowing
 
@@ -61,7 +72,7 @@ def decode(data: bytes, _options: Options) -> Raster:
     return Raster([Frame(Image.new("RGB", (8, 8), "red"))])
 
 
-# The same in a process that may run Ghostscript.
+# The same step in a process that is allowed to run Ghostscript.
 launch = conversion(LAUNCHER, RASTER, programs=_ghostscript.PROGRAMS)(decode.run)
 
 
@@ -75,7 +86,7 @@ def row(rasters: list[Raster], _options: Options) -> Raster:
 
 
 def _tidy_up() -> None:
-    """Temporary files and folders, as plugins may use them."""
+    """Uses temporary files and folders as plugins are allowed to."""
     with tempfile.TemporaryFile() as file, tempfile.NamedTemporaryFile() as named:
         file.write(b"nameless")
         named.write(b"named")
@@ -101,10 +112,10 @@ def _failing() -> Iterator[Frame]:
 
 
 def _hungry(size: int) -> Iterator[Frame]:
-    """A picture that takes so many bytes of memory while it is decoded."""
-    taken = bytes(size)
+    """Decodes a picture with a peak of `size` bytes of memory."""
+    memory = bytes(size)
     yield Frame(Image.new("RGB", (8, 8), "red"))
-    del taken
+    del memory
 
 
 @hookimpl
