@@ -65,15 +65,21 @@ AnyFormat: TypeAlias = Format[Any]
 
 
 class Signature:
-    """A sniffer for fixed bytes at fixed offsets: `Signature((0, b"II*\\0"), (8, b"CR"))` scores 6 or 0."""
+    """A sniffer for fixed bytes at fixed offsets: `Signature((0, b"II*\\0"), (8, b"CR"))` scores 6 or 0.
 
-    def __init__(self, *parts: tuple[int, bytes]) -> None:
+    Where the bytes match, the score is that of `then`, if there is one: a sniffer that reads more of the file.
+    """
+
+    def __init__(self, *parts: tuple[int, bytes], then: Sniffer | None = None) -> None:
         self._parts = parts
         self._score = sum(len(magic) for _, magic in parts)
+        self._then = then
 
     def __call__(self, content: Content) -> int:
-        agrees = all(content[offset : offset + len(magic)] == magic for offset, magic in self._parts)
-        return self._score if agrees else 0
+        for offset, magic in self._parts:
+            if content[offset : offset + len(magic)] != magic:
+                return 0
+        return self._then(content) if self._then else self._score
 
 
 class Brands:

@@ -41,15 +41,13 @@ def _tiff_raw(maker: bytes, *, dng: bool = False) -> Callable[[Content], int]:
     """A sniffer for TIFF-based RAW files of a manufacturer, or for DNG."""
 
     def sniff(content: Content) -> int:
-        if content[:4] not in (b"II*\0", b"MM\0*"):
-            return 0
         directories = _tiff_tags.read_directories(content)
         if any(_tiff_tags.DNG_VERSION in directory for directory in directories[:1]):
             return 16 if dng else 0
         matches = bool(maker) and _tiff_tags.camera_make(directories).startswith(maker)
         return 4 + len(maker) if matches and _tiff_tags.holds_sensor_data(directories) else 0
 
-    return sniff
+    return any_of(*(Signature((0, magic), then=sniff) for magic in (b"II*\0", b"MM\0*")))
 
 
 def _format(name: str, media_type: str, sniff: Callable[[Content], int]) -> FileFormat:

@@ -42,10 +42,13 @@ else:
         _cairo = lazy_import("plugins._cairo")
 
 _HEAD = 65_536  # bytes within which the root element must begin
+_FIRST_BYTES = (b"<", b"\x1f", b"\xef", b"\xff", b"\xfe", b" ", b"\t", b"\r", b"\n")  # markup, gzip, byte order marks
 
 
 def _sniff(content: Content) -> int:
     """4 if the root element, after declarations and comments, is svg; otherwise 0."""
+    if content[:1] not in _FIRST_BYTES:
+        return 0
     try:
         head = _svg_source.decompress(content[:_HEAD], _HEAD)
     except zlib.error:

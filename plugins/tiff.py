@@ -39,20 +39,17 @@ if TYPE_CHECKING:
 else:
     _tifffile = lazy_import("plugins._tifffile")
 
-_signature = any_of(*(Signature((0, magic)) for magic in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")))
-
 
 def _sniff(content: Content) -> int:
     """0 for camera RAW files: of those without a plugin, only the thumbnail could be read."""
-    score = _signature(content)
-    return 0 if score and _tiff_tags.holds_sensor_data(_tiff_tags.read_directories(content)) else score
+    return 0 if _tiff_tags.holds_sensor_data(_tiff_tags.read_directories(content)) else 4
 
 
 TIFF = FileFormat(
     "tiff",
     media_type="image/tiff",
     extensions=("tiff", "tif"),
-    sniff=_sniff,
+    sniff=any_of(*(Signature((0, magic), then=_sniff) for magic in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"))),
     paged=True,
     is_complete=_tiff_tags.is_complete,
 )
