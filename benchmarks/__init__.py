@@ -1,1 +1,1 @@
-"""What is measured: `python -m benchmarks pairs | overhead | inspection | overload | stop | faults`."""
+"""Benchmarks and fault tests: `python -m benchmarks pairs | overhead | verification | overload | faults`."""

@@ -1,4 +1,8 @@
-"""Clients of the generated load, and their connections: bare sockets, each with one request at a time."""
+"""Load generator: a process that sends conversions over raw sockets, at a fixed rate or with fixed concurrency.
+
+`generate_load` starts the process; run as a program, this module reads a LoadPlan from standard input and writes the
+responses to standard output, both as JSON. HTTP libraries would limit the rate, so requests are built here.
+"""
 
 from __future__ import annotations
 
@@ -10,31 +14,70 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from itertools import cycle, islice
 from pathlib import Path
 from select import EPOLLIN, EPOLLOUT, epoll
 from time import monotonic
 from urllib.parse import urlsplit
 
-PATIENCE = 60.0
-"""Seconds in which an answer has to come."""
-
-_FIRST_ADDRESS = 2  # the clients come from 127.0.0.2 and so on
+_MODULE = "benchmarks.load_generator"  # __name__ is "__main__" in the process
+_TIMEOUT = 60.0  # seconds until a response must be complete
+_FIRST_ADDRESS = 2  # clients connect from 127.0.0.2, 127.0.0.3, ...
 _BOUNDARY = "a3f1c2-boundary"
-_BLOCK = 64 << 10  # bytes
-_FIELD = re.compile(rb"\r\n(content-length|retry-after|connection): ([^\r]*)")
+_RECEIVE_SIZE = 64 << 10  # bytes
+_HEADER = re.compile(rb"\r\n(content-length|retry-after|connection): ([^\r]*)")
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """Load for `seconds`: `rate` requests per second, or else `concurrency` requests at any time.
+
+    Requests are distributed over the API keys. Each key is used from its own IP address.
+    """
+
+    url: str
+    keys: tuple[str, ...]
+    file: str  # path of the file to convert
+    seconds: float
+    rate: float = 0.0
+    concurrency: int = 0
+
+
+@dataclass(frozen=True)
+class TimedResponse:
+    """The status of a response, 0 if the connection failed. Times are in seconds of the monotonic clock."""
+
+    status: int
+    sent_at: float
+    received_at: float
+    reason: str = ""
+    retryable: bool = False
+    retry_after: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """Latency."""
+        return self.received_at - self.sent_at
+
+
+async def generate_load(plan: LoadPlan) -> list[TimedResponse]:
+    """Runs the plan in a process of its own and returns all responses."""
+    command = (sys.executable, "-m", _MODULE)
+    process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    out, _ = await process.communicate(json.dumps(asdict(plan)).encode())
+    return [TimedResponse(*row) for row in json.loads(out)]
 
 
 class Client:
-    """One address with one key, its request, and its connections that may be used again."""
+    """An API key with its IP address, its request, and its idle connections."""
 
-    def __init__(self, number: int, plan: Plan) -> None:
+    def __init__(self, number: int, plan: LoadPlan) -> None:
         parts = urlsplit(plan.url)
         self.server = (parts.hostname or "", parts.port or 80)
         self.address = (f"127.0.0.{_FIRST_ADDRESS + number}", 0)
         self.idle: list[Connection] = []
-        body = _body(Path(plan.file).read_bytes())
+        body = _form(Path(plan.file).read_bytes())
         head = (
             f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nAuthorization: Bearer {plan.keys[number]}\r\n"
             f"Content-Type: multipart/form-data; boundary={_BOUNDARY}\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -42,7 +85,7 @@ class Client:
         self.request = head.encode() + body
 
     def connection(self) -> Connection:
-        """One that can be asked. Raises OSError."""
+        """Returns an idle or a new connection. Raises OSError."""
         while self.idle:
             connection = self.idle.pop()
             if connection.is_open():
@@ -50,218 +93,184 @@ class Client:
         return Connection(self)
 
 
+def _form(content: bytes) -> bytes:
+    disposition = f"--{_BOUNDARY}\r\nContent-Disposition: form-data; name="
+    field = f'{disposition}"output_format"\r\n\r\nwebp\r\n'
+    file = f'{disposition}"file"; filename="a"\r\n\r\n'
+    return f"{field}{file}".encode() + content + f"\r\n--{_BOUNDARY}--\r\n".encode()
+
+
 class Connection:
-    """A connection of a client, which asks one thing after the other."""
+    """A non-blocking connection of a client, with at most one request at a time."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.socket = socket.create_connection(client.server, timeout=PATIENCE, source_address=client.address)
+        self.socket = socket.create_connection(client.server, timeout=_TIMEOUT, source_address=client.address)
         self.socket.setblocking(False)
-        self.asked = 0.0
-        self.listened = 0  # the events that are waited for
+        self.sent_at = 0.0
+        self.registered_events = 0
         self._unsent = memoryview(b"")
         self._received = b""
 
-    def ask(self) -> None:
-        """Begins to send the client's request. Raises OSError."""
-        self.asked = monotonic()
+    def start_request(self) -> None:
+        """Starts to send the client's request. Raises OSError."""
+        self.sent_at = monotonic()
         self._unsent = memoryview(self.client.request)
         self._received = b""
         self.send()
 
     def send(self) -> None:
-        """Sends what can be sent now. Raises OSError."""
+        """Sends as much as possible without blocking. Raises OSError."""
         with suppress(BlockingIOError):
             while self._unsent:
                 self._unsent = self._unsent[self.socket.send(self._unsent) :]
 
     def is_open(self) -> bool:
-        """Whether the server has not closed it while it was idle."""
+        """Whether the server has kept the idle connection open."""
         if self.socket.fileno() < 0:
             return False
         with suppress(BlockingIOError):
             self.socket.recv(1, socket.MSG_PEEK)
-            return False  # as nothing is to be received but the end
+            return False  # readable without a request: the end of the stream
         return True
 
-    def awaited(self) -> int:
-        """The events to go on with."""
+    def needed_events(self) -> int:
+        """The epoll events that the request waits for."""
         return EPOLLIN | (EPOLLOUT if self._unsent else 0)
 
-    def take(self) -> tuple[Heard, bool] | None:
-        """The answer, once it is whole, and whether the connection may be used again. Raises OSError, EOFError too."""
-        data = self.socket.recv(_BLOCK)
+    def receive(self) -> tuple[TimedResponse, bool] | None:
+        """Returns the response and whether the connection is reusable; None while incomplete.
+
+        Raises OSError, and EOFError if the server closed the connection.
+        """
+        data = self.socket.recv(_RECEIVE_SIZE)
         if not data:
             raise EOFError
         self._received += data
         end = self._received.find(b"\r\n\r\n") + 4
         if end < 4:
             return None
-        fields = dict(_FIELD.findall(self._received[:end].lower()))
-        if len(self._received) < end + int(fields[b"content-length"]):
+        headers = dict(_HEADER.findall(self._received[:end].lower()))
+        if len(self._received) < end + int(headers[b"content-length"]):
             return None
-        status, retry_after = int(self._received[9:12]), fields.get(b"retry-after", b"").decode()
-        return Heard(status, self.asked, monotonic(), retry_after), fields.get(b"connection") != b"close"
+        status, retry_after = int(self._received[9:12]), headers.get(b"retry-after", b"").decode()
+        # A connection with an unfinished request cannot send another.
+        reusable = headers.get(b"connection") != b"close" and not self._unsent
+        return TimedResponse(status, self.sent_at, monotonic(), retry_after=retry_after), reusable
 
 
-def _body(content: bytes) -> bytes:
-    opening = f"--{_BOUNDARY}\r\nContent-Disposition: form-data; name="
-    field = f'{opening}"output_format"\r\n\r\nwebp\r\n'
-    file = f'{opening}"file"; filename="a"\r\n\r\n'
-    return f"{field}{file}".encode() + content + f"\r\n--{_BOUNDARY}--\r\n".encode()
+class RequestLoop:
+    """Sends requests and collects responses with epoll. Calls `on_response` with the client of each response."""
 
-
-class _Load:
-    """Requests on their way; `then` is called with the client of each that has ended."""
-
-    def __init__(self, then: Callable[[Client], None] = lambda _: None) -> None:
-        self.heard: list[Heard] = []
-        self._then = then
+    def __init__(self, on_response: Callable[[Client], None] = lambda _: None) -> None:
+        self._responses: list[TimedResponse] = []
+        self._on_response = on_response
         self._epoll = epoll()
-        self._connections: dict[int, Connection] = {}  # by descriptor: those that are listened to
-        self._asking: dict[Connection, None] = {}  # in the order in which they have asked
+        self._registered: dict[int, Connection] = {}  # by file descriptor
+        self._active: dict[Connection, None] = {}  # connections with a request, oldest request first
 
-    def ask(self, client: Client) -> None:
-        """Makes the client's request."""
-        asked = monotonic()
+    def send(self, client: Client) -> None:
+        """Sends the client's request."""
+        started = monotonic()
         try:
             connection = client.connection()
-            connection.ask()
+            connection.start_request()
         except OSError:
-            self._end(client, Heard(0, asked, monotonic()))
+            self._finish(client, TimedResponse(0, started, monotonic()))
             return
-        self._asking[connection] = None
-        self._listen(connection)
+        self._active[connection] = None
+        self._register(connection)
 
-    def go_on(self, until: float) -> None:
-        """Sends and takes what can be sent and taken, and waits for it until then at most."""
-        for descriptor, events in self._epoll.poll(max(0.0, until - monotonic())):
-            self._advance(self._connections[descriptor], events)
-        oldest = next(iter(self._asking), None)
-        if oldest is not None and monotonic() - oldest.asked > PATIENCE:
-            self._give_up(oldest)
+    def run_until(self, deadline: float) -> None:
+        """Waits for events until the deadline at most, and handles them."""
+        for descriptor, events in self._epoll.poll(max(0.0, deadline - monotonic())):
+            self._handle(self._registered[descriptor], events)
+        oldest = next(iter(self._active), None)
+        if oldest is not None and monotonic() - oldest.sent_at > _TIMEOUT:
+            self._fail(oldest)
 
-    def finish(self) -> list[Heard]:
-        """Waits for what is on its way, and gives all answers."""
-        while self._asking:
-            self.go_on(monotonic() + 1)
-        return self.heard
+    def drain(self) -> list[TimedResponse]:
+        """Waits for all responses and returns them."""
+        while self._active:
+            self.run_until(monotonic() + 1)
+        return self._responses
 
-    def _listen(self, connection: Connection) -> None:
-        descriptor, awaited = connection.socket.fileno(), connection.awaited()
-        if self._connections.get(descriptor) is not connection:
-            self._connections[descriptor] = connection
-            self._epoll.register(descriptor, awaited)
-        elif awaited != connection.listened:
-            self._epoll.modify(descriptor, awaited)
-        connection.listened = awaited
+    def _register(self, connection: Connection) -> None:
+        descriptor, events = connection.socket.fileno(), connection.needed_events()
+        if self._registered.get(descriptor) is not connection:
+            self._registered[descriptor] = connection
+            self._epoll.register(descriptor, events)
+        elif events != connection.registered_events:
+            self._epoll.modify(descriptor, events)
+        connection.registered_events = events
 
-    def _advance(self, connection: Connection, events: int) -> None:
-        if connection not in self._asking:  # the server has closed it while it was idle
+    def _handle(self, connection: Connection, events: int) -> None:
+        if connection not in self._active:  # the server closed an idle connection
             self._close(connection)
             return
         try:
             if events & EPOLLOUT:
                 connection.send()
-                self._listen(connection)
-            answer = connection.take() if events & ~EPOLLOUT else None
+                self._register(connection)
+            received = connection.receive() if events & ~EPOLLOUT else None
         except (OSError, EOFError):
-            self._give_up(connection)
+            self._fail(connection)
             return
-        if answer is not None:
-            heard, keep = answer
-            del self._asking[connection]
-            # One that has not sent all of its request cannot send another.
-            if keep and connection.awaited() == EPOLLIN:
+        if received is not None:
+            response, reusable = received
+            del self._active[connection]
+            if reusable:
                 connection.client.idle.append(connection)
             else:
                 self._close(connection)
-            self._end(connection.client, heard)
+            self._finish(connection.client, response)
 
-    def _give_up(self, connection: Connection) -> None:
-        del self._asking[connection]
+    def _fail(self, connection: Connection) -> None:
+        del self._active[connection]
         self._close(connection)
-        self._end(connection.client, Heard(0, connection.asked, monotonic()))
+        self._finish(connection.client, TimedResponse(0, connection.sent_at, monotonic()))
 
     def _close(self, connection: Connection) -> None:
-        self._connections.pop(connection.socket.fileno(), None)
+        self._registered.pop(connection.socket.fileno(), None)
         connection.socket.close()
 
-    def _end(self, client: Client, heard: Heard) -> None:
-        self.heard.append(heard)
-        self._then(client)
+    def _finish(self, client: Client, response: TimedResponse) -> None:
+        self._responses.append(response)
+        self._on_response(client)
 
 
-def _at_rate(clients: list[Client], plan: Plan) -> list[Heard]:
-    load, job_queue, asked, began = _Load(), cycle(clients), 0, monotonic()
-    while (now := monotonic()) < began + plan.seconds:
-        if now < (due := began + asked / plan.rate):
-            load.go_on(due)
+def _open_loop(clients: list[Client], plan: LoadPlan) -> list[TimedResponse]:
+    """Sends at a fixed rate, whether or not responses arrive."""
+    loop, next_clients, sent, started = RequestLoop(), cycle(clients), 0, monotonic()
+    while (now := monotonic()) < started + plan.seconds:
+        if now < (due := started + sent / plan.rate):
+            loop.run_until(due)
         else:
-            load.ask(next(job_queue))
-            asked += 1
-    return load.finish()
+            loop.send(next(next_clients))
+            sent += 1
+    return loop.drain()
 
 
-def _in_turn(clients: list[Client], plan: Plan) -> list[Heard]:
+def _closed_loop(clients: list[Client], plan: LoadPlan) -> list[TimedResponse]:
+    """Sends the next request after each response."""
     end = monotonic() + plan.seconds
 
-    def again(client: Client) -> None:
+    def send_next(client: Client) -> None:
         if monotonic() < end:
-            load.ask(client)
+            loop.send(client)
 
-    load = _Load(again)
-    for client in islice(cycle(clients), plan.clients):
-        load.ask(client)
-    return load.finish()
+    loop = RequestLoop(send_next)
+    for client in islice(cycle(clients), plan.concurrency):
+        loop.send(client)
+    return loop.drain()
 
 
 def _main() -> None:
-    plan = Plan(**json.load(sys.stdin))
+    plan = LoadPlan(**json.load(sys.stdin))
     clients = [Client(number, plan) for number in range(len(plan.keys))]
-    answers = (_in_turn if plan.clients else _at_rate)(clients, plan)
-    json.dump([list(asdict(answer).values()) for answer in answers], sys.stdout)
+    responses = (_closed_loop if plan.concurrency else _open_loop)(clients, plan)
+    json.dump([astuple(response) for response in responses], sys.stdout)
 
 
 if __name__ == "__main__":
     _main()
-
-
-_GENERATOR = "benchmarks.load_generator"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to send: `rate` requests a second for `seconds`, each key in turn and from an address of its own.
-
-    With `clients`, that many ask one request after the other instead, and the rate is what comes of it.
-    """
-
-    url: str
-    keys: tuple[str, ...]
-    file: str  # the path of what to convert
-    seconds: float
-    rate: float = 0.0
-    clients: int = 0
-
-
-@dataclass(frozen=True)
-class Heard:
-    """An answer; times in seconds of the machine's clock. Status 0 where none came."""
-
-    status: int
-    asked: float
-    came: float
-    retry_after: str = ""
-
-    @property
-    def seconds(self) -> float:
-        return self.came - self.asked
-
-
-async def carry_out(plan: Plan) -> list[Heard]:
-    """The plan's answers, in a process of their own."""
-    command = (sys.executable, "-m", _GENERATOR)
-    process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    out, _ = await process.communicate(json.dumps(asdict(plan)).encode())
-    return [Heard(*row) for row in json.loads(out)]

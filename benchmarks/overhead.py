@@ -1,4 +1,4 @@
-"""What the service adds to a codec, in paired runs: each round tries every way once."""
+"""Overhead of the service over the codec alone, in paired runs: each round runs every variant once."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from time import perf_counter
 import httpx
 from prometheus_client import CollectorRegistry
 
-from benchmarks.report import Report
+from benchmarks.report import Report, Row
 from config.logs import configure
 from config.settings import Settings
 from engine import Options, pipeline, sandbox
 from engine.executor import Job, LocalExecutor
-from engine.registry import load_registry
+from engine.registry import Registry, load_registry
 from storage import accounts, api_keys
 from storage.transaction import Transaction
 from storage.usage import UsageRecord
@@ -29,141 +29,138 @@ from web.app import assemble, listening
 from web.metrics import Metrics
 from web.services.container import Services
 
-Way = Callable[[], Awaitable[object]]
+Variant = Callable[[], Awaitable[object]]
+
+_UNLIMITED = 10**9
 
 
 def measure(rounds: int) -> Report:
-    """Medians and 95th percentiles over the rounds, in milliseconds; `added` is to the row above."""
+    """Returns medians and 95th percentiles in milliseconds. `added` is the difference from the row above."""
     with TemporaryDirectory() as folder:
         return asyncio.run(_measure(Path(folder), rounds))
 
 
 async def _measure(folder: Path, rounds: int) -> Report:
     registry = load_registry()
-    executor = LocalExecutor(2)
-    bare = LocalExecutor(2, sandbox.ALWAYS)
-    await executor.start()
-    await bare.start()
-    settings = Settings(data_dir=folder, rate_limit_free=10**9, rate_limit_anonymous=10**9, metrics_port=0)
-    services = await asyncio.to_thread(assemble, settings, registry, executor)
+    sandboxed, unsandboxed = LocalExecutor(2), LocalExecutor(2, sandbox.ALWAYS)
+    await sandboxed.start()
+    await unsandboxed.start()
+    settings = Settings(data_dir=folder, rate_limit_free=_UNLIMITED, rate_limit_anonymous=_UNLIMITED, metrics_port=0)
+    services = await asyncio.to_thread(assemble, settings, registry, sandboxed)
     async with AsyncExitStack() as stack:
         with redirect_stderr(stack.enter_context((folder / "log").open("w"))):
             configure("json")
         url = await stack.enter_async_context(listening(services, "127.0.0.1", 0))
         client = await stack.enter_async_context(httpx.AsyncClient())
-        ways = await _ways(folder, services, (bare, executor), client, f"{url}/api/v1")
-        times: dict[str, list[float]] = {name: [] for name in ways}
+        key = await services.database.run(_create_account)
+        headers = {"Authorization": f"Bearer {key}"}
+        variants = {
+            **_executor_variants(registry, folder, unsandboxed, sandboxed),
+            **_http_variants(services, client, f"{url}/api/v1", headers),
+            "account, limit and credit alone": _charge_variant(services, headers["Authorization"]),
+        }
+        times: dict[str, list[float]] = {name: [] for name in variants}
         for _ in range(rounds):
-            for name, way in ways.items():
+            for name, run in variants.items():
                 started = perf_counter()
-                await way()
+                await run()
                 times[name].append((perf_counter() - started) * 1000)
-                await asyncio.sleep(0.02)  # spares are forked between requests, as in a service that is not full
-    await executor.close()
-    await bare.close()
+                await asyncio.sleep(0.02)  # lets the executors refill their pools, as on a server with spare capacity
+    await sandboxed.close()
+    await unsandboxed.close()
     return _report(times, rounds)
 
 
-async def _ways(
-    folder: Path, services: Services, executors: tuple[LocalExecutor, ...], client: httpx.AsyncClient, url: str
-) -> dict[str, Way]:
-    registry = load_registry()
-    bare, executor = executors
+def _executor_variants(
+    registry: Registry, folder: Path, unsandboxed: LocalExecutor, sandboxed: LocalExecutor
+) -> dict[str, Variant]:
     plan = registry.plan([registry.formats["png"]], "jpeg")
-    data = sample("png")
     source = folder / "in.png"
-    source.write_bytes(data)
+    source.write_bytes(sample("png"))
     job = Job.of(plan, [source], folder / "out.jpg")
-    key = await services.database.run(_account)
-    headers = {"Authorization": f"Bearer {key}"}
 
     async def in_process() -> object:
-        return pipeline.run(plan, [data], Options())
+        return pipeline.run(plan, [source.read_bytes()], Options())
 
-    async def in_a_bare_job() -> object:
-        return await bare.run(job)
-
-    async def in_a_job() -> object:
-        return await executor.run(job)
-
-    async def metered() -> object:
-        account = await services.accounts.authenticate(headers["Authorization"])
-        await services.limiter.hit(f"account:{account.id}", 10**9, 60)
-        use = UsageRecord("convert", "png", "jpeg", len(data))
-        async with services.charges.charged(account.id, 1, use, None) as charge:
-            return await charge.settle(1)
-
-    over_http = _over_http(services, client, url, headers, data)
     return {
         "codec in process": in_process,
-        "in a process of its own": in_a_bare_job,
-        "in its sandbox": in_a_job,
-        **over_http,
-        "account, limit and credit alone": metered,
+        "in a worker process": lambda: unsandboxed.run(job),
+        "in a sandboxed worker process": lambda: sandboxed.run(job),
     }
 
 
-def _over_http(
-    services: Services, client: httpx.AsyncClient, url: str, headers: dict[str, str], data: bytes
-) -> dict[str, Way]:
+def _http_variants(
+    services: Services, client: httpx.AsyncClient, url: str, headers: dict[str, str]
+) -> dict[str, Variant]:
     async def convert() -> object:
-        files, form = {"file": ("in.png", data)}, {"output_format": "jpeg"}
+        files, form = {"file": ("in.png", sample("png"))}, {"output_format": "jpeg"}
         return (await client.post(f"{url}/convert", files=files, data=form, headers=headers)).raise_for_status()
 
     async def get() -> object:
         return (await client.get(f"{url}/account", headers=headers)).raise_for_status()
 
-    def alone(way: Way) -> Way:
-        async def unwatched_way() -> object:
-            with unwatched(services.metrics):
-                return await way()
+    def unobserved(run: Variant) -> Variant:
+        async def run_unobserved() -> object:
+            with _metrics_and_logs_disabled(services.metrics):
+                return await run()
 
-        return unwatched_way
+        return run_unobserved
 
     return {
-        "GET /account, no metrics and no log": alone(get),
+        "GET /account, no metrics and no log": unobserved(get),
         "GET /account": get,
-        "POST /convert, no metrics and no log": alone(convert),
+        "POST /convert, no metrics and no log": unobserved(convert),
         "POST /convert": convert,
     }
 
 
-def _account(transaction: Transaction) -> str:
+def _charge_variant(services: Services, authorization: str) -> Variant:
+    async def charge_one_credit() -> object:
+        account = await services.accounts.authenticate(authorization)
+        await services.limiter.hit(f"account:{account.id}", _UNLIMITED, 60)
+        usage = UsageRecord("convert", "png", "jpeg", len(sample("png")))
+        async with services.charges.charged(account.id, 1, usage, None) as charge:
+            return await charge.settle(1)
+
+    return charge_one_credit
+
+
+def _create_account(transaction: Transaction) -> str:
     account = accounts.create(transaction, "benchmark@example.com", "Benchmark", free_credits=10**6)
     return api_keys.issue(transaction, account.id, "Benchmark").text
 
 
 def _report(times: dict[str, list[float]], rounds: int) -> Report:
-    rows = []
+    rows: list[Row] = []
     above: list[float] | None = None
-    for name, taken in times.items():
-        added = median(mine - other for mine, other in zip(taken, above or taken, strict=True))
-        # Some ways are a part of the one above.
-        rows.append((name, median(taken), sorted(taken)[int(len(taken) * 0.95)], max(added, 0.0)))
-        above = taken
-    return Report(f"overhead, {rounds} rounds", ("way", "median ms", "p95 ms", "added ms"), tuple(rows))
+    for name, milliseconds in times.items():
+        added = median(mine - other for mine, other in zip(milliseconds, above or milliseconds, strict=True))
+        p95 = sorted(milliseconds)[int(len(milliseconds) * 0.95)]
+        rows.append((name, median(milliseconds), p95, max(added, 0.0)))  # some variants are a part of the one above
+        above = milliseconds
+    return Report(f"overhead, {rounds} rounds", ("variant", "median ms", "p95 ms", "added ms"), tuple(rows))
 
 
 @contextmanager
-def unwatched(metrics: Metrics) -> Iterator[None]:
-    """While this lasts, the metrics take note of nothing, and nothing is logged."""
-    parts = [getattr(metrics, field.name) for field in fields(metrics)]
-    before = logging.root.manager.disable
+def _metrics_and_logs_disabled(metrics: Metrics) -> Iterator[None]:
+    groups = [getattr(metrics, field.name) for field in fields(metrics)]
+    level = logging.root.manager.disable
     logging.disable()
     try:
-        with _deaf([part for part in parts if not isinstance(part, CollectorRegistry)]):
+        with _methods_disabled([group for group in groups if not isinstance(group, CollectorRegistry)]):
             yield
     finally:
-        logging.disable(before)
+        logging.disable(level)
 
 
 @contextmanager
-def _deaf(parts: list[object]) -> Iterator[None]:
-    names = [(part, name) for part in parts for name in vars(type(part)) if not name.startswith("_")]
-    for part, name in names:
-        setattr(part, name, lambda *_args, **_told: nullcontext())
+def _methods_disabled(groups: list[object]) -> Iterator[None]:
+    """Replaces the public methods of the objects by functions that do nothing."""
+    names = [(group, name) for group in groups for name in vars(type(group)) if not name.startswith("_")]
+    for group, name in names:
+        setattr(group, name, lambda *_args, **_kwargs: nullcontext())
     try:
         yield
     finally:
-        for part, name in names:
-            delattr(part, name)
+        for group, name in names:
+            delattr(group, name)

@@ -1,4 +1,4 @@
-"""A `convertd serve` process with accounts, and how it answers."""
+"""A `convertd serve` process, its accounts, and requests to it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryFile
-from time import perf_counter
+from time import monotonic
 from types import MappingProxyType
 from typing import BinaryIO
 
 import httpx
 
+from benchmarks.load_generator import TimedResponse
 from storage import accounts, api_keys, ledger
 from storage.database import Database
 from storage.transaction import Transaction
@@ -27,8 +27,8 @@ from tests.support.servers import eventually
 
 WORKERS = 2
 _COMMAND = (str(Path(sys.executable).with_name("convertd")), "serve", "--port")
-_START = 60  # seconds
-_BEGINNING = 64 << 10  # bytes of the log
+_START_TIMEOUT = 60  # seconds
+_LOG_HEAD = 64 << 10  # bytes
 _UNLIMITED = str(10**9)
 _SETTINGS = {
     "CONVERTD_WORKERS": str(WORKERS),
@@ -38,49 +38,33 @@ _SETTINGS = {
 }
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A status (0 where the connection failed), and when it was asked for and came, in seconds of one clock."""
-
-    status: int
-    asked: float
-    came: float
-    reason: str = ""
-    retryable: bool = False
-
-    @property
-    def seconds(self) -> float:
-        return self.came - self.asked
-
-
 @contextmanager
 def serving(
     folder: Path, settings: Mapping[str, str] = MappingProxyType({}), port: int = 0
 ) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """The server with these settings in its environment, and the URL at which it converts."""
+    """Runs a server with these environment variables. Yields the process and the URL of POST /convert."""
     environment = {**os.environ, **_SETTINGS, **settings, "CONVERTD_DATA_DIR": str(folder)}
-    # The log goes to a file: somebody who reads it would take part in the race.
+    # The log goes to a file: reading a pipe meanwhile would compete for CPU.
     with TemporaryFile() as log, subprocess.Popen((*_COMMAND, str(port)), stderr=log, env=environment) as server:
         try:
-            assert eventually(lambda: bool(_told(log)) or server.poll() is not None, _START)
-            yield server, f"{_told(log)[0]}/api/v1/convert"
+            assert eventually(lambda: bool(_logged_urls(log)) or server.poll() is not None, _START_TIMEOUT)
+            yield server, f"{_logged_urls(log)[0]}/api/v1/convert"
         finally:
             server.kill()
 
 
-def _told(log: BinaryIO) -> list[str]:
-    """The URLs that the server has said it listens at."""
-    return re.findall(r"listening on (http://\S+?);", os.pread(log.fileno(), _BEGINNING, 0).decode())
+def _logged_urls(log: BinaryIO) -> list[str]:
+    return re.findall(r"listening on (http://\S+?);", os.pread(log.fileno(), _LOG_HEAD, 0).decode())
 
 
-def sqlite(folder: Path) -> str:
-    """The URL of the database of a server in that folder."""
+def sqlite_url(folder: Path) -> str:
+    """Returns the database URL of a server with that data folder."""
     return f"sqlite:///{folder / 'convertd.db'}"
 
 
 @contextmanager
-def opened(url: str) -> Iterator[Database]:
-    """The database of that URL, beside the server or without it."""
+def open_database(url: str) -> Iterator[Database]:
+    """Opens the database, next to the server or without it."""
     database = Database(url)
     try:
         yield database
@@ -89,58 +73,60 @@ def opened(url: str) -> Iterator[Database]:
 
 
 def email(number: int) -> str:
-    """The address of an account that `make_accounts` made."""
+    """Returns the email address of an account created by `create_accounts`."""
     return f"benchmark-{number}@example.com"
 
 
-def make_accounts(url: str, count: int, credits: int = 10**6) -> list[str]:
-    """The keys of new paid accounts with so many credits."""
-    with opened(url) as database:
-        return [database.run_blocking(_account, email(number), credits) for number in range(count)]
+def create_accounts(url: str, count: int, credits: int = 10**6) -> list[str]:
+    """Creates paid accounts and returns their API keys."""
+    with open_database(url) as database:
+        return [database.run_blocking(_create_account, email(number), credits) for number in range(count)]
 
 
-def held_and_used(url: str, count: int) -> tuple[int, int]:
-    """The credits of the accounts that are held, and those that were charged."""
-    with opened(url) as database:
-        return database.run_blocking(_sums, count)
-
-
-def picture(size: tuple[int, int]) -> bytes:
-    """A PNG that codecs have something to do with."""
-    file = BytesIO()
-    quadrants(size).effect_spread(6).save(file, "PNG", compress_level=1)
-    return file.getvalue()
-
-
-async def ask(client: httpx.AsyncClient, url: str, key: str, content: bytes, repeat: str = "") -> Answer:
-    """Converts a picture to WebP; `repeat` is the request's idempotency key."""
-    asked = perf_counter()
-    headers = {"Authorization": f"Bearer {key}", **({"Idempotency-Key": repeat} if repeat else {})}
-    try:
-        answer = await client.post(
-            url, files={"file": ("a.png", content)}, data={"output_format": "webp"}, headers=headers
-        )
-    except httpx.TransportError as failure:
-        return Answer(0, asked, perf_counter(), type(failure).__name__, retryable=True)
-    if answer.is_success:
-        return Answer(answer.status_code, asked, perf_counter())
-    error = answer.json()["error"]
-    reason = str(error.get("reason") or error["code"])
-    return Answer(answer.status_code, asked, perf_counter(), reason, retryable=error["retryable"])
-
-
-async def wait_for_files(folder: Path, pattern: str, count: int) -> None:
-    """Returns when so many match below the folder."""
-    assert await asyncio.to_thread(eventually, lambda: len(list(folder.glob(pattern))) >= count, 30)
-
-
-def _account(transaction: Transaction, email: str, credits: int) -> str:
+def _create_account(transaction: Transaction, email: str, credits: int) -> str:
     account = accounts.create(transaction, email, "Benchmark", free_credits=credits - 1)
     ledger.credit(transaction, account.id, "purchase", 1, ref=f"benchmark:{account.id}")
     return api_keys.issue(transaction, account.id, "Benchmark").text
 
 
-def _sums(transaction: Transaction, count: int) -> tuple[int, int]:
+def held_and_used(url: str, count: int) -> tuple[int, int]:
+    """Returns the sums of held and of used credits of the first `count` accounts."""
+    with open_database(url) as database:
+        return database.run_blocking(_held_and_used, count)
+
+
+def _held_and_used(transaction: Transaction, count: int) -> tuple[int, int]:
     found = [accounts.find(transaction, email(number)) for number in range(count)]
     held = sum(account.held for account in found if account is not None)
     return held, sum(account.used for account in found if account is not None)
+
+
+def picture(size: tuple[int, int]) -> bytes:
+    """Returns a PNG with noise, which takes codecs longer than flat areas."""
+    file = BytesIO()
+    quadrants(size).effect_spread(6).save(file, "PNG", compress_level=1)
+    return file.getvalue()
+
+
+async def convert(
+    client: httpx.AsyncClient, url: str, key: str, content: bytes, idempotency_key: str = ""
+) -> TimedResponse:
+    """Converts a picture to WebP."""
+    sent_at = monotonic()
+    headers = {"Authorization": f"Bearer {key}", **({"Idempotency-Key": idempotency_key} if idempotency_key else {})}
+    try:
+        response = await client.post(
+            url, files={"file": ("a.png", content)}, data={"output_format": "webp"}, headers=headers
+        )
+    except httpx.TransportError as failure:
+        return TimedResponse(0, sent_at, monotonic(), type(failure).__name__, retryable=True)
+    if response.is_success:
+        return TimedResponse(response.status_code, sent_at, monotonic())
+    error = response.json()["error"]
+    reason = str(error.get("reason") or error["code"])
+    return TimedResponse(response.status_code, sent_at, monotonic(), reason, retryable=error["retryable"])
+
+
+async def wait_for_files(folder: Path, pattern: str, count: int) -> None:
+    """Returns when at least `count` files in the folder match. Raises AssertionError after 30 s."""
+    assert await asyncio.to_thread(eventually, lambda: len(list(folder.glob(pattern))) >= count, 30)

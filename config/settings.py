@@ -168,6 +168,12 @@ class Settings(BaseSettings):
         """Requests a minute for an account of that tier."""
         return {"free": self.rate_limit_free, "paid": self.rate_limit_paid}[tier]
 
+    def resolved_database_url(self) -> str:
+        """Returns `database_url`, or by default the URL of a SQLite file in `data_dir`. Contains the password."""
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
+        return f"sqlite:///{self.data_dir.absolute() / 'convertd.db'}"
+
     def at_port(self, port: int) -> Settings:
         """The same for a server on that port of this machine: links lead there, unless the base URL was set."""
         if "base_url" in self.model_fields_set or port == 0:

@@ -21,7 +21,7 @@ from storage.blob_store import BlobStore, open_blob_store
 from storage.database import Database
 from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter
 from web import metrics
-from web.executor_setup import examine, local_executor
+from web.executor_setup import check_sandbox, local_executor
 from web.http import metrics_server
 from web.http.server import Server
 from web.http.timeouts import ConnectionTimeouts
@@ -150,7 +150,7 @@ async def serve(settings: Settings, host: str, port: int) -> None:
         loop.add_signal_handler(number, stop.set)
     try:
         await executor.start()
-        findings = await examine(settings, executor)
+        findings = await check_sandbox(settings, executor)
         services.metrics.installation.sandboxed(findings.layers)
         if findings.missing:
             log.warning("the sandbox of jobs (%s) lacks: %s", settings.sandbox, ", ".join(findings.missing))
@@ -183,10 +183,7 @@ def _announce(registry: Registry, settings: Settings, url: str) -> None:
 
 def open_database(settings: Settings) -> Database:
     """The database of the settings, which is made if it is not there. Blocks."""
-    if settings.database_url is not None:
-        return Database(settings.database_url.get_secret_value())
-    path = settings.data_dir.absolute() / "convertd.db"
-    return Database(f"sqlite:///{path}")
+    return Database(settings.resolved_database_url())
 
 
 def open_blobs(settings: Settings) -> BlobStore:

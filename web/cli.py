@@ -1,16 +1,36 @@
-"""The command: serve, convert, formats, account, config, doctor. What one needs is loaded when it is called."""
+"""The `convertd` command: serve, convert, formats, account, config, doctor.
+
+Each command imports what it needs when it runs: `convertd --help` must not wait for the engine or the database.
+"""
 
 # ruff: noqa: PLC0415
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from config.pricing import FREE_CREDITS
+from web.cli_output import FAILED, WRONG_USAGE, exit_with, load_settings_or_exit, print_message
 
-_MOST = 1_000_000_000  # credits at once
+if TYPE_CHECKING:
+    from config.settings import Settings
+    from engine.registry import Registry
+    from engine.sandbox import SandboxReport
+    from storage.transaction import Transaction
+    from web.api.fields import Model
+
+R = TypeVar("R")
+
+_MAX_CREDITS = 1_000_000_000  # per call
 
 cli = typer.Typer(
     no_args_is_help=True,
@@ -18,13 +38,13 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     help="Converts files between image, document and camera-RAW formats.",
 )
-account_cli = typer.Typer(no_args_is_help=True, help="Make accounts, give them credits, and check the ledger.")
+account_cli = typer.Typer(no_args_is_help=True, help="Create accounts, grant credits, and check the ledger.")
 cli.add_typer(account_cli, name="account")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def main() -> None:
-    """The entry point of the command."""
+    """Entry point of the `convertd` script."""
     cli()
 
 
@@ -34,23 +54,35 @@ def serve(
     port: Annotated[int, typer.Option(help="The port to listen on.")] = 8000,
 ) -> None:
     """Serve the API until stopped."""
-    from web.commands import serve
+    from web import app
+    from web.executor_setup import SandboxIncomplete
 
-    serve.run(host, port)
+    try:
+        asyncio.run(app.serve(load_settings_or_exit().at_port(port), host, port))
+    except OSError as error:
+        exit_with(f"cannot serve on {host}:{port}: {error.strerror or error}", FAILED)
+    except SandboxIncomplete as error:
+        exit_with(str(error), FAILED)
 
 
 @cli.command()
 def convert(
-    files: Annotated[list[Path], typer.Argument(metavar="INPUT... OUTPUT", help="Files; the last one is made.")],
-    to: Annotated[str | None, typer.Option(help="The format to make of every INPUT; the last may be a folder.")] = None,
+    files: Annotated[
+        list[Path], typer.Argument(metavar="INPUT... OUTPUT", help="Input files, then the output file or folder.")
+    ],
+    to: Annotated[
+        str | None, typer.Option(help="Output format of every INPUT. OUTPUT is then a folder, and optional.")
+    ] = None,
     quality: Annotated[int | None, typer.Option(help="1 to 100, for lossy formats.")] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Tell the path taken and the time of each step.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print the conversion path and the time of each step.")
+    ] = False,
     server: Annotated[
         str | None,
-        typer.Option("--remote", metavar="URL", help="Have a server convert, with the key CONVERTD_API_KEY."),
+        typer.Option("--remote", metavar="URL", help="Convert on this server, with the API key in CONVERTD_API_KEY."),
     ] = None,
 ) -> None:
-    """Convert files, without a server or by one."""
+    """Convert files on this machine, or on a server."""
     from web import cli_convert
 
     cli_convert.run(files, to, quality, server, explain=explain)
@@ -58,56 +90,164 @@ def convert(
 
 @cli.command()
 def formats(as_json: Json = False) -> None:
-    """List what can be converted into what."""
-    from web.commands import formats
+    """List the supported conversions."""
+    from engine.registry import load_registry
+    from web.services.catalogue import formats_catalogue
 
-    formats.run(as_json=as_json)
+    catalogue = formats_catalogue(load_registry())
+    if as_json:
+        return print(json.dumps(catalogue, indent=2))
+    table = Table("input", "outputs")
+    for source, targets in catalogue["by_input_format"].items():
+        table.add_row(source, " ".join(targets))
+    return Console().print(table)
 
 
 @account_cli.command()
 def create(
-    email: Annotated[str, typer.Option(help="The address of its owner.")],
+    email: Annotated[str, typer.Option(help="The email address of the owner.")],
     name: Annotated[str, typer.Option(help="The name of the application, 2 to 100 characters.")],
-    credits: Annotated[int, typer.Option(min=0, max=_MOST, help="The credits to begin with.")] = FREE_CREDITS,
-    unverified: Annotated[bool, typer.Option("--unverified", help="Leave the address to be verified.")] = False,
+    credits: Annotated[int, typer.Option(min=0, max=_MAX_CREDITS, help="The initial credits.")] = FREE_CREDITS,
+    unverified: Annotated[
+        bool, typer.Option("--unverified", help="Do not mark the email address as verified.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Make an account, and print its key, which cannot be had again."""
-    from web.commands import account
+    """Create an account and print its API key, which is not shown again."""
+    from storage import accounts, api_keys
+    from web.api.fields import RegistrationFields
 
-    account.create(email, name, credits, verified=not unverified, as_json=as_json)
+    checked = _validate(RegistrationFields, email=email, name=name)
+    address, display_name = checked.email, checked.name
+
+    def create_account(transaction: Transaction) -> api_keys.IssuedKey:
+        account = accounts.create(transaction, address, display_name, free_credits=credits, verified=not unverified)
+        return api_keys.issue(transaction, account.id, display_name)
+
+    issued = _run_transaction(create_account)
+    if as_json:
+        return print(json.dumps({"api_key": issued.text, "key_id": issued.key.id, "email": address}))
+    print(issued.text)
+    return print_message(f"created an account for {address} with {credits} credits; its API key is not shown again.")
 
 
 @account_cli.command()
 def grant(
-    email: Annotated[str, typer.Argument(help="The address of the account.")],
-    credits: Annotated[int, typer.Argument(metavar="N", min=1, max=_MOST, help="How many.")],
+    email: Annotated[str, typer.Argument(help="The email address of the account.")],
+    credits: Annotated[int, typer.Argument(metavar="N", min=1, max=_MAX_CREDITS, help="The number of credits.")],
 ) -> None:
-    """Give an account credits, and print its balance."""
-    from web.commands import account
+    """Add credits to an account and print its balance."""
+    from storage import accounts
+    from web.api.fields import EmailFields
 
-    account.grant(email, credits)
+    address = _validate(EmailFields, email=email).email
+    print(_run_transaction(lambda transaction: accounts.grant(transaction, address, credits)))
 
 
 @account_cli.command()
 def audit() -> None:
-    """Check that all credits are accounted for; best in a copy of the database, as it reads all there is."""
-    from web.commands import account
+    """Check the ledger for inconsistencies. Reads the whole database: run it on a copy."""
+    from storage import ledger_audit
 
-    account.audit()
+    problems = _run_transaction(ledger_audit.check)
+    for problem in problems:
+        print(problem)
+    if problems:
+        raise typer.Exit(FAILED)
+    print_message("the ledger is consistent.")
+
+
+def _validate(model: type[Model], **values: str) -> Model:
+    """Returns the validated fields. Exits if one is invalid by the rules of the API."""
+    from web.api.errors import InvalidParameter
+    from web.api.fields import validate
+
+    try:
+        return validate(model, values)
+    except InvalidParameter as error:
+        exit_with(str(error), WRONG_USAGE)
+
+
+def _run_transaction(work: Callable[[Transaction], R]) -> R:
+    """Runs the work in one transaction of the configured database. Exits if that fails."""
+    from storage.database import Database, UnsupportedUrl
+    from storage.errors import StorageError
+
+    try:
+        database = Database(load_settings_or_exit().resolved_database_url())
+    except UnsupportedUrl as error:
+        exit_with(str(error), WRONG_USAGE)
+    except OSError as error:
+        exit_with(f"cannot open the database: {error.strerror or error}", FAILED)
+    try:
+        return database.run_blocking(work)
+    except StorageError as error:
+        exit_with(str(error), FAILED)
+    finally:
+        database.close()
 
 
 @cli.command()
 def config(as_json: Json = False) -> None:
-    """Tell the settings in effect and where they come from, without secrets."""
-    from web.commands import config
+    """Show effective settings and their sources. Secrets are masked."""
+    from config.settings import effective
 
-    config.run(as_json=as_json)
+    settings = effective(load_settings_or_exit())
+    if as_json:
+        values = {setting.name: {"value": setting.value, "source": setting.source} for setting in settings}
+        return print(json.dumps(values, indent=2))
+    table = Table("setting", "value", "source")
+    for setting in settings:
+        table.add_row(setting.name, "" if setting.value is None else str(setting.value), setting.source)
+    return Console(soft_wrap=True, markup=False).print(table)
 
 
 @cli.command()
 def doctor(as_json: Json = False) -> None:
-    """Tell what works here, and what is missing."""
-    from web.commands import doctor
+    """Check the sandbox, the plugins and the system packages of this installation."""
+    from engine.registry import load_registry
 
-    doctor.run(as_json=as_json)
+    registry = load_registry()
+    sandbox = asyncio.run(_examine_sandbox(load_settings_or_exit()))
+    if as_json:
+        return print(json.dumps(_installation(registry, sandbox), indent=2))
+    table = Table("component", "state")
+    for name, applied in sandbox.layers.items():
+        table.add_row(f"sandbox layer: {name}", "active" if applied else "unavailable")
+    for name, passed in sandbox.proofs.items():
+        table.add_row(f"sandbox check: {name}", "passed" if passed else "failed")
+    for plugin in registry.plugins:
+        table.add_row(f"plugin: {plugin.name}", plugin.error or plugin.summary)
+    for requirement in registry.missing:
+        table.add_row(f"missing: {requirement.name}", f"needed for {requirement.purpose}: {requirement.install}")
+    return Console().print(table)
+
+
+def _installation(registry: Registry, sandbox: SandboxReport) -> dict[str, Any]:
+    return {
+        "version": version("convertd"),
+        "sandbox": {"layers": sandbox.layers, "proofs": sandbox.proofs},
+        "plugins": [
+            {
+                "name": plugin.name,
+                "summary": plugin.summary,
+                "reads": [fmt.name for fmt in plugin.reads],
+                "writes": [fmt.name for fmt in plugin.writes],
+                "error": plugin.error,
+            }
+            for plugin in registry.plugins
+        ],
+        "missing": [asdict(requirement) for requirement in registry.missing],
+        "pairs": len(registry.catalogue()),
+    }
+
+
+async def _examine_sandbox(settings: Settings) -> SandboxReport:
+    """Returns the sandbox report, complete or not, with the sandbox layers of the settings."""
+    from web.executor_setup import local_executor
+
+    executor = local_executor(settings, 1)
+    try:
+        return await executor.examine()
+    finally:
+        await executor.close()

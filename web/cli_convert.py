@@ -1,4 +1,4 @@
-"""Conversions of local files, without a server: the same jobs in the same processes."""
+"""The `convert` command: converts files in worker processes of this machine, or on a server with `--remote`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -20,18 +22,22 @@ from engine.executor import Executor, Job, JobResult
 from engine.pipeline import WarningRecord
 from engine.planner import Plan
 from engine.registry import Registry, load_registry
-from web.cli_output import FAILED, WRONG_USAGE, fail, say, settings_or_exit
-from web.client import AsyncClient, ConvertdError
-from web.executor_setup import SandboxIncomplete, examine, local_executor
+from web.cli_output import FAILED, WRONG_USAGE, exit_with, load_settings_or_exit, print_message
+from web.executor_setup import SandboxIncomplete, check_sandbox, local_executor
+
+if TYPE_CHECKING:
+    from web.client import AsyncClient
+
+_MAX_REQUESTS = 2  # concurrent requests; more would only wait in the server's queue
 
 
-class WrongUsage(ValueError):
-    """Arguments that do not say what is wanted; `str(error)` tells what to change."""
+class UsageError(ValueError):
+    """Invalid arguments; `str(error)` explains how to correct them."""
 
 
 @dataclass(frozen=True)
-class Task:
-    """A file to convert, and where its result goes."""
+class ConversionTask:
+    """A file to convert, its output file, and the output format."""
 
     input: Path
     output: Path
@@ -39,172 +45,165 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How a task ended: `done` and the plan it took, or `error`.
+class TaskResult:
+    """The outcome of a task: `result` if it succeeded, else `error`. `plan` is known for local conversions only."""
 
-    A server tells no plan, but with the last outcome the `balance`: the credits that it has left for us.
-    """
-
-    task: Task
+    task: ConversionTask
     plan: Plan | None = None
-    done: JobResult | None = None
+    result: JobResult | None = None
     error: ConversionError | None = None
-    balance: int | None = None
 
 
-def make_tasks(registry: Registry, paths: Sequence[Path], to: str | None) -> list[Task]:
-    """INPUT… OUTPUT, or INPUT… [FOLDER] with a format, as tasks. Raises WrongUsage."""
+def run(paths: Sequence[Path], to: str | None, quality: int | None, server: str | None, *, explain: bool) -> None:
+    """Runs the command. Exits with FAILED if a conversion fails, with WRONG_USAGE for invalid arguments."""
+    registry = load_registry()
+    try:
+        tasks = parse_tasks(registry, paths, to)
+        options = Options(quality=quality)
+        if server is None:
+            results = convert_locally(registry, tasks, options, load_settings_or_exit())
+            work = _report(results, len(tasks), explain=explain)
+        elif explain:
+            raise UsageError("--explain cannot be used with --remote.")
+        else:
+            work = _run_remotely(_open_client(server), tasks, options)
+    except (ValueError, ConversionError) as error:
+        exit_with(str(error), WRONG_USAGE)
+    try:
+        failures = asyncio.run(work)
+    except SandboxIncomplete as error:
+        exit_with(str(error), FAILED)
+    if failures:
+        raise typer.Exit(FAILED)
+
+
+def parse_tasks(registry: Registry, paths: Sequence[Path], to: str | None) -> list[ConversionTask]:
+    """Returns the tasks of INPUT OUTPUT, or of INPUT... [FOLDER] with an output format. Raises UsageError."""
     if to is None:
         *inputs, output = paths
         if len(inputs) != 1 or output.is_dir():
-            raise WrongUsage("name one INPUT and one OUTPUT, or say with --to FORMAT what to make of many.")
+            raise UsageError("expected one INPUT and one OUTPUT; use --to FORMAT to convert several files.")
         target = registry.format(output.suffix[1:])
         if target is None:
-            raise WrongUsage(f"{output} has no extension of a known format; see 'convertd formats'.")
+            raise UsageError(f"{output} does not have the extension of a known format; see 'convertd formats'.")
         return [_make_task(inputs[0], output, target)]
     target = registry.format(to)
     if target is None:
-        raise WrongUsage(f"{to} is no known format; see 'convertd formats'.")
+        raise UsageError(f"{to} is not a known format; see 'convertd formats'.")
     folder = paths[-1] if paths[-1].is_dir() else None
     inputs = list(paths[:-1] if folder else paths)
     if not inputs:
-        raise WrongUsage("name at least one INPUT.")
-    made = [
-        _make_task(path, (folder or path.parent) / f"{path.stem}.{target.extensions[0]}", target) for path in inputs
-    ]
-    if len({task.output for task in made}) < len(made):
-        raise WrongUsage("two inputs would be written to the same file.")
-    return made
+        raise UsageError("expected at least one INPUT.")
+    extension = target.extensions[0]
+    tasks = [_make_task(path, (folder or path.parent) / f"{path.stem}.{extension}", target) for path in inputs]
+    if len({task.output for task in tasks}) < len(tasks):
+        raise UsageError("two inputs have the same output file.")
+    return tasks
 
 
-def _make_task(path: Path, output: Path, target: FileFormat) -> Task:
+def _make_task(path: Path, output: Path, target: FileFormat) -> ConversionTask:
     if not path.is_file():
-        raise WrongUsage(f"{path} is no file.")
+        raise UsageError(f"{path} is not a file.")
     if not output.parent.is_dir():
-        raise WrongUsage(f"{output.parent} is no folder.")
+        raise UsageError(f"{output.parent} is not a folder.")
     if output.exists() and output.samefile(path):
-        raise WrongUsage(f"{path} would be overwritten with its own conversion.")
-    return Task(path, output, target)
+        raise UsageError(f"the output would overwrite the input {path}.")
+    return ConversionTask(path, output, target)
 
 
 async def convert_locally(
-    registry: Registry, wanted: Sequence[Task], options: Options, settings: Settings
-) -> AsyncIterator[Outcome]:
-    """The outcomes, as they come. Raises SandboxIncomplete before the first."""
-    executor = local_executor(settings, min(settings.workers, len(wanted)))
+    registry: Registry, tasks: Sequence[ConversionTask], options: Options, settings: Settings
+) -> AsyncIterator[TaskResult]:
+    """Yields results in order of completion. Raises SandboxIncomplete before the first."""
+    executor = local_executor(settings, min(settings.workers, len(tasks)))
     try:
         if settings.sandbox == "required":
-            await examine(settings, executor)
-        for outcome in asyncio.as_completed([_convert_locally(registry, executor, task, options) for task in wanted]):
-            yield await outcome
+            await check_sandbox(settings, executor)
+        for result in asyncio.as_completed([_convert_locally(registry, executor, task, options) for task in tasks]):
+            yield await result
     finally:
         await executor.close()
 
 
-async def _convert_locally(registry: Registry, executor: Executor, task: Task, options: Options) -> Outcome:
+async def _convert_locally(
+    registry: Registry, executor: Executor, task: ConversionTask, options: Options
+) -> TaskResult:
     try:
         plan = registry.plan([registry.identify(task.input)], task.target)
         with tempfile.TemporaryDirectory() as folder:
-            result = Path(folder, f"result.{task.target.extensions[0]}")
-            done = await executor.run(Job.of(plan, [task.input.absolute()], result, options))
-            shutil.move(result, task.output)
+            path = Path(folder, f"result.{task.target.extensions[0]}")
+            result = await executor.run(Job.of(plan, [task.input.absolute()], path, options))
+            shutil.move(path, task.output)
     except ConversionError as error:
-        return Outcome(task, error=error)
-    return Outcome(task, plan, done)
+        return TaskResult(task, error=error)
+    return TaskResult(task, plan, result)
 
 
-_CONCURRENT_REQUESTS = 2  # conversions, as many as the server runs side by side for anybody
+def _open_client(server: str) -> AsyncClient:
+    """Returns a client of the server. Raises ValueError for an invalid URL or API key."""
+    from web.client import AsyncClient  # noqa: PLC0415, local conversions do not need httpx
 
-
-def remote_client(server: str) -> AsyncClient:
-    """A client with the key of the environment. Raises ValueError where there is none, or the URL is none."""
     if not os.environ.get("CONVERTD_API_KEY"):
-        raise WrongUsage("set CONVERTD_API_KEY to your key for the server.")
+        raise UsageError("set CONVERTD_API_KEY to your API key for the server.")
     return AsyncClient(server)
 
 
-async def convert_remotely(client: AsyncClient, wanted: Sequence[Task], options: Options) -> AsyncIterator[Outcome]:
-    """The outcomes, as they come."""
-    job_queue = asyncio.Semaphore(_CONCURRENT_REQUESTS)
+async def _run_remotely(client: AsyncClient, tasks: Sequence[ConversionTask], options: Options) -> int:
+    """Converts on the server, prints the results and the remaining credits. Returns the number of failures."""
+    from web.client import ConvertdError  # noqa: PLC0415, as above
+
     async with client:
-        converted = False
-        coming = asyncio.as_completed([_convert_remotely(client, job_queue, task, options) for task in wanted])
-        for left, outcome in zip(range(len(wanted) - 1, -1, -1), coming, strict=True):
-            done = await outcome
-            converted |= done.error is None
-            yield done if left or not converted else replace(done, balance=await _balance(client))
-
-
-async def _balance(client: AsyncClient) -> int | None:
-    """The credits that are left when all is over: before, some are held for what may yet fail."""
-    try:
-        return (await client.account()).credits_remaining
-    except ConvertdError:
-        return None
-
-
-async def _convert_remotely(client: AsyncClient, job_queue: asyncio.Semaphore, task: Task, options: Options) -> Outcome:
-    async with job_queue:
-        try:
-            made = await client.convert(task.input, task.target.name, to=task.output, quality=options.quality)
-        except ConvertdError as error:
-            return Outcome(task, error=ConversionError(error.message, reason=error.reason))
-    warnings = tuple(WarningRecord(warned.code, warned.message) for warned in made.warnings)
-    return Outcome(task, done=JobResult(made.processed_size, (), warnings))
-
-
-def run(files: Sequence[Path], to: str | None, quality: int | None, server: str | None, *, explain: bool) -> None:
-    """Converts files, without a server or by one."""
-    registry = load_registry()
-    try:
-        wanted = make_tasks(registry, files, to)
-        options = Options(quality=quality)
-        outcomes = (
-            convert_locally(registry, wanted, options, settings_or_exit())
-            if server is None
-            else _by_server(server, wanted, options, explain=explain)
-        )
-    except (ValueError, ConversionError) as error:
-        fail(str(error), WRONG_USAGE)
-    try:
-        if asyncio.run(_count_failures(outcomes, len(wanted), explain=explain)):
-            raise typer.Exit(FAILED)
-    except SandboxIncomplete as error:
-        fail(str(error), FAILED)
-
-
-def _by_server(server: str, wanted: Sequence[Task], options: Options, *, explain: bool) -> AsyncIterator[Outcome]:
-
-    if explain:
-        raise WrongUsage("--explain is for conversions without a server.")
-    return convert_remotely(remote_client(server), wanted, options)
-
-
-async def _count_failures(outcomes: AsyncIterator[Outcome], total: int, *, explain: bool) -> int:
-    """Converts and reports; the number of failures."""
-    failures, balance = 0, None
-    errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
-    with Progress(console=errors, transient=True, disable=total == 1) as progress:
-        bar = progress.add_task("converting", total=total)
-        async for outcome in outcomes:
-            progress.advance(bar)
-            failures += outcome.error is not None
-            balance = outcome.balance
-            for line in _report(outcome, explain=explain):
-                errors.print(line)
-    if balance is not None:
-        say(f"{balance} credits remain.")
+        failures = await _report(_convert_remotely(client, tasks, options), len(tasks), explain=False)
+        if failures < len(tasks):
+            with suppress(ConvertdError):
+                # Not earlier: while conversions run, credits are reserved for them.
+                print_message(f"{(await client.account()).credits_remaining} credits remain.")
     return failures
 
 
-def _report(outcome: Outcome, *, explain: bool) -> list[str]:
+async def _convert_remotely(
+    client: AsyncClient, tasks: Sequence[ConversionTask], options: Options
+) -> AsyncIterator[TaskResult]:
+    """Yields results in order of completion."""
+    from web.client import ConvertdError  # noqa: PLC0415, as above
+
+    slots = asyncio.Semaphore(_MAX_REQUESTS)
+
+    async def convert(task: ConversionTask) -> TaskResult:
+        async with slots:
+            try:
+                entry = await client.convert(task.input, task.target.name, to=task.output, quality=options.quality)
+            except ConvertdError as error:
+                return TaskResult(task, error=ConversionError(error.message, reason=error.reason))
+        warnings = tuple(WarningRecord(warning.code, warning.message) for warning in entry.warnings)
+        return TaskResult(task, result=JobResult(entry.processed_size, (), warnings))
+
+    for result in asyncio.as_completed([convert(task) for task in tasks]):
+        yield await result
+
+
+async def _report(results: AsyncIterator[TaskResult], total: int, *, explain: bool) -> int:
+    """Prints progress, warnings and errors. Returns the number of failures."""
+    failures = 0
+    console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    with Progress(console=console, transient=True, disable=total == 1) as progress:
+        bar = progress.add_task("converting", total=total)
+        async for result in results:
+            progress.advance(bar)
+            failures += result.error is not None
+            for line in _describe(result, explain=explain):
+                console.print(line)
+    return failures
+
+
+def _describe(outcome: TaskResult, *, explain: bool) -> list[str]:
     name = outcome.task.input
     if outcome.error is not None:
         reason = f" ({outcome.error.reason})" if outcome.error.reason else ""
         return [f"{name}: {outcome.error}{reason}"]
-    assert outcome.done is not None  # there is one where there is no error
-    lines = [f"{name}: {warned.message} ({warned.code})" for warned in outcome.done.warnings]
+    assert outcome.result is not None  # set whenever there is no error
+    lines = [f"{name}: {warning.message} ({warning.code})" for warning in outcome.result.warnings]
     if explain:
-        lines.append(f"{name}: {outcome.plan}, {outcome.done.size} bytes")
-        lines += [f"  {timing.step}: {timing.seconds * 1000:.1f} ms" for timing in outcome.done.trace]
+        lines.append(f"{name}: {outcome.plan}, {outcome.result.size} bytes")
+        lines += [f"  {timing.step}: {timing.seconds * 1000:.1f} ms" for timing in outcome.result.trace]
     return lines

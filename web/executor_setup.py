@@ -1,4 +1,4 @@
-"""The processes that jobs run in, with the sandbox that the settings ask for."""
+"""Creates the executor with the sandbox that the settings require."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from engine.executor import LocalExecutor
 
 
 class SandboxIncomplete(RuntimeError):
-    """The sandbox is required, and does not hold on this system; `str(error)` tells what is missing."""
+    """The sandbox is required but incomplete on this system; `str(error)` lists the missing layers and checks."""
 
 
 def local_executor(settings: Settings, workers: int) -> LocalExecutor:
-    """The executor, which is the caller's to start and to close."""
+    """Returns an executor with the sandbox layers of the settings. The caller starts and closes it."""
     return LocalExecutor(workers, sandbox.ALWAYS if settings.sandbox == "off" else sandbox.LAYERS)
 
 
-async def examine(settings: Settings, executor: LocalExecutor) -> sandbox.SandboxReport:
-    """What processes find out about their sandbox. Raises SandboxIncomplete where that is less than required."""
+async def check_sandbox(settings: Settings, executor: LocalExecutor) -> sandbox.SandboxReport:
+    """Returns the sandbox report of the executor. Raises SandboxIncomplete if the settings require more."""
     try:
-        findings = await executor.examine()
+        report = await executor.examine()
     except ConversionError as error:
-        raise SandboxIncomplete(f"the sandbox cannot be examined: {error}") from error
-    if settings.sandbox == "required" and not findings.complete:
-        missing = ", ".join(findings.missing)
-        raise SandboxIncomplete(f"the sandbox is required, and this is missing: {missing}; see 'convertd doctor'")
-    return findings
+        raise SandboxIncomplete(f"the sandbox check failed: {error}") from error
+    if settings.sandbox == "required" and not report.complete:
+        missing = ", ".join(report.missing)
+        raise SandboxIncomplete(f"the sandbox is required but incomplete; missing: {missing}; see 'convertd doctor'")
+    return report

@@ -175,7 +175,7 @@ def _property(field: FieldDescription) -> dict[str, Any]:
 
 
 def _nullable(field: FieldDescription) -> dict[str, Any]:
-    return {} if field.required else {"type": [field.schema["type"], "null"]}
+    return {} if field.required or "default" in field.schema else {"type": [field.schema["type"], "null"]}
 
 
 class _Responses:

@@ -1,1 +1,1 @@
-"""Scenarios in which something fails beside, below or inside of a server that runs."""
+"""Fault tests: something fails while a server processes requests."""

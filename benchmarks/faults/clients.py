@@ -1,4 +1,4 @@
-"""Clients that do not give up, and what a server has left when they are done."""
+"""Clients that retry until they succeed, and checks of the server's state afterwards."""
 
 from __future__ import annotations
 
@@ -10,88 +10,93 @@ from pathlib import Path
 import httpx
 
 from benchmarks import server_process
-from benchmarks.report import Row, at_most, exactly
-from benchmarks.server_process import Answer
+from benchmarks.load_generator import TimedResponse
+from benchmarks.report import Row, equals
 from storage import ledger_audit
 from tests.support.servers import eventually
 
-_PAUSE = 0.3  # seconds between the tries of a client
-_TIMEOUT = 90  # seconds; longer than any job may take
-_TRIES = 40
+_RETRY_DELAY = 0.3  # seconds
+_TIMEOUT = 90  # seconds; longer than the deadline of a job
+_MAX_ATTEMPTS = 40
 
 
 @dataclass
 class Clients:
-    """Clients of one account, each with one order after the other, an idempotency key an order.
+    """Concurrent clients of one account that convert the same file, with one idempotency key per conversion.
 
-    A failure that is final for its key is tried again under another one.
+    After an error that is not retryable, the conversion continues with a new idempotency key.
     """
 
     url: str
     key: str
     content: bytes
-    series: str = "order"
-    answers: list[Answer] = field(default_factory=list)
-    tries: list[int] = field(default_factory=list)  # of each order that was served
+    key_prefix: str = "conversion"
+    responses: list[TimedResponse] = field(default_factory=list)
+    attempts: list[int] = field(default_factory=list)  # per successful conversion
 
-    async def order(self, count: int, clients: int = 8) -> None:
-        """So many orders, until each is served or was tried too often."""
-        orders = iter(range(count))
+    async def convert(self, count: int, concurrency: int = 8) -> None:
+        """Runs `count` conversions, each until it succeeds or has used up its attempts."""
+        numbers = iter(range(count))
         async with httpx.AsyncClient(timeout=_TIMEOUT) as client:
-            await asyncio.gather(*(self._client(client, orders) for _ in range(clients)))
+            await asyncio.gather(*(self._client(client, numbers) for _ in range(concurrency)))
 
-    async def _client(self, client: httpx.AsyncClient, orders: Iterator[int]) -> None:
-        for order in orders:
-            final = 0
-            for attempt in range(1, _TRIES + 1):
-                answer = await server_process.ask(
-                    client, self.url, self.key, self.content, f"{self.series}-{order}-{final}"
-                )
-                self.answers.append(answer)
-                if answer.status == 200:
-                    self.tries.append(attempt)
+    async def _client(self, client: httpx.AsyncClient, numbers: Iterator[int]) -> None:
+        for number in numbers:
+            failures = 0
+            for attempt in range(1, _MAX_ATTEMPTS + 1):
+                idempotency_key = f"{self.key_prefix}-{number}-{failures}"
+                response = await server_process.convert(client, self.url, self.key, self.content, idempotency_key)
+                self.responses.append(response)
+                if response.status == 200:
+                    self.attempts.append(attempt)
                     break
-                final += not answer.retryable
-                await asyncio.sleep(_PAUSE)
+                failures += not response.retryable
+                await asyncio.sleep(_RETRY_DELAY)
+
+    @property
+    def succeeded(self) -> int:
+        """Number of successful conversions."""
+        return len(self.attempts)
 
     def statuses(self) -> set[int]:
-        return {answer.status for answer in self.answers}
+        """Returns the distinct HTTP statuses; 0 is a failed connection."""
+        return {response.status for response in self.responses}
 
     def seconds(self) -> list[float]:
-        """How long each try took."""
-        return [answer.seconds for answer in self.answers]
+        """Returns the latency of each attempt."""
+        return [response.seconds for response in self.responses]
 
 
-def books(url: str, served_orders: int, seconds: float = 10) -> list[Row]:
-    """Whether the one account was charged for what it was served, and for nothing else."""
-    eventually(lambda: server_process.held_and_used(url, 1)[0] == 0, seconds)
+def check_ledger(url: str, conversions: int, timeout: float = 10) -> list[Row]:
+    """Checks that the only account was charged for exactly these conversions, within `timeout` seconds."""
+    eventually(lambda: server_process.held_and_used(url, 1)[0] == 0, timeout)
     held, used = server_process.held_and_used(url, 1)
-    with server_process.opened(url) as database:
+    with server_process.open_database(url) as database:
         problems = database.run_blocking(ledger_audit.check)
     return [
-        exactly("credits charged", used, served_orders),
-        exactly("credits held", held, 0),
-        exactly("problems in the ledger", len(problems), 0),
+        equals("credits charged", used, conversions),
+        equals("credits held", held, 0),
+        equals("inconsistencies in the ledger", len(problems), 0),
     ]
 
 
-def leftovers(folder: Path) -> list[Row]:
-    """Whether the folders of requests are gone."""
-    eventually(lambda: not _jobs(folder))
-    return [at_most("folders of requests left", len(_jobs(folder)), 0)]
+def check_job_folders(folder: Path) -> list[Row]:
+    """Checks that no folders of requests are left in the data folder."""
+    eventually(lambda: not _job_folders(folder))
+    return [equals("job folders left", len(_job_folders(folder)), 0)]
 
 
-def _jobs(folder: Path) -> list[Path]:
+def _job_folders(folder: Path) -> list[Path]:
     return list((folder / "jobs").iterdir())
 
 
-async def beside(work: asyncio.Task[None], disturb: Callable[[], None], every: float) -> int:
-    """Disturbs the work every so many seconds while it lasts; says how often."""
+async def repeat_during(work: asyncio.Task[None], action: Callable[[], None], interval: float) -> int:
+    """Runs a blocking action every `interval` seconds until the work ends. Returns how often it ran."""
     count = 0
     while not work.done():
-        await asyncio.wait([work], timeout=every)
+        await asyncio.wait([work], timeout=interval)
         if not work.done():
-            await asyncio.to_thread(disturb)
+            await asyncio.to_thread(action)
             count += 1
     work.result()
     return count

@@ -1,4 +1,4 @@
-"""Files made to harm, one after the other and side by side, beside other clients."""
+"""Hostile files, one after the other and in parallel, beside other clients."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import asyncio
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from time import perf_counter
+from time import monotonic
 
 import httpx
 
 from benchmarks import server_process
-from benchmarks.faults.clients import Clients, books, leftovers
+from benchmarks.faults.clients import Clients, check_job_folders, check_ledger
 from benchmarks.faults.kills import running_jobs
-from benchmarks.report import Row, at_most, exactly
+from benchmarks.report import Row, at_most, equals, info
 from engine import UnknownFormat, memory_estimate
 from engine.registry import load_registry
 from tests.support.corpus import UNSOUND, load_corpus
@@ -36,58 +37,64 @@ from tests.support.hostile import (
     hostile_files,
 )
 
-_SIDE_BY_SIDE = 4
-_WORKERS = {"CONVERTD_WORKERS": str(_SIDE_BY_SIDE + 2)}  # so that others do not wait for bombs to reach their deadline
-_MAY = (BYTES, CORRUPT, DONE, ELEMENTS, FRAMES, MEMORY, PAGES, PIXELS, SCANS, TIMEOUT)
+_CONCURRENCY = 4
+_SETTINGS = {"CONVERTD_WORKERS": str(_CONCURRENCY + 2)}  # other clients need not wait for jobs with long deadlines
+_ANY_FAILURE = (BYTES, CORRUPT, DONE, ELEMENTS, FRAMES, MEMORY, PAGES, PIXELS, SCANS, TIMEOUT)
 _REFUSED = tuple(("invalid_file_type", reason) for reason in ("unrecognized", "empty_file", "pdf_encrypted"))
-_LOOK_EVERY = 0.1  # seconds, in which a job's memory is looked at; the kernel keeps its peak
-
-Tried = tuple[Outcome, float, float]
+_MEMORY_INTERVAL = 0.1  # seconds between readings of a job's memory peak
 
 
-def files(folder: Path, share: int) -> list[Row]:
-    """F11: each hostile file ends as it may, is not charged unless it was converted, and keeps nobody waiting."""
-    url = server_process.sqlite(folder)
-    (key,) = server_process.make_accounts(url, 1)
+@dataclass(frozen=True)
+class _Attempt:
+    """The outcome of a hostile file, its latency and that of GET /formats afterwards, in seconds."""
+
+    file: Hostile
+    outcome: Outcome
+    seconds: float
+    formats_seconds: float
+
+
+def convert_hostile_files(folder: Path, divisor: int) -> list[Row]:
+    """F11: each hostile file has an allowed outcome, is charged only if converted, and delays no other client."""
+    database_url = server_process.sqlite_url(folder)
+    (key,) = server_process.create_accounts(database_url, 1)
     secret = folder / "secret.svg"
     secret.write_text("<svg/>")
-    chosen = [*hostile_files(), *_real_files()][::share]
+    files = [*hostile_files(), *_corpus_files()][::divisor]
     visits = 0
 
-    def visited(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def count_visit(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal visits
         visits += 1
         writer.close()
 
-    async def tried(at: str, side_by_side: int) -> list[Tried]:
-        async with await asyncio.start_server(visited, "127.0.0.1", 0) as server:
-            canary = Canary(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/a.svg", secret)
-            turn = asyncio.Semaphore(side_by_side)
-            return await asyncio.gather(*(_try(at, key, hostile, canary, turn) for hostile in chosen))
+    async def convert_all(url: str, concurrency: int) -> list[_Attempt]:
+        async with await asyncio.start_server(count_visit, "127.0.0.1", 0) as listener:
+            canary = Canary(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/a.svg", secret)
+            slots = asyncio.Semaphore(concurrency)
+            return await asyncio.gather(*(_convert(url, key, file, canary, slots) for file in files))
 
-    with server_process.serving(folder, _WORKERS) as (server, at), _watched(server.pid, folder) as peaks:
-        serial = asyncio.run(tried(at, 1))
-        others = Clients(at, key, server_process.picture((600, 400)))
+    async def convert_beside(others: Clients) -> list[_Attempt]:
+        attempts, _ = await asyncio.gather(convert_all(others.url, _CONCURRENCY), others.convert(len(files), 1))
+        return attempts
 
-        async def beside() -> list[Tried]:
-            found, _ = await asyncio.gather(tried(at, _SIDE_BY_SIDE), others.order(len(chosen), 1))
-            return found
-
-        found = [*serial, *asyncio.run(beside())]
-        left = leftovers(folder)
+    with server_process.serving(folder, _SETTINGS) as (server, url), _job_memory(server.pid, folder) as peaks:
+        others = Clients(url, key, server_process.picture((600, 400)))
+        attempts = [*asyncio.run(convert_all(url, 1)), *asyncio.run(convert_beside(others))]
+        folder_rows = check_job_folders(folder)
     return [
-        *_judged([*chosen, *chosen], found),
+        *_check_attempts(attempts),
         at_most("largest job, GiB", max(peaks) / 2**30, memory_estimate.MOST / 2**30),
-        exactly("visits to the canary", visits, 0),
-        exactly("its file untouched", secret.read_text() == "<svg/>", True),
-        exactly("orders of others served", len(others.tries), len(chosen)),
-        *books(url, len(others.tries) + sum(outcome == DONE for outcome, _, _ in found)),
-        *left,
+        equals("requests to the canary URL", visits, 0),
+        equals("canary file unchanged", secret.read_text() == "<svg/>", True),
+        equals("conversions of other clients", others.succeeded, len(files)),
+        *check_ledger(database_url, others.succeeded + sum(attempt.outcome == DONE for attempt in attempts)),
+        *folder_rows,
     ]
 
 
-def _real_files() -> Iterator[Hostile]:
-    """The broken and hostile files of the corpus, each with every target that it could have."""
+def _corpus_files() -> Iterator[Hostile]:
+    """Yields the broken and hostile files of the corpus, each with every possible output format."""
     registry = load_registry()
     for entry in load_corpus():
         if entry.category in UNSOUND:
@@ -96,7 +103,7 @@ def _real_files() -> Iterator[Hostile]:
             except UnknownFormat:
                 targets = ["png"]
             for target in targets:
-                yield Hostile(f"{entry.name}-{target}", partial(_read, entry.path), _MAY + _REFUSED, target)
+                yield Hostile(f"{entry.name}-{target}", partial(_read, entry.path), _ANY_FAILURE + _REFUSED, target)
 
 
 def _read(path: Path, _canary: Canary) -> bytes:
@@ -104,24 +111,25 @@ def _read(path: Path, _canary: Canary) -> bytes:
 
 
 @contextmanager
-def _watched(pid: int, folder: Path) -> Iterator[list[int]]:
-    """The peaks of what jobs of that server held in memory, in bytes, for as long as the block runs."""
-    peaks, over = [0], threading.Event()
+def _job_memory(pid: int, folder: Path) -> Iterator[list[int]]:
+    """Yields a list that collects the memory peaks of the server's jobs in bytes."""
+    peaks, stop = [0], threading.Event()
 
-    def watch() -> None:
-        while not over.wait(_LOOK_EVERY):
-            peaks.extend(map(_peak, running_jobs(pid, folder)))
+    def collect() -> None:
+        while not stop.wait(_MEMORY_INTERVAL):
+            peaks.extend(map(_peak_memory, running_jobs(pid, folder)))
 
-    watching = threading.Thread(target=watch)
-    watching.start()
+    thread = threading.Thread(target=collect)
+    thread.start()
     try:
         yield peaks
     finally:
-        over.set()
-        watching.join()
+        stop.set()
+        thread.join()
 
 
-def _peak(pid: int) -> int:
+def _peak_memory(pid: int) -> int:
+    """Returns the peak resident memory of a process in bytes, 0 if it has ended."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -129,31 +137,31 @@ def _peak(pid: int) -> int:
     return 0
 
 
-def _judged(tried: Sequence[Hostile], found: Sequence[Tried]) -> list[Row]:
-    pairs = zip(tried, found, strict=True)
-    wrong = [f"{hostile.name}: {outcome}" for hostile, (outcome, _, _) in pairs if outcome not in hostile.allowed]
+def _check_attempts(attempts: Sequence[_Attempt]) -> list[Row]:
+    wrong = [
+        f"{attempt.file.name}: {attempt.outcome}" for attempt in attempts if attempt.outcome not in attempt.file.allowed
+    ]
     return [
-        ("files, each time", float(len(tried)), "", ""),
-        exactly(f"outcomes that may not be {', '.join(wrong)}".strip(), len(wrong), 0),
-        at_most("longest answer, s", max(seconds for _, seconds, _ in found), 60),
-        at_most("longest answer of /formats afterwards, s", max(formats for _, _, formats in found), 1),
+        info("conversions of hostile files", len(attempts)),
+        equals(f"outcomes that are not allowed {', '.join(wrong)}".strip(), len(wrong), 0),
+        at_most("longest latency, s", max(attempt.seconds for attempt in attempts), 60),
+        at_most("longest latency of /formats, s", max(attempt.formats_seconds for attempt in attempts), 1),
     ]
 
 
-async def _try(url: str, key: str, hostile: Hostile, canary: Canary, turn: asyncio.Semaphore) -> Tried:
-    """How the file ended, and the seconds of its answer and of the one to another client afterwards."""
-    async with turn, httpx.AsyncClient(timeout=120) as client:
-        content = await asyncio.to_thread(hostile.make, canary)
-        began = perf_counter()
-        answer = await client.post(
+async def _convert(url: str, key: str, file: Hostile, canary: Canary, slots: asyncio.Semaphore) -> _Attempt:
+    async with slots, httpx.AsyncClient(timeout=120) as client:
+        content = await asyncio.to_thread(file.make, canary)
+        started = monotonic()
+        response = await client.post(
             url,
             files={"file": ("a", content)},
-            data={"output_format": hostile.target},
+            data={"output_format": file.target},
             headers={"Authorization": f"Bearer {key}"},
         )
-        answered = perf_counter()
+        responded = monotonic()
         await client.get(url.replace("/convert", "/formats"))
-        after = perf_counter() - answered
-    error = {} if answer.is_success else answer.json()["error"]
+        formats_seconds = monotonic() - responded
+    error = {} if response.is_success else response.json()["error"]
     outcome = (str(error["code"]), str(error.get("reason") or "")) if error else DONE
-    return outcome, answered - began, after
+    return _Attempt(file, outcome, responded - started, formats_seconds)

@@ -1,4 +1,4 @@
-"""Processes that are killed: those of jobs, the fork servers, the server itself."""
+"""Killed processes: jobs, fork servers, and the server itself."""
 
 from __future__ import annotations
 
@@ -12,105 +12,111 @@ from pathlib import Path
 import httpx
 
 from benchmarks import server_process
-from benchmarks.faults.clients import Clients, beside, books, leftovers
-from benchmarks.report import Row, at_most, exactly, p99
+from benchmarks.faults.clients import Clients, check_job_folders, check_ledger, repeat_during
+from benchmarks.load_generator import TimedResponse
+from benchmarks.report import Row, at_most, equals, info, p99
 from tests.support.server_process import free_port
 from tests.support.servers import eventually
 
-_SMALL, _LARGE = (600, 400), (4000, 3000)
+_SMALL, _MEDIUM, _LARGE = (600, 400), (2000, 1500), (4000, 3000)
 
 
-def jobs(folder: Path, share: int) -> list[Row]:
-    """F1: a process below the server is killed every two seconds."""
-    count, url = 1000 // share, server_process.sqlite(folder)
-    (key,) = server_process.make_accounts(url, 1)
-    with server_process.serving(folder) as (server, at):
-        before = Clients(at, key, server_process.picture(_SMALL))
-        asyncio.run(before.order(max(20, count // 5)))
-        after = Clients(at, key, server_process.picture(_SMALL), "after")
+def kill_processes(folder: Path, divisor: int) -> list[Row]:
+    """F1: every two seconds, a random process below the server is killed."""
+    count, database_url = 1000 // divisor, server_process.sqlite_url(folder)
+    (key,) = server_process.create_accounts(database_url, 1)
+    with server_process.serving(folder) as (server, url):
+        baseline = Clients(url, key, server_process.picture(_SMALL), "baseline")
+        asyncio.run(baseline.convert(max(20, count // 5)))
+        clients = Clients(url, key, server_process.picture(_SMALL))
 
-        async def disturbed() -> int:
-            work = asyncio.create_task(after.order(count))
-            return await beside(work, lambda: _kill_one(server.pid), 2)
+        async def convert_during_kills() -> int:
+            work = asyncio.create_task(clients.convert(count))
+            return await repeat_during(work, lambda: _kill_descendant(server.pid), 2)
 
-        kills = asyncio.run(disturbed())
-        left = leftovers(folder)
+        kills = asyncio.run(convert_during_kills())
+        folder_rows = check_job_folders(folder)
     return [
-        ("kills", float(kills), "", ""),
-        exactly("orders served", len(after.tries), count),
-        at_most("tries of an order", max(after.tries), 7),
-        exactly("answers but 200, 429, 500, 503", len(after.statuses() - {200, 429, 500, 503}), 0),
-        at_most("p99, times that without kills", p99(after.seconds()) / p99(before.seconds()), 3),
-        *books(url, len(before.tries) + count),
-        *left,
+        info("kills", kills),
+        equals("conversions", clients.succeeded, count),
+        at_most("attempts of a conversion", max(clients.attempts), 7),
+        equals("responses other than 200, 429, 500, 503", len(clients.statuses() - {200, 429, 500, 503}), 0),
+        at_most("p99 latency, multiple of that without kills", p99(clients.seconds()) / p99(baseline.seconds()), 3),
+        *check_ledger(database_url, baseline.succeeded + count),
+        *folder_rows,
     ]
 
 
-def server(folder: Path, share: int) -> list[Row]:
-    """F2: the server is killed every five seconds, and started again."""
-    count, url, port = 300 // share, server_process.sqlite(folder), free_port()
-    (key,) = server_process.make_accounts(url, 1)
+def kill_server(folder: Path, divisor: int) -> list[Row]:
+    """F2: every five seconds, the server is killed and restarted."""
+    count, database_url, port = 300 // divisor, server_process.sqlite_url(folder), free_port()
+    (key,) = server_process.create_accounts(database_url, 1)
     orphans = 0
     with ExitStack() as stack:
-        running, at = stack.enter_context(server_process.serving(folder, port=port))
-        clients = Clients(at, key, server_process.picture((2000, 1500)))
+        server, url = stack.enter_context(server_process.serving(folder, port=port))
+        clients = Clients(url, key, server_process.picture(_MEDIUM))
 
         def restart() -> None:
-            nonlocal running, orphans
-            below = _below(running.pid)
-            running.kill()
-            running.wait()
-            eventually(lambda: not any(map(_lives, below)), 2)
-            orphans += sum(map(_lives, below))
-            running, _ = stack.enter_context(server_process.serving(folder, port=port))
+            nonlocal server, orphans
+            descendants = _descendants(server.pid)
+            server.kill()
+            server.wait()
+            eventually(lambda: not any(map(_is_alive, descendants)), 2)
+            orphans += sum(map(_is_alive, descendants))
+            server, _ = stack.enter_context(server_process.serving(folder, port=port))
 
-        async def disturbed() -> int:
-            return await beside(asyncio.create_task(clients.order(count)), restart, max(2.5, 5 / share))
+        async def convert_during_restarts() -> int:
+            return await repeat_during(asyncio.create_task(clients.convert(count)), restart, max(2.5, 5 / divisor))
 
-        kills = asyncio.run(disturbed())
-        rows = books(url, count, 120)
+        kills = asyncio.run(convert_during_restarts())
+        ledger_rows = check_ledger(database_url, count, 120)
     return [
-        ("kills", float(kills), "", ""),
-        exactly("orders served", len(clients.tries), count),
-        exactly("processes left 2 s after a kill", orphans, 0),
-        *rows,
+        info("kills", kills),
+        equals("conversions", clients.succeeded, count),
+        equals("processes left 2 s after a kill", orphans, 0),
+        *ledger_rows,
     ]
 
 
-def signals(folder: Path, share: int) -> list[Row]:
-    """F15: jobs that crash, are killed as for want of memory, or stand still."""
-    count, url = 100 // share, server_process.sqlite(folder)
-    (key,) = server_process.make_accounts(url, 1)
-    numbers = [(signal.SIGSEGV, signal.SIGKILL)[turn % 2] for turn in range(count - 1)] + [signal.SIGSTOP]
-    with server_process.serving(folder) as (running, at):
-        answers = asyncio.run(_signalled(running.pid, folder, at, key, numbers))
-        after = Clients(at, key, server_process.picture(_SMALL), "after")
-        asyncio.run(after.order(4))
-        left = leftovers(folder)
-    failed = sum(answer.status == 500 for answer in answers)
+def signal_jobs(folder: Path, divisor: int) -> list[Row]:
+    """F15: jobs crash (SIGSEGV), are killed as by the OOM killer (SIGKILL), or hang (SIGSTOP)."""
+    count, database_url = 100 // divisor, server_process.sqlite_url(folder)
+    (key,) = server_process.create_accounts(database_url, 1)
+    signals = [(signal.SIGSEGV, signal.SIGKILL)[number % 2] for number in range(count - 1)] + [signal.SIGSTOP]
+    with server_process.serving(folder) as (server, url):
+        responses = asyncio.run(_convert_and_signal(server.pid, folder, url, key, signals))
+        clients = Clients(url, key, server_process.picture(_SMALL))
+        asyncio.run(clients.convert(4))
+        folder_rows = check_job_folders(folder)
     return [
-        exactly("jobs that failed", failed, count),
-        at_most("seconds until the answer", max(answer.seconds for answer in answers), 65),
-        exactly("jobs that stood still until their deadline", sum(a.reason == "timeout" for a in answers), 1),
-        exactly("orders served afterwards", len(after.tries), 4),
-        *books(url, 4),
-        *left,
+        equals("failed jobs", sum(response.status == 500 for response in responses), count),
+        at_most("longest latency, s", max(response.seconds for response in responses), 65),
+        equals("jobs stopped at their deadline", sum(response.reason == "timeout" for response in responses), 1),
+        equals("conversions afterwards", clients.succeeded, 4),
+        *check_ledger(database_url, 4),
+        *folder_rows,
     ]
 
 
-async def _signalled(
-    pid: int, folder: Path, url: str, key: str, numbers: list[signal.Signals]
-) -> list[server_process.Answer]:
-    answers, content = [], server_process.picture(_LARGE)
+async def _convert_and_signal(
+    pid: int, folder: Path, url: str, key: str, signals: list[signal.Signals]
+) -> list[TimedResponse]:
+    """Starts a conversion for each signal, and sends that to its job until the conversion ends."""
+    responses, content = [], server_process.picture(_LARGE)
     async with httpx.AsyncClient(timeout=90) as client:
-        for number in numbers:
-            asked = asyncio.create_task(server_process.ask(client, url, key, content))
-            while not asked.done():
-                await asyncio.wait([asked], timeout=0.05)
+        for number in signals:
+            request = asyncio.create_task(server_process.convert(client, url, key, content))
+            while not request.done():
+                await asyncio.wait([request], timeout=0.05)
                 for job in running_jobs(pid, folder):
-                    _signal(job, number)
-            answers.append(await asked)
-    return answers
+                    _send_signal(job, number)
+            responses.append(await request)
+    return responses
+
+
+def running_jobs(pid: int, folder: Path) -> list[int]:
+    """Returns the ids of processes below the server that have files of a job open."""
+    return [job for fork_server in _children(pid) for job in _descendants(fork_server) if _uses(job, folder / "jobs")]
 
 
 def _children(pid: int) -> list[int]:
@@ -123,32 +129,28 @@ def _children(pid: int) -> list[int]:
     return []
 
 
-def _below(pid: int) -> list[int]:
-    return [found for child in _children(pid) for found in (child, *_below(child))]
+def _descendants(pid: int) -> list[int]:
+    return [found for child in _children(pid) for found in (child, *_descendants(child))]
 
 
-def running_jobs(pid: int, folder: Path) -> list[int]:
-    """The processes below a server that have files of a request open."""
-    return [job for server in _children(pid) for job in _below(server) if _has_open(job, folder / "jobs")]
-
-
-def _has_open(pid: int, folder: Path) -> bool:
+def _uses(pid: int, folder: Path) -> bool:
+    """Whether the process has a file below the folder open."""
     with suppress(OSError):
         return any(link.readlink().is_relative_to(folder) for link in Path(f"/proc/{pid}/fd").iterdir())
     return False
 
 
-def _kill_one(pid: int) -> None:
-    if below := _below(pid):
-        _signal(random.choice(below), signal.SIGKILL)
+def _kill_descendant(pid: int) -> None:
+    if descendants := _descendants(pid):
+        _send_signal(random.choice(descendants), signal.SIGKILL)
 
 
-def _signal(pid: int, number: signal.Signals) -> None:
+def _send_signal(pid: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, number)
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""Load beyond what a server can take, and a stop in the middle of it."""
+"""Load beyond the capacity of a server, and its shutdown under load."""
 
 from __future__ import annotations
 
@@ -11,115 +11,118 @@ from http import HTTPStatus
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import monotonic
 
 import httpx
 
 from benchmarks import server_process
-from benchmarks.load_generator import Heard, Plan, carry_out
-from benchmarks.report import COLUMNS, Report, Row, at_most, exactly, holds, p99
-from benchmarks.server_process import WORKERS, Answer
+from benchmarks.load_generator import LoadPlan, TimedResponse, generate_load
+from benchmarks.report import COLUMNS, Report, Row, at_most, equals, info, p99, required
+from benchmarks.server_process import WORKERS
 
-_TIMES = 10  # the load, as a multiple of the capacity
-_ROUNDS = 3  # as the pace of a machine changes by a tenth within minutes; the capacity is taken around each
+_FACTOR = 10  # load as a multiple of the capacity
+_ROUNDS = 3  # the speed of a machine varies by a tenth within minutes: the capacity is measured around each round
 _RECOVERY = 5  # seconds
 _ACCOUNTS = 10
-_PHOTO, _LARGE = (2000, 1500), (4000, 3000)
-_MOST_MEMORY = 512  # MiB of the server itself
+_MEDIUM, _LARGE = (2000, 1500), (4000, 3000)
+_MAX_MEMORY = 512  # MiB, of the server process
 
 
 def overload(seconds: int) -> Report:
-    """Open-loop load at ten times the capacity, from many accounts, `_ROUNDS` times: who is served, who is not."""
+    """Sends ten times the capacity from several accounts, in rounds of `seconds`."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         data, file = folder / "data", folder / "photo.png"
         data.mkdir()
-        file.write_bytes(server_process.picture(_PHOTO))
-        keys = server_process.make_accounts(server_process.sqlite(data), _ACCOUNTS + 1)
+        file.write_bytes(server_process.picture(_MEDIUM))
+        keys = server_process.create_accounts(server_process.sqlite_url(data), _ACCOUNTS + 1)
         with server_process.serving(data) as (server, url):
-            plan = Plan(url, tuple(keys[:_ACCOUNTS]), str(file), seconds)
+            plan = LoadPlan(url, tuple(keys[:_ACCOUNTS]), str(file), seconds)
             rows = asyncio.run(_overload(plan, keys[-1]))
-            memory = _most_memory(server.pid)
-    rows.append(at_most("memory of the server, MiB", memory, _MOST_MEMORY))
-    return Report(f"overload at {_TIMES}x for {_ROUNDS} times {seconds} s", COLUMNS, tuple(rows))
+            memory = _peak_memory(server.pid)
+    rows.append(at_most("memory of the server, MiB", memory, _MAX_MEMORY))
+    return Report(f"overload at {_FACTOR} times the capacity, {_ROUNDS} rounds of {seconds} s", COLUMNS, tuple(rows))
 
 
-async def _overload(plan: Plan, probe: str) -> list[Row]:
-    calm_plan = replace(plan, clients=2 * WORKERS)
-    capacities, answers, goodputs, after = [_rate(await carry_out(calm_plan))], [], [], []
+async def _overload(plan: LoadPlan, other_key: str) -> list[Row]:
+    """Runs the rounds. After each, a request with `other_key` measures the recovery."""
+    capacity_plan = replace(plan, concurrency=2 * WORKERS)
+    capacities, responses, goodputs, later = [_goodput(await generate_load(capacity_plan))], [], [], []
     for _ in range(_ROUNDS):
-        stressed = await carry_out(replace(plan, rate=capacities[-1] * _TIMES))
-        after += await carry_out(replace(plan, keys=(probe,), seconds=0.1, clients=1))
-        capacities.append(_rate(await carry_out(calm_plan)))
-        goodputs.append(_rate(stressed) / fmean(capacities[-2:]))
-        answers += stressed
-    good = [answer for answer in answers if answer.status == HTTPStatus.OK]
-    refused = [answer for answer in answers if answer.status == HTTPStatus.TOO_MANY_REQUESTS]
-    goodput, slowest = min(goodputs), p99([answer.seconds for answer in refused])
-    recovery = max(answer.seconds for answer in after)
-    recovered = recovery <= _RECOVERY and all(answer.status == HTTPStatus.OK for answer in after)
+        overloaded = await generate_load(replace(plan, rate=capacities[-1] * _FACTOR))
+        later += await generate_load(replace(plan, keys=(other_key,), seconds=0.1, concurrency=1))
+        capacities.append(_goodput(await generate_load(capacity_plan)))
+        goodputs.append(_goodput(overloaded) / fmean(capacities[-2:]))
+        responses += overloaded
+    successes = [response for response in responses if response.status == HTTPStatus.OK]
+    refusals = [response for response in responses if response.status == HTTPStatus.TOO_MANY_REQUESTS]
+    goodput, refusal_p99 = min(goodputs), p99([response.seconds for response in refusals])
+    recovery = max(response.seconds for response in later)
+    recovered = recovery <= _RECOVERY and all(response.status == HTTPStatus.OK for response in later)
     return [
-        ("requests", float(len(answers)), "", ""),
-        ("capacity, a second", fmean(capacities), "", ""),
-        ("goodput of the worst round, share of it", goodput, ">= 0.9", holds(goodput >= 0.9)),
-        *((f"goodput of round {number}", share, "", "") for number, share in enumerate(goodputs, 1)),
-        ("refused", float(len(refused)), "> 0", holds(bool(refused))),
-        ("refused within, p99 s", slowest, "< 0.1", holds(slowest < 0.1)),
-        exactly("refused without a word on when to return", sum(not answer.retry_after for answer in refused), 0),
-        exactly("neither served nor refused", len(answers) - len(good) - len(refused), 0),
-        at_most("served within, s", max((answer.seconds for answer in good), default=0.0), 60),
-        ("another's answer afterwards, s", recovery, f"<= {_RECOVERY}", holds(recovered)),
+        info("requests", len(responses)),
+        info("capacity, conversions per second", fmean(capacities)),
+        required("goodput of the worst round, share of capacity", goodput, ">= 0.9", met=goodput >= 0.9),
+        *(info(f"goodput of round {number}", share) for number, share in enumerate(goodputs, 1)),
+        required("refused (429)", len(refusals), "> 0", met=bool(refusals)),
+        required("p99 latency of refusals, s", refusal_p99, "< 0.1", met=refusal_p99 < 0.1),
+        equals("refused without Retry-After", sum(not response.retry_after for response in refusals), 0),
+        equals("responses other than 200, 429", len(responses) - len(successes) - len(refusals), 0),
+        at_most("longest latency of a success, s", max((response.seconds for response in successes), default=0.0), 60),
+        required("latency for another account afterwards, s", recovery, f"<= {_RECOVERY}", met=recovered),
     ]
 
 
-def _rate(answers: list[Heard]) -> float:
-    """Conversions a second while requests were made."""
-    first, last = min(answer.asked for answer in answers), max(answer.asked for answer in answers)
-    served = sum(answer.status == HTTPStatus.OK and answer.came <= last for answer in answers)
-    return served / (last - first)
+def _goodput(responses: list[TimedResponse]) -> float:
+    """Returns successful conversions per second in the period in which requests were sent."""
+    first, last = min(response.sent_at for response in responses), max(response.sent_at for response in responses)
+    successes = sum(response.status == HTTPStatus.OK and response.received_at <= last for response in responses)
+    return successes / (last - first)
 
 
-def _most_memory(pid: int) -> float:
-    """The most that the process has held at once, in MiB."""
+def _peak_memory(pid: int) -> float:
+    """Returns the peak resident memory of the process in MiB."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
-def stop(waiting: int) -> Report:
-    """SIGTERM while all workers are busy and others wait."""
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        keys = server_process.make_accounts(server_process.sqlite(folder), 1)
-        with server_process.serving(folder) as (server, url):
-            answers, seconds, code = asyncio.run(_stop(folder, server, url, keys[0], waiting))
-        held, used = server_process.held_and_used(server_process.sqlite(folder), 1)
-        left = len(list((folder / "jobs").iterdir()))
-    good = sum(answer.status == 200 for answer in answers)
-    refused = sum(answer.status == 503 for answer in answers)
-    rows = (
-        ("running that were served", good, str(WORKERS), holds(good == WORKERS)),
-        ("waiting that were refused", refused, str(waiting), holds(refused == waiting)),
-        ("exit code", code, "0", holds(code == 0)),
-        ("seconds to the exit", seconds, "<= 35", holds(seconds <= 35)),
-        ("credits charged", used, str(good), holds(used == good)),
-        ("credits held", held, "0", holds(held == 0)),
-        ("folders of requests left", left, "0", holds(left == 0)),
-    )
-    return Report(f"SIGTERM with {WORKERS} running and {waiting} waiting", COLUMNS, rows)
+def shutdown(folder: Path, queued: int) -> list[Row]:
+    """F7: SIGTERM while all workers are busy and other conversions are queued."""
+    database_url = server_process.sqlite_url(folder)
+    keys = server_process.create_accounts(database_url, 1)
+    with server_process.serving(folder) as (server, url):
+        responses, seconds, exit_code = asyncio.run(_shut_down(folder, server, url, keys[0], queued))
+    held, used = server_process.held_and_used(database_url, 1)
+    successes = sum(response.status == HTTPStatus.OK for response in responses)
+    refusals = sum(response.status == HTTPStatus.SERVICE_UNAVAILABLE for response in responses)
+    return [
+        equals("running conversions finished", successes, WORKERS),
+        equals("queued conversions refused (503)", refusals, queued),
+        equals("exit code", exit_code, 0),
+        at_most("seconds until the exit", seconds, 35),
+        equals("credits charged", used, successes),
+        equals("credits held", held, 0),
+        equals("job folders left", len(list((folder / "jobs").iterdir())), 0),
+    ]
 
 
-async def _stop(
-    folder: Path, server: subprocess.Popen[bytes], url: str, key: str, waiting: int
-) -> tuple[list[Answer], float, int]:
+async def _shut_down(
+    folder: Path, server: subprocess.Popen[bytes], url: str, key: str, queued: int
+) -> tuple[list[TimedResponse], float, int]:
+    """Returns the responses, the seconds until the exit, and the exit code."""
     content = server_process.picture(_LARGE)
     async with httpx.AsyncClient(timeout=60) as client:
-        asked = [asyncio.create_task(server_process.ask(client, url, key, content)) for _ in range(WORKERS)]
+
+        def send(count: int) -> list[asyncio.Task[TimedResponse]]:
+            return [asyncio.create_task(server_process.convert(client, url, key, content)) for _ in range(count)]
+
+        requests = send(WORKERS)
         await server_process.wait_for_files(folder, "jobs/*/result.*", WORKERS)
-        asked += [asyncio.create_task(server_process.ask(client, url, key, content)) for _ in range(waiting)]
-        await server_process.wait_for_files(folder, "jobs/*", WORKERS + waiting)
-        await asyncio.sleep(0.5)  # until the bodies are there and the requests in line
-        began = perf_counter()
+        requests += send(queued)
+        await server_process.wait_for_files(folder, "jobs/*", WORKERS + queued)
+        await asyncio.sleep(0.5)  # until the bodies have arrived and the requests are queued
+        started = monotonic()
         os.kill(server.pid, signal.SIGTERM)
-        answers = await asyncio.gather(*asked)
-        code = await asyncio.to_thread(server.wait, 60)
-    return answers, perf_counter() - began, code
+        responses = await asyncio.gather(*requests)
+        exit_code = await asyncio.to_thread(server.wait, 60)
+    return responses, monotonic() - started, exit_code

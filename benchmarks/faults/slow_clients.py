@@ -1,4 +1,4 @@
-"""Clients that go away, that are slow, and that speak no proper HTTP."""
+"""Clients that disconnect, that are slow, and that send malformed HTTP."""
 
 from __future__ import annotations
 
@@ -6,128 +6,106 @@ import asyncio
 import random
 import socket
 import struct
-import time
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic, sleep
 from urllib.parse import urlsplit
 
 import httpx
 
 from benchmarks import server_process
-from benchmarks.faults.clients import Clients, books, leftovers
+from benchmarks.faults.clients import Clients, check_job_folders, check_ledger
 from benchmarks.faults.kills import running_jobs
-from benchmarks.report import Row, at_most, exactly, p95
+from benchmarks.report import Row, at_most, equals, info, p95
+from tests.support.http_requests import MALFORMED, REFUSED, SERVED
 from tests.support.servers import eventually, parsed, read_answer
 from tests.support.web_samples import FORM, TARGET, form, part
-from tests.web.test_http_abuse import MALFORMED, REFUSED, SERVED
 
-_SMALL, _LARGE, _HUGE = (64, 48), (2000, 1500), (4000, 3000)
-_SLOW = {"heads": 400, "bodies": 100, "idle": 100}
-_ADDRESSES = 16  # a server takes 64 connections of each, and 512 in all
-_SLOW_SECONDS = 75  # in which each of them is sent away
+_TINY, _SMALL, _MEDIUM, _LARGE = (64, 48), (600, 400), (2000, 1500), (4000, 3000)
+_SLOW_CONNECTIONS = {"headers": 400, "bodies": 100, "idle": 100}
+_ADDRESSES = 16  # a server accepts 64 connections per address, and 512 in all
+_CLOSE_TIMEOUT = 75  # seconds in which the server closes slow connections
 
 
-def gone(folder: Path, share: int) -> list[Row]:
-    """F8: clients that close at 1, 50 and 99 % of their upload, while it is converted, and in the download."""
-    count, url = 200 // share, server_process.sqlite(folder)
-    (key,) = server_process.make_accounts(url, 1)
-    request, long = _request(key, server_process.picture(_LARGE)), _request(key, server_process.picture(_HUGE), b"heic")
-    with server_process.serving(folder) as (server, at):
-        asyncio.run(Clients(at, key, server_process.picture(_SMALL)).order(8))
-        before = _descriptors(server.pid)
-        for part_sent in (0.01, 0.5, 0.99):
+def disconnects(folder: Path, divisor: int) -> list[Row]:
+    """F8: clients disconnect at 1, 50 and 99 % of the upload, during the conversion, and during the download."""
+    count, database_url = 200 // divisor, server_process.sqlite_url(folder)
+    (key,) = server_process.create_accounts(database_url, 1)
+    request = _request(key, server_process.picture(_MEDIUM))
+    long_request = _request(key, server_process.picture(_LARGE), b"heic")
+    with server_process.serving(folder) as (server, url):
+        asyncio.run(Clients(url, key, server_process.picture(_TINY)).convert(8))
+        descriptors = _open_descriptors(server.pid)
+        for share in (0.01, 0.5, 0.99):
             for _ in range(count):
-                _leave(at, request[: int(len(request) * part_sent)])
-        orphaned = [_orphaned(server.pid, folder, at, long) for _ in range(count)]
+                _send_and_reset(url, request[: int(len(request) * share)])
+        job_seconds = [_disconnect_during_job(server.pid, folder, url, long_request) for _ in range(count)]
         for _ in range(count):
-            _leave(at, _request(key, server_process.picture(_SMALL)), read=100)
-        eventually(lambda: _descriptors(server.pid) <= before)
-        more = _descriptors(server.pid) - before
-        left = leftovers(folder)
-        eventually(lambda: server_process.held_and_used(url, 1)[0] == 0)
-        _, used = server_process.held_and_used(url, 1)
+            _send_and_reset(url, _request(key, server_process.picture(_TINY)), receive=100)
+        eventually(lambda: _open_descriptors(server.pid) <= descriptors)
+        added_descriptors = _open_descriptors(server.pid) - descriptors
+        folder_rows = check_job_folders(folder)
+        eventually(lambda: server_process.held_and_used(database_url, 1)[0] == 0)
+        _, used = server_process.held_and_used(database_url, 1)
     return [
-        at_most("seconds until a job is gone whose client is", max(orphaned), 2),
-        at_most("descriptors more than before", more, 0),
+        at_most("seconds from a disconnect to the end of its job", max(job_seconds), 2),
+        at_most("additional open descriptors", added_descriptors, 0),
         at_most("credits charged", used, 8 + count),
-        *books(url, used),
-        *left,
+        *check_ledger(database_url, used),
+        *folder_rows,
     ]
 
 
-def slow(folder: Path, share: int) -> list[Row]:
-    """F9: clients that send headers or bodies slowly, or nothing at all, beside others that were there before."""
-    url = server_process.sqlite(folder)
-    (key,) = server_process.make_accounts(url, 1)
-    count = 200 // share
-    with server_process.serving(folder) as (_, at):
-        calm, beside = (Clients(at, key, server_process.picture((600, 400)), series) for series in ("calm", "beside"))
-        asyncio.run(calm.order(count, 2))
+def slow_requests(folder: Path, divisor: int) -> list[Row]:
+    """F9: clients send headers or bodies slowly, or nothing, beside normal clients that connected earlier."""
+    database_url = server_process.sqlite_url(folder)
+    (key,) = server_process.create_accounts(database_url, 1)
+    count = 200 // divisor
+    with server_process.serving(folder) as (_, url):
+        content = server_process.picture(_SMALL)
+        baseline, others = (Clients(url, key, content, key_prefix) for key_prefix in ("baseline", "others"))
+        asyncio.run(baseline.convert(count, 2))
 
-        async def disturbed() -> list[socket.socket]:
-            work = asyncio.create_task(beside.order(count, 2))
-            await asyncio.to_thread(eventually, lambda: len(beside.answers) >= 2)
-            opened = await asyncio.to_thread(_dawdling, at, key)
+        async def convert_beside_slow_clients() -> list[socket.socket]:
+            work = asyncio.create_task(others.convert(count, 2))
+            await asyncio.to_thread(eventually, lambda: len(others.responses) >= 2)
+            connections = await asyncio.to_thread(_open_slow_connections, url, key)
             await work
-            return opened
+            return connections
 
-        began = time.monotonic()
-        idle = asyncio.run(disturbed())
-        closed = sum(_is_closed(connection, began + _SLOW_SECONDS) for connection in idle)
-        left = leftovers(folder)
+        started = monotonic()
+        connections = asyncio.run(convert_beside_slow_clients())
+        closed = sum(_is_closed(connection, started + _CLOSE_TIMEOUT) for connection in connections)
+        folder_rows = check_job_folders(folder)
+    slowdown = p95(others.seconds()) / p95(baseline.seconds())
     return [
-        exactly(f"slow clients sent away within {_SLOW_SECONDS} s", closed, sum(_SLOW.values())),
-        at_most("p95 of others, times that without", p95(beside.seconds()) / p95(calm.seconds()), 2),
-        exactly("orders of others served", len(beside.tries), count),
-        *books(url, 2 * count),
-        *left,
+        equals(f"slow connections closed within {_CLOSE_TIMEOUT} s", closed, sum(_SLOW_CONNECTIONS.values())),
+        at_most("p95 latency of others, multiple of that without", slowdown, 2),
+        equals("conversions of others", others.succeeded, count),
+        *check_ledger(database_url, 2 * count),
+        *folder_rows,
     ]
 
 
-def _dawdling(url: str, key: str) -> list[socket.socket]:
-    """Connections of all slow kinds, from many addresses."""
-    request = _request(key, server_process.picture(_SMALL))
-    beginnings = {"heads": b"GET / HTTP/1.1\r\nX: ", "bodies": request[: len(request) // 2], "idle": b""}
-    kinds = [kind for kind, count in _SLOW.items() for _ in range(count)]
-    random.Random(9).shuffle(kinds)
-    opened = []
-    for number, kind in enumerate(kinds):
-        connection = _connected(url, f"127.0.4.{number % _ADDRESSES + 1}")
-        with suppress(ConnectionError):  # more than the server takes
-            connection.sendall(beginnings[kind])
-        opened.append(connection)
-    return opened
-
-
-def _orphaned(pid: int, folder: Path, url: str, request: bytes) -> float:
-    """Seconds until the job is gone, after a client has left that waited for it."""
-    with _connected(url) as connection:
-        connection.sendall(request)
-        eventually(lambda: bool(running_jobs(pid, folder)))
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    began = time.monotonic()
-    eventually(lambda: not running_jobs(pid, folder))
-    return time.monotonic() - began
-
-
-def malformed(folder: Path, share: int) -> list[Row]:
-    """F12: requests that no proper client sends; after each the server answers others."""
-    (key,) = server_process.make_accounts(server_process.sqlite(folder), 1)
-    cases = [*MALFORMED.values(), *(case[0] for case in REFUSED.values()), *SERVED.values()]
-    failures = injected = dead = 0
-    with server_process.serving(folder) as (_, at):
-        for case in cases:
-            answer = _answered(at, case.replace(b"Authorization: KEY", b"Authorization: Bearer " + key.encode()))
-            failures += answer.status_code >= 500
-            injected += "injected" in str(answer.headers).lower()
-            dead += httpx.get(at.replace("/api/v1/convert", "/healthz")).status_code != 200
-        left = leftovers(folder)
+def malformed_requests(folder: Path, divisor: int) -> list[Row]:
+    """F12: malformed and unusual requests; after each, the server responds to another client."""
+    (key,) = server_process.create_accounts(server_process.sqlite_url(folder), 1)
+    requests = [*MALFORMED.values(), *(request for request, _, _ in REFUSED.values()), *SERVED.values()]
+    failures = injected = unanswered = 0
+    with server_process.serving(folder) as (_, url):
+        for request in requests:
+            authorized = request.replace(b"Authorization: KEY", b"Authorization: Bearer " + key.encode())
+            response = _send(url, authorized)
+            failures += response.status_code >= 500
+            injected += "injected" in str(response.headers).lower()
+            unanswered += httpx.get(url.replace("/api/v1/convert", "/healthz")).status_code != 200
+        folder_rows = check_job_folders(folder)
     return [
-        ("requests", float(len(cases)), "", ""),
-        exactly("5xx", failures, 0),
-        exactly("injected headers", injected, 0),
-        exactly("others not answered afterwards", dead, 0),
-        *left,
+        info("requests", len(requests)),
+        equals("responses 5xx", failures, 0),
+        equals("injected headers", injected, 0),
+        equals("failed requests of another client", unanswered, 0),
+        *folder_rows,
     ]
 
 
@@ -140,31 +118,62 @@ def _request(key: str, content: bytes, target: bytes = b"webp") -> bytes:
     return head.encode() + body
 
 
-def _connected(url: str, address: str = "127.0.0.1") -> socket.socket:
+def _connect(url: str, address: str = "127.0.0.1") -> socket.socket:
     parts = urlsplit(url)
     return socket.create_connection((parts.hostname or "", parts.port or 0), timeout=30, source_address=(address, 0))
 
 
-def _answered(url: str, request: bytes) -> httpx.Response:
-    with _connected(url) as connection:
+def _send(url: str, request: bytes) -> httpx.Response:
+    with _connect(url) as connection:
         connection.sendall(request)
         return parsed(read_answer(connection))
 
 
-def _leave(url: str, request: bytes, read: int = 0) -> None:
-    """Sends this, reads so many bytes, and resets the connection."""
-    with _connected(url) as connection, suppress(ConnectionError):
+def _send_and_reset(url: str, request: bytes, receive: int = 0) -> None:
+    """Sends the bytes, receives up to `receive` bytes, and resets the connection."""
+    with _connect(url) as connection, suppress(ConnectionError):
         connection.sendall(request)
-        if read:
-            connection.recv(read)
+        if receive:
+            connection.recv(receive)
         else:
-            time.sleep(0.05)  # in which the server takes it
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            sleep(0.05)  # until the server has read the bytes
+        _reset_on_close(connection)
+
+
+def _reset_on_close(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def _disconnect_during_job(pid: int, folder: Path, url: str, request: bytes) -> float:
+    """Disconnects while the job of the request runs. Returns the seconds until the job has ended."""
+    with _connect(url) as connection:
+        connection.sendall(request)
+        eventually(lambda: bool(running_jobs(pid, folder)))
+        _reset_on_close(connection)
+    started = monotonic()
+    eventually(lambda: not running_jobs(pid, folder))
+    return monotonic() - started
+
+
+def _open_slow_connections(url: str, key: str) -> list[socket.socket]:
+    """Opens connections of all slow kinds in random order, from several addresses."""
+    request = _request(key, server_process.picture(_TINY))
+    sent = {"headers": b"GET / HTTP/1.1\r\nX: ", "bodies": request[: len(request) // 2], "idle": b""}
+    kinds = [kind for kind, count in _SLOW_CONNECTIONS.items() for _ in range(count)]
+    random.Random(9).shuffle(kinds)
+    connections = []
+    for number, kind in enumerate(kinds):
+        connection = _connect(url, f"127.0.4.{number % _ADDRESSES + 1}")
+        with suppress(ConnectionError):  # above the limit of the server
+            connection.sendall(sent[kind])
+        connections.append(connection)
+    return connections
 
 
 def _is_closed(connection: socket.socket, deadline: float) -> bool:
+    """Waits until the server closes the connection. Returns False if the deadline passes first."""
     with connection:
-        connection.settimeout(max(0.1, deadline - time.monotonic()))
+        connection.settimeout(max(0.1, deadline - monotonic()))
         try:
             while connection.recv(65_536):
                 pass
@@ -175,5 +184,5 @@ def _is_closed(connection: socket.socket, deadline: float) -> bool:
         return True
 
 
-def _descriptors(pid: int) -> int:
+def _open_descriptors(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))

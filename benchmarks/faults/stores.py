@@ -1,4 +1,4 @@
-"""What a server stands on goes away for a while: Redis, room on the disk, the database."""
+"""Unavailable stores: Redis, the disk, SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -9,170 +9,178 @@ import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from time import perf_counter
+from time import monotonic
 
 import httpx
 
 from benchmarks import server_process
-from benchmarks.faults.clients import Clients, beside, books, leftovers
-from benchmarks.load_generator import Heard, Plan, carry_out
-from benchmarks.report import Row, at_most, exactly, holds, p99
+from benchmarks.faults.clients import Clients, check_job_folders, check_ledger, repeat_during
+from benchmarks.load_generator import LoadPlan, TimedResponse, generate_load
+from benchmarks.report import Row, at_most, equals, info, p99, required
 from tests.support.postgres import PostgresServer, find_binaries
 from tests.support.redis_server import RedisServer
 
-_SMALL = (64, 48)
-_LEASE = 240  # seconds in which credits come back that could not be given back at once
-_ADDRESSES = 8  # a server takes 64 connections of each
-_REDIS_RATE, _LOCK_RATE = 50, 20  # requests a second
+_SMALL, _MEDIUM = (64, 48), (2000, 1500)
+_HOLD_TIMEOUT = 240  # seconds until credits are released that could not be released at once
+_ADDRESSES = 8  # a server accepts 64 connections per address
+_REDIS_RATE, _LOCK_RATE = 50, 20  # requests per second
 
 
-def redis(folder: Path, share: int) -> list[Row]:
-    """F3: Redis stands still, then is killed, for ten seconds each."""
-    seconds = max(3, 10 // share)
-    (key,) = server_process.make_accounts(server_process.sqlite(folder), 1)
+def redis(folder: Path, divisor: int) -> list[Row]:
+    """F3: Redis hangs, then is killed, for ten seconds each."""
+    seconds = max(3, 10 // divisor)
+    database_url = server_process.sqlite_url(folder)
+    (key,) = server_process.create_accounts(database_url, 1)
     with (
         RedisServer(folder) as store,
-        server_process.serving(folder, {"CONVERTD_REDIS_URL": store.url}) as (_, at),
+        server_process.serving(folder, {"CONVERTD_REDIS_URL": store.url}) as (_, url),
     ):
-        # A server's first requests take longer, and are nothing to compare with.
-        first = asyncio.run(_steady(folder, at, key, _REDIS_RATE, 1))
-        calm = asyncio.run(_steady(folder, at, key, _REDIS_RATE, seconds))
-        stalled = asyncio.run(_steady(folder, at, key, _REDIS_RATE, seconds, store.stall, store.resume))
-        killed = asyncio.run(_steady(folder, at, key, _REDIS_RATE, seconds, store.kill, store.start))
-        left = leftovers(folder)
+
+        def load(
+            seconds: float, fail: Callable[[], None] = lambda: None, repair: Callable[[], None] = lambda: None
+        ) -> list[TimedResponse]:
+            return asyncio.run(_load_during_failure(folder, url, key, _REDIS_RATE, seconds, fail, repair))
+
+        warm_up = load(1)  # the first requests of a server take longer
+        baseline = load(seconds)
+        stalled = load(seconds, store.stall, store.resume)
+        killed = load(seconds, store.kill, store.start)
+        folder_rows = check_job_folders(folder)
     rows: list[Row] = []
-    for name, answers in (("stalled", stalled), ("killed", killed)):
-        added = p99([answer.seconds for answer in answers]) - p99([answer.seconds for answer in calm])
-        rows.append(exactly(f"{name}: answers but 200", sum(answer.status != 200 for answer in answers), 0))
-        rows.append(at_most(f"{name}: added at p99, s", added, 0.15))
-    return [*rows, *books(server_process.sqlite(folder), len(first) + len(calm) + len(stalled) + len(killed)), *left]
+    for name, responses in (("hanging", stalled), ("killed", killed)):
+        added = p99([response.seconds for response in responses]) - p99([response.seconds for response in baseline])
+        failures = sum(response.status != 200 for response in responses)
+        rows.append(equals(f"{name}: responses other than 200", failures, 0))
+        rows.append(at_most(f"{name}: added p99 latency, s", added, 0.15))
+    count = len(warm_up) + len(baseline) + len(stalled) + len(killed)
+    return [*rows, *check_ledger(database_url, count), *folder_rows]
 
 
-async def _steady(
+async def _load_during_failure(
     folder: Path,
     url: str,
     key: str,
     rate: int,
     seconds: float,
     fail: Callable[[], None] = lambda: None,
-    mend: Callable[[], None] = lambda: None,
-) -> list[Heard]:
-    """So many requests a second while something fails, and as long again when it is mended."""
+    repair: Callable[[], None] = lambda: None,
+) -> list[TimedResponse]:
+    """Sends requests at a fixed rate for `seconds` after `fail`, and for as long after `repair`."""
     file = folder / "picture.png"
     file.write_bytes(server_process.picture(_SMALL))
     await asyncio.to_thread(fail)
-    asking = asyncio.create_task(carry_out(Plan(url, (key,) * _ADDRESSES, str(file), 2 * seconds, rate)))
+    load = asyncio.create_task(generate_load(LoadPlan(url, (key,) * _ADDRESSES, str(file), 2 * seconds, rate)))
     await asyncio.sleep(seconds)
-    await asyncio.to_thread(mend)
-    return await asking
+    await asyncio.to_thread(repair)
+    return await load
 
 
-def full_disk(folder: Path, share: int) -> list[Row]:
-    """F4: the data folder is a small file system that is full, and then is not."""
+def full_disk(folder: Path, divisor: int) -> list[Row]:
+    """F4: the disk of the data folder is full, then has space again."""
     if os.geteuid() != 0:
-        return [("skipped: only root mounts file systems", "", "", "")]
+        return [info("skipped: mounting a file system needs root")]
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(folder)], check=True)
     try:
-        return _filled(folder, max(10, 50 // share))
+        return _fill_disk(folder, max(10, 50 // divisor))
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def _filled(folder: Path, count: int) -> list[Row]:
-    url = server_process.sqlite(folder)
-    (key,) = server_process.make_accounts(url, 1)
-    with server_process.serving(folder) as (server, at):
+def _fill_disk(folder: Path, count: int) -> list[Row]:
+    database_url = server_process.sqlite_url(folder)
+    (key,) = server_process.create_accounts(database_url, 1)
+    with server_process.serving(folder) as (server, url):
         filler = folder / "filler"
         with suppress(OSError), filler.open("wb", buffering=0) as file:
             while True:
                 file.write(bytes(1 << 12))
-        full = asyncio.run(_one_by_one(at, key, count))
+        responses = asyncio.run(_convert_in_sequence(url, key, count))
         filler.unlink()
-        after = asyncio.run(_until_served(at, key))
-        lives = server.poll() is None
-        left = leftovers(folder)
+        recovery = asyncio.run(_seconds_until_success(url, key))
+        running = server.poll() is None
+        folder_rows = check_job_folders(folder)
+    failures = sum(response.status not in (500, 503) for response in responses)
     return [
-        exactly("answers but 500, 503", sum(answer.status not in (500, 503) for answer in full), 0),
-        exactly("server lives", lives, True),
-        at_most("seconds until it serves again", after, 5),
-        *books(url, 1),
-        *left,
+        equals("responses other than 500, 503", failures, 0),
+        equals("server still running", running, True),
+        at_most("seconds until the next success", recovery, 5),
+        *check_ledger(database_url, 1),
+        *folder_rows,
     ]
 
 
-def locked(folder: Path, share: int) -> list[Row]:
-    """F5: another process locks the database for 3 seconds, then for 15."""
-    url = server_process.sqlite(folder)
-    (key,) = server_process.make_accounts(url, 1)
-    with server_process.serving(folder) as (server, at):
+def locked_database(folder: Path, divisor: int) -> list[Row]:
+    """F5: another process locks the SQLite database for 3 seconds, then for 15."""
+    database_url = server_process.sqlite_url(folder)
+    (key,) = server_process.create_accounts(database_url, 1)
+    with server_process.serving(folder) as (server, url):
         threads = _threads(server.pid)
-        short = asyncio.run(_while_locked(folder, at, key, 3))
-        long = asyncio.run(_while_locked(folder, at, key, 15))
-        grown = _threads(server.pid) - threads
-        left = leftovers(folder)
-    answers = [*short, *long]
-    good = sum(answer.status == 200 for answer in answers)
-    strange = [str(answer.status) for answer in long if answer.status not in (200, 503)]
-    refused = sum(answer.status == 503 for answer in long)
+        short = asyncio.run(_load_during_lock(folder, url, key, 3))
+        long = asyncio.run(_load_during_lock(folder, url, key, 15))
+        added_threads = _threads(server.pid) - threads
+        folder_rows = check_job_folders(folder)
+    successes = sum(response.status == 200 for response in (*short, *long))
+    unexpected = [str(response.status) for response in long if response.status not in (200, 503)]
+    refusals = sum(response.status == 503 for response in long)
+    statuses = " ".join(sorted(set(unexpected)))
     return [
-        ("15 s: answers 503", float(refused), "> 0", holds(refused > 0)),
-        exactly("3 s: answers but 200", sum(answer.status != 200 for answer in short), 0),
-        exactly(f"15 s: answers but 200, 503 {' '.join(sorted(set(strange)))}".strip(), len(strange), 0),
-        at_most("threads more", grown, 32),
-        *books(url, good),
-        *left,
+        required("15 s: responses 503", refusals, "> 0", met=refusals > 0),
+        equals("3 s: responses other than 200", sum(response.status != 200 for response in short), 0),
+        equals(f"15 s: responses other than 200, 503 {statuses}".strip(), len(unexpected), 0),
+        at_most("additional threads", added_threads, 32),
+        *check_ledger(database_url, successes),
+        *folder_rows,
     ]
 
 
-def postgresql(folder: Path, share: int) -> list[Row]:
-    """F6: PostgreSQL is restarted every two seconds."""
-    count = 200 // share
-    if (binaries := find_binaries()) is None:
-        return [("skipped: PostgreSQL is not installed", "", "", "")]
-    with PostgresServer(binaries) as store:
-        (key,) = server_process.make_accounts(store.url, 1)
-        with server_process.serving(folder, {"CONVERTD_DATABASE_URL": store.url}) as (_, at):
-            clients = Clients(at, key, server_process.picture((2000, 1500)))
-
-            async def disturbed() -> int:
-                return await beside(asyncio.create_task(clients.order(count)), store.restart, 2)
-
-            restarts = asyncio.run(disturbed())
-            left = leftovers(folder)
-            rows = books(store.url, count, _LEASE)
-    return [
-        ("restarts", float(restarts), "> 0", holds(restarts > 0)),
-        exactly("orders served", len(clients.tries), count),
-        *rows,
-        *left,
-    ]
-
-
-async def _while_locked(folder: Path, url: str, key: str, seconds: float) -> list[Heard]:
-    other = sqlite3.connect(folder / "convertd.db", isolation_level=None, check_same_thread=False)
+async def _load_during_lock(folder: Path, url: str, key: str, seconds: float) -> list[TimedResponse]:
+    connection = sqlite3.connect(folder / "convertd.db", isolation_level=None, check_same_thread=False)
 
     def unlock() -> None:
-        other.execute("ROLLBACK")
-        other.close()
+        connection.execute("ROLLBACK")
+        connection.close()
 
-    other.execute("BEGIN EXCLUSIVE")
-    return await _steady(folder, url, key, _LOCK_RATE, seconds, mend=unlock)
+    connection.execute("BEGIN EXCLUSIVE")
+    return await _load_during_failure(folder, url, key, _LOCK_RATE, seconds, repair=unlock)
 
 
-async def _one_by_one(url: str, key: str, count: int) -> list[server_process.Answer]:
+def postgresql(folder: Path, divisor: int) -> list[Row]:
+    """F6: PostgreSQL is restarted every two seconds."""
+    count = 200 // divisor
+    if (binaries := find_binaries()) is None:
+        return [info("skipped: PostgreSQL is not installed")]
+    with PostgresServer(binaries) as store:
+        (key,) = server_process.create_accounts(store.url, 1)
+        with server_process.serving(folder, {"CONVERTD_DATABASE_URL": store.url}) as (_, url):
+            clients = Clients(url, key, server_process.picture(_MEDIUM))
+
+            async def convert_during_restarts() -> int:
+                return await repeat_during(asyncio.create_task(clients.convert(count)), store.restart, 2)
+
+            restarts = asyncio.run(convert_during_restarts())
+            folder_rows = check_job_folders(folder)
+            ledger_rows = check_ledger(store.url, count, _HOLD_TIMEOUT)
+    return [
+        required("restarts", restarts, "> 0", met=restarts > 0),
+        equals("conversions", clients.succeeded, count),
+        *ledger_rows,
+        *folder_rows,
+    ]
+
+
+async def _convert_in_sequence(url: str, key: str, count: int) -> list[TimedResponse]:
     async with httpx.AsyncClient(timeout=60) as client:
-        return [await server_process.ask(client, url, key, server_process.picture(_SMALL)) for _ in range(count)]
+        return [await server_process.convert(client, url, key, server_process.picture(_SMALL)) for _ in range(count)]
 
 
-async def _until_served(url: str, key: str) -> float:
-    """Seconds until an order is served."""
-    began = perf_counter()
+async def _seconds_until_success(url: str, key: str) -> float:
+    started = monotonic()
     for _ in range(300):
-        (answer,) = await _one_by_one(url, key, 1)
-        if answer.status == 200:
+        (response,) = await _convert_in_sequence(url, key, 1)
+        if response.status == 200:
             break
         await asyncio.sleep(0.2)
-    return perf_counter() - began
+    return monotonic() - started
 
 
 def _threads(pid: int) -> int:

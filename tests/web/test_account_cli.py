@@ -1,4 +1,4 @@
-"""The account command, beside a server that runs."""
+"""The `convertd account` commands, next to a running server."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ import pytest
 
 from tests.support import http
 from tests.support.checks import problem
+from tests.support.command_line import invoke, run_command
 from tests.support.servers import Running
-from tests.web.test_cli import called, run
 
 
 def account(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run(folder.parent, "account", *arguments, CONVERTD_DATA_DIR=str(folder))
+    return run_command(folder.parent, "account", *arguments, CONVERTD_DATA_DIR=str(folder))
 
 
 def create(folder: Path, email: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return account(folder, "create", "--email", email, "--name", "Test", *arguments)
 
 
-def about(server: Running, key: str) -> httpx.Response:
+def account_response(server: Running, key: str) -> httpx.Response:
     return http.get(f"{server.api}/account", headers={"Authorization": f"Bearer {key}"})
 
 
-def test_the_key_alone_is_printed(server: Running) -> None:
+def test_create_prints_only_the_key(server: Running) -> None:
     done = create(server.data_dir, "alone@example.test")
     assert done.returncode == 0
     assert done.stdout.count("\n") == 1
     assert "alone@example.test" in done.stderr
-    data = about(server, done.stdout.strip()).json()["data"]
+    data = account_response(server, done.stdout.strip()).json()["data"]
     assert (data["email"], data["name"], data["credits_remaining"]) == ("alone@example.test", "Test", 50)
 
 
-def test_json_and_credits(server: Running) -> None:
+def test_create_with_credits_and_json(server: Running) -> None:
     done = create(server.data_dir, "json@example.test", "--credits", "3", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     made = json.loads(done.stdout)
     assert set(made) == {"api_key", "key_id", "email"}
-    assert about(server, made["api_key"]).json()["data"]["credits_remaining"] == 3
+    assert account_response(server, made["api_key"]).json()["data"]["credits_remaining"] == 3
 
 
-def test_unverified_without_credits(server: Running) -> None:
+def test_create_unverified_without_credits(server: Running) -> None:
     done = create(server.data_dir, "unverified@example.test", "--unverified", "--credits", "0")
-    problem(about(server, done.stdout.strip()), 403, "key_not_verified")
+    problem(account_response(server, done.stdout.strip()), 403, "key_not_verified")
 
 
 def test_grant(server: Running) -> None:
@@ -61,7 +61,7 @@ def test_audit(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     assert create(folder, "audit@example.test").returncode == 0
     done = account(folder, "audit")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "convertd: the ledger adds up.\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "convertd: the ledger is consistent.\n")
 
     with closing(sqlite3.connect(folder / "convertd.db")) as database, database:
         database.execute("UPDATE account SET balance = balance + 1")
@@ -70,7 +70,7 @@ def test_audit(tmp_path: Path) -> None:
     assert "the journal is the balance and what is held" in done.stdout
 
 
-def test_taken_and_unknown_addresses(tmp_path: Path) -> None:
+def test_duplicate_and_unknown_email_addresses(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     assert create(folder, "twice@example.test").returncode == 0
     for done in (create(folder, "Twice@example.test"), account(folder, "grant", "nobody@example.test", "1")):
@@ -90,8 +90,8 @@ def test_taken_and_unknown_addresses(tmp_path: Path) -> None:
         ("grant", "nobody", "1"),
     ],
 )
-def test_wrong_usage(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    done = called(tmp_path, "account", *arguments, CONVERTD_DATA_DIR=str(tmp_path / "data"))
+def test_invalid_arguments_exit_with_2(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = invoke(tmp_path, "account", *arguments, CONVERTD_DATA_DIR=str(tmp_path / "data"))
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr
     assert isinstance(done.exception, SystemExit)

@@ -1,18 +1,15 @@
-"""The command, as a person or a script runs it."""
+"""The `convertd` command without a server."""
 
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
-from contextlib import chdir
 from pathlib import Path
 
 import pytest
 from PIL import Image
-from typer.testing import CliRunner, Result
 
 from config.settings import Settings
 from engine import Options
@@ -20,41 +17,18 @@ from engine.executor import local
 from engine.executor.forkserver import ForkServer, JobProcess
 from engine.executor.forkserver_main import FULL, LIGHT
 from engine.registry import load_registry
+from tests.support.command_line import invoke, run_command, write_samples
 from tests.support.samples import sample
 from web import cli_convert
-from web.cli import cli
-
-_COMMAND = Path(sys.executable).with_name("convertd")
-
-
-def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [_COMMAND, *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        check=False,
-    )
-
-
-def called(folder: Path, *arguments: str, **environment: str) -> Result:
-    """The same without a process of its own, for what ends before there is much to do."""
-    with chdir(folder):
-        return CliRunner().invoke(cli, arguments, env=environment)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "photo.heic").write_bytes(sample("heic"))
-    (tmp_path / "photo.png").write_bytes(sample("png"))
-    (tmp_path / "bad.png").write_bytes(sample("png")[:100])
-    (tmp_path / "out").mkdir()
-    return tmp_path
+    return write_samples(tmp_path)
 
 
 def test_one_file(folder: Path) -> None:
-    done = run(folder, "convert", "photo.heic", "photo.jpg")
+    done = run_command(folder, "convert", "photo.heic", "photo.jpg")
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     with Image.open(folder / "photo.jpg") as image:
@@ -62,7 +36,7 @@ def test_one_file(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("target", "kind"), [("webp", LIGHT), ("pdf", FULL)])
-async def test_only_those_processes_start_that_are_needed(
+async def test_only_the_needed_worker_pool_starts(
     folder: Path, monkeypatch: pytest.MonkeyPatch, target: str, kind: str
 ) -> None:
     kinds = list[str]()
@@ -72,19 +46,19 @@ async def test_only_those_processes_start_that_are_needed(
             kinds.append(self._loaded)
             return super().fork()
 
-    # Not ForkServer.fork: servers of other tests look in the background whether they can fork.
+    # Not ForkServer.fork: servers of other tests fork in the background.
     monkeypatch.setattr(local, "ForkServer", Watched)
     registry = load_registry()
-    wanted = cli_convert.make_tasks(registry, [folder / "photo.png", folder / f"result.{target}"], None)
+    tasks = cli_convert.parse_tasks(registry, [folder / "photo.png", folder / f"result.{target}"], None)
 
-    outcomes = [outcome async for outcome in cli_convert.convert_locally(registry, wanted, Options(), Settings())]
+    results = [result async for result in cli_convert.convert_locally(registry, tasks, Options(), Settings())]
 
-    assert [outcome.error for outcome in outcomes] == [None]
+    assert [result.error for result in results] == [None]
     assert {*kinds} == {kind}
 
 
 def test_explain_and_warnings(folder: Path) -> None:
-    done = run(folder, "convert", "--explain", "--quality", "50", "photo.heic", "photo.tif")
+    done = run_command(folder, "convert", "--explain", "--quality", "50", "photo.heic", "photo.tif")
 
     assert done.returncode == 0
     assert "heic -> raster -> tiff" in done.stderr
@@ -92,13 +66,13 @@ def test_explain_and_warnings(folder: Path) -> None:
 
 
 def test_many_files_into_a_folder(folder: Path) -> None:
-    done = run(folder, "convert", "photo.heic", "bad.png", "photo.png", "out", "--to", "webp")
+    done = run_command(folder, "convert", "photo.heic", "bad.png", "photo.png", "out", "--to", "webp")
 
-    assert done.returncode == 2  # photo.heic and photo.png would become the same file
+    assert done.returncode == 2  # photo.heic and photo.png have the same output
     assert not list((folder / "out").iterdir())
     (folder / "other.png").write_bytes(sample("png"))
 
-    done = run(folder, "convert", "photo.heic", "bad.png", "other.png", "out", "--to", "webp")
+    done = run_command(folder, "convert", "photo.heic", "bad.png", "other.png", "out", "--to", "webp")
 
     assert done.returncode == 1
     assert "bad.png: " in done.stderr
@@ -122,10 +96,10 @@ def test_many_files_into_a_folder(folder: Path) -> None:
         (),
     ],
 )
-def test_wrong_usage(folder: Path, arguments: tuple[str, ...]) -> None:
+def test_invalid_arguments_exit_with_2(folder: Path, arguments: tuple[str, ...]) -> None:
     before = {path.name for path in folder.rglob("*")}
 
-    done = called(folder, "convert", *arguments)
+    done = invoke(folder, "convert", *arguments)
 
     assert done.exit_code == 2
     assert done.stderr
@@ -133,28 +107,28 @@ def test_wrong_usage(folder: Path, arguments: tuple[str, ...]) -> None:
     assert {path.name for path in folder.rglob("*")} == before
 
 
-def test_a_failed_conversion_leaves_nothing(folder: Path) -> None:
-    done = run(folder, "convert", "bad.png", "bad.jpg")
+def test_a_failed_conversion_leaves_no_output(folder: Path) -> None:
+    done = run_command(folder, "convert", "bad.png", "bad.jpg")
 
     assert done.returncode == 1
     assert not (folder / "bad.jpg").exists()
 
 
-def test_formats_and_doctor_for_people(folder: Path) -> None:
-    assert "heic" in run(folder, "formats").stdout
-    assert "rlimits" in run(folder, "doctor").stdout
+def test_formats_and_doctor_print_tables(folder: Path) -> None:
+    assert "heic" in run_command(folder, "formats").stdout
+    assert "rlimits" in run_command(folder, "doctor").stdout
 
 
 def test_formats_as_json(folder: Path) -> None:
-    catalogue = json.loads(called(folder, "formats", "--json").stdout)
+    catalogue = json.loads(invoke(folder, "formats", "--json").stdout)
 
     assert catalogue["total"] == len(catalogue["conversions"]) > 150
 
 
-def test_what_is_missing_is_told_and_not_offered(folder: Path) -> None:
+def test_missing_packages_are_reported_and_their_formats_not_listed(folder: Path) -> None:
     """Without Ghostscript on the path, EPS is written but not read."""
-    found = json.loads(run(folder, "doctor", "--json", PATH="/nowhere").stdout)
-    offered = json.loads(run(folder, "formats", "--json", PATH="/nowhere").stdout)["by_input_format"]
+    found = json.loads(run_command(folder, "doctor", "--json", PATH="/nowhere").stdout)
+    offered = json.loads(run_command(folder, "formats", "--json", PATH="/nowhere").stdout)["by_input_format"]
 
     (need,) = found["missing"]
     assert (need["name"], need["install"]) == ("Ghostscript", "apt-get install ghostscript")
@@ -162,17 +136,17 @@ def test_what_is_missing_is_told_and_not_offered(folder: Path) -> None:
     assert "eps" in offered["jpeg"]
 
 
-def test_wrong_settings_are_told_together(folder: Path) -> None:
-    done = called(folder, "serve", CONVERTD_WORKERS="many", CONVERTD_RATE_LIMIT_FREE="-1")
+def test_all_invalid_settings_are_reported(folder: Path) -> None:
+    done = invoke(folder, "serve", CONVERTD_WORKERS="many", CONVERTD_RATE_LIMIT_FREE="-1")
 
     assert done.exit_code == 2
     assert "CONVERTD_WORKERS" in done.stderr
     assert "CONVERTD_RATE_LIMIT_FREE" in done.stderr
 
 
-def test_a_port_in_use_is_told(folder: Path) -> None:
+def test_a_port_in_use_is_reported(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = run(folder, "serve", "--port", str(taken.getsockname()[1]))
+        done = run_command(folder, "serve", "--port", str(taken.getsockname()[1]))
 
     assert done.returncode == 1
     assert "cannot serve" in done.stderr
@@ -180,14 +154,27 @@ def test_a_port_in_use_is_told(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "others"),
+    ("arguments", "unneeded"),
     [
-        ("account", {"engine", "httpx", "redis", "stripe", "tornado"}),
-        ("convert", {"httpx", "peewee", "redis", "stripe", "tornado"}),
+        (["--help"], {"config.settings", "engine", "httpx", "peewee", "tornado"}),
+        (["config"], {"engine", "httpx", "peewee", "redis", "stripe", "tornado"}),
+        (["account", "audit"], {"engine", "httpx", "plugins", "redis", "stripe", "tornado"}),
+        (
+            ["account", "create", "--email", "a@example.test", "--name", "Test"],
+            {"engine.registry", "httpx", "plugins", "redis", "stripe", "tornado"},
+        ),
+        (["convert", "photo.png", "photo.bmp"], {"httpx", "peewee", "redis", "stripe", "tornado"}),
     ],
 )
-def test_a_command_loads_nothing_that_only_others_need(command: str, others: set[str]) -> None:
-    program = f"import sys, web.cli, web.commands.{command}; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+def test_a_command_imports_only_what_it_needs(folder: Path, arguments: list[str], unneeded: set[str]) -> None:
+    program = (
+        f"import sys; from web.cli import cli; cli({arguments}, standalone_mode=False);"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    environment = {"CONVERTD_DATA_DIR": str(folder), "PYTHONPATH": str(Path(__file__).parents[2])}
 
-    assert others & {*done.stdout.split()} == set()
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=folder, env=environment
+    )
+
+    assert unneeded & {*done.stderr.split()} == set()

@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 
 from web.api.errors import InvalidParameter
-from web.api.fields import EmailField, RegistrationFields, validate
+from web.api.fields import RegistrationFields, validate
 from web.http.responses import wants_json
 
 
+def registered(email: object, name: object) -> RegistrationFields:
+    return validate(RegistrationFields, {"email": email, "name": name})
+
+
 def registered_name(sent: object) -> str:
-    return validate(RegistrationFields, {"email": "you@example.com", "name": sent}).name
+    return registered("you@example.com", sent).name
 
 
 LONGEST = "l" * 64 + "@" + ".".join(["d" * 46] * 4) + "de"  # 254 characters
@@ -80,11 +84,11 @@ def test_wants_json(accept: str, json: bool) -> None:
 def test_email(sent: object, found: str | None) -> None:
     if found is None:
         with pytest.raises(InvalidParameter) as refused:
-            validate(EmailField, {"email": sent})
+            registered(sent, "Photo shop")
         assert (refused.value.param, refused.value.reason) == ("email", "malformed")
         assert "b.test" not in str(refused.value)
     else:
-        assert validate(EmailField, {"email": sent}).email == found
+        assert registered(sent, "Photo shop").email == found
 
 
 @pytest.mark.parametrize(
@@ -119,5 +123,5 @@ def test_wrong_names(sent: object, reason: str) -> None:
 
 def test_a_missing_address() -> None:
     with pytest.raises(InvalidParameter) as refused:
-        validate(EmailField, {"email": None})
+        registered(None, "Photo shop")
     assert (refused.value.param, refused.value.reason) == ("email", "missing")

@@ -1,4 +1,4 @@
-"""`convertd convert --remote`: what is true without a server is true with one."""
+"""`convertd convert --remote`: the same results and messages as without a server."""
 
 from __future__ import annotations
 
@@ -7,36 +7,31 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.support.samples import sample
+from tests.support.command_line import invoke, run_command, write_samples
 from tests.support.servers import Running, Servers
-from tests.web.test_cli import called, run
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "photo.heic").write_bytes(sample("heic"))
-    (tmp_path / "photo.png").write_bytes(sample("png"))
-    (tmp_path / "bad.png").write_bytes(sample("png")[:100])
-    (tmp_path / "out").mkdir()
-    return tmp_path
+    return write_samples(tmp_path)
 
 
 def test_one_file(folder: Path, server: Running) -> None:
     key = server.account(10)
 
-    done = run(folder, "convert", "--remote", server.url, "photo.heic", "photo.jpg", CONVERTD_API_KEY=key)
+    done = run_command(folder, "convert", "--remote", server.url, "photo.heic", "photo.jpg", CONVERTD_API_KEY=key)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "convertd: 9 credits remain.\n")
     with Image.open(folder / "photo.jpg") as image:
         assert image.format == "JPEG"
 
 
-def test_warnings_and_failures_are_told_as_without_a_server(folder: Path, server: Running) -> None:
+def test_warnings_and_failures_are_reported_as_without_a_server(folder: Path, server: Running) -> None:
     arguments = ("convert", "photo.heic", "bad.png", "out", "--to", "tiff", "--quality", "50")
     key = server.account(10)
 
-    local = run(folder, *arguments)
-    remote = run(folder, *arguments, "--remote", server.url, CONVERTD_API_KEY=key)
+    local = run_command(folder, *arguments)
+    remote = run_command(folder, *arguments, "--remote", server.url, CONVERTD_API_KEY=key)
 
     assert remote.returncode == local.returncode == 1
     assert "quality_ignored" in local.stderr
@@ -44,10 +39,10 @@ def test_warnings_and_failures_are_told_as_without_a_server(folder: Path, server
     assert [path.name for path in (folder / "out").iterdir()] == ["photo.tiff"]
 
 
-def test_a_key_that_is_wrong(folder: Path, servers: Servers, data_dir: Path) -> None:
-    with servers.running(data_dir) as server:  # to which no other test has shown wrong keys
+def test_an_invalid_key(folder: Path, servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir) as server:  # a new one: no other test has used up its limit of invalid keys
         arguments = ("convert", "--remote", server.url, "photo.heic", "photo.jpg")
-        done = run(folder, *arguments, CONVERTD_API_KEY="cvd_live_wrong")
+        done = run_command(folder, *arguments, CONVERTD_API_KEY="cvd_live_wrong")
 
     assert (done.returncode, done.stderr) == (1, "photo.heic: The API key is missing or invalid.\n")
     assert not (folder / "photo.jpg").exists()
@@ -64,10 +59,10 @@ def test_a_key_that_is_wrong(folder: Path, servers: Servers, data_dir: Path) -> 
         ("localhost:1", ("photo.heic", "photo.jpg"), "k"),
     ],
 )
-def test_wrong_usage(folder: Path, url: str, arguments: tuple[str, ...], key: str) -> None:
+def test_invalid_arguments_exit_with_2(folder: Path, url: str, arguments: tuple[str, ...], key: str) -> None:
     before = {path.name for path in folder.rglob("*")}
 
-    done = called(folder, "convert", "--remote", url, *arguments, CONVERTD_API_KEY=key)
+    done = invoke(folder, "convert", "--remote", url, *arguments, CONVERTD_API_KEY=key)
 
     assert done.exit_code == 2
     assert done.stderr.startswith("convertd: ")

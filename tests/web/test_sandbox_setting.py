@@ -1,4 +1,4 @@
-"""What the command does where the kernel lacks a layer: told by the doctor, refused if the sandbox is required."""
+"""CONVERTD_SANDBOX on kernels that lack a layer: `doctor` reports it, and `required` refuses to start."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command_line import COMMAND
 from tests.support.samples import sample
 
 pytestmark = pytest.mark.long
 
-_COMMAND = str(Path(sys.executable).with_name("convertd"))
-# Runs a program to which the kernel seems to lack the system calls of that name.
+# Runs a program under a seccomp filter that makes a system call unavailable.
 _WITHOUT = """
-import errno, os, sys
-from engine.sandbox import process, seccomp, syscalls
-column = seccomp._COLUMN
-lacking = {"landlock": 444, "seccomp": seccomp._SECCOMP, "namespaces": syscalls.DENIED["unshare"][column]}[sys.argv[1]]
-process.renounce_privileges()
-seccomp._install(seccomp._program(seccomp._answer([lacking], seccomp._REFUSE | errno.ENOSYS)))
+import ctypes, errno, os, sys
+calls = {"landlock": b"landlock_create_ruleset", "seccomp": b"seccomp", "namespaces": b"unshare"}
+library = ctypes.CDLL("libseccomp.so.2")
+library.seccomp_init.restype = ctypes.c_void_p
+rules = ctypes.c_void_p(library.seccomp_init(0x7FFF0000))  # allow by default
+number = library.seccomp_syscall_resolve_name(calls[sys.argv[1]])
+assert library.seccomp_rule_add(rules, 0x00050000 | errno.ENOSYS, number, 0) == 0
+assert library.seccomp_load(rules) == 0
 os.execv(sys.argv[2], sys.argv[2:])
 """
 
@@ -31,7 +33,7 @@ def _run(
     folder: Path, *arguments: str, sandbox: str = "best_effort", lacking: str = "landlock"
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", _WITHOUT, lacking, _COMMAND, *arguments],
+        [sys.executable, "-c", _WITHOUT, lacking, COMMAND, *arguments],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -46,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_doctor_tells_what_is_missing(folder: Path) -> None:
+def test_doctor_reports_missing_landlock(folder: Path) -> None:
     found = json.loads(_run(folder, "doctor", "--json").stdout)["sandbox"]
 
     assert not found["layers"]["landlock"]
@@ -55,7 +57,7 @@ def test_the_doctor_tells_what_is_missing(folder: Path) -> None:
     assert not found["proofs"]["no foreign files"]
 
 
-def test_the_doctor_misses_seccomp(folder: Path) -> None:
+def test_doctor_reports_missing_seccomp(folder: Path) -> None:
     found = json.loads(_run(folder, "doctor", "--json", lacking="seccomp").stdout)["sandbox"]
 
     assert not found["layers"]["seccomp"]
@@ -65,7 +67,7 @@ def test_the_doctor_misses_seccomp(folder: Path) -> None:
     assert not found["proofs"]["no processes"]
 
 
-def test_the_doctor_misses_namespaces_which_others_make_up_for(folder: Path) -> None:
+def test_other_layers_compensate_for_missing_namespaces(folder: Path) -> None:
     found = json.loads(_run(folder, "doctor", "--json", lacking="namespaces", sandbox="required").stdout)["sandbox"]
 
     assert not found["layers"]["network_namespace"]
@@ -73,7 +75,7 @@ def test_the_doctor_misses_namespaces_which_others_make_up_for(folder: Path) -> 
 
 
 @pytest.mark.parametrize("lacking", ["landlock", "seccomp"])
-def test_jobs_go_on_without(folder: Path, lacking: str) -> None:
+def test_best_effort_converts_without_a_layer(folder: Path, lacking: str) -> None:
     assert _run(folder, "convert", "photo.png", "photo.jpg", lacking=lacking).returncode == 0
     assert (folder / "photo.jpg").read_bytes().startswith(b"\xff\xd8")
 
@@ -86,17 +88,17 @@ def test_jobs_go_on_without(folder: Path, lacking: str) -> None:
         ("seccomp", ("serve", "--port", "0"), "seccomp, no sockets, no processes"),
     ],
 )
-def test_nothing_starts_if_the_sandbox_is_required(
+def test_required_refuses_to_start_without_a_layer(
     folder: Path, lacking: str, command: tuple[str, ...], missing: str
 ) -> None:
     done = _run(folder, *command, sandbox="required", lacking=lacking)
 
     assert done.returncode == 1
-    assert f"the sandbox is required, and this is missing: {missing}" in done.stderr
+    assert f"the sandbox is required but incomplete; missing: {missing}" in done.stderr
     assert not (folder / "photo.jpg").exists()
 
 
-def test_it_can_be_switched_off(folder: Path) -> None:
+def test_off_keeps_only_process_limits(folder: Path) -> None:
     found = json.loads(_run(folder, "doctor", "--json", sandbox="off").stdout)["sandbox"]
 
     assert {name for name, held in found["layers"].items() if held} == {"rlimits", "session", "parent_death_signal"}

@@ -1,4 +1,4 @@
-"""The server as a process: it says where it listens, and ends in good order."""
+"""`convertd serve` as a process: log messages and graceful shutdown."""
 
 from __future__ import annotations
 
@@ -26,44 +26,44 @@ PROGRAM = (
 
 
 @contextmanager
-def process(data_dir: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+def serve_process(data_dir: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     environment = {**os.environ, "CONVERTD_DATA_DIR": str(data_dir), "CONVERTD_WORKERS": "1"}
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM], env=environment, stderr=subprocess.PIPE, text=True
     ) as running:
         lines: list[str] = []
         assert running.stderr is not None
-        reading = threading.Thread(target=lines.extend, args=(running.stderr,))
-        reading.start()
+        reader = threading.Thread(target=lines.extend, args=(running.stderr,))
+        reader.start()
         try:
             yield running, lines
         finally:
             running.kill()
-            reading.join()
+            reader.join()
 
 
-def test_a_request_that_runs_is_finished_on_sigterm(tmp_path: Path) -> None:
+def test_sigterm_waits_for_running_requests(tmp_path: Path) -> None:
     key = made_key(tmp_path)
-    with process(tmp_path) as (running, lines):
+    with serve_process(tmp_path) as (running, lines):
         assert eventually(lambda: any("listening on" in line for line in lines), 20)
-        found = re.search(r"listening on (http://\S+:\d+)", "".join(lines))
-        assert found
+        listening = re.search(r"listening on (http://\S+:\d+)", "".join(lines))
+        assert listening
         body = form(part(picture_of("BMP", (2500, 2000)), 'name="file"; filename="private.bmp"'), TARGET)
-        answers: list[httpx.Response] = []
-        url = f"{found[1]}/api/v1/convert?token=secret"
+        responses: list[httpx.Response] = []
+        url = f"{listening[1]}/api/v1/convert?token=secret"
         headers = {**FORM, "Authorization": f"Bearer {key}"}
 
-        def ask() -> None:
-            answers.append(http.post(url, content=body, headers=headers, timeout=30))
+        def send_request() -> None:
+            responses.append(http.post(url, content=body, headers=headers, timeout=30))
 
-        client = threading.Thread(target=ask)
+        client = threading.Thread(target=send_request)
         client.start()
         assert eventually(lambda: any((tmp_path / "jobs").glob("*/result.*")))
         running.send_signal(signal.SIGTERM)
         assert running.wait(20) == 0
         client.join()
-        assert [answer.status_code for answer in answers] == [200]
-        assert answers[0].headers["Connection"] == "close"
+        assert [response.status_code for response in responses] == [200]
+        assert responses[0].headers["Connection"] == "close"
         assert not list((tmp_path / "jobs").iterdir())
     log = "".join(lines)
     assert "POST /api/v1/convert status=200" in log

@@ -39,7 +39,7 @@ def test_payment(server: Running) -> None:
         answer = http.post(f"{page}/pay")
         assert answer.status_code == 303
         assert account(server, auth) == (2000, "paid")
-    assert "has been paid" in http.get(page).text
+    assert "is paid" in http.get(page).text
     assert server.database.run_blocking(ledger_audit.check) == ()
 
 

@@ -32,7 +32,7 @@ _FROM_TEXT: Final = "from_text"  # validation context: all values are strings, a
 
 
 class RequestModel(BaseModel):
-    """Fields of a request. Unknown fields are ignored. JSON null counts as absent."""
+    """Fields of a request. Unknown fields are ignored. JSON null counts as absent where null is the default."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", validate_by_name=False, arbitrary_types_allowed=True)
 
@@ -45,7 +45,8 @@ def validate(model: type[Model], values: Mapping[str, object], *, from_text: boo
 
     Raises InvalidParameter for the first invalid field, with its name, and InvalidOption for invalid page numbers.
     """
-    given = {name: value for name, value in values.items() if value is not None}
+    required = {field.alias or name for name, field in model.model_fields.items() if field.is_required()}
+    given = {name: value for name, value in values.items() if value is not None or name not in required}
     try:
         return model.model_validate(given, context={_FROM_TEXT: from_text})
     except ValidationError as invalid:
@@ -285,10 +286,15 @@ class DeletePagesFields(RequestModel):
     password: PdfPassword | None = Field(default=None, repr=False)
 
 
-class RegistrationFields(RequestModel):
-    """POST /register."""
+class EmailFields(RequestModel):
+    """An email address, for commands."""
 
     email: EmailAddress
+
+
+class RegistrationFields(EmailFields):
+    """POST /register."""
+
     name: Annotated[
         DisplayName,
         Field(
@@ -297,12 +303,6 @@ class RegistrationFields(RequestModel):
             examples=["Photo shop"],
         ),
     ]
-
-
-class EmailField(RequestModel):
-    """An email address alone, for commands."""
-
-    email: EmailAddress
 
 
 class VerificationQuery(RequestModel):

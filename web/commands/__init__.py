@@ -1,1 +1,0 @@
-"""What the commands do. Each is a module of its own: none waits for what another needs."""
