@@ -10,7 +10,7 @@ from warnings import warn
 from engine import CorruptInput, FidelityWarning, Format, InvalidOption, Options, conversion, hookimpl, tool
 from engine.conversions import AnyConversion, AnyTool
 from engine.lazy_import import lazy_import
-from engine.options import wrong_pages
+from engine.options import invalid_pages
 from plugins.pdf import PDF, locked, told_repaired
 
 if TYPE_CHECKING:
@@ -88,9 +88,9 @@ def delete_pages(documents: list[_pikepdf.Pdf], options: Options) -> _pikepdf.Pd
     if options.pages is None:
         raise InvalidOption("pages is missing.", reason="missing", param="pages")
     count = _count(document)
-    chosen = options.pages.among(count)
+    chosen = options.pages.indexes(count)
     if len(chosen) == count:
-        raise wrong_pages("At least one page has to remain.", {"page_count": count})
+        raise invalid_pages("At least one page has to remain.", {"page_count": count})
     _form_fields.unsign(document)
     _delete_pages.remove_pages(document, chosen)
     return document

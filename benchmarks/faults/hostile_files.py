@@ -77,7 +77,7 @@ def files(folder: Path, share: int) -> list[Row]:
         left = leftovers(folder)
     return [
         *_judged([*chosen, *chosen], found),
-        at_most("largest job, GiB", max(peaks) / 2**30, memory_estimate.MOST / 2**30),
+        at_most("largest job, GiB", max(peaks) / 2**30, memory_estimate.MAX_BYTES / 2**30),
         exactly("visits to the canary", visits, 0),
         exactly("its file untouched", secret.read_text() == "<svg/>", True),
         exactly("orders of others served", len(others.tries), len(chosen)),

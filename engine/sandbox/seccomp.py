@@ -1,4 +1,8 @@
-"""The system calls that no conversion needs, with their numbers on each processor (None where it has none)."""
+"""Seccomp: denies or ignores system calls that no conversion needs, on x86_64 and aarch64.
+
+The tables list system calls with their numbers. Two filters are assembled from them at import: `restrict` installs
+the first in every job, `forbid_programs` the second in jobs that start no programs.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +16,7 @@ from typing import TypeAlias
 from engine.sandbox import libc
 
 Numbers: TypeAlias = tuple[int | None, int | None]
-"""On x86_64, and on aarch64."""
-
-PROGRAMS: Mapping[str, Numbers] = {
-    "execve": (59, 221),
-    "execveat": (322, 281),
-    "fork": (57, None),
-    "vfork": (58, None),
-}
-
-UTIMENSAT: Numbers = (280, 88)
-
-PRETENDED: Mapping[str, Numbers] = {
-    "unlink": (87, None),  # of a file that is open, which would go on taking room where nobody sees it
-    "unlinkat": (263, 35),
-    "rmdir": (84, None),
-    "chmod": (90, None),  # which goes by the user alone, as do a file's times: Landlock has no say in them
-    "fchmod": (91, 52),
-    "fchmodat": (268, 53),
-    "fchmodat2": (452, 452),
-    "utimensat": UTIMENSAT,
-}
-"""What return as if they had been made: whoever makes them expects no refusal, and the job's folder goes anyway."""
+"""The number of a system call on x86_64 and on aarch64; None if the architecture lacks it."""
 
 CLONE: Numbers = (56, 220)
 CLONE3: Numbers = (435, 435)
@@ -43,6 +26,27 @@ OPENAT2: Numbers = (437, 437)
 FCNTL: Numbers = (72, 25)
 TGKILL: Numbers = (234, 131)
 PRLIMIT: Numbers = (302, 261)
+UTIMENSAT: Numbers = (280, 88)
+
+PROGRAMS: Mapping[str, Numbers] = {
+    "execve": (59, 221),
+    "execveat": (322, 281),
+    "fork": (57, None),
+    "vfork": (58, None),
+}
+"""Denied by `forbid_programs`."""
+
+IGNORED: Mapping[str, Numbers] = {
+    "unlink": (87, None),  # an open file would keep its disk space, unseen by the quota
+    "unlinkat": (263, 35),
+    "rmdir": (84, None),
+    "chmod": (90, None),  # Landlock does not cover modes and times, only the user ID would
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "utimensat": UTIMENSAT,
+}
+"""Return 0 without effect: libraries do not handle a refusal, and the job's folder is removed in any case."""
 
 _NETWORK: Mapping[str, Numbers] = {
     "socket": (41, 198),
@@ -132,9 +136,9 @@ _FILE_SYSTEMS: Mapping[str, Numbers] = {
     "fanotify_init": (300, 262),
     "quotactl": (179, 60),
     "quotactl_fd": (443, 443),
-    "memfd_create": (319, 279),  # files in memory, which no bound of a process counts
+    "memfd_create": (319, 279),  # memory that no limit of the process counts
     "memfd_secret": (447, 447),
-    "rename": (82, None),  # what it takes the place of can be open, and is seen no more
+    "rename": (82, None),  # a replaced file can still be open, unseen by the quota
     "renameat": (264, 38),
     "renameat2": (316, 276),
     "utime": (132, None),
@@ -144,7 +148,7 @@ _FILE_SYSTEMS: Mapping[str, Numbers] = {
     "fchown": (93, 55),
     "lchown": (94, None),
     "fchownat": (260, 54),
-    "setxattr": (188, 5),  # more that may lie on a disk, and that no file's size tells
+    "setxattr": (188, 5),  # disk space that no file's size includes
     "lsetxattr": (189, 6),
     "fsetxattr": (190, 7),
     "setxattrat": (463, 463),
@@ -152,7 +156,7 @@ _FILE_SYSTEMS: Mapping[str, Numbers] = {
     "lremovexattr": (198, 15),
     "fremovexattr": (199, 16),
     "removexattrat": (466, 466),
-    "inotify_init": (253, None),  # tells the names of others' files
+    "inotify_init": (253, None),  # reveals names of other users' files
     "inotify_init1": (294, 26),
     "swapon": (167, 224),
     "swapoff": (168, 225),
@@ -186,30 +190,29 @@ _KERNEL: Mapping[str, Numbers] = {
 }
 
 DENIED: Mapping[str, Numbers] = {**_NETWORK, **_OTHER_PROCESSES, **_IDENTITY, **_FILE_SYSTEMS, **_KERNEL}
+"""Fail with EPERM in every job."""
 
-
-# For each the column of its numbers, its audit code, and the number of seccomp.
-_PROCESSORS = {"x86_64": (0, 0xC000003E, 317), "aarch64": (1, 0xC00000B7, 277)}
-_OTHER_PROCESSOR = (0, 0, -1)  # there is no such system call, which is what the kernel answers then
-_COLUMN, _AUDIT_CODE, _SECCOMP = _PROCESSORS.get(os.uname().machine, _OTHER_PROCESSOR)
+# Per architecture: the column in the tables, the audit code, and the number of the call `seccomp`.
+_ARCHITECTURES = {"x86_64": (0, 0xC000003E, 317), "aarch64": (1, 0xC00000B7, 277)}
+_UNSUPPORTED = (0, 0, -1)  # an invalid number, for which the kernel returns ENOSYS
+_COLUMN, _AUDIT_CODE, _SECCOMP = _ARCHITECTURES.get(os.uname().machine, _UNSUPPORTED)
 _SET_MODE_FILTER, _ALL_THREADS = 1, 1
 
-_ID = struct.Struct("=I")
+# Classic BPF: operation codes, and offsets in the kernel's struct seccomp_data.
 _LOAD, _RETURN = 0x20, 0x06
 _JUMP, _JUMP_IF_EQUAL, _JUMP_IF_AT_LEAST, _JUMP_IF_ANY_BIT = 0x05, 0x15, 0x35, 0x45
-_NUMBER, _PROCESSOR, _ARGUMENTS = 0, 4, 16  # where they lie in what the filter is given
-_ARGUMENT = 8  # bytes, of which the lower half comes first
-_ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
-_FEW = 8  # numbers that are compared one by one
-_X32 = 0x40000000  # calls of the third x86 interface, which has numbers of its own
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
+_ARGUMENT_SIZE = 8  # bytes, the lower half first
+_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_SUCCESS = _ERRNO  # error number 0: the call returns 0 without effect
+_LINEAR_SEARCH_MAX = 8  # longer lists of numbers are searched in halves
+_X32 = 0x40000000  # added to the numbers of the x32 interface
 
-_DONE = _REFUSE  # with no error: the call returns as if it had been made
-_NAMELESS = 0x00400000  # of the flags of a file that is opened
-_SET_OWNER, _SET_SIGNAL, _SET_OWNER_OF_KIND = 8, 10, 15  # what may be done with an open file
-_NOW = 0  # in place of a file's times
-
+_O_TMPFILE = 0x00400000  # without O_DIRECTORY, which Python's constant includes
+_F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 8, 10, 15
+_NULL = 0
 _CLONE_THREAD = 0x00010000
-# Cgroup, UTS, IPC, user, PID and network, mount, time.
+# Cgroup, UTS, IPC, user, PID, network, mount and time.
 _CLONE_NAMESPACES = 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000 | 0x00020000 | 0x80
 
 
@@ -221,50 +224,51 @@ def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> 
     return struct.pack("=HBBI", code, if_true, if_false, value)
 
 
-def _answer(numbers: list[int], answer: int) -> list[bytes]:
-    """Gives that answer to calls of these numbers, among which it searches by halves: every call is searched for."""
-    if len(numbers) > _FEW:
+def _return_for(numbers: list[int], action: int) -> list[bytes]:
+    """Returns `action` for calls with one of the numbers. Searches in halves, because every call passes here."""
+    if len(numbers) > _LINEAR_SEARCH_MAX:
         numbers, half = sorted(numbers), len(numbers) // 2
-        below, above = _answer(numbers[:half], answer), _answer(numbers[half:], answer)
-        choice = _instruction(_JUMP_IF_AT_LEAST, numbers[half], if_true=len(below) + 1)
-        return [choice, *below, _instruction(_JUMP, len(above)), *above]
+        below, above = _return_for(numbers[:half], action), _return_for(numbers[half:], action)
+        branch = _instruction(_JUMP_IF_AT_LEAST, numbers[half], if_true=len(below) + 1)
+        return [branch, *below, _instruction(_JUMP, len(above)), *above]
     count = len(numbers)
     tests = [_instruction(_JUMP_IF_EQUAL, number, if_true=count - index) for index, number in enumerate(numbers)]
-    return [*tests, _instruction(_JUMP, 1), _instruction(_RETURN, answer)]
+    return [*tests, _instruction(_JUMP, 1), _instruction(_RETURN, action)]
 
 
-def _only_with(call: Numbers, test: int, value: int) -> list[bytes]:
-    """Refuses the call unless its first argument passes the test."""
-    return _by_argument(call, 0, _instruction(test, value, if_true=1), errno.EPERM)
+def _deny_unless(call: Numbers, test: int, value: int) -> list[bytes]:
+    """Denies the call unless its first argument passes the test."""
+    return _check_argument(call, 0, _instruction(test, value, if_true=1), errno.EPERM)
 
 
-def _only_without(call: Numbers, bits: int, *, argument: int = 0, error: int = errno.EPERM) -> list[bytes]:
-    """Refuses the call if its argument of that place has any of the bits."""
-    return _by_argument(call, argument, _instruction(_JUMP_IF_ANY_BIT, bits, if_false=1), error)
+def _deny_any_bit(call: Numbers, bits: int, *, argument: int = 0, error: int = errno.EPERM) -> list[bytes]:
+    """Denies the call if the argument has any of the bits."""
+    return _check_argument(call, argument, _instruction(_JUMP_IF_ANY_BIT, bits, if_false=1), error)
 
 
-def _only_other(call: Numbers, value: int, *, argument: int) -> list[bytes]:
-    """Refuses the call if its argument of that place is the value."""
-    return _by_argument(call, argument, _instruction(_JUMP_IF_EQUAL, value, if_false=1), errno.EPERM)
+def _deny_equal(call: Numbers, value: int, *, argument: int) -> list[bytes]:
+    """Denies the call if the argument equals the value."""
+    return _check_argument(call, argument, _instruction(_JUMP_IF_EQUAL, value, if_false=1), errno.EPERM)
 
 
-def _by_argument(call: Numbers, argument: int, test: bytes, error: int) -> list[bytes]:
-    """Refuses the call unless the test of its argument jumps over that."""
+def _check_argument(call: Numbers, argument: int, test: bytes, error: int) -> list[bytes]:
+    """Fails the call with `error` unless `test`, applied to the argument's lower half, skips an instruction."""
     body = [
-        _instruction(_LOAD, _ARGUMENTS + argument * _ARGUMENT),
+        _instruction(_LOAD, _ARGUMENTS + argument * _ARGUMENT_SIZE),
         test,
-        _instruction(_RETURN, _REFUSE | error),
+        _instruction(_RETURN, _ERRNO | error),
         _instruction(_LOAD, _NUMBER),
     ]
-    own = [_instruction(_JUMP_IF_EQUAL, number, if_false=len(body)) for number in _numbers(call)]
-    return [instruction for choice in own for instruction in (choice, *body)]
+    branches = [_instruction(_JUMP_IF_EQUAL, number, if_false=len(body)) for number in _numbers(call)]
+    return [instruction for branch in branches for instruction in (branch, *body)]
 
 
 def _program(rules: list[bytes]) -> bytes:
+    """Returns a filter that allows what no rule decides, and kills processes that use another architecture or x32."""
     kill = _instruction(_RETURN, _KILL)
     return b"".join(
         [
-            _instruction(_LOAD, _PROCESSOR),
+            _instruction(_LOAD, _ARCHITECTURE),
             _instruction(_JUMP_IF_EQUAL, _AUDIT_CODE, if_true=1),
             kill,
             _instruction(_LOAD, _NUMBER),
@@ -275,45 +279,47 @@ def _program(rules: list[bytes]) -> bytes:
     )
 
 
-_NOBODY = 0xFFFFFFFF  # an id that no process has: where that of the process belongs
+_PID_PLACEHOLDER = 0xFFFFFFFF  # no process has this ID; `restrict` puts its own in place
+_PID = struct.Struct("=I")
 _RESTRICTIONS = _program(
     [
-        # What lies behind a pointer cannot be looked at: libraries fall back to clone, and to openat.
-        *_answer(_numbers(CLONE3, OPENAT2), _REFUSE | errno.ENOSYS),
-        *_only_without(CLONE, _CLONE_NAMESPACES),
-        *_only_without(OPEN, _NAMELESS, argument=1, error=errno.EOPNOTSUPP),
-        *_only_without(OPENAT, _NAMELESS, argument=2, error=errno.EOPNOTSUPP),
-        *_only_with(TGKILL, _JUMP_IF_EQUAL, _NOBODY),
-        *_only_with(PRLIMIT, _JUMP_IF_EQUAL, 0),  # the caller itself
-        # A file that is ready sends any signal to whoever owns it.
-        *_only_other(FCNTL, _SET_OWNER, argument=1),
-        *_only_other(FCNTL, _SET_OWNER_OF_KIND, argument=1),
-        *_only_other(FCNTL, _SET_SIGNAL, argument=1),
-        *_answer(_numbers(*DENIED.values()), _REFUSE | errno.EPERM),
-        # Who asks whether there is a file by touching it is to be told the truth.
-        *_only_other(UTIMENSAT, _NOW, argument=2),
-        *_answer(_numbers(*PRETENDED.values()), _DONE),
+        # Their flags are behind a pointer, which a filter cannot follow; libraries fall back to clone and openat.
+        *_return_for(_numbers(CLONE3, OPENAT2), _ERRNO | errno.ENOSYS),
+        *_deny_any_bit(CLONE, _CLONE_NAMESPACES),
+        # A file without a name is unseen by the quota.
+        *_deny_any_bit(OPEN, _O_TMPFILE, argument=1, error=errno.EOPNOTSUPP),
+        *_deny_any_bit(OPENAT, _O_TMPFILE, argument=2, error=errno.EOPNOTSUPP),
+        *_deny_unless(TGKILL, _JUMP_IF_EQUAL, _PID_PLACEHOLDER),
+        *_deny_unless(PRLIMIT, _JUMP_IF_EQUAL, 0),  # 0 is the calling process
+        # The kernel can send any signal to the owner of a descriptor that becomes ready.
+        *_deny_equal(FCNTL, _F_SETOWN, argument=1),
+        *_deny_equal(FCNTL, _F_SETOWN_EX, argument=1),
+        *_deny_equal(FCNTL, _F_SETSIG, argument=1),
+        *_return_for(_numbers(*DENIED.values()), _ERRNO | errno.EPERM),
+        # Denied, not ignored: with no times given, libraries use this call to find out whether a file exists.
+        *_deny_equal(UTIMENSAT, _NULL, argument=2),
+        *_return_for(_numbers(*IGNORED.values()), _SUCCESS),
     ]
 )
 _NO_PROGRAMS = _program(
     [
-        *_only_with(CLONE, _JUMP_IF_ANY_BIT, _CLONE_THREAD),
-        *_answer(_numbers(*PROGRAMS.values()), _REFUSE | errno.EPERM),
+        *_deny_unless(CLONE, _JUMP_IF_ANY_BIT, _CLONE_THREAD),
+        *_return_for(_numbers(*PROGRAMS.values()), _ERRNO | errno.EPERM),
     ]
 )
 
 
 def restrict() -> None:
-    """Gives up what no conversion needs; programs may still be started. Raises OSError where it is not possible."""
-    _install(_RESTRICTIONS.replace(_ID.pack(_NOBODY), _ID.pack(os.getpid())))
+    """Denies what no conversion needs; programs can still be started. Raises OSError if the kernel lacks seccomp."""
+    _install(_RESTRICTIONS.replace(_PID.pack(_PID_PLACEHOLDER), _PID.pack(os.getpid())))
 
 
 def forbid_programs() -> None:
-    """Gives up starting programs and processes; threads stay. Raises OSError where it is not possible."""
+    """Denies starting programs and processes, but not threads. Raises OSError if the kernel lacks seccomp."""
     _install(_NO_PROGRAMS)
 
 
 def _install(program: bytes) -> None:
-    instructions = array("Q", program)  # one to an item
+    instructions = array("Q", program)  # one item per instruction
     address, length = instructions.buffer_info()
     libc.syscall(_SECCOMP, _SET_MODE_FILTER, _ALL_THREADS, struct.pack("@HP", length, address))

@@ -95,7 +95,7 @@ async def test_a_small_picture_gets_little_memory(executor: LocalExecutor, tmp_p
 
 
 async def test_processor_time_is_bounded_too() -> None:
-    program = "from engine import sandbox; sandbox.bound(seconds=0.5, output=1)\nwhile True: pass"
+    program = "from engine import sandbox; sandbox.limit_resources(seconds=0.5, output=1)\nwhile True: pass"
 
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
 
@@ -209,7 +209,7 @@ async def test_cancelling_kills_the_process(executor: LocalExecutor, tmp_path: P
 
 @_both_kinds
 async def test_a_killed_spare_costs_one_job_at_most(executor: LocalExecutor, tmp_path: Path, *, lazy: bool) -> None:
-    for seat in _pool(executor, lazy=lazy)._spares:
+    for seat in _pool(executor, lazy=lazy)._idle:
         os.kill(seat.pid, signal.SIGKILL)
     outcomes = [executor.run(_job(tmp_path, f"behave{number}", lazy=lazy)) for number in range(6)]
 
@@ -239,7 +239,7 @@ def _folders(homes: Path) -> set[Path]:
 async def _only_spares_have_folders(executor: LocalExecutor, homes: Path) -> bool:
     """Soon: the last job may still be on its way out."""
     for _ in range(500):
-        spares = [*executor._light._spares, *executor._full._spares]
+        spares = [*executor._light._idle, *executor._full._idle]
         if {seat.folder for seat in spares} == await asyncio.to_thread(_folders, homes):
             return True
         await asyncio.sleep(0.02)

@@ -127,7 +127,7 @@ from engine.registry import load_registry
 
 registry = load_registry()
 preload.preload(full=False)
-sandbox.known_places(registry.programs)
+sandbox.allowed_path_rules(registry.programs)
 seal()
 """
 
@@ -211,7 +211,7 @@ async def test_both_kinds_of_processes_are_examined(weaker: str) -> None:
         await executor.close()
 
     assert not findings.layers["seccomp"]
-    assert not findings.proofs["no sockets"]
+    assert not findings.checks["no sockets"]
 
 
 async def test_a_fork_server_that_never_started_removes_nothing(

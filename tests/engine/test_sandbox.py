@@ -188,7 +188,7 @@ async def test_no_file_grows_over_its_limit(
 @pytest.mark.parametrize("layers", ["none", "all"])
 @pytest.mark.parametrize("deed", ["litter 4 400000", "litter 60 1", "burrow 30"])
 async def test_no_folder_holds_more_than_it_may(started: Starter, tmp_path: Path, layers: str, deed: str) -> None:
-    with pytest.raises(ConversionError, match="wrote more") as raised:
+    with pytest.raises(ConversionError, match="disk quota") as raised:
         await (await started(layers)).run(_job(tmp_path, deed), JobLimits(scratch=1 << 20, files=100))
 
     assert (raised.value.code, raised.value.reason) == ("processing_failed", "engine_error")
@@ -211,7 +211,7 @@ async def test_what_is_deleted_counts_all_the_same(started: Starter, tmp_path: P
 
     assert await _succeeds(await started("none"), tmp_path, deed, limits)
     for layers in ("all", "seccomp"):
-        with pytest.raises(ConversionError, match="wrote more"):
+        with pytest.raises(ConversionError, match="disk quota"):
             await (await started(layers)).run(_job(tmp_path, deed), limits)
 
 
@@ -221,7 +221,7 @@ async def test_temporary_files_can_be_used_as_ever(started: Starter, tmp_path: P
 
 
 async def test_a_lie_about_the_size_is_found_out(started: Starter, tmp_path: Path) -> None:
-    with pytest.raises(ConversionError, match="another size"):
+    with pytest.raises(ConversionError, match="size that differs"):
         await (await started("all")).run(_job(tmp_path, "answer"))
 
     assert not (tmp_path / "result.png").exists()

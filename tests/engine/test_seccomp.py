@@ -17,13 +17,13 @@ from engine.sandbox import seccomp
 # Prints the error of each call that is given by its number, and its arguments.
 _ASK = """
 import json, os, sys
-from engine.sandbox import kernel, process, seccomp
+from engine.sandbox import libc, privileges, seccomp
 def error(number, *arguments):
     try:
-        kernel.syscall(number, *(os.getpid() if argument == "own" else argument for argument in arguments))
+        libc.syscall(number, *(os.getpid() if argument == "own" else argument for argument in arguments))
     except OSError as error:
         return error.errno
-process.renounce_privileges()
+privileges.set_no_new_privs()
 seccomp.restrict()
 print(json.dumps([error(*call) for call in json.loads(sys.argv[1])]))
 """
@@ -51,7 +51,7 @@ def test_every_call_of_the_list_is_refused() -> None:
 
 
 def test_some_are_only_seemingly_made() -> None:
-    numbers = [number for call in seccomp.PRETENDED.values() if (number := _number(call)) is not None]
+    numbers = [number for call in seccomp.IGNORED.values() if (number := _number(call)) is not None]
 
     assert _errors(*((number, _NOWHERE, _NOWHERE, _NOWHERE) for number in numbers)) == [None] * len(numbers)
 
@@ -85,7 +85,7 @@ def test_some_are_refused_by_their_argument() -> None:
 def _answer(program: bytes, number: int) -> int:
     """What the kernel's packet filter would answer to a call whose arguments are 0."""
     instructions = list(struct.iter_unpack("=HBBI", program))
-    given = {seccomp._NUMBER: number, seccomp._PROCESSOR: seccomp._AUDIT_CODE}
+    given = {seccomp._NUMBER: number, seccomp._ARCHITECTURE: seccomp._AUDIT_CODE}
     at = loaded = 0
     while True:
         code, if_true, if_false, value = instructions[at]
@@ -105,7 +105,7 @@ def _answer(program: bytes, number: int) -> int:
 def test_no_other_call_is_refused() -> None:
     denied = [
         *seccomp.DENIED.values(),
-        *seccomp.PRETENDED.values(),
+        *seccomp.IGNORED.values(),
         seccomp.CLONE3,
         seccomp.OPENAT2,
         seccomp.TGKILL,

@@ -69,7 +69,7 @@ async def test_only_those_processes_start_that_are_needed(
 
     class Watched(ForkServer):
         def fork(self) -> JobProcess:
-            kinds.append(self._loaded)
+            kinds.append(self._mode)
             return super().fork()
 
     # Not ForkServer.fork: servers of other tests look in the background whether they can fork.

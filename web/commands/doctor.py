@@ -34,9 +34,10 @@ def run(*, as_json: bool) -> None:
 
 
 def _findings(registry: Registry) -> dict[str, Any]:
+    report = asyncio.run(_examined(settings_or_exit()))
     return {
         "version": distribution_version("convertd"),
-        "sandbox": asdict(asyncio.run(_examined(settings_or_exit()))),
+        "sandbox": {"layers": report.layers, "proofs": report.checks},
         "plugins": [
             {
                 "name": plugin.name,

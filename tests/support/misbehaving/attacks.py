@@ -213,7 +213,7 @@ def _find_open_folder(_argument: str) -> None:
 def _answer(_argument: str) -> None:
     """Answers in the worker's place, with a size that it has not written."""
     told = {"size": 1_000_000, "trace": [], "warnings": [], "input_pages": [], "pages": None}
-    lie = {"done": {**told, "check_seconds": 0, "peak_memory": 0}}
+    lie = {"result": {**told, "check_seconds": 0, "peak_memory": 0}}
     for descriptor in range(3, 100):
         with suppress(OSError):
             if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
