@@ -41,6 +41,7 @@ def main() -> None:
     base_folder, mode, *layers = sys.argv[2:]
     shared_layers = sandbox.enter_network_namespace(layers)
     preload.preload(full=mode == FULL)
+    sandbox.compile_filters(layers)
     path_rules = sandbox.allowed_path_rules(load_registry().programs)
     missing_modules = seal() if mode == LIGHT else ()
     control = socket.socket(fileno=int(sys.argv[1]))

@@ -6,6 +6,7 @@ A layer that the kernel does not support is left out and reported.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,6 +23,7 @@ __all__ = [
     "address_space",
     "allowed_path_rules",
     "apply_layers",
+    "compile_filters",
     "enter_network_namespace",
     "forbid_programs",
     "limit_memory",
@@ -72,6 +74,13 @@ def enter_network_namespace(layers: Collection[str]) -> dict[str, bool]:
     Returns whether it is active.
     """
     return _apply({"network_namespace": privileges.enter_network_namespace}, layers)
+
+
+def compile_filters(layers: Collection[str]) -> None:
+    """Compiles the seccomp filters, so that forked processes only install them."""
+    if "seccomp" in layers:
+        with suppress(OSError):  # reported by `apply_layers`
+            seccomp.compile_filters()
 
 
 def apply_layers(layers: Collection[str], parent: int, path_rules: Rules, folder: str) -> dict[str, bool]:

@@ -19,10 +19,9 @@ _COMMAND = str(Path(sys.executable).with_name("convertd"))
 _WITHOUT = """
 import errno, os, sys
 from engine.sandbox import privileges, seccomp
-column = seccomp._COLUMN
-lacking = {"landlock": 444, "seccomp": seccomp._SECCOMP, "namespaces": seccomp.DENIED["unshare"][column]}[sys.argv[1]]
+lacking = {"landlock": "landlock_create_ruleset", "seccomp": "seccomp", "namespaces": "unshare"}[sys.argv[1]]
 privileges.set_no_new_privs()
-seccomp._install(seccomp._program(seccomp._return_for([lacking], seccomp._ERRNO | errno.ENOSYS)))
+seccomp._install(seccomp.compile_rules([seccomp.Rule(lacking, errno.ENOSYS)]))
 os.execv(sys.argv[2], sys.argv[2:])
 """
 
