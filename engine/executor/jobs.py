@@ -24,7 +24,7 @@ from engine.sandbox import SandboxReport
 class JobLimits:
     """Limits of one job.
 
-    `seconds` of wall-clock time, bytes of `memory`, bytes of `output` in any one file, bytes of `scratch` space and
+    `seconds` from start to reply, bytes of `memory`, bytes of `output` in any one file, bytes of `scratch` space and
     number of `files` in the job's own folder.
     """
 

@@ -1,4 +1,4 @@
-"""What only jobs need is loaded where jobs come from, and nowhere else."""
+"""Lazy imports: large libraries are loaded in fork servers only."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ print(sorted(late - {*sys.modules}))
 """
 
 
-def test_the_fork_server_loads_what_others_go_without() -> None:
+def test_only_the_fork_server_loads_lazy_modules() -> None:
     done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True)
 
     assert done.stdout.splitlines() == ["[]", "[]"]
 
 
-def test_what_is_not_there_is_told_at_once() -> None:
+def test_a_module_that_does_not_exist_raises_at_once() -> None:
     with pytest.raises(ModuleNotFoundError, match="no_such_codec"):
         lazy_import("no_such_codec")
