@@ -1,4 +1,4 @@
-"""What a job may decode or render, checked by headers before it is done and by pixels while it is."""
+"""Limits on pixels, frames and pages, checked against headers before decoding and against pictures while decoding."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ P = TypeVar("P", bound=_Sized)
 
 
 def check_size(width: int, height: int) -> None:
-    """Raises TooLarge where a picture of that size may not be decoded or rendered, in pixels."""
+    """Raises TooLarge if a picture of `width` x `height` pixels exceeds MAX_PIXELS."""
     if width * height > MAX_PIXELS:
         raise TooLarge(
             f"{width} x {height} pixels exceed the limit of {MAX_PIXELS}.",
@@ -33,28 +33,28 @@ def check_size(width: int, height: int) -> None:
         )
 
 
-def check_side(size: Size, longest: int) -> None:
-    """Raises TooLarge where a side is longer than the target format can hold, in pixels."""
+def check_side(size: Size, max_side: int) -> None:
+    """Raises TooLarge if a side is longer than `max_side` pixels, the limit of the target format."""
     width, height = size
-    if max(size) > longest:
+    if max(size) > max_side:
         raise TooLarge(
-            f"The target holds no side longer than {longest} pixels; the picture has {width} x {height}.",
+            f"The target format allows {max_side} pixels per side; the picture has {width} x {height}.",
             reason="pixels",
-            details={"max_side": longest, "width": width, "height": height},
+            details={"max_side": max_side, "width": width, "height": height},
         )
 
 
 def check_count(count: int, sizes: Sequence[Size], kind: str) -> None:
-    """Raises TooLarge where the pictures of a file are too many, or too large together.
+    """Raises TooLarge if a file has too many pictures or too many pixels in total.
 
-    `kind`, frames or pages, is the error's reason; `sizes` may be fewer than `count` where they are not known.
+    `kind` is "frames" or "pages" and becomes the error's reason. `sizes` lists the known sizes, at most `count`.
     """
     for size in sizes:
         check_size(*size)
     pixels = sum(width * height for width, height in sizes)
     if count > MAX_FRAMES or pixels > MAX_TOTAL_PIXELS:
         raise TooLarge(
-            f"More than {MAX_FRAMES} {kind}, or {MAX_TOTAL_PIXELS} pixels in all of them.",
+            f"The file has more than {MAX_FRAMES} {kind} or {MAX_TOTAL_PIXELS} pixels in total.",
             reason=kind,
             details={
                 f"max_{kind}": MAX_FRAMES,
@@ -65,19 +65,19 @@ def check_count(count: int, sizes: Sequence[Size], kind: str) -> None:
         )
 
 
-def limit_pictures(pictures: Iterable[P], taken: list[Size], kind: str) -> Iterator[P]:
-    """The pictures within the limits, their sizes noted in `taken`.
+def limit_pictures(pictures: Iterable[P], sizes: list[Size], kind: str) -> Iterator[P]:
+    """Yields the pictures and appends their sizes to `sizes`.
 
-    A decoder that fails on the way found a corrupt file.
+    Raises TooLarge beyond the limits, CorruptInput if the decoder fails, and OutOfMemory.
     """
     try:
         for picture in pictures:
-            taken.append(picture.size)
-            check_count(len(taken), taken, kind)
+            sizes.append(picture.size)
+            check_count(len(sizes), sizes, kind)
             yield picture
     except (ConversionError, GeneratorExit):
         raise
     except MemoryError as error:
-        raise OutOfMemory("The picture needs more memory than a job may have.") from error
+        raise OutOfMemory("The picture exceeds the memory limit of a job.") from error
     except Exception as error:
         raise CorruptInput("The picture data cannot be decoded.") from error

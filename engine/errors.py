@@ -1,4 +1,6 @@
-"""What can go wrong in a conversion. Each kind carries its public code; HTTP statuses are not known here.
+"""Errors of conversions. Each class carries the code of the public API; HTTP statuses are defined in the web layer.
+
+Every error has the attributes `code`, `reason`, `param`, `retryable` and `details`.
 
 ConversionError          processing_failed
 ├─ UnknownFormat         invalid_file_type
@@ -19,14 +21,14 @@ from typing import Any, ClassVar
 
 
 class ConversionError(Exception):
-    """A conversion that cannot be done; `str(error)` is a sentence for the client.
+    """A failed conversion. `str(error)` is a sentence for the client.
 
-    `reason` narrows the code, `param` names the request field at fault, `details` holds JSON values only,
-    because an error crosses from the job's process to ours as JSON.
+    `reason` narrows the code, `param` names the request field at fault. `details` holds JSON values only,
+    because worker processes send errors as JSON.
     """
 
     code: ClassVar[str] = "processing_failed"
-    default_reason: ClassVar[str | None] = None
+    reason: str | None = None  # the default of a class
     retryable: ClassVar[bool] = False
 
     def __init__(
@@ -38,14 +40,15 @@ class ConversionError(Exception):
         details: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
-        self.reason = reason or self.default_reason
+        if reason:
+            self.reason = reason
         self.param = param
         self.details = dict(details or {})
 
     def as_json(self) -> dict[str, Any]:
-        """The error as JSON values; `from_json` makes the same error of them in another process."""
+        """Returns the error as JSON values for `from_json`."""
         return {
-            "kind": next(kind.__name__ for kind in type(self).__mro__ if kind.__name__ in _kinds()),
+            "kind": next(base.__name__ for base in type(self).__mro__ if base.__name__ in _classes()),
             "message": str(self),
             "reason": self.reason,
             "param": self.param,
@@ -54,10 +57,10 @@ class ConversionError(Exception):
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> ConversionError:
-        """The error that `as_json` described; an unknown kind becomes a plain ConversionError."""
-        kind = _kinds().get(str(values.get("kind")), ConversionError)
+        """Rebuilds an error from the values of `as_json`. An unknown class becomes ConversionError."""
+        error_class = _classes().get(str(values.get("kind")), ConversionError)
         details = values.get("details")
-        return kind(
+        return error_class(
             str(values.get("message") or "The conversion failed."),
             reason=_text(values.get("reason")),
             param=_text(values.get("param")),
@@ -66,70 +69,70 @@ class ConversionError(Exception):
 
 
 class UnknownFormat(ConversionError):
-    """The bytes are of no format that a plugin knows, or cannot be read without a password."""
+    """The file's format is not supported, or the file needs a password."""
 
     code = "invalid_file_type"
-    default_reason = "unrecognized"
+    reason = "unrecognized"
 
 
 class UnsupportedConversion(ConversionError):
-    """No path leads from the input's format to the requested one."""
+    """The input's format cannot be converted to the requested one."""
 
     code = "unsupported_conversion"
 
 
 class InvalidOption(ConversionError):
-    """An option outside its range; `param` names it."""
+    """An option has an invalid value. `param` names the option."""
 
     code = "invalid_parameter"
 
 
 class TooLarge(ConversionError):
-    """More of something than a job may hold or its target can.
+    """The input exceeds a limit of jobs or of the target format.
 
-    `reason` says of what: bytes, pixels, frames, pages, scans or elements; `details` give the limit.
+    `reason` is the limited quantity: bytes, pixels, frames, pages, scans or elements. `details` holds the limit.
     """
 
     code = "file_too_large"
 
 
 class CorruptInput(ConversionError):
-    """A recognised file that does not decode."""
+    """The file's format is recognised, but its content cannot be decoded."""
 
-    default_reason = "corrupt_input"
+    reason = "corrupt_input"
 
 
 class StepFailed(ConversionError):
-    """A step failed for a reason that does not lie in the input."""
+    """A step failed, and the input is not the cause."""
 
-    default_reason = "engine_error"
+    reason = "engine_error"
 
 
 class OutOfMemory(ConversionError):
-    """The job needed more memory than it may have."""
+    """The job exceeded its memory limit."""
 
-    default_reason = "out_of_memory"
+    reason = "out_of_memory"
     retryable = True
 
 
 class TimedOut(ConversionError):
-    """The job was killed on its deadline."""
+    """The job exceeded its time limit and was killed."""
 
-    default_reason = "timeout"
+    reason = "timeout"
     retryable = True
 
 
 class WorkerCrashed(ConversionError):
-    """The job's process died without an answer."""
+    """The worker process ended without a reply."""
 
-    default_reason = "worker_crashed"
+    reason = "worker_crashed"
     retryable = True
 
 
-def _kinds() -> dict[str, type[ConversionError]]:
-    """The kinds above by name; kinds that plugins add travel as the nearest of these."""
-    kinds = [ConversionError, UnknownFormat, UnsupportedConversion, InvalidOption, TooLarge, CorruptInput, StepFailed]
-    return {kind.__name__: kind for kind in [*kinds, OutOfMemory, TimedOut, WorkerCrashed]}
+def _classes() -> dict[str, type[ConversionError]]:
+    """The classes above by name. A plugin's own error class is sent as its nearest base among them."""
+    classes = [ConversionError, UnknownFormat, UnsupportedConversion, InvalidOption, TooLarge, CorruptInput, StepFailed]
+    return {each.__name__: each for each in [*classes, OutOfMemory, TimedOut, WorkerCrashed]}
 
 
 def _text(value: object) -> str | None:

@@ -1,4 +1,4 @@
-"""The hooks: all that a plugin can say."""
+"""The hooks that a plugin can implement. Each is called once per process, when plugins are loaded."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ hookimpl = pluggy.HookimplMarker("convertd")
 
 @hookspec
 def conversions() -> list[AnyConversion]:  # type: ignore[empty-body]
-    """The steps this plugin adds. Called once in every process, at load; declare only what works here."""
+    """The plugin's conversions. Return only those that work on this system."""
 
 
 @hookspec
 def tools() -> list[AnyTool]:  # type: ignore[empty-body]
-    """The operations this plugin adds. Called once in every process, at load; declare only what works here."""
+    """The plugin's tools. Return only those that work on this system."""
 
 
 @hookspec
 def requirements() -> list[Requirement]:  # type: ignore[empty-body]
-    """What this plugin needs from the system, present or missing. Called once in every process, at load."""
+    """System packages that the plugin uses, present or missing."""

@@ -1,4 +1,8 @@
-"""Modules that only some jobs need, and that take long to load: other processes know of them, and go without."""
+"""Lazy imports of large libraries: loaded on first use, or all at once in the full fork server.
+
+Processes of the light fork server must not load them: there, any use raises NotLoaded, and the job runs again in a
+process of the full fork server.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +16,16 @@ from typing import Any, NoReturn
 
 
 class NotLoaded(BaseException):
-    """A process that goes without a module was asked for it; `str(error)` names it.
+    """A module was used that this process must not load; `str(error)` is its name.
 
-    No Exception, so that nobody mistakes it for a failure of what asked.
+    Not an Exception, so that plugins do not catch it as a failure of their own.
     """
 
 
 def lazy_import(name: str) -> ModuleType:
-    """The module of that name, loaded when something of it is first used, or by `load_all`. Raises ImportError.
+    """Returns a module that is loaded on first use or by `load_all`. Raises ImportError.
 
-    A plugin keeps it in a private name: public ones are looked at for hooks, which is a use.
+    Assign it to a private name in a plugin: the search for hooks inspects public names, which counts as a use.
     """
     if name in sys.modules:
         return sys.modules[name]
@@ -35,15 +39,15 @@ def lazy_import(name: str) -> ModuleType:
 
 
 def load_all() -> None:
-    """Loads what has been put off."""
+    """Loads all modules that have been imported lazily."""
     for module in list(sys.modules.values()):
-        getattr(module, "__name__", None)  # any use will do
+        getattr(module, "__name__", None)  # reading any attribute loads the module
 
 
 def seal() -> Sequence[str]:
-    """From here on, this process and its forks load nothing: what is not there, put off or not, raises NotLoaded.
+    """Forbids further imports in this process and its forks: using a module that is not loaded raises NotLoaded.
 
-    Returns the names that this will have been raised for, in this process, even where somebody has caught it.
+    Returns a list to which the name of every such module is appended, even if the caller catches NotLoaded.
     """
     missing = list[str]()
 
@@ -52,7 +56,7 @@ def seal() -> Sequence[str]:
         raise NotLoaded(name) from None
 
     class Sealed(ModuleType):
-        """Shows what is known of a module without loading it, as whoever goes through all modules asks for."""
+        """Allows attributes that exist without loading, for code that iterates over all modules."""
 
         def __getattribute__(self, name: str) -> Any:
             try:
@@ -60,12 +64,12 @@ def seal() -> Sequence[str]:
             except AttributeError:
                 refuse(super().__getattribute__("__name__"))
 
-    class NoFinder(MetaPathFinder):
+    class RefusingFinder(MetaPathFinder):
         def find_spec(self, fullname: str, path: object, target: ModuleType | None = None) -> NoReturn:
             refuse(fullname)
 
     for module in list(sys.modules.values()):
         if type(module) is _Lazy:
             module.__class__ = Sealed
-    sys.meta_path.insert(0, NoFinder())
+    sys.meta_path.insert(0, RefusingFinder())
     return missing

@@ -1,4 +1,4 @@
-"""Runs a plan: step after step, timed, with warnings collected and failures named."""
+"""Runs a plan step by step, measures each step, collects fidelity warnings and maps failures to ConversionError."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.planner import Plan
 
 @dataclass(frozen=True)
 class Timing:
-    """How long a step took. Media decode lazily, so a decoder's work shows in the step that asks for pixels."""
+    """The duration of a step. Rasters are decoded lazily, so decoding counts towards the step that reads the pixels."""
 
     step: str
     seconds: float
@@ -25,7 +25,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class WarningRecord:
-    """A fidelity warning, as results list it."""
+    """A fidelity warning of a result."""
 
     code: str
     message: str
@@ -33,25 +33,26 @@ class WarningRecord:
 
 @dataclass(frozen=True)
 class PipelineResult:
-    """The target's bytes, and how they came about; `last` is what the last step was given.
+    """The target's bytes, the duration of each step and the warnings.
 
-    With a tool, there are the pages of what went in and of what came out.
+    `encoder_input` is the payload that the last step received. `input_pages` and `pages` are the page counts of the
+    inputs and of the result; they are set only if the plan has a tool.
     """
 
     data: bytes
     trace: tuple[Timing, ...]
     warnings: tuple[WarningRecord, ...]
-    last: Any = None
+    encoder_input: Any = None
     input_pages: tuple[int, ...] = ()
     pages: int | None = None
 
 
 def run(
-    plan: Plan, inputs: Iterable[bytes], options: Options, opened: Callable[[Any], None] = lambda _payload: None
+    plan: Plan, inputs: Iterable[bytes], options: Options, on_decoded: Callable[[Any], None] = lambda _payload: None
 ) -> PipelineResult:
-    """Takes the inputs along the plan, each read when its turn comes. Raises ConversionError, and nothing else.
+    """Runs the plan. Reads each input only when it is needed. Raises ConversionError only.
 
-    `opened` is shown what the first step makes of a file, before the others get it.
+    `on_decoded` receives a decoded input before the next step does.
     """
     trace: list[Timing] = []
     with warnings.catch_warnings(record=True) as caught:
@@ -65,23 +66,23 @@ def run(
         if plan.tool is None:
             (payload,) = payloads
         else:
-            input_pages = tuple(plan.tool.count(opened) for opened in payloads)
+            input_pages = tuple(plan.tool.count(payload) for payload in payloads)
             payload = _run_step(plan.tool, payloads, options, trace)
             pages = plan.tool.count(payload)
-        last: Any = None
+        encoder_input: Any = None
         for step in plan.steps:
-            last, payload = payload, _run_step(step, payload, options, trace)
+            encoder_input, payload = payload, _run_step(step, payload, options, trace)
             if isinstance(step.source, FileFormat):
-                opened(payload)
+                on_decoded(payload)
     if not payload:
-        raise StepFailed(f"The step {plan.steps[-1]} gave no output.")
-    messages = [caution.message for caution in caught]
-    said = {w.code: WarningRecord(w.code, w.message) for w in messages if isinstance(w, FidelityWarning)}
-    return PipelineResult(payload, tuple(trace), tuple(said.values()), last, input_pages, pages)
+        raise StepFailed(f"The step {plan.steps[-1]} returned no data.")
+    messages = [record.message for record in caught]
+    records = {w.code: WarningRecord(w.code, w.message) for w in messages if isinstance(w, FidelityWarning)}
+    return PipelineResult(payload, tuple(trace), tuple(records.values()), encoder_input, input_pages, pages)
 
 
 def _open_inputs(plan: Plan, inputs: Iterable[bytes], options: Options, trace: list[Timing]) -> list[Any]:
-    """The inputs as far as the tool wants them. Of several, an error tells which by `details.index`, from 0."""
+    """Runs the openings. With several inputs, `details.index` of an error is the index of the input at fault."""
     payloads: list[Any] = []
     for path, data in zip(plan.openings, inputs, strict=True):
         payload: Any = data
@@ -102,7 +103,7 @@ def _run_step(step: AnyConversion | AnyTool, payload: Any, options: Options, tra
     trace.append(Timing(str(step), perf_counter() - started))
     target = step.target if isinstance(step, Conversion) else step.format
     if not target.holds(result):
-        raise StepFailed(f"The step {step} returned {type(result).__name__}, which is no {target}.")
+        raise StepFailed(f"The step {step} returned {type(result).__name__}, not {target}.")
     return result
 
 
@@ -112,12 +113,12 @@ def _call_step(step: AnyConversion | AnyTool, payload: Any, options: Options) ->
     except ConversionError:
         raise
     except MemoryError as error:
-        raise OutOfMemory("The conversion needs more memory than it may have.") from error
+        raise OutOfMemory("The conversion exceeded its memory limit.") from error
     except Exception as error:
-        # Whoever reads a file finds the file at fault; later steps work on what a decoder vouched for.
+        # A decoder fails because of the file; later steps get data that a decoder has accepted.
         if isinstance(step, Conversion) and isinstance(step.source, FileFormat):
             raise CorruptInput(
-                f"The file was recognised as {step.source} but cannot be decoded.",
+                f"The file is recognised as {step.source} but cannot be decoded.",
                 details={"step": str(step)},
             ) from error
         raise StepFailed(f"The step {step} failed.", details={"step": str(step)}) from error

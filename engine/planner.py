@@ -1,4 +1,4 @@
-"""The path that loses least, then costs least."""
+"""Plans: the path between two formats that loses least, then costs least."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ Steps: TypeAlias = tuple[AnyConversion, ...]
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps that lead from file formats to a file format: `openings`, one path an input, to the tool; `steps` on.
+    """The steps from source formats to the target format.
 
-    Without a tool there is one input, which has nothing to be opened for; there is one step at least. `reader` opens
-    the result again.
+    `openings` holds one path per input, from its file format to the tool's format; a plan without a tool has one input
+    and an empty opening. `steps` lead on to the target; there is at least one. `reader` decodes the result to verify
+    it.
     """
 
     sources: tuple[FileFormat, ...]
@@ -44,55 +45,55 @@ class Plan:
 
     @property
     def memory(self) -> float:
-        """Bytes for each pixel that its steps take: what a decoder holds stays while the encoder works."""
+        """Bytes per pixel that the steps need together: decoded data stays in memory while the encoder runs."""
         openings = (sum(step.memory for step in path) for path in self.openings)
         return max(openings, default=0.0) + sum(step.memory for step in self.steps)
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """The paths of the programs that its steps run."""
+        """The paths of the programs that the steps run."""
         return tuple(program for path in (*self.openings, self.steps) for step in path for program in step.programs)
 
     @property
     def lazy(self) -> bool:
-        """Whether it uses modules that have been put off: in a step, in its tool, or to open the result again."""
+        """Whether a step, the tool or the reader uses lazily imported modules."""
         steps = (*chain.from_iterable(self.openings), *self.steps, self.tool, self.reader)
         return any(step is not None and step.lazy for step in steps)
 
     def __str__(self) -> str:
-        opened = " + ".join(_told(source, path) for source, path in zip(self.sources, self.openings, strict=True))
-        used = [str(self.tool)] if self.tool else []
-        return " -> ".join([opened, *used, *(str(step.target) for step in self.steps)])
+        inputs = " + ".join(_path_text(source, path) for source, path in zip(self.sources, self.openings, strict=True))
+        tool = [str(self.tool)] if self.tool else []
+        return " -> ".join([inputs, *tool, *(str(step.target) for step in self.steps)])
 
 
-def _told(source: FileFormat, path: Steps) -> str:
+def _path_text(source: FileFormat, path: Steps) -> str:
     return " -> ".join([str(source), *(str(step.target) for step in path)])
 
 
 Graph = Mapping[AnyFormat, Iterable[AnyConversion]]
-"""The steps that leave each format."""
+"""The steps that start from each format."""
 
 
 def cheapest_paths(graph: Graph, source: AnyFormat) -> dict[AnyFormat, Steps]:
-    """The best path from `source` to every format that can be reached, `source` itself included.
+    """Returns the best path from `source` to every reachable format, which can include `source` itself.
 
-    Dijkstra's algorithm over (loss, cost). A path has one step at least, so recompressing a format is no
-    special case; a terminal step is taken but never left.
+    Dijkstra's algorithm over (loss, cost). A path has at least one step, so re-encoding a file in its own format is
+    not a special case. No path continues after a terminal step.
     """
     best: dict[AnyFormat, Steps] = {}
-    order = count()  # keeps the heap from comparing paths, and equal paths in the order declared
+    order = count()  # breaks ties by order of declaration; paths are not comparable
     heap: list[tuple[int, float, int, Steps]] = [
         (int(step.loss), step.cost, next(order), (step,)) for step in graph.get(source, ())
     ]
     heap.sort()
-    left: set[AnyFormat] = {source}
+    expanded: set[AnyFormat] = {source}
     while heap:
         loss, cost, _, path = heappop(heap)
         reached = path[-1].target
         best.setdefault(reached, path)
-        if path[-1].terminal or reached in left:
+        if path[-1].terminal or reached in expanded:
             continue
-        left.add(reached)
+        expanded.add(reached)
         for step in graph.get(reached, ()):
             heappush(heap, (loss + step.loss, cost + step.cost, next(order), (*path, step)))
     return best

@@ -1,4 +1,4 @@
-"""Loads plugins: the built-ins by listing their package, others by entry point."""
+"""Loads plugins: built-in ones from their package, third-party ones by entry point."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ ENTRY_POINT_GROUP = "convertd.plugins"
 
 @dataclass(frozen=True)
 class Plugin:
-    """A loaded plugin and what it declared, or the error that kept it out.
+    """A loaded plugin and its declarations, or the error that occurred while loading it.
 
-    `version` is that of the distribution it came with, if it came with another than ours.
+    `version` is the version of the third-party distribution; None for built-in plugins.
     """
 
     name: str
@@ -38,32 +38,32 @@ class Plugin:
 
     @property
     def reads(self) -> tuple[FileFormat, ...]:
-        """The file formats it takes, each once, in the order declared."""
+        """The file formats that it reads, without duplicates, in order of declaration."""
         return tuple(dict.fromkeys(s.source for s in self.conversions if isinstance(s.source, FileFormat)))
 
     @property
     def writes(self) -> tuple[FileFormat, ...]:
-        """The file formats it makes, each once, in the order declared."""
+        """The file formats that it writes, without duplicates, in order of declaration."""
         return tuple(dict.fromkeys(s.target for s in self.conversions if isinstance(s.target, FileFormat)))
 
 
 class _Manager(pluggy.PluginManager):
-    """Looks for hooks among public names only: to look at a module whose loading is put off would load it."""
+    """Looks for hooks among public names only, because inspecting a lazily imported module would load it."""
 
     def parse_hookimpl_opts(self, plugin: object, name: str) -> pluggy.HookimplOpts | None:
         return None if name.startswith("_") else super().parse_hookimpl_opts(plugin, name)
 
 
 def load_plugins(builtins: str) -> list[Plugin]:
-    """The modules of that package, then the foreign ones.
+    """Loads the modules of the package `builtins`, then third-party plugins by name.
 
-    A foreign plugin that fails to load is kept out and listed with its error; a built-in that fails raises.
+    A third-party plugin that fails to load is returned with its error; a built-in plugin that fails raises.
     """
     manager = _Manager("convertd")
     manager.add_hookspecs(hookspecs)
-    loaded = [_builtin(manager, name) for name in _module_names(builtins)]
-    found = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name)
-    return [*loaded, *(_foreign(manager, entry) for entry in found)]
+    loaded = [_load_builtin(manager, name) for name in _module_names(builtins)]
+    entries = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name)
+    return [*loaded, *(_load_entry_point(manager, entry) for entry in entries)]
 
 
 def _module_names(package: str) -> list[str]:
@@ -72,25 +72,25 @@ def _module_names(package: str) -> list[str]:
     return [f"{package}.{name}" for name in names if not name.startswith("_")]
 
 
-def _builtin(manager: pluggy.PluginManager, module_name: str) -> Plugin:
-    return _declared(manager, importlib.import_module(module_name), module_name.rpartition(".")[2])
+def _load_builtin(manager: pluggy.PluginManager, module_name: str) -> Plugin:
+    return _register(manager, importlib.import_module(module_name), module_name.rpartition(".")[2])
 
 
-def _foreign(manager: pluggy.PluginManager, entry: EntryPoint) -> Plugin:
+def _load_entry_point(manager: pluggy.PluginManager, entry: EntryPoint) -> Plugin:
     version = entry.dist.version if entry.dist else None
     try:
-        return replace(_declared(manager, entry.load(), entry.name), version=version)
+        return replace(_register(manager, entry.load(), entry.name), version=version)
     except Exception as error:
-        log.exception("the plugin %s cannot be loaded", entry.name)
+        log.exception("plugin %s failed to load", entry.name)
         return Plugin(entry.name, "", error=f"{type(error).__name__}: {error}", version=version)
 
 
-def _declared(manager: pluggy.PluginManager, module: ModuleType, name: str) -> Plugin:
+def _register(manager: pluggy.PluginManager, module: ModuleType, name: str) -> Plugin:
     manager.register(module, name)
     manager.check_pending()
     others = [plugin for plugin in manager.get_plugins() if plugin is not module]
-    steps, tools, needs = (
+    steps, tools, requirements = (
         tuple(chain.from_iterable(manager.subset_hook_caller(hook, others)()))
         for hook in ("conversions", "tools", "requirements")
     )
-    return Plugin(name, (module.__doc__ or name).strip().splitlines()[0], steps, tools, needs)
+    return Plugin(name, (module.__doc__ or name).strip().splitlines()[0], steps, tools, requirements)

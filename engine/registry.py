@@ -1,4 +1,4 @@
-"""The registry: knows what plugins declared, and plans."""
+"""The registry of formats, conversions and tools: detection, planning and the catalogue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ log = logging.getLogger("convertd.registry")
 
 
 class Registry:
-    """Formats by name, the graph of conversions between them, and the plans it allows."""
+    """Formats by name, tools by name, and the graph of conversions.
+
+    A plugin that contradicts an earlier one is left out and listed in `plugins` with its error.
+    """
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         formats: dict[str, FileFormat] = {}
@@ -28,11 +31,11 @@ class Registry:
         self.tools: dict[str, AnyTool] = {}
         accepted = []
         for plugin in plugins:
-            known = [f"format {fmt}" for fmt in (*plugin.reads, *plugin.writes) if formats.get(fmt.name, fmt) != fmt]
-            known += [f"tool {tool}" for tool in plugin.tools if tool.name in self.tools]
-            if known:
-                error = f"another plugin describes the {known[0]} differently"
-                log.error("the plugin %s is left out: %s", plugin.name, error)
+            taken = [f"format {fmt}" for fmt in (*plugin.reads, *plugin.writes) if formats.get(fmt.name, fmt) != fmt]
+            taken += [f"tool {tool}" for tool in plugin.tools if tool.name in self.tools]
+            if taken:
+                error = f"another plugin declares the {taken[0]} differently"
+                log.error("plugin %s is ignored: %s", plugin.name, error)
                 plugin = Plugin(plugin.name, plugin.summary, error=error, version=plugin.version)
             accepted.append(plugin)
             formats |= {fmt.name: fmt for fmt in (*plugin.reads, *plugin.writes)}
@@ -45,22 +48,22 @@ class Registry:
 
     @property
     def missing(self) -> tuple[Requirement, ...]:
-        """What plugins would need from the system for more pairs."""
-        needs = [need for plugin in self.plugins for need in plugin.requirements if not need.present]
-        return tuple(dict.fromkeys(needs))
+        """System packages that would enable more conversions."""
+        missing = [need for plugin in self.plugins for need in plugin.requirements if not need.present]
+        return tuple(dict.fromkeys(missing))
 
     @property
     def programs(self) -> frozenset[str]:
-        """The paths of the programs that steps run."""
+        """The paths of all programs that steps run."""
         return frozenset(path for plugin in self.plugins for step in plugin.conversions for path in step.programs)
 
     def format(self, name: str) -> FileFormat | None:
-        """The format of that name or alias, without regard to case; None where there is none."""
+        """Returns a format by name or alias, ignoring case; None if unknown."""
         name = name.lower()
         return self.formats.get(name) or self._aliases.get(name)
 
     def identify(self, path: Path) -> FileFormat:
-        """The format of the file's content: the longest match, then its extension. Reads from disk.
+        """Detects a file's format: the longest signature match wins, then the file extension. Blocks.
 
         Raises UnknownFormat, reason `empty_file` or `unrecognized`.
         """
@@ -70,7 +73,7 @@ class Registry:
             return self.identify_content(content, path.name)
 
     def identify_content(self, content: Content, filename: str = "") -> FileFormat:
-        """As `identify`, for bytes at hand; `filename` only breaks ties."""
+        """Detects the format of bytes; the extension of `filename` only breaks ties. Raises UnknownFormat."""
         extension = Path(filename).suffix[1:].lower()
         scores = [(fmt.sniff(content), extension in fmt.extensions, fmt) for fmt in self.formats.values()]
         score, _, best = max(scores, key=lambda entry: entry[:2], default=(0, False, None))
@@ -79,19 +82,19 @@ class Registry:
         return best
 
     def plan(self, sources: Sequence[FileFormat], target: str | FileFormat, tool: str | None = None) -> Plan:
-        """The best plan from `sources` to `target`; without a tool there is one source.
+        """Returns the best plan from `sources` to `target`; exactly one source without a tool.
 
-        Raises UnsupportedConversion with what is available, and with a tool what its `check` does.
+        Raises UnsupportedConversion, whose details list the available targets, and the errors of the tool's `check`.
         """
         if tool is None:
             (source,) = sources
             fmt, steps = self._steps(source, target)
             return Plan((source,), fmt, steps, reader=self.reader(fmt))
-        used = self.tools[tool]
-        used.check(sources)
-        fmt, steps = self._steps(used.format, target)
-        openings = tuple(self._paths_from(source)[used.format] for source in sources)
-        return Plan(tuple(sources), fmt, steps, used, openings, self.reader(fmt))
+        chosen = self.tools[tool]
+        chosen.check(sources)
+        fmt, steps = self._steps(chosen.format, target)
+        openings = tuple(self._paths_from(source)[chosen.format] for source in sources)
+        return Plan(tuple(sources), fmt, steps, chosen, openings, self.reader(fmt))
 
     def _steps(self, source: AnyFormat, target: str | FileFormat) -> tuple[FileFormat, Steps]:
         fmt = target if isinstance(target, FileFormat) else self.format(target)
@@ -103,22 +106,22 @@ class Registry:
                 details={
                     "input_format": source.name,
                     "output_format": name,
-                    "available": [found.name for found in self.targets(source)],
+                    "available": [each.name for each in self.targets(source)],
                 },
             )
         return fmt, steps
 
     def targets(self, source: AnyFormat) -> list[FileFormat]:
-        """The file formats that `source` can be converted to, by name."""
-        reached = self._paths_from(source)
-        return [fmt for fmt in self.formats.values() if fmt in reached]
+        """Returns the file formats that `source` can be converted to, sorted by name."""
+        paths = self._paths_from(source)
+        return [fmt for fmt in self.formats.values() if fmt in paths]
 
     def reader(self, fmt: FileFormat) -> AnyConversion | None:
-        """The step that opens files of that format in memory, where there is one."""
+        """Returns the first step that decodes the format; None if there is none."""
         return next((step for step in self._graph.get(fmt, ()) if not isinstance(step.target, FileFormat)), None)
 
     def catalogue(self) -> list[Plan]:
-        """A plan for every supported pair, by input and then by output."""
+        """Returns a plan for every supported pair, sorted by input and output format."""
         return [self.plan([source], target) for source in self.formats.values() for target in self.targets(source)]
 
     def _paths_from(self, source: AnyFormat) -> dict[AnyFormat, Steps]:
@@ -135,5 +138,5 @@ def _mapped(path: Path) -> Iterator[Content]:
 
 @cache
 def load_registry(builtins: str = "plugins") -> Registry:
-    """The registry of all plugins that are installed, loaded once in a process and its forks."""
+    """Returns the registry of all installed plugins, loaded once per process and shared by its forks."""
     return Registry(load_plugins(builtins))

@@ -1,4 +1,4 @@
-"""A result is opened again before it counts, as others will open it, but no further than its headers."""
+"""Verifies a result before the client is charged: its own format's reader opens it and reads the headers."""
 
 from __future__ import annotations
 
@@ -16,41 +16,42 @@ from engine.registry import Registry
 
 
 def verify(registry: Registry, plan: Plan, result: PipelineResult, options: Options) -> None:
-    """Raises StepFailed for a result that is cut, that its own format's reader cannot open or finds damaged, or
-    that holds other pictures than the last step was given."""
+    """Raises StepFailed if the result is truncated, if its format's reader cannot open it or warns of damage, or if
+    the number or size of its pictures differs from the encoder's input."""
     target = plan.target
     if registry.identify_content(result.data, f"result.{target.extensions[0]}") != target:
-        raise StepFailed(f"The result is no {target}.")
+        raise StepFailed(f"The result is not a {target} file.")
     if target.is_complete and not target.is_complete(result.data):
-        raise StepFailed(f"The result is no whole {target}.")
+        raise StepFailed(f"The result is an incomplete {target} file.")
     if plan.reader is None:
         return
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore")
             warnings.filterwarnings("error", category=FidelityWarning)
-            found = _pictures(plan.reader(result.data, options))
+            actual = _decoded_pictures(plan.reader(result.data, options))
     except Exception as error:
-        raise StepFailed(f"The result is no readable {target}.") from error
-    written = _written(result.last, paged=target.paged) if result.pages is None else (result.pages, None)
-    if found is None or written is None:
+        raise StepFailed(f"The result is an unreadable {target} file.") from error
+    encoded = result.encoder_input
+    expected = _encoded_pictures(encoded, paged=target.paged) if result.pages is None else (result.pages, None)
+    if actual is None or expected is None:
         return
-    # Encoders of animations leave out a frame that shows what the one before it shows.
-    merging = isinstance(result.last, Raster) and result.last.animated
-    same_count = 1 <= found[0] <= written[0] if merging else found[0] == written[0]
-    if not same_count or (found[1] and written[1] and found[1] != written[1]):
-        raise StepFailed(f"The {target} does not hold what was written to it.")
+    # Encoders of animations drop a frame that equals the one before it.
+    merges_frames = isinstance(encoded, Raster) and encoded.animated
+    same_count = 1 <= actual[0] <= expected[0] if merges_frames else actual[0] == expected[0]
+    if not same_count or (actual[1] and expected[1] and actual[1] != expected[1]):
+        raise StepFailed(f"The content of the {target} file differs from the encoder's input.")
 
 
-def _pictures(payload: Any) -> tuple[int, Size | None] | None:
-    """How many pictures or pages an opened file has, and the size of the first as its header tells it."""
+def _decoded_pictures(payload: Any) -> tuple[int, Size | None] | None:
+    """The number of pictures or pages in a decoded file, and the size of the first picture if its header has it."""
     if isinstance(payload, Raster):
         return payload.count, payload.sizes[0] if payload.sizes else None
     return (payload.page_count, None) if DOCUMENT.holds(payload) else None
 
 
-def _written(payload: Any, *, paged: bool) -> tuple[int, Size | None] | None:
-    """The same of what an encoder took; None for bytes, of which only the reader knows."""
+def _encoded_pictures(payload: Any, *, paged: bool) -> tuple[int, Size | None] | None:
+    """The same for an encoder's input; None for bytes, whose pictures are unknown."""
     if isinstance(payload, Raster):
         return (len(payload.decoded_sizes), payload.decoded_sizes[0]) if payload.decoded_sizes else None
     return (payload.page_count if paged else 1, None) if DOCUMENT.holds(payload) else None

@@ -97,7 +97,7 @@ def delete_pages(documents: list[_pikepdf.Pdf], options: Options) -> _pikepdf.Pd
     if options.pages is None:
         raise InvalidOption("pages is missing.", reason="missing", param="pages")
     count = _page_count(document)
-    indices = options.pages.among(count)
+    indices = options.pages.indexes(count)
     if len(indices) == count:
         raise InvalidOption(
             "At least one page must remain.",

@@ -214,7 +214,7 @@ def doctor(as_json: Json = False) -> None:
     table = Table("component", "state")
     for name, applied in sandbox.layers.items():
         table.add_row(f"sandbox layer: {name}", "active" if applied else "unavailable")
-    for name, passed in sandbox.proofs.items():
+    for name, passed in sandbox.checks.items():
         table.add_row(f"sandbox check: {name}", "passed" if passed else "failed")
     for plugin in registry.plugins:
         table.add_row(f"plugin: {plugin.name}", plugin.error or plugin.summary)
@@ -226,7 +226,7 @@ def doctor(as_json: Json = False) -> None:
 def _installation(registry: Registry, sandbox: SandboxReport) -> dict[str, Any]:
     return {
         "version": version("convertd"),
-        "sandbox": {"layers": sandbox.layers, "proofs": sandbox.proofs},
+        "sandbox": {"layers": sandbox.layers, "proofs": sandbox.checks},
         "plugins": [
             {
                 "name": plugin.name,

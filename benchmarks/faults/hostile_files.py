@@ -84,7 +84,7 @@ def convert_hostile_files(folder: Path, divisor: int) -> list[Row]:
         folder_rows = check_job_folders(folder)
     return [
         *_check_attempts(attempts),
-        at_most("largest job, GiB", max(peaks) / 2**30, memory_estimate.MOST / 2**30),
+        at_most("largest job, GiB", max(peaks) / 2**30, memory_estimate.MAX_BYTES / 2**30),
         equals("requests to the canary URL", visits, 0),
         equals("canary file unchanged", secret.read_text() == "<svg/>", True),
         equals("conversions of other clients", others.succeeded, len(files)),

@@ -1,4 +1,4 @@
-"""Runs jobs in sandboxed processes."""
+"""Runs jobs in sandboxed worker processes."""
 
 from engine.executor.jobs import Job, JobInput, JobLimits, JobResult
 from engine.executor.local import Executor, LocalExecutor

@@ -1,4 +1,4 @@
-"""A job's own folder: how much may lie in it."""
+"""The disk quota of a job's folder, enforced by polling."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import asyncio
 import os
 from pathlib import Path
 
-_INTERVAL = 0.25  # seconds, in which a disk takes some hundred megabytes
-_BLOCK = 512  # bytes, in which systems count what a file takes
+_INTERVAL = 0.25  # seconds, in which a disk can write some hundred megabytes
+_BLOCK = 512  # bytes, the unit of st_blocks
 
 
-async def wait_until_exceeded(folder: Path, size: int, files: int) -> None:
-    """Returns once there are more bytes below the folder, or more files, than these."""
+async def wait_until_exceeded(folder: Path, max_bytes: int, max_files: int) -> None:
+    """Returns when the folder and its subfolders hold more than `max_bytes` or `max_files`."""
     while True:
         await asyncio.sleep(_INTERVAL)
-        if await asyncio.to_thread(_exceeded, folder, size, files):
+        if await asyncio.to_thread(_exceeds, folder, max_bytes, max_files):
             return
 
 
-def _exceeded(folder: Path, size: int, files: int) -> bool:
-    waiting = [folder]
-    while waiting:
+def _exceeds(folder: Path, max_bytes: int, max_files: int) -> bool:
+    pending = [folder]
+    while pending:
         try:
-            with os.scandir(waiting.pop()) as entries:
+            with os.scandir(pending.pop()) as entries:
                 for entry in entries:
-                    size -= entry.stat(follow_symlinks=False).st_blocks * _BLOCK
-                    files -= 1
-                    if size < 0 or files < 0:
+                    max_bytes -= entry.stat(follow_symlinks=False).st_blocks * _BLOCK
+                    max_files -= 1
+                    if max_bytes < 0 or max_files < 0:
                         return True
                     if entry.is_dir(follow_symlinks=False):
-                        waiting.append(Path(entry.path))
-        except FileNotFoundError:  # gone since it was listed
+                        pending.append(Path(entry.path))
+        except FileNotFoundError:  # deleted since it was listed
             continue
-        except OSError:  # no permission, or too long a way: who hides something has something to hide
+        except OSError:  # unreadable or nested too deeply: treated as an attempt to evade the quota
             return True
     return False

@@ -1,4 +1,4 @@
-"""What runs in a fork server: a child for every request, and word of its end."""
+"""The fork server process: forks a worker process per request, and reports its exit code."""
 
 from __future__ import annotations
 
@@ -24,127 +24,133 @@ from engine.lazy_import import seal
 from engine.registry import load_registry
 
 FULL, LIGHT = "full", "light"
-"""Whether a fork server has loaded what has been put off."""
+"""Modes of a fork server: with or without the lazily imported modules loaded."""
 PID = struct.Struct("=i")
-"""A process id, which its folder follows, or an exit code, as it is told to who asked for the process."""
+"""The format of status messages: a process ID, followed by the path of the process's folder, or an exit code."""
 
 
 def main() -> None:
-    """Serves the socket that the first argument numbers. Ends when it closes.
+    """Runs a fork server until its control socket closes.
 
-    The second is the folder that those of the jobs are made in, the third tells what is loaded for them, the others
-    are the sandbox's layers. What takes a second is done once: should the process that serves be killed, another is
-    forked at once.
+    Arguments: the descriptor of the control socket, the folder for the jobs' folders, the mode, and the names of the
+    sandbox layers. Preloading takes a second, so it happens in a supervisor process that forks the serving process,
+    and forks it again at once if it is killed.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):  # these are for the server, which hangs up when it ends
+    for number in (signal.SIGINT, signal.SIGTERM):  # the web server handles these and closes the control socket
         signal.signal(number, signal.SIG_IGN)
-    home, loaded, *layers = sys.argv[2:]
-    shared = sandbox.enter_network_namespace(layers)
-    preload.preload(full=loaded == FULL)
-    places = sandbox.known_places(load_registry().programs)
-    missing = seal() if loaded == LIGHT else ()
+    base_folder, mode, *layers = sys.argv[2:]
+    shared_layers = sandbox.enter_network_namespace(layers)
+    preload.preload(full=mode == FULL)
+    sandbox.compile_filters(layers)
+    path_rules = sandbox.allowed_path_rules(load_registry().programs)
+    missing_modules = seal() if mode == LIGHT else ()
     control = socket.socket(fileno=int(sys.argv[1]))
     while (serving := os.fork()) and os.WIFSIGNALED(os.waitpid(serving, 0)[1]):
-        clear(home)
+        clear_folder(base_folder)
     if not serving:
-        enter = partial(sandbox.apply_layers, layers, os.getpid(), places)
-        _ChildTable(control, home, lambda folder: shared | enter(folder), missing).run()
-    remove(home)
+        apply_layers = partial(sandbox.apply_layers, layers, os.getpid(), path_rules)
+        _ChildTable(control, base_folder, lambda folder: shared_layers | apply_layers(folder), missing_modules).run()
+    remove_folder(base_folder)
 
 
-def remove(home: str) -> None:
-    """Removes the folder with those of jobs that nobody is there to bury. Blocks."""
-    clear(home)
+def remove_folder(folder: str) -> None:
+    """Removes a folder and its contents. Ignores errors. Blocks."""
+    clear_folder(folder)
     with suppress(OSError):
-        Path(home).rmdir()
+        Path(folder).rmdir()
 
 
-def clear(home: str) -> None:
-    """Removes what is in the folder. Blocks."""
+def clear_folder(folder: str) -> None:
+    """Removes the contents of a folder. Ignores errors. Blocks."""
     with suppress(OSError):
-        left = list(Path(home).iterdir())
-        if left:
-            subprocess.run(["rm", "-rf", "--", *left], check=False)
+        entries = list(Path(folder).iterdir())
+        if entries:
+            subprocess.run(["rm", "-rf", "--", *entries], check=False)
 
 
 class _ChildTable:
-    """The children: of each, the line on which its end is to be told, and the folder that goes with it."""
+    """The worker processes by process ID, each with its status socket and its folder."""
 
     def __init__(
-        self, control: socket.socket, home: str, enter: Callable[[str], Mapping[str, bool]], missing: Sequence[str]
+        self,
+        control: socket.socket,
+        base_folder: str,
+        apply_layers: Callable[[str], Mapping[str, bool]],
+        missing_modules: Sequence[str],
     ) -> None:
         self._control = control
-        self._home = home
-        self._enter = enter
-        self._missing = missing
-        self._addresses = sandbox.addresses()  # children begin with the same
+        self._base_folder = base_folder
+        self._apply_layers = apply_layers
+        self._missing_modules = missing_modules
+        self._address_space = sandbox.address_space()  # inherited by children
         self._children: dict[int, tuple[int, str]] = {}
-        self._numbers = count(1)  # of folders
+        self._folder_numbers = count(1)
 
     def run(self) -> None:
-        """Forks and buries until the control line closes; then none is left."""
-        ended, wakeup = socket.socketpair()
+        """Forks and reaps until the control socket closes, then kills the remaining children."""
+        child_ended, wakeup = socket.socketpair()
         wakeup.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
-        open_ = True
-        while open_:
-            ready, _, _ = select.select([self._control, ended], [], [])
-            if ended in ready:
-                ended.recv(4096)
-                self._bury()
+        is_open = True
+        while is_open:
+            ready, _, _ = select.select([self._control, child_ended], [], [])
+            if child_ended in ready:
+                child_ended.recv(4096)
+                self._reap()
             if self._control in ready:
-                open_ = self._fork()
+                is_open = self._fork()
         for child in list(self._children):
             _kill_group(child)
             os.waitpid(child, 0)
-            self._forget(child, -signal.SIGKILL)
+            self._remove(child, -signal.SIGKILL)
 
     def _fork(self) -> bool:
+        """Serves one request. Returns False if the control socket is closed."""
         request, descriptors, _, _ = socket.recv_fds(self._control, 64, 2)
         if not request:
             return False
-        line, status = descriptors
-        with suppress(OSError):  # no process or no disk: the line closes without a word
-            folder = f"{self._home}/{next(self._numbers)}"
-            os.mkdir(folder, 0o700)  # noqa: PTH102  # a Path would touch, and so have copied, three times as much
+        connection, status = descriptors
+        with suppress(OSError):  # process limit or disk full: the sockets close, which the client notices
+            folder = f"{self._base_folder}/{next(self._folder_numbers)}"
+            os.mkdir(folder, 0o700)  # noqa: PTH102  # Path would write to, and so copy, three times as many pages
             child = os.fork()
             if child == 0:
-                self._become_job(line, folder)
+                self._run_child(connection, folder)
             self._children[child] = (os.dup(status), folder)
             os.write(status, PID.pack(child) + os.fsencode(folder))
-        os.close(line)
+        os.close(connection)
         os.close(status)
         return True
 
-    def _become_job(self, line: int, folder: str) -> NoReturn:
+    def _run_child(self, connection: int, folder: str) -> NoReturn:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.chdir(folder)
             os.environ["TMPDIR"] = tempfile.tempdir = folder
-            layers = self._enter(folder)
-            _detach_stdio(line)
-            worker.serve(socket.socket(fileno=line), layers, self._addresses, self._missing)
+            layers = self._apply_layers(folder)
+            _detach_stdio(connection)
+            worker.serve(socket.socket(fileno=connection), layers, self._address_space, self._missing_modules)
         except Exception:
-            traceback.print_exc()  # of our own code: a job's exceptions are its answer
+            traceback.print_exc()  # an error of this package; errors of jobs are sent as replies
         finally:
-            # The interpreter would spend milliseconds on tidying up what ends with the process anyway.
+            # A regular exit spends milliseconds on cleaning up the interpreter.
             os._exit(0)
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 child, status = ended
                 if child in self._children:
                     _kill_group(child)
-                    self._forget(child, os.waitstatus_to_exitcode(status))
+                    self._remove(child, os.waitstatus_to_exitcode(status))
 
-    def _forget(self, child: int, exitcode: int) -> None:
+    def _remove(self, child: int, exitcode: int) -> None:
         status, folder = self._children.pop(child)
         try:
             os.rmdir(folder)  # noqa: PTH106  # as above
-        except OSError:  # not empty; a hostile job may have left more than is cleared in a moment
+        except OSError:  # not empty; a hostile job can leave so many files that removing them takes long
             os.posix_spawnp("rm", ["rm", "-rf", "--", folder], os.environ)
         with suppress(BrokenPipeError):
             os.write(status, PID.pack(exitcode))
@@ -156,10 +162,13 @@ def _kill_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-def _detach_stdio(line: int) -> None:
-    """Closes all descriptors but one. Libraries print what hostile files make them say: that goes nowhere."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
+def _detach_stdio(connection: int) -> None:
+    """Closes all descriptors but the connection, and redirects the standard streams to /dev/null.
+
+    Libraries print messages about hostile files, which must not reach the log.
+    """
+    null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
-    os.closerange(3, line)
-    os.closerange(line + 1, os.sysconf("SC_OPEN_MAX"))
+        os.dup2(null, descriptor)
+    os.closerange(3, connection)
+    os.closerange(connection + 1, os.sysconf("SC_OPEN_MAX"))

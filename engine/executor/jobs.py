@@ -1,15 +1,18 @@
-"""Jobs, their limits and their results: the values that cross the process boundary. A reply is untrusted input."""
+"""Jobs, their limits and their results, and the JSON replies of worker processes.
+
+A reply is untrusted input, because a hostile file may have taken over the process that sent it.
+"""
 
 from __future__ import annotations
 
 import json
 import signal
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from engine import memory_estimate, pipeline
+from engine import memory_estimate
 from engine.errors import ConversionError, OutOfMemory, StepFailed, TimedOut, WorkerCrashed
 from engine.options import Options
 from engine.pipeline import Timing, WarningRecord
@@ -19,20 +22,21 @@ from engine.sandbox import SandboxReport
 
 @dataclass(frozen=True)
 class JobLimits:
-    """What one job may take: seconds on the clock, bytes of memory, bytes of a file it writes.
+    """Limits of one job.
 
-    Its own folder holds `scratch` bytes in so many `files`.
+    `seconds` from start to reply, bytes of `memory`, bytes of `output` in any one file, bytes of `scratch` space and
+    number of `files` in the job's own folder.
     """
 
-    seconds: float = 55.0  # so that an answer comes within a minute
-    memory: int = memory_estimate.MOST
+    seconds: float = 55.0  # leaves time to reply within a minute
+    memory: int = memory_estimate.MAX_BYTES
     output: int = 512 << 20
     scratch: int = 1 << 30
     files: int = 1000
 
 
 class JobInput(NamedTuple):
-    """A file to read, and the name of its format."""
+    """An input file and the name of its format."""
 
     path: Path
     format: str
@@ -40,11 +44,11 @@ class JobInput(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """A conversion in names and paths, because functions and megabytes should not travel.
+    """A conversion, described by names and paths only.
 
-    `target` names a format, `tool` the tool that makes one of many or something else of one. The job's process gets
-    the files opened, and sees none of these paths. It begins in a process that has loaded all modules if `lazy`, as
-    the plan tells, and is moved to one if it turns out to need it.
+    `target` is the name of a format, `tool` the name of a tool. The worker process gets the files as open
+    descriptors, never their paths. A job that is not `lazy` starts in a process of the light fork server, and runs
+    again in a process of the full one if it turns out to use lazily imported modules.
     """
 
     inputs: tuple[JobInput, ...]
@@ -56,7 +60,7 @@ class Job:
 
     @classmethod
     def of(cls, plan: Plan, paths: Iterable[Path], output: Path, options: Options = Options()) -> Job:
-        """The job that carries the plan out: `paths` are those of its sources."""
+        """Creates the job that runs a plan. `paths` are the files of the plan's sources, in the same order."""
         inputs = tuple(JobInput(path, source.name) for path, source in zip(paths, plan.sources, strict=True))
         tool = None if plan.tool is None else plan.tool.name
         return cls(inputs, output, plan.target.name, options, tool, plan.lazy)
@@ -64,67 +68,90 @@ class Job:
 
 @dataclass(frozen=True)
 class JobResult:
-    """A job's result lies at its output: `size` bytes, made in the steps of `trace`.
+    """The result of a job, whose output file has `size` bytes.
 
-    With a tool, `input_pages` are the pages of each input, and `pages` those of the result. To open the result again
-    took `check_seconds`, and the process had at most `peak_memory` bytes.
+    `input_pages` and `pages` are the page counts of the inputs and of the result, set only for tools.
+    `check_seconds` is the duration of the verification, `peak_memory` the largest resident size in bytes.
     """
 
     size: int
-    trace: tuple[pipeline.Timing, ...]
-    warnings: tuple[pipeline.WarningRecord, ...]
+    trace: tuple[Timing, ...]
+    warnings: tuple[WarningRecord, ...]
     input_pages: tuple[int, ...] = ()
     pages: int | None = None
     check_seconds: float = 0.0
     peak_memory: int = 0
 
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> JobResult:
+        """Raises ValueError, KeyError, TypeError or OverflowError for values of the wrong shape."""
+        return cls(
+            int(values["size"]),
+            tuple(Timing(str(timing["step"]), float(timing["seconds"])) for timing in values["trace"]),
+            tuple(WarningRecord(str(warning["code"]), str(warning["message"])) for warning in values["warnings"]),
+            tuple(int(pages) for pages in values["input_pages"]),
+            None if values["pages"] is None else int(values["pages"]),
+            float(values["check_seconds"]),
+            int(values["peak_memory"]),
+        )
+
 
 class ModuleMissing(WorkerCrashed):
-    """The process goes without a module that its job needs, so that the job is to be run by another."""
+    """The job uses a module that its process must not load, so that another process has to run it."""
 
 
-def parse_report(answer: bytes) -> SandboxReport:
-    """What the process found out about its sandbox. Raises WorkerCrashed."""
-    try:
-        return SandboxReport(**json.loads(answer)["findings"])
-    except (ValueError, KeyError, TypeError):
-        raise WorkerCrashed("The process that examines the sandbox gave no readable answer.") from None
+def result_reply(result: JobResult) -> bytes:
+    return json.dumps({"result": asdict(result)}).encode()
 
 
-def parse_result(answer: bytes) -> JobResult:
-    """What the process did. Raises the ConversionError that it tells of, Unequipped, or WorkerCrashed."""
+def error_reply(error: ConversionError) -> bytes:
+    return json.dumps({"error": error.as_json()}).encode()
+
+
+def report_reply(report: SandboxReport) -> bytes:
+    return json.dumps({"report": asdict(report)}).encode()
+
+
+def missing_module_reply(module: str) -> bytes:
+    return json.dumps({"missing_module": module}).encode()
+
+
+def parse_result(reply: bytes) -> JobResult:
+    """Returns the job's result. Raises the ConversionError of the reply, ModuleMissing or WorkerCrashed."""
     try:
         error: ConversionError
-        values = json.loads(answer)
-        if "missing" in values:
-            error = ModuleMissing(f"The conversion's process goes without {values['missing']}.")
+        values = json.loads(reply)
+        if "missing_module" in values:
+            error = ModuleMissing(f"The worker process must not load the module {values['missing_module']}.")
         elif "error" in values:
             error = ConversionError.from_json(values["error"])
         else:
-            done = values["done"]
-            trace = tuple(Timing(str(t["step"]), float(t["seconds"])) for t in done["trace"])
-            warned = tuple(WarningRecord(str(w["code"]), str(w["message"])) for w in done["warnings"])
-            counted = tuple(int(pages) for pages in done["input_pages"])
-            pages = None if done["pages"] is None else int(done["pages"])
-            effort = float(done["check_seconds"]), int(done["peak_memory"])
-            return JobResult(int(done["size"]), trace, warned, counted, pages, *effort)
+            return JobResult.from_json(values["result"])
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
-        error = WorkerCrashed("The conversion's process gave no readable answer.")
+        error = WorkerCrashed("The conversion's process sent an unreadable reply.")
     raise error
 
 
+def parse_report(reply: bytes) -> SandboxReport:
+    """Returns the results of a sandbox self-test. Raises WorkerCrashed."""
+    try:
+        return SandboxReport(**json.loads(reply)["report"])
+    except (ValueError, KeyError, TypeError):
+        raise WorkerCrashed("The process that tests the sandbox sent an unreadable reply.") from None
+
+
 def quota_error(limits: JobLimits) -> ConversionError:
-    """The end of a process that has written too much."""
+    """Returns the error of a process that was killed because its folder exceeded the quota."""
     return StepFailed(
-        "The conversion wrote more than it may.",
+        "The conversion exceeded its disk quota.",
         details={"max_scratch_bytes": limits.scratch, "max_scratch_files": limits.files},
     )
 
 
 def exit_error(exitcode: int | None) -> ConversionError:
-    """The end of a process without an answer, by its exit code: the negative number of a signal that killed it."""
+    """Returns the error of a process that ended without a reply. A negative exit code is a signal number."""
     if exitcode == -signal.SIGXCPU:
-        return TimedOut("The conversion took more processor time than it may have.")
+        return TimedOut("The conversion exceeded its CPU time limit.")
     if exitcode == -signal.SIGKILL:
         return OutOfMemory("The conversion's process was killed.")
     return WorkerCrashed("The conversion's process crashed.", details={"exit_code": exitcode})

@@ -1,4 +1,6 @@
-"""What a fork server does once, so that every job's process starts with all plugins loaded and all pairs planned."""
+"""Preloads plugins, plans and codecs in a fork server, so that worker processes inherit them."""
+
+from __future__ import annotations
 
 import encodings
 import gc
@@ -17,43 +19,44 @@ from engine.media import RASTER, Frame, Raster
 from engine.options import Options
 from engine.registry import Registry, load_registry
 
-_SIDE = 16  # pixels: codecs do what they do but once for any picture
+_SIDE = 16  # pixels; any picture makes a codec initialise itself
 
 
 def preload(*, full: bool = True) -> None:
-    """Loads whatever jobs would load one by one, and could not load any more behind the walls of their sandbox.
+    """Loads modules that jobs would otherwise load, which the sandbox prevents, and initialises codecs.
 
-    Unless `full`, it goes without what has been put off: there is less then to be copied for each job.
+    Unless `full`, lazily imported modules stay unloaded, which makes forks cheaper.
     """
     Image.init()
     for module in pkgutil.iter_modules(encodings.__path__):
-        with suppress(ImportError):  # those of other systems
+        with suppress(ImportError):  # encodings of other operating systems
             importlib.import_module(f"encodings.{module.name}")
     registry = load_registry()
     if full:
         load_all()
-    registry.catalogue()  # plans every pair once, for all
+    registry.catalogue()  # fills the registry's cache of paths
     warm_up_codecs(registry, full=full)
-    # Whatever the collector touches in a job's process is copied for it.
+    # Objects that the garbage collector visits in a fork would be copied.
     gc.collect()
     gc.freeze()
 
 
 def warm_up_codecs(registry: Registry, *, full: bool) -> None:
-    """Writes a small picture in every format, and reads it, so that what happens but once need not happen in each job.
+    """Encodes and decodes a small picture in every format, so that one-time initialisation is not left to jobs.
 
-    Plugins of others are left out: here, nothing would hold what they do. So are, unless `full`, lazy steps.
+    Skips third-party plugins, because no sandbox limits them here, steps that run programs, and lazy steps unless
+    `full`.
     """
-    own = Registry(plugin for plugin in registry.plugins if plugin.version is None)
-    for step in chain.from_iterable(plugin.conversions for plugin in own.plugins):
-        left_out = step.programs or (step.lazy and not full)
-        if step.source is RASTER and isinstance(step.target, FileFormat) and not left_out:
-            with suppress(Exception):  # jobs will tell that it fails
-                _warm_up_codec(own, step, step.target)
+    builtin = Registry(plugin for plugin in registry.plugins if plugin.version is None)
+    for step in chain.from_iterable(plugin.conversions for plugin in builtin.plugins):
+        skipped = step.programs or (step.lazy and not full)
+        if step.source is RASTER and isinstance(step.target, FileFormat) and not skipped:
+            with suppress(Exception):  # jobs report the failure
+                _warm_up_codec(builtin, step, step.target)
 
 
-def _warm_up_codec(registry: Registry, write: AnyConversion, fmt: FileFormat) -> None:
-    data = write(Raster([Frame(Image.new("RGB", (_SIDE, _SIDE)))]), Options())
+def _warm_up_codec(registry: Registry, encoder: AnyConversion, fmt: FileFormat) -> None:
+    data = encoder(Raster([Frame(Image.new("RGB", (_SIDE, _SIDE)))]), Options())
     if registry.reader(fmt):
         plan = registry.plan([fmt], fmt)
         if not plan.programs:

@@ -1,90 +1,105 @@
-"""The walls of a job's process, put up before it gets to see a file. What a kernel lacks is left out, and told."""
+"""The sandbox of worker processes: independent layers, applied before a process receives a file.
+
+A layer that the kernel does not support is left out and reported.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from engine.sandbox import landlock, privileges, seccomp
-from engine.sandbox.allowed_paths import known_places
+from engine.sandbox.allowed_paths import allowed_path_rules
 from engine.sandbox.landlock import Rules
-from engine.sandbox.rlimits import addresses, bound, bound_memory, peak_memory
-from engine.sandbox.selftest import attempt
+from engine.sandbox.rlimits import address_space, limit_memory, limit_resources, peak_memory
+from engine.sandbox.selftest import run_selftest
 
 __all__ = [
     "ALWAYS",
     "LAYERS",
     "SandboxReport",
-    "addresses",
+    "address_space",
+    "allowed_path_rules",
     "apply_layers",
-    "attempt",
-    "bound",
-    "bound_memory",
+    "compile_filters",
     "enter_network_namespace",
     "forbid_programs",
-    "known_places",
+    "limit_memory",
+    "limit_resources",
     "peak_memory",
+    "run_selftest",
 ]
 
 ALWAYS = frozenset({"rlimits", "session", "parent_death_signal"})
-"""The layers that stay when the sandbox is switched off."""
+"""The layers that remain when the sandbox is switched off."""
 
 LAYERS = ALWAYS | {
     *("network_namespace", "own_user", "few_threads", "no_capabilities", "undumpable"),
     *("no_new_privileges", "landlock", "seccomp"),
 }
-"""All layers by name."""
+"""The names of all layers."""
 
 
 @dataclass(frozen=True)
 class SandboxReport:
-    """The layers that this system has, and what a job's process proved by trying."""
+    """Which layers are active, and which checks of the self-test passed in a worker process."""
 
     layers: dict[str, bool]
-    proofs: dict[str, bool]
+    checks: dict[str, bool]
 
     def common(self, other: SandboxReport) -> SandboxReport:
-        """What holds here and there."""
-        return SandboxReport(_common(self.layers, other.layers), _common(self.proofs, other.proofs))
+        """Returns a report of what is active and passed in both."""
+        return SandboxReport(_common(self.layers, other.layers), _common(self.checks, other.checks))
 
     @property
     def missing(self) -> list[str]:
-        """What is not there, or did not hold."""
-        return [name for name, held in {**self.layers, **self.proofs}.items() if not held]
+        """The inactive layers and the failed checks."""
+        return [name for name, passed in {**self.layers, **self.checks}.items() if not passed]
 
     @property
     def complete(self) -> bool:
-        """Whether a hostile file that takes over its process finds no way out: the kernel's two filters hold."""
-        return all((self.layers["landlock"], self.layers["seccomp"], *self.proofs.values()))
+        """Whether Landlock and seccomp are active and all checks passed: the setting "required" needs that."""
+        return all((self.layers["landlock"], self.layers["seccomp"], *self.checks.values()))
 
 
-def _common(here: Mapping[str, bool], there: Mapping[str, bool]) -> dict[str, bool]:
-    return {name: held and there.get(name, False) for name, held in here.items()}
+def _common(first: Mapping[str, bool], second: Mapping[str, bool]) -> dict[str, bool]:
+    return {name: passed and second.get(name, False) for name, passed in first.items()}
 
 
 def enter_network_namespace(layers: Collection[str]) -> dict[str, bool]:
-    """The walls that a process and all its children share; whether each holds. It wants no threads yet."""
-    return _put_up({"network_namespace": privileges.leave_network}, layers)
+    """Applies the layer that a fork server shares with its children. Call it before starting threads.
+
+    Returns whether it is active.
+    """
+    return _apply({"network_namespace": privileges.enter_network_namespace}, layers)
 
 
-def apply_layers(layers: Collection[str], parent: int, places: Rules, own: str) -> dict[str, bool]:
-    """Puts up this process's walls; whether each holds.
+def compile_filters(layers: Collection[str]) -> None:
+    """Compiles the seccomp filters, so that forked processes only install them."""
+    if "seccomp" in layers:
+        with suppress(OSError):  # reported by `apply_layers`
+            seccomp.compile_filters()
 
-    It dies with `parent`, and has no files but in those places and in the folder `own`, where alone it writes.
+
+def apply_layers(layers: Collection[str], parent: int, path_rules: Rules, folder: str) -> dict[str, bool]:
+    """Applies the layers of this process, for good, and returns which are active.
+
+    The process is killed when `parent` ends. It can access the paths of `path_rules`, and `folder` for writing.
     """
     return {
-        "rlimits": True,  # which every system has; the job tells them
-        **_put_up(
+        "rlimits": True,  # supported everywhere; set when the job arrives with its limits
+        **_apply(
             {
-                "session": privileges.begin_session,
-                "own_user": partial(privileges.become_nobody, own),
-                "few_threads": privileges.bound_threads,
+                "session": privileges.start_session,
+                "own_user": partial(privileges.switch_to_private_uid, folder),
+                "few_threads": privileges.limit_threads,
                 "no_capabilities": privileges.drop_capabilities,
-                "undumpable": privileges.hide,
-                "parent_death_signal": partial(privileges.die_with, parent),
-                "no_new_privileges": privileges.renounce_privileges,
-                "landlock": partial(landlock.restrict, places, own),
+                "undumpable": privileges.set_undumpable,
+                "parent_death_signal": partial(privileges.set_parent_death_signal, parent),
+                "no_new_privileges": privileges.set_no_new_privs,
+                "landlock": partial(landlock.restrict, path_rules, folder),
                 "seccomp": seccomp.restrict,
             },
             layers,
@@ -92,19 +107,19 @@ def apply_layers(layers: Collection[str], parent: int, places: Rules, own: str) 
     }
 
 
-def forbid_programs(held: Mapping[str, bool]) -> None:
-    """For jobs that run none: no program and no other process can be started from here on."""
-    if held["seccomp"]:
+def forbid_programs(active: Mapping[str, bool]) -> None:
+    """Forbids starting programs and processes from here on, if seccomp is `active`. For jobs that need none."""
+    if active["seccomp"]:
         seccomp.forbid_programs()
 
 
-def _put_up(walls: dict[str, Callable[[], None]], layers: Collection[str]) -> dict[str, bool]:
-    return {name: name in layers and _holds(wall) for name, wall in walls.items()}
+def _apply(functions: dict[str, Callable[[], None]], layers: Collection[str]) -> dict[str, bool]:
+    return {name: name in layers and _succeeds(function) for name, function in functions.items()}
 
 
-def _holds(wall: Callable[[], None]) -> bool:
+def _succeeds(function: Callable[[], None]) -> bool:
     try:
-        wall()
+        function()
     except OSError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""The files that libraries and programs need, which are of nobody's interest."""
+"""The paths that every job may read or run: libraries, fonts, Python and programs of steps. None holds user data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from engine.sandbox import landlock
-from engine.sandbox.landlock import LOOK, Access
+from engine.sandbox.landlock import READ_ONLY, Access
 
 _SYSTEM = (
     *("/usr", "/lib", "/lib64"),
@@ -22,27 +22,27 @@ _SYSTEM = (
 _LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")  # the kernel starts programs through these
 
 
-def known_places(programs: Iterable[str]) -> landlock.Rules:
-    """What every job may do: look at the system's libraries and Python's, and run those programs."""
+def allowed_path_rules(programs: Iterable[str]) -> landlock.Rules:
+    """Returns the rules of every job: read access to libraries, and permission to run `programs`."""
     return landlock.rules(
         {
-            **dict.fromkeys((*map(Path, _SYSTEM), *_python()), LOOK),
+            **dict.fromkeys((*map(Path, _SYSTEM), *_python_folders()), READ_ONLY),
             Path("/dev/null"): Access.READ | Access.WRITE,
-            **dict.fromkeys(map(Path, (*programs, *_LOADERS)), LOOK | Access.EXECUTE),
+            **dict.fromkeys(map(Path, (*programs, *_LOADERS)), READ_ONLY | Access.EXECUTE),
         }
     )
 
 
-def _python() -> set[Path]:
-    """The standard library, installed packages, and the folders of imported ones: not what lies beside them."""
+def _python_folders() -> set[Path]:
+    """The standard library, installed packages and the folders of imported packages, but not their siblings."""
     installed = {Path(entry) for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")}
     standard = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     packages = [_attributes(module).get("__path__", ()) for name, module in [*sys.modules.items()] if "." not in name]
-    places = installed | standard | {Path(path) for paths in packages for path in paths}
-    return {place for place in places if places.isdisjoint(place.parents)}
+    folders = installed | standard | {Path(path) for paths in packages for path in paths}
+    return {folder for folder in folders if folders.isdisjoint(folder.parents)}
 
 
 def _attributes(module: ModuleType) -> dict[str, Any]:
-    """As `vars`, which would load a module that has been put off."""
-    found: dict[str, Any] = object.__getattribute__(module, "__dict__")
-    return found
+    # `vars` would load a module that has been imported lazily.
+    attributes: dict[str, Any] = object.__getattribute__(module, "__dict__")
+    return attributes

@@ -1,4 +1,4 @@
-"""Landlock: a process lets go of all files but those it names, of TCP, and of other processes' signals and sockets."""
+"""Landlock: restricts this process to named paths, and denies TCP, signals to others and their abstract sockets."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pathlib import Path
 
 from engine.sandbox import libc
 
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on all processors
-_ASK_VERSION = 1
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on all architectures
+_GET_VERSION = 1
 _PATH_BENEATH = 1
-_TCP_SINCE, _SCOPES_SINCE = 4, 6  # versions
+_TCP_SINCE, _SCOPES_SINCE = 4, 6  # ABI versions
 _BIND_TCP, _CONNECT_TCP = 1, 2
 _SCOPE_ABSTRACT_SOCKETS, _SCOPE_SIGNALS = 1, 2
-_RULE = struct.Struct("=Qi")  # what may be done, and the descriptor of where
+_RULE = struct.Struct("=Qi")  # allowed access, descriptor of the path
 
 
 class Access(IntFlag):
-    """What may be done with a file or below a folder, numbered as the kernel does."""
+    """Access rights to a file or to everything below a folder, with the bits of the kernel."""
 
     EXECUTE = 1 << 0
     WRITE = 1 << 1
@@ -37,14 +37,14 @@ class Access(IntFlag):
     MAKE_FIFO = 1 << 10
     MAKE_BLOCK_DEVICE = 1 << 11
     MAKE_LINK = 1 << 12
-    REFER = 1 << 13  # move between folders
+    REFER = 1 << 13  # move or link between folders
     TRUNCATE = 1 << 14
     CONTROL_DEVICE = 1 << 15
 
 
-LOOK = Access.READ | Access.LIST
-OWN = (
-    LOOK
+READ_ONLY = Access.READ | Access.LIST
+READ_WRITE = (
+    READ_ONLY
     | Access.WRITE
     | Access.TRUNCATE
     | Access.REFER
@@ -54,55 +54,56 @@ OWN = (
     | Access.REMOVE_FOLDER
 )
 _FOR_FILES = Access.EXECUTE | Access.READ | Access.WRITE | Access.TRUNCATE | Access.CONTROL_DEVICE
-_SINCE = {Access.REFER: 2, Access.TRUNCATE: 3, Access.CONTROL_DEVICE: 5}  # versions; the others are as old as Landlock
+_SINCE = {Access.REFER: 2, Access.TRUNCATE: 3, Access.CONTROL_DEVICE: 5}  # ABI versions; the others have 1
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What processes may do with which files, as this kernel takes it: found out once, before they are forked.
+    """Rules in the form of the running kernel, prepared once before processes are forked.
 
-    The folders are open: processes close what they inherit of them. Files are opened by each: packages replace them.
+    `folders` refers to open descriptors, which forked processes inherit and have to close. `files` are opened by each
+    process, because package updates replace them. `own` is the access to the process's own folder.
     """
 
-    handled: bytes
+    ruleset: bytes
     folders: tuple[bytes, ...]
     files: tuple[tuple[str, int], ...]
     own: int
 
 
-def rules(places: Mapping[Path, Access]) -> Rules:
-    """For processes with those places, of which those that are not there are passed over, and a folder of their own.
+def rules(paths: Mapping[Path, Access]) -> Rules:
+    """Returns rules that allow access to `paths`, ignoring those that do not exist, and to a folder per process.
 
-    Older kernels restrict less.
+    Older kernels restrict fewer kinds of access.
     """
     version = _version()
     known = sum(access for access in Access if version >= _SINCE.get(access, 1))
     tcp = _BIND_TCP | _CONNECT_TCP if version >= _TCP_SINCE else 0
     scopes = _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS if version >= _SCOPES_SINCE else 0
     folders, files = [], []
-    for path, access in places.items():
-        place = _opened(str(path))
-        if place is None:
+    for path, access in paths.items():
+        descriptor = _open(str(path))
+        if descriptor is None:
             continue
-        if stat.S_ISDIR(os.fstat(place).st_mode):
-            folders.append(_RULE.pack(access & known, place))
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            folders.append(_RULE.pack(access & known, descriptor))
         else:
-            os.close(place)
+            os.close(descriptor)
             files.append((str(path), int(access & _FOR_FILES & known)))
-    # Kernels take a longer struct than their own as long as the rest is zero.
-    return Rules(struct.pack("=QQQ", known, tcp, scopes), tuple(folders), tuple(files), int(OWN & known))
+    # Kernels accept a longer struct than their own if the rest is zero.
+    return Rules(struct.pack("=QQQ", known, tcp, scopes), tuple(folders), tuple(files), int(READ_WRITE & known))
 
 
-def restrict(rules: Rules, own: str) -> None:
-    """Leaves this thread only what the rules name and the folder `own`, for good.
+def restrict(rules: Rules, folder: str) -> None:
+    """Restricts this thread to the rules and to its own `folder`, for good.
 
-    Raises OSError where there is no Landlock. Needs no-new-privileges.
+    Needs no-new-privileges. Raises OSError if the kernel has no Landlock.
     """
-    ruleset = libc.syscall(_CREATE_RULESET, rules.handled, len(rules.handled))
+    ruleset = libc.syscall(_CREATE_RULESET, rules.ruleset, len(rules.ruleset))
     try:
         for rule in rules.folders:
             libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule)
-        for path, access in (*rules.files, (own, rules.own)):
+        for path, access in (*rules.files, (folder, rules.own)):
             _allow(ruleset, path, access)
         libc.syscall(_RESTRICT_SELF, ruleset)
     finally:
@@ -111,22 +112,22 @@ def restrict(rules: Rules, own: str) -> None:
 
 def _version() -> int:
     try:
-        return libc.syscall(_CREATE_RULESET, None, 0, _ASK_VERSION)
+        return libc.syscall(_CREATE_RULESET, None, 0, _GET_VERSION)
     except OSError:
         return 0
 
 
 def _allow(ruleset: int, path: str, access: int) -> None:
-    place = _opened(path)
-    if place is None:
+    descriptor = _open(path)
+    if descriptor is None:
         return
     try:
-        libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, _RULE.pack(access, place))
+        libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, _RULE.pack(access, descriptor))
     finally:
-        os.close(place)
+        os.close(descriptor)
 
 
-def _opened(path: str) -> int | None:
+def _open(path: str) -> int | None:
     try:
         return os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""System calls that Python has no function for."""
+"""System calls that Python has no function for. All raise OSError."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from typing import TypeAlias
 
 Argument: TypeAlias = int | bytes | None
-"""Bytes go as a pointer to them."""
+"""An argument of a system call; bytes are passed as a pointer."""
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _SYSCALL, _PRCTL, _CAPSET, _UNSHARE = _LIBC.syscall, _LIBC.prctl, _LIBC.capset, _LIBC.unshare
@@ -18,22 +18,19 @@ _CAPSET.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
 
 
 def syscall(number: int, first: Argument = 0, second: Argument = 0, third: Argument = 0, fourth: Argument = 0) -> int:
-    """Raises OSError."""
     return _checked(_SYSCALL(number, first, second, third, fourth))
 
 
 def prctl(option: int, value: int) -> int:
-    """Raises OSError."""
     return _checked(_PRCTL(option, value, 0, 0, 0))
 
 
 def capset(header: bytes, data: bytes) -> None:
-    """Raises OSError."""
     _checked(_CAPSET(header, data))
 
 
 def unshare(flags: int) -> None:
-    """Raises OSError; with a user namespace also where this process has more than one thread."""
+    """Raises OSError, with a user namespace also if this process has more than one thread."""
     _checked(_UNSHARE(flags))
 
 

@@ -1,4 +1,4 @@
-"""What a process may be told about itself: whose it is, with whom it dies, what it may never become."""
+"""Session, user, capabilities and namespaces of this process. The functions raise OSError where refused."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from pathlib import Path
 
 from engine.sandbox import libc, rlimits
 
-_SET_PARENT_DEATH_SIGNAL, _SET_DUMPABLE, _SET_NO_NEW_PRIVILEGES = 1, 4, 38  # prctl
-_CAPABILITIES_OF_THIS_PROCESS, _NONE = struct.pack("=Ii", 0x20080522, 0), bytes(24)  # capset; the first is a version
-_NEW_IPC, _NEW_USER, _NEW_NETWORK = 0x08000000, 0x10000000, 0x40000000  # unshare
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38  # prctl
+_CAPSET_HEADER = struct.pack("=Ii", 0x20080522, 0)  # version 3; 0 is this process
+_NO_CAPABILITIES = bytes(24)
+_CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWNET = 0x08000000, 0x10000000, 0x40000000  # unshare
 
-_POLITENESS = 5  # what is added to the niceness: the server answers first
-_OOM_SCORE = b"500"  # what is added: jobs are killed before the server
-_FIRST_USER = 0x70000000  # above what container managers give out; one user for each process id
+_NICENESS = 5  # added, so that the server has priority
+_OOM_SCORE = b"500"  # added, so that jobs are killed before the server
+_FIRST_USER = 0x70000000  # above the IDs that container managers assign; the process ID is added
 _NOBODY = 65_534
 
 
-def begin_session() -> None:
-    """A session of its own, so that what it starts can be killed with it; it yields to the server in all things."""
+def start_session() -> None:
+    """Starts a session, so that all descendants can be killed together, and lowers the process's priority."""
     os.setsid()
     os.umask(0o077)
-    os.nice(_POLITENESS)
+    os.nice(_NICENESS)
     try:
         score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
         try:
@@ -36,36 +37,36 @@ def begin_session() -> None:
         return
 
 
-def die_with(parent: int) -> None:
-    """Has the kernel kill this process when its parent ends. Raises OSError. Forgotten when the user changes."""
-    libc.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+def set_parent_death_signal(parent: int) -> None:
+    """Makes the kernel kill this process when its parent ends. A change of user resets it."""
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
-def leave_network() -> None:
-    """Moves this process and its children to a network where there is nothing. Raises OSError where refused.
+def enter_network_namespace() -> None:
+    """Moves this process and its children to a network namespace without interfaces, and an IPC namespace.
 
-    Without root's rights it takes a user namespace, which needs a process of one thread.
+    Without root this needs a user namespace, and a process with one thread.
     """
-    flags, user, group = _NEW_NETWORK | _NEW_IPC, os.geteuid(), os.getegid()
+    flags, user, group = _CLONE_NEWNET | _CLONE_NEWIPC, os.geteuid(), os.getegid()
     if user == 0:
         libc.unshare(flags)
         return
-    libc.unshare(flags | _NEW_USER)
-    with suppress(OSError):  # who is nobody there makes no further user namespaces, and has its threads unbounded
+    libc.unshare(flags | _CLONE_NEWUSER)
+    with suppress(OSError):  # without the mapping, `limit_threads` cannot create its user namespace
         for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
             Path("/proc/self", name).write_text(text)
 
 
-def become_nobody(folder: str) -> None:
-    """Changes to a user whom no other process has, and gives it the folder. Raises OSError for all but root."""
+def switch_to_private_uid(folder: str) -> None:
+    """Changes to a user ID that no other process has, and makes that user the owner of `folder`. Needs root."""
     if os.geteuid() != 0:
         raise OSError(errno.EPERM, "only root can change its user")
     user = _FIRST_USER + os.getpid()
     try:
         os.chown(folder, user, user)
-    except OSError:  # in a container that knows few users
+    except OSError:  # in a container that maps few user IDs
         user = _NOBODY
         os.chown(folder, user, user)
     os.setgroups([])
@@ -73,29 +74,29 @@ def become_nobody(folder: str) -> None:
     os.setresuid(user, user, user)
 
 
-def bound_threads() -> None:
-    """Bounds its threads, and processes, so that others can still start theirs. Raises OSError.
+def limit_threads() -> None:
+    """Limits the number of threads and processes.
 
-    The kernel counts those of a user, and never root's. Who has no user of its own takes a user namespace, where it is
-    counted alone.
+    The kernel counts them per user, and does not limit root. A process without a private user ID enters a user
+    namespace, which has a count of its own.
     """
     if os.getuid() == 0:
-        raise OSError(errno.EPERM, "what root starts is not bounded")
+        raise OSError(errno.EPERM, "the kernel does not limit root's processes")
     if os.getuid() < _FIRST_USER:
-        libc.unshare(_NEW_USER)
-    rlimits.bound_threads()
+        libc.unshare(_CLONE_NEWUSER)
+    rlimits.limit_threads()
 
 
 def drop_capabilities() -> None:
-    """Gives up what root may do, or what a user namespace gives. Raises OSError."""
-    libc.capset(_CAPABILITIES_OF_THIS_PROCESS, _NONE)
+    """Drops all capabilities, including those gained in a user namespace."""
+    libc.capset(_CAPSET_HEADER, _NO_CAPABILITIES)
 
 
-def hide() -> None:
-    """Keeps processes of the same user from looking into this one. Raises OSError."""
-    libc.prctl(_SET_DUMPABLE, 0)
+def set_undumpable() -> None:
+    """Prevents other processes of the same user from tracing this one and reading its memory."""
+    libc.prctl(_PR_SET_DUMPABLE, 0)
 
 
-def renounce_privileges() -> None:
-    """No program that it starts gets more rights than it has. Raises OSError."""
-    libc.prctl(_SET_NO_NEW_PRIVILEGES, 1)
+def set_no_new_privs() -> None:
+    """Prevents programs that this process starts from gaining privileges."""
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1)

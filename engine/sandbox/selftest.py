@@ -1,4 +1,4 @@
-"""What a process tries in vain when its sandbox holds."""
+"""The self-test of the sandbox: tries what must be impossible in a sandboxed process."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 
-def attempt() -> dict[str, bool]:
-    """What was proved, and whether it held, tried in this process."""
+def run_selftest() -> dict[str, bool]:
+    """Runs all checks in this process, and returns whether each passed."""
     return {
-        "no sockets": _refused(lambda: socket.socket().close()),
-        "no processes": _refused(_fork),
-        "no programs": _refused(lambda: os.execv("/nonexistent", ["nonexistent"])),
-        "no foreign files": _refused(lambda: Path("/etc/passwd").read_bytes()),
-        "own folder": not _refused(_write),
+        "no sockets": _is_denied(lambda: socket.socket().close()),
+        "no processes": _is_denied(_fork),
+        "no programs": _is_denied(lambda: os.execv("/nonexistent", ["nonexistent"])),
+        "no foreign files": _is_denied(lambda: Path("/etc/passwd").read_bytes()),
+        "own folder": not _is_denied(_write),
     }
 
 
-def _refused(deed: Callable[[], object]) -> bool:
+def _is_denied(action: Callable[[], object]) -> bool:
     try:
-        deed()
+        action()
     except PermissionError:
         return True
     except OSError:

@@ -1,4 +1,4 @@
-"""One job's crash, hang or hunger is its own affair: real processes, and a plugin that misbehaves on purpose."""
+"""Jobs that crash, hang or use up memory fail alone: real processes, and a plugin that misbehaves on purpose."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Running: TypeAlias = "asyncio.Task[JobResult]"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor() -> AsyncIterator[LocalExecutor]:
-    """Two workers whose processes know the misbehaving plugin."""
+    """Two workers, with the misbehaving plugin."""
     async with misbehaving(2) as made:
         yield made
 
@@ -38,7 +38,7 @@ _both_kinds = pytest.mark.parametrize("lazy", [False, True])
 
 
 def _pool(executor: LocalExecutor, *, lazy: bool) -> Pool:
-    """Where such jobs come from."""
+    """The pool that runs such jobs."""
     return executor._full if lazy else executor._light
 
 
@@ -77,7 +77,7 @@ async def test_a_job_leaves_its_result(executor: LocalExecutor, tmp_path: Path) 
         ("lie", "engine_error"),
     ],
 )
-async def test_misdeeds(executor: LocalExecutor, tmp_path: Path, deed: str, reason: str) -> None:
+async def test_failures_have_reasons(executor: LocalExecutor, tmp_path: Path, deed: str, reason: str) -> None:
     error = await _failure(executor, _job(tmp_path, deed))
 
     assert (error.code, error.reason) == ("processing_failed", reason)
@@ -85,7 +85,7 @@ async def test_misdeeds(executor: LocalExecutor, tmp_path: Path, deed: str, reas
 
 
 async def test_a_small_picture_gets_little_memory(executor: LocalExecutor, tmp_path: Path) -> None:
-    """Few pixels in a header bound what decoding may take; many allow more, up to the limit."""
+    """The memory limit follows the number of pixels in the header, up to the job's limit."""
     gib = 1 << 30
 
     assert (await _failure(executor, _job(tmp_path, f"claim 8 {gib}"))).reason == "out_of_memory"
@@ -94,8 +94,8 @@ async def test_a_small_picture_gets_little_memory(executor: LocalExecutor, tmp_p
     assert error.reason == "out_of_memory"
 
 
-async def test_processor_time_is_bounded_too() -> None:
-    program = "from engine import sandbox; sandbox.bound(seconds=0.5, output=1)\nwhile True: pass"
+async def test_cpu_time_is_limited() -> None:
+    program = "from engine import sandbox; sandbox.limit_resources(seconds=0.5, output=1)\nwhile True: pass"
 
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
 
@@ -111,7 +111,7 @@ async def test_the_deadline_kills(executor: LocalExecutor, tmp_path: Path, deed:
 
 
 async def _sleepers() -> list[bytes]:
-    """What a job started and left behind, once the kernel has cleared up."""
+    """Processes that jobs left behind, after the kernel had time to end them."""
     for _ in range(50):
         if not _sleeping():
             break
@@ -139,7 +139,7 @@ async def test_a_result_over_its_limit_is_refused(executor: LocalExecutor, tmp_p
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def slow(executor: LocalExecutor, tmp_path: Path) -> AsyncIterator[tuple[Job, threading.Timer, Running]]:
-    """A job whose file can be opened only once the timer's function is called, which else comes after a while."""
+    """A job whose input cannot be opened before the timer's function runs, at the latest after ten seconds."""
     job = _job(tmp_path, "behave")
     source, deed = job.inputs[0].path, job.inputs[0].path.read_bytes()
     source.unlink()
@@ -150,11 +150,11 @@ async def slow(executor: LocalExecutor, tmp_path: Path) -> AsyncIterator[tuple[J
     await asyncio.sleep(0.1)
     yield job, late, running
     late.cancel()
-    os.close(os.open(source, os.O_RDWR))  # nobody is to wait for ever should a test have failed
+    os.close(os.open(source, os.O_RDWR))  # unblocks the job if a test has failed
     await asyncio.wait([running])
 
 
-async def test_opening_files_keeps_nobody_else_waiting(slow: tuple[Job, threading.Timer, Running]) -> None:
+async def test_opening_files_does_not_block_the_event_loop(slow: tuple[Job, threading.Timer, Running]) -> None:
     job, late, running = slow
 
     assert not late.finished.is_set()
@@ -164,7 +164,7 @@ async def test_opening_files_keeps_nobody_else_waiting(slow: tuple[Job, threadin
     assert done.size == job.output.stat().st_size
 
 
-async def test_whoever_leaves_while_files_are_opened_leaves_nothing(slow: tuple[Job, threading.Timer, Running]) -> None:
+async def test_cancelling_while_files_are_opened_leaves_no_files(slow: tuple[Job, threading.Timer, Running]) -> None:
     job, late, running = slow
 
     running.cancel()
@@ -184,8 +184,8 @@ def _open_files() -> set[Path]:
     return found
 
 
-async def test_others_go_on(executor: LocalExecutor, tmp_path: Path) -> None:
-    """While jobs crash, hang and eat memory beside it, every good job succeeds."""
+async def test_good_jobs_succeed_beside_bad_ones(executor: LocalExecutor, tmp_path: Path) -> None:
+    """Twelve good jobs beside twelve that crash, hang or use up memory."""
     source = tmp_path / "good.png"
     source.write_bytes(sample("png"))
     deeds = ["crash", "hang", "eat", "exit"] * 3
@@ -208,9 +208,11 @@ async def test_cancelling_kills_the_process(executor: LocalExecutor, tmp_path: P
 
 
 @_both_kinds
-async def test_a_killed_spare_costs_one_job_at_most(executor: LocalExecutor, tmp_path: Path, *, lazy: bool) -> None:
-    for seat in _pool(executor, lazy=lazy)._spares:
-        os.kill(seat.pid, signal.SIGKILL)
+async def test_a_killed_idle_process_fails_at_most_one_job(
+    executor: LocalExecutor, tmp_path: Path, *, lazy: bool
+) -> None:
+    for process in _pool(executor, lazy=lazy)._idle:
+        os.kill(process.pid, signal.SIGKILL)
     outcomes = [executor.run(_job(tmp_path, f"behave{number}", lazy=lazy)) for number in range(6)]
 
     results = await asyncio.gather(*outcomes, return_exceptions=True)
@@ -219,13 +221,13 @@ async def test_a_killed_spare_costs_one_job_at_most(executor: LocalExecutor, tmp
     await executor.run(_job(tmp_path, "behave", lazy=lazy))
 
 
-def _serving(guardian: int) -> int:
-    """The process that forks jobs, by the one that guards it."""
-    return int(Path(f"/proc/{guardian}/task/{guardian}/children").read_text())
+def _serving(supervisor: int) -> int:
+    """The serving process, by its supervisor."""
+    return int(Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text())
 
 
 async def _recovered(executor: LocalExecutor, tmp_path: Path, *, lazy: bool) -> bool:
-    """Whether jobs run again, at the latest when the spares are used up."""
+    """Whether jobs run again, at the latest when the idle processes are used up."""
     jobs = [executor.run(_job(tmp_path, f"behave{number}", lazy=lazy)) for number in range(6)]
     outcomes = await asyncio.gather(*jobs, return_exceptions=True)
     assert all(isinstance(outcome, ConversionError) for outcome in outcomes if isinstance(outcome, BaseException))
@@ -236,11 +238,11 @@ def _folders(homes: Path) -> set[Path]:
     return set(homes.glob("*/*"))
 
 
-async def _only_spares_have_folders(executor: LocalExecutor, homes: Path) -> bool:
-    """Soon: the last job may still be on its way out."""
+async def _only_idle_processes_have_folders(executor: LocalExecutor, homes: Path) -> bool:
+    """Waits for the last job's process to end."""
     for _ in range(500):
-        spares = [*executor._light._spares, *executor._full._spares]
-        if {seat.folder for seat in spares} == await asyncio.to_thread(_folders, homes):
+        idle = [*executor._light._idle, *executor._full._idle]
+        if {process.folder for process in idle} == await asyncio.to_thread(_folders, homes):
             return True
         await asyncio.sleep(0.02)
     return False
@@ -260,18 +262,18 @@ async def test_a_fork_server_that_is_killed_is_forked_again(
         forkserver = _pool(executor, lazy=lazy)._forkserver
         other = _pool(executor, lazy=not lazy)._forkserver._running
         assert forkserver._running is not None
-        guardian = forkserver._running[0]
+        supervisor = forkserver._running[0]
         for _ in range(2):
-            os.kill(_serving(guardian.pid), signal.SIGKILL)
+            os.kill(_serving(supervisor.pid), signal.SIGKILL)
             assert await _recovered(executor, tmp_path, lazy=lazy)
-            assert forkserver._running[0] is guardian
-            assert await _only_spares_have_folders(executor, homes)
-        serving = _serving(guardian.pid)
-        guardian.kill()
+            assert forkserver._running[0] is supervisor
+            assert await _only_idle_processes_have_folders(executor, homes)
+        serving = _serving(supervisor.pid)
+        supervisor.kill()
         assert await _recovered(executor, tmp_path, lazy=lazy)
         os.kill(serving, signal.SIGKILL)
         assert await _recovered(executor, tmp_path, lazy=lazy)
-        assert forkserver._running[0] is not guardian
+        assert forkserver._running[0] is not supervisor
         assert _pool(executor, lazy=not lazy)._forkserver._running is other
     finally:
         await executor.close()

@@ -1,4 +1,4 @@
-"""Jobs that use no lazy modules begin in processes without them; whoever comes to use one gets it all the same."""
+"""Jobs that use no lazy modules start in processes without them, and run again in others if they use one after all."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.support.executors import misbehaving
 from tests.support.samples import SIZE
 
 _asynchronous = pytest.mark.asyncio(loop_scope="module")
-_REGISTRY = load_registry()  # before the misbehaving plugin is in sight
+_REGISTRY = load_registry()  # before the misbehaving plugin is on the path
 _GREEN, _RED = (0, 128, 0), (255, 0, 0)
-_INKS = (0, 255, 255, 0)
+_CMYK = (0, 255, 255, 0)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor() -> AsyncIterator[LocalExecutor]:
-    """One worker whose processes know the misbehaving plugin."""
+    """One worker, with the misbehaving plugin."""
     async with misbehaving(1) as made:
         yield made
 
@@ -44,7 +44,7 @@ def _job(folder: Path, *deeds: str, lazy: bool = False) -> Job:
 
 
 async def _colours(executor: LocalExecutor, job: Job) -> list[object]:
-    """Those of the result, each for one input."""
+    """The colours of the result, one per input."""
     done = await executor.run(job)
     assert done.size == job.output.stat().st_size
     with Image.open(BytesIO(job.output.read_bytes())) as image:
@@ -54,18 +54,20 @@ async def _colours(executor: LocalExecutor, job: Job) -> list[object]:
 @_asynchronous
 @pytest.mark.parametrize("deed", ["borrow", "borrow_unnoticed", "import", "scribble 1000000"])
 @pytest.mark.parametrize("lazy", [False, True])
-async def test_a_step_that_has_not_said_so(executor: LocalExecutor, tmp_path: Path, deed: str, lazy: bool) -> None:
-    """What it needs is there, though it would go on without, and nothing is left of the first attempt."""
+async def test_an_undeclared_use_of_a_lazy_module_runs_again(
+    executor: LocalExecutor, tmp_path: Path, deed: str, lazy: bool
+) -> None:
+    """The module is available then, and nothing is left of the first attempt."""
     assert await _colours(executor, _job(tmp_path, deed, lazy=lazy)) == [_GREEN]
 
 
 @_asynchronous
-async def test_of_several_inputs_the_last_one_needs_more(executor: LocalExecutor, tmp_path: Path) -> None:
+async def test_the_last_of_several_inputs_can_cause_a_second_attempt(executor: LocalExecutor, tmp_path: Path) -> None:
     assert await _colours(executor, _job(tmp_path, "behave", "behave", "borrow")) == [_RED, _RED, _GREEN]
 
 
 @_asynchronous
-async def test_both_attempts_share_their_time(executor: LocalExecutor, tmp_path: Path) -> None:
+async def test_both_attempts_share_a_deadline(executor: LocalExecutor, tmp_path: Path) -> None:
     started = time.monotonic()
 
     await executor.run(_job(tmp_path, "borrow_slowly 0.4"), JobLimits(seconds=10))
@@ -73,16 +75,16 @@ async def test_both_attempts_share_their_time(executor: LocalExecutor, tmp_path:
     with pytest.raises(ConversionError) as raised:
         await executor.run(_job(tmp_path, "borrow_slowly 0.4"), JobLimits(seconds=1))
 
-    assert took > 1.2  # once in vain, and twice where it has what it needs
+    assert took > 1.2  # 0.4 s in the light process, 0.8 s in the full one
     assert (raised.value.reason, raised.value.details) == ("timeout", {"max_seconds": 1})
     assert not (tmp_path / "out.png").exists()
 
 
 @_asynchronous
-async def test_who_lacks_a_module_where_all_are_is_not_asked_again(
+async def test_a_missing_module_in_a_full_process_is_a_crash(
     executor: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process can claim what it likes."""
+    """A hostile process can send any reply."""
     monkeypatch.setattr(executor, "_full", executor._light)
 
     with pytest.raises(ConversionError) as raised:
@@ -92,16 +94,16 @@ async def test_who_lacks_a_module_where_all_are_is_not_asked_again(
     assert not (tmp_path / "out.png").exists()
 
 
-def _inks() -> bytes:
+def _cmyk_jpeg() -> bytes:
     file = BytesIO()
-    Image.new("CMYK", SIZE, _INKS).save(file, "JPEG")
+    Image.new("CMYK", SIZE, _CMYK).save(file, "JPEG")
     return file.getvalue()
 
 
 @_asynchronous
-async def test_inks_without_a_profile_become_colours(executor: LocalExecutor, tmp_path: Path) -> None:
+async def test_cmyk_without_a_profile_becomes_rgb(executor: LocalExecutor, tmp_path: Path) -> None:
     source = tmp_path / "in.jpg"
-    source.write_bytes(_inks())
+    source.write_bytes(_cmyk_jpeg())
     plan = _REGISTRY.plan([_REGISTRY.formats["jpeg"]], "png")
     light = Job.of(plan, [source], tmp_path / "light.png")
     full = Job((JobInput(source, "jpeg"),), tmp_path / "full.png", "png")
@@ -127,21 +129,21 @@ from engine.registry import load_registry
 
 registry = load_registry()
 preload.preload(full=False)
-sandbox.known_places(registry.programs)
+sandbox.allowed_path_rules(registry.programs)
 seal()
 """
 
 
 def _printed(program: str, *arguments: Path) -> str:
-    """What the program prints in a process that is sealed."""
+    """The output of the program in a sealed process."""
     command = [sys.executable, "-c", _SEALED + program, *map(str, arguments)]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
-def test_inks_are_told_before_they_are_decoded(tmp_path: Path) -> None:
-    """Of a picture that is cut off, decoding would tell something else."""
+def test_cmyk_is_detected_before_decoding(tmp_path: Path) -> None:
+    """Decoding the truncated picture would fail with another error."""
     cut = tmp_path / "cut.jpg"
-    cut.write_bytes(_inks()[:-200])
+    cut.write_bytes(_cmyk_jpeg()[:-200])
     program = """
 try:
     pipeline.run(registry.plan([registry.formats["jpeg"]], "png"), [Path(sys.argv[1]).read_bytes()], Options())
@@ -152,8 +154,8 @@ except NotLoaded as error:
     assert _printed(program, cut) == "engine.mupdf\n"
 
 
-def test_sealed_modules_can_be_looked_at() -> None:
-    """Much goes through all modules that there are, and means none of them."""
+def test_sealed_modules_can_be_inspected() -> None:
+    """Parts of the standard library iterate over all modules."""
     program = """
 import copyreg, inspect, linecache, pickle, traceback, warnings
 from types import ModuleType
@@ -164,7 +166,7 @@ for found in [found for found in sys.modules.values() if issubclass(type(found),
     hasattr(found, "__file__") and found.__file__
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    warnings.warn("heard", stacklevel=1)
+    warnings.warn("recorded", stacklevel=1)
 assert len(caught) == 1
 assert inspect.getmodule(Options.__init__) and inspect.getmodule(inspect.currentframe()) is None and inspect.stack()
 linecache.checkcache()
@@ -181,7 +183,7 @@ for use in (lambda: module.imread, lambda: module.__version__, lambda: hasattr(m
     assert _printed(program) == "rawpy\n" * 3 + "tabnanny\n"
 
 
-def test_light_processes_go_without() -> None:
+def test_light_processes_have_not_loaded_lazy_modules() -> None:
     late = {"cairosvg", "imageio", "pikepdf._core", "psd_tools", "pymupdf", "rawpy._rawpy", "tifffile"}
 
     assert _printed(f"print(sorted({late} & {{*sys.modules}}))") == "[]\n"
@@ -202,16 +204,16 @@ def test_only_full_processes_have_the_libraries(full: bool, expected: set[str]) 
 
 
 @pytest.mark.parametrize("weaker", ["_light", "_full"])
-async def test_both_kinds_of_processes_are_examined(weaker: str) -> None:
+async def test_processes_of_both_fork_servers_are_examined(weaker: str) -> None:
     executor = LocalExecutor(1)
     setattr(executor, weaker, Pool(ForkServer(sandbox.ALWAYS, full=weaker == "_full"), 1))
     try:
-        findings = await executor.examine()
+        report = await executor.examine()
     finally:
         await executor.close()
 
-    assert not findings.layers["seccomp"]
-    assert not findings.proofs["no sockets"]
+    assert not report.layers["seccomp"]
+    assert not report.checks["no sockets"]
 
 
 async def test_a_fork_server_that_never_started_removes_nothing(

@@ -43,12 +43,12 @@ def test_only_valid_values_exist(spans: tuple[tuple[int, int], ...]) -> None:
 def test_any_order(numbers: list[int]) -> None:
     pages = Pages.parse(",".join(map(str, numbers)))
 
-    assert pages.among(30) == sorted({number - 1 for number in numbers})
+    assert pages.indexes(30) == sorted({number - 1 for number in numbers})
 
 
 def test_beyond_the_last_page() -> None:
     with pytest.raises(InvalidOption) as raised:
-        Pages.parse("2,1-999999999").among(4)
+        Pages.parse("2,1-999999999").indexes(4)
 
     assert (raised.value.param, raised.value.details["page_count"]) == ("pages", 4)
 

@@ -1,4 +1,4 @@
-"""What a fork server does once for all jobs."""
+"""Preloading in a fork server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import json
 import os
 from engine.executor import preload
 
-rehearsed = {}
+warmed_up = {}
 threads = []
 original = preload._warm_up_codec
 
@@ -19,23 +19,23 @@ def watched(registry, write, fmt):
     threads.append(len(os.listdir("/proc/self/task")))
     try:
         original(registry, write, fmt)
-        rehearsed[fmt.name] = None
+        warmed_up[fmt.name] = None
     except Exception as error:
-        rehearsed[fmt.name] = repr(error)
+        warmed_up[fmt.name] = repr(error)
         raise
 
 preload._warm_up_codec = watched
 preload.preload()
 threads.append(len(os.listdir("/proc/self/task")))
-print(json.dumps([rehearsed, threads]))
+print(json.dumps([warmed_up, threads]))
 """
 
 
-def test_every_codec_is_rehearsed_and_leaves_no_thread() -> None:
+def test_every_codec_is_warmed_up_and_leaves_no_thread() -> None:
     done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True)
 
-    rehearsed, threads = json.loads(done.stdout)
-    assert rehearsed == dict.fromkeys(
+    warmed_up, threads = json.loads(done.stdout)
+    assert warmed_up == dict.fromkeys(
         ["avif", "bmp", "eps", "gif", "heic", "jpeg", "pdf", "png", "psd", "tiff", "webp"]
     )
     assert len({*threads}) == 1  # threads would not survive the fork

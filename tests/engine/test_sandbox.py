@@ -1,4 +1,4 @@
-"""Attacks from inside a job's process: each layer stops what it is there for, alone, and without one they succeed."""
+"""Attacks from inside a worker process: each layer alone stops the attacks it covers; without layers they succeed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.samples import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-_PAIRS = load_registry().catalogue()  # before the misbehaving plugin is in sight
+_PAIRS = load_registry().catalogue()  # before the misbehaving plugin is on the path
 _SECRET = "sk_live_known_to_the_server"
 _LAYER_SETS = {
     "none": sandbox.ALWAYS,
@@ -32,7 +32,7 @@ _LAYER_SETS = {
     "unbounded": sandbox.LAYERS - {"few_threads"},
     **{name: sandbox.ALWAYS | {name, "no_new_privileges"} for name in sandbox.LAYERS - sandbox.ALWAYS},
 }
-# What stops each attack, each on its own.
+# The layers that stop each attack on their own.
 _STOPPED_BY = {
     "connect": ("network_namespace", "landlock", "seccomp"),
     "make_socket": ("seccomp",),
@@ -61,7 +61,7 @@ Starter = Callable[[str], Awaitable[LocalExecutor]]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def started() -> AsyncIterator[Starter]:
-    """Gives executors by the name of their layers; their processes know the misbehaving plugin."""
+    """Starts executors by the name of their layers, with the misbehaving plugin."""
     executors: dict[str, LocalExecutor] = {}
 
     async def start(layers: str) -> LocalExecutor:
@@ -81,7 +81,7 @@ async def started() -> AsyncIterator[Starter]:
 
 @pytest.fixture
 def aims(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """What each attack is aimed at: another job's folder, a server's port, a process of the server's user."""
+    """The target of each attack: another job's folder, a server's port, a process of the server's user."""
     foreign = tmp_path / "job-of-others" / "in.png"
     foreign.parent.mkdir(mode=0o700)
     foreign.write_bytes(b"private")
@@ -127,7 +127,7 @@ async def _succeeds(
 
 
 @pytest.mark.parametrize("attack", _STOPPED_BY)
-async def test_attacks(started: Starter, tmp_path: Path, aims: dict[str, str], attack: str) -> None:
+async def test_layers_stop_attacks(started: Starter, tmp_path: Path, aims: dict[str, str], attack: str) -> None:
     deed = f"{attack} {aims.get(attack, '')}"
 
     if attack not in _FOR_ROOT or os.geteuid() == 0:
@@ -141,7 +141,7 @@ async def test_attacks(started: Starter, tmp_path: Path, aims: dict[str, str], a
 
 
 @pytest.mark.parametrize("attack", ["run", "run_copy", "run_script"])
-async def test_a_job_with_a_program_starts_no_other(started: Starter, tmp_path: Path, attack: str) -> None:
+async def test_a_job_with_a_program_cannot_start_others(started: Starter, tmp_path: Path, attack: str) -> None:
     own, other = f"run {next(iter(PROGRAMS))} -v", f"{attack} /bin/true"
 
     assert await _succeeds(await started("none"), tmp_path, other, kind="launcher")
@@ -151,10 +151,10 @@ async def test_a_job_with_a_program_starts_no_other(started: Starter, tmp_path: 
     assert not await _succeeds(await started("all"), tmp_path, own)
 
 
-async def test_what_the_loader_starts_stays_behind_the_walls(
+async def test_programs_started_by_the_loader_stay_in_the_sandbox(
     started: Starter, tmp_path: Path, aims: dict[str, str]
 ) -> None:
-    """No program starts without the loader, which can be made to start others: none that gets further than the job."""
+    """Jobs need the loader to start programs, and can use it to start others, which have the job's restrictions."""
     deeds = (f"load /bin/cat {aims['read']}", f"load /bin/touch {aims['write']}")
     assert await _succeeds(await started("all"), tmp_path, "load /bin/true", kind="launcher")
 
@@ -165,18 +165,20 @@ async def test_what_the_loader_starts_stays_behind_the_walls(
 
 
 @pytest.mark.parametrize("layers", ["none", "all"])
-async def test_a_job_knows_no_secrets(started: Starter, tmp_path: Path, aims: dict[str, str], layers: str) -> None:
+async def test_a_job_cannot_read_secrets_of_the_server(
+    started: Starter, tmp_path: Path, aims: dict[str, str], layers: str
+) -> None:
     assert not await _succeeds(await started(layers), tmp_path, f"remember {aims['remember']}")
 
 
 @pytest.mark.parametrize("layers", ["none", "all"])
 async def test_a_job_inherits_no_open_folder(started: Starter, tmp_path: Path, layers: str) -> None:
-    """The rules for files are made of open folders, which the fork server keeps."""
+    """The fork server keeps folders open for the Landlock rules."""
     assert not await _succeeds(await started(layers), tmp_path, "find_open_folder")
 
 
 @pytest.mark.parametrize("layers", ["none", "all"])
-async def test_no_file_grows_over_its_limit(
+async def test_no_file_exceeds_the_size_limit(
     started: Starter, tmp_path: Path, aims: dict[str, str], layers: str
 ) -> None:
     executor, deed = await started(layers), f"fill {aims['fill']}"
@@ -187,16 +189,16 @@ async def test_no_file_grows_over_its_limit(
 
 @pytest.mark.parametrize("layers", ["none", "all"])
 @pytest.mark.parametrize("deed", ["litter 4 400000", "litter 60 1", "burrow 30"])
-async def test_no_folder_holds_more_than_it_may(started: Starter, tmp_path: Path, layers: str, deed: str) -> None:
-    with pytest.raises(ConversionError, match="wrote more") as raised:
+async def test_no_folder_exceeds_the_disk_quota(started: Starter, tmp_path: Path, layers: str, deed: str) -> None:
+    with pytest.raises(ConversionError, match="disk quota") as raised:
         await (await started(layers)).run(_job(tmp_path, deed), JobLimits(scratch=1 << 20, files=100))
 
     assert (raised.value.code, raised.value.reason) == ("processing_failed", "engine_error")
     await (await started(layers)).run(_job(tmp_path, "fill 1000000"), JobLimits(scratch=1 << 20, files=100))
 
 
-async def test_a_job_starts_few_threads(started: Starter, tmp_path: Path) -> None:
-    """Threads and processes are numbered for all of the machine, or of the service."""
+async def test_the_number_of_threads_is_limited(started: Starter, tmp_path: Path) -> None:
+    """Process IDs are a resource of the whole machine."""
     few, many = "swarm 50", "swarm 2000"
 
     assert await _succeeds(await started("none"), tmp_path, many)
@@ -206,22 +208,22 @@ async def test_a_job_starts_few_threads(started: Starter, tmp_path: Path) -> Non
         assert not await _succeeds(await started("all"), tmp_path, many, lazy=lazy)
 
 
-async def test_what_is_deleted_counts_all_the_same(started: Starter, tmp_path: Path) -> None:
+async def test_deleted_files_count_towards_the_quota(started: Starter, tmp_path: Path) -> None:
     deed, limits = "hide 4 400000", JobLimits(scratch=1 << 20)
 
     assert await _succeeds(await started("none"), tmp_path, deed, limits)
     for layers in ("all", "seccomp"):
-        with pytest.raises(ConversionError, match="wrote more"):
+        with pytest.raises(ConversionError, match="disk quota"):
             await (await started(layers)).run(_job(tmp_path, deed), limits)
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-async def test_temporary_files_can_be_used_as_ever(started: Starter, tmp_path: Path, lazy: bool) -> None:
+async def test_temporary_files_work(started: Starter, tmp_path: Path, lazy: bool) -> None:
     assert await _succeeds(await started("all"), tmp_path, "tidy_up", lazy=lazy)
 
 
-async def test_a_lie_about_the_size_is_found_out(started: Starter, tmp_path: Path) -> None:
-    with pytest.raises(ConversionError, match="another size"):
+async def test_a_false_size_is_detected(started: Starter, tmp_path: Path) -> None:
+    with pytest.raises(ConversionError, match="size that differs"):
         await (await started("all")).run(_job(tmp_path, "answer"))
 
     assert not (tmp_path / "result.png").exists()
@@ -240,7 +242,7 @@ async def test_an_output_that_is_a_link_is_not_followed(started: Starter, tmp_pa
 
 @pytest.fixture
 def searchable() -> Iterator[Path]:
-    """A folder through which every user may go, as through that of the system."""
+    """A folder that every user can traverse, like the system's temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o711)
         yield Path(folder)
@@ -250,7 +252,7 @@ def _entries(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
-async def test_the_folder_of_a_job_goes_with_it(
+async def test_the_folder_of_a_job_is_removed_with_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, searchable: Path
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(searchable))
@@ -265,7 +267,7 @@ async def test_the_folder_of_a_job_goes_with_it(
 
     await executor.close()
 
-    for _ in range(100):  # what a job has filled is cleared in the background
+    for _ in range(100):  # large folders are removed in the background
         if not _entries(searchable):
             break
         await asyncio.sleep(0.1)
@@ -273,7 +275,7 @@ async def test_the_folder_of_a_job_goes_with_it(
 
 
 async def test_every_step_runs_inside(started: Starter, tmp_path: Path) -> None:
-    """Whatever a step needs is loaded before the walls are up; nothing of it lies behind them."""
+    """All modules and files that steps need are loaded before the sandbox is applied, or allowed by it."""
     executor, met = await started("all"), set[tuple[str, bool]]()
 
     for plan in _PAIRS:

@@ -1,4 +1,4 @@
-"""What the filter answers, asked with harmless arguments in a process that has given up system calls."""
+"""The seccomp filters, tried with harmless arguments in a process that has installed them, and interpreted."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import pytest
 
 from engine.sandbox import seccomp
 
-# Prints the error of each call that is given by its number, and its arguments.
+# Prints the error number of each call, given by its number and arguments.
 _ASK = """
 import json, os, sys
-from engine.sandbox import kernel, process, seccomp
+from engine.sandbox import libc, privileges, seccomp
 def error(number, *arguments):
     try:
-        kernel.syscall(number, *(os.getpid() if argument == "own" else argument for argument in arguments))
+        libc.syscall(number, *(os.getpid() if argument == "own" else argument for argument in arguments))
     except OSError as error:
         return error.errno
-process.renounce_privileges()
+privileges.set_no_new_privs()
 seccomp.restrict()
 print(json.dumps([error(*call) for call in json.loads(sys.argv[1])]))
 """
@@ -40,84 +40,114 @@ def _errors(*calls: tuple[int | str | None, ...]) -> list[int | None]:
         pytest.fail(failed.stderr)
 
 
-def _number(call: seccomp.Numbers) -> int | None:
-    return call[seccomp._COLUMN]
+def _numbers(*calls: str) -> list[int]:
+    """The numbers of those calls that this architecture has."""
+    return [number for call in calls if (number := seccomp.call_number(call)) is not None]
 
 
-def test_every_call_of_the_list_is_refused() -> None:
-    numbers = [number for call in seccomp.DENIED.values() if (number := _number(call)) is not None]
+def _number(call: str) -> int:
+    (number,) = _numbers(call)
+    return number
 
+
+def test_all_names_are_known_on_some_architecture() -> None:
+    """An unknown name, such as a misspelt one, would be left out of the filters."""
+    resolve = seccomp._libseccomp().seccomp_syscall_resolve_name
+    calls = {rule.call for rule in (*seccomp._RESTRICTIONS, *seccomp._NO_PROGRAMS)}
+
+    assert {call for call in calls if resolve(call.encode()) == -1} <= {*seccomp._RECENT}
+
+
+def test_denied_calls_fail() -> None:
+    numbers = _numbers(*seccomp.DENIED)
+
+    assert len(numbers) > 100
     assert _errors(*((number, _NOWHERE) for number in numbers)) == [errno.EPERM] * len(numbers)
 
 
-def test_some_are_only_seemingly_made() -> None:
-    numbers = [number for call in seccomp.PRETENDED.values() if (number := _number(call)) is not None]
+def test_ignored_calls_return_success() -> None:
+    numbers = _numbers(*seccomp.IGNORED, "utimensat")
 
     assert _errors(*((number, _NOWHERE, _NOWHERE, _NOWHERE) for number in numbers)) == [None] * len(numbers)
 
 
-def test_some_are_refused_by_their_argument() -> None:
-    openat = _number(seccomp.OPENAT)
+def test_some_calls_are_denied_by_their_arguments() -> None:
+    beyond_int = 1 << 32  # the kernel ignores the upper half of an int
     calls: dict[tuple[int | str | None, ...], int | None] = {
-        (_number(seccomp.CLONE3), 0): errno.ENOSYS,
-        (_number(seccomp.OPENAT2), 0): errno.ENOSYS,
-        (_number(seccomp.UTIMENSAT), _NOWHERE, None, None): errno.EPERM,
-        (_number(seccomp.FCNTL), _NOWHERE, fcntl.F_SETOWN): errno.EPERM,
-        (_number(seccomp.FCNTL), _NOWHERE, _SET_OWNER_OF_KIND): errno.EPERM,
-        (_number(seccomp.FCNTL), _NOWHERE, fcntl.F_SETSIG): errno.EPERM,
-        (_number(seccomp.FCNTL), _NOWHERE, fcntl.F_GETFL): errno.EBADF,  # it passes
-        (openat, _NOWHERE, None, os.O_RDWR | os.O_TMPFILE): errno.EOPNOTSUPP,
-        (openat, _NOWHERE, None, os.O_RDWR | os.O_DIRECTORY): errno.EFAULT,  # for want of a name: it passes
-        (_number(seccomp.CLONE), _NEW_USER): errno.EPERM,
-        (_number(seccomp.TGKILL), os.getpid()): errno.EPERM,
-        (_number(seccomp.TGKILL), "own"): errno.EINVAL,  # for want of a thread: the filter lets it pass
-        (_number(seccomp.PRLIMIT), os.getpid()): errno.EPERM,
-        (_number(seccomp.PRLIMIT), 0): None,
+        (_number("clone3"), 0): errno.ENOSYS,
+        (_number("openat2"), 0): errno.ENOSYS,
+        (_number("utimensat"), _NOWHERE, None, None): errno.EPERM,
+        (_number("fcntl"), _NOWHERE, fcntl.F_SETOWN): errno.EPERM,
+        (_number("fcntl"), _NOWHERE, fcntl.F_SETOWN | beyond_int): errno.EPERM,
+        (_number("fcntl"), _NOWHERE, _SET_OWNER_OF_KIND): errno.EPERM,
+        (_number("fcntl"), _NOWHERE, fcntl.F_SETSIG): errno.EPERM,
+        (_number("fcntl"), _NOWHERE, fcntl.F_GETFL): errno.EBADF,  # allowed by the filter
+        (_number("openat"), _NOWHERE, None, os.O_RDWR | os.O_TMPFILE): errno.EOPNOTSUPP,
+        (_number("openat"), _NOWHERE, None, os.O_RDWR | os.O_DIRECTORY): errno.EFAULT,  # allowed, but has no name
+        (_number("clone"), _NEW_USER): errno.EPERM,
+        (_number("tgkill"), os.getpid()): errno.EPERM,
+        (_number("tgkill"), "own"): errno.EINVAL,  # allowed, but names no thread
+        (_number("prlimit64"), os.getpid()): errno.EPERM,
+        (_number("prlimit64"), 0): None,
     }
 
-    if (number := _number(seccomp.OPEN)) is not None:
+    for number in _numbers("open"):
         calls[number, None, os.O_RDWR | os.O_TMPFILE] = errno.EOPNOTSUPP
         calls[number, None, os.O_RDWR | os.O_DIRECTORY] = errno.EFAULT
 
     assert _errors(*calls) == list(calls.values())
 
 
-def _answer(program: bytes, number: int) -> int:
-    """What the kernel's packet filter would answer to a call whose arguments are 0."""
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
+_JUMP, _JUMP_IF_EQUAL, _JUMP_IF_ABOVE, _JUMP_IF_AT_LEAST = 0x05, 0x15, 0x25, 0x35
+_X32 = 0x40000000
+
+
+def _action(program: bytes, number: int, architecture: int = _ARCHITECTURES[os.uname().machine]) -> int:
+    """The action of a BPF program for a call whose arguments are 0."""
     instructions = list(struct.iter_unpack("=HBBI", program))
-    given = {seccomp._NUMBER: number, seccomp._PROCESSOR: seccomp._AUDIT_CODE}
-    at = loaded = 0
+    data = {0: number, 4: architecture}
+    position = register = 0
     while True:
-        code, if_true, if_false, value = instructions[at]
-        if code == seccomp._RETURN:
-            return int(value)
-        tests = {
-            seccomp._JUMP_IF_EQUAL: loaded == value,
-            seccomp._JUMP_IF_AT_LEAST: loaded >= value,
-            seccomp._JUMP_IF_ANY_BIT: bool(loaded & value),
-        }
-        if code == seccomp._LOAD:
-            loaded = given.get(value, 0)
-        at += 1 + (value if code == seccomp._JUMP else 0)
-        at += (if_true if tests[code] else if_false) if code in tests else 0
+        code, if_true, if_false, value = instructions[position]
+        position += 1
+        match code:
+            case _ if code == _RETURN:
+                return int(value)
+            case _ if code == _LOAD:
+                register = data.get(value, 0)
+            case _ if code == _AND:
+                register &= value
+            case _ if code == _JUMP:
+                position += value
+            case _:
+                holds = {
+                    _JUMP_IF_EQUAL: register == value,
+                    _JUMP_IF_ABOVE: register > value,
+                    _JUMP_IF_AT_LEAST: register >= value,
+                }[code]
+                position += if_true if holds else if_false
 
 
-def test_no_other_call_is_refused() -> None:
-    denied = [
-        *seccomp.DENIED.values(),
-        *seccomp.PRETENDED.values(),
-        seccomp.CLONE3,
-        seccomp.OPENAT2,
-        seccomp.TGKILL,
-    ]
-    expected = set(map(_number, denied)) - {None}
+def test_no_other_call_is_denied() -> None:
+    restricted = _numbers(*seccomp.DENIED, *seccomp.IGNORED, "utimensat", "clone3", "openat2", "tgkill")
+    program = seccomp.compile_filters().restrictions
 
-    refused = {number for number in range(1000) if _answer(seccomp._RESTRICTIONS, number) != seccomp._ALLOW}
-
-    assert refused == expected
+    assert {number for number in range(1000) if _action(program, number) != seccomp._ALLOW} == {*restricted}
 
 
-def test_programs_are_all_that_is_refused_besides() -> None:
-    expected = {*map(_number, seccomp.PROGRAMS.values()), _number(seccomp.CLONE)} - {None}
+def test_programs_are_all_that_is_denied_besides() -> None:
+    program = seccomp.compile_filters().no_programs
 
-    assert {number for number in range(1000) if _answer(seccomp._NO_PROGRAMS, number) != seccomp._ALLOW} == expected
+    denied = {number for number in range(1000) if _action(program, number) != seccomp._ALLOW}
+
+    assert denied == {*_numbers(*seccomp.PROGRAMS, "clone")}
+
+
+def test_foreign_architectures_are_killed() -> None:
+    for program in seccomp.compile_filters():
+        assert _action(program, 0, 0x40000003) == seccomp._KILL_PROCESS  # i386
+        if os.uname().machine == "x86_64":
+            assert _action(program, _X32) == seccomp._KILL_PROCESS
+            assert _action(program, _X32 | 999) == seccomp._KILL_PROCESS

@@ -43,7 +43,7 @@ async def test_only_the_needed_worker_pool_starts(
 
     class Watched(ForkServer):
         def fork(self) -> JobProcess:
-            kinds.append(self._loaded)
+            kinds.append(self._mode)
             return super().fork()
 
     # Not ForkServer.fork: servers of other tests fork in the background.

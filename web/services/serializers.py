@@ -124,7 +124,7 @@ def tool_counts(order: ConversionRequest, done: JobDone) -> Mapping[str, Any]:
         "file_count": len(order.uploads),
         "page_count": done.pages,
         "original_page_count": before,
-        **({"deleted_pages": [page + 1 for page in pages.among(before)]} if pages else {}),
+        **({"deleted_pages": [page + 1 for page in pages.indexes(before)]} if pages else {}),
     }
 
 

@@ -213,7 +213,7 @@ def _find_open_folder(_argument: str) -> None:
 def _answer(_argument: str) -> None:
     """Replies in place of the worker, with a wrong size."""
     result = {"size": 1_000_000, "trace": [], "warnings": [], "input_pages": [], "pages": None}
-    reply = {"done": {**result, "check_seconds": 0, "peak_memory": 0}}
+    reply = {"result": {**result, "check_seconds": 0, "peak_memory": 0}}
     for descriptor in range(3, 100):
         with suppress(OSError):
             if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
