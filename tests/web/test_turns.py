@@ -43,7 +43,7 @@ async def test_an_account_waits_for_itself_and_not_for_others() -> None:
     async with held(job_queue, "a", "a"):
         with pytest.raises(RateLimited) as refused:
             await held(job_queue, "a", patience=0.05).__aenter__()
-        assert (refused.value.reason, refused.value.headers["Retry-After"]) == ("queue_full", "1")
+        assert (refused.value.reason, refused.value.retry_after) == ("queue_full", 1)
         async with held(job_queue, "b"):
             assert job_queue.running == 3
     assert nothing_is_left(job_queue)
@@ -102,7 +102,7 @@ async def test_who_would_wait_in_vain_is_refused_at_once_and_told_when_to_come_b
         first = await waiting(job_queue, "b")
         with pytest.raises(RateLimited) as refused:
             await held(job_queue, "b").__aenter__()
-    assert refused.value.headers["Retry-After"] == "20"
+    assert refused.value.retry_after == 20
     await first
 
 

@@ -36,7 +36,7 @@ STATUS: Mapping[str, int] = MappingProxyType(
 class ApiError(Exception):
     """A request that is refused; `str(error)` is a sentence for the client.
 
-    `reason` narrows the code, `param` names the field at fault, `headers` go with the answer.
+    `reason` narrows the code, `param` names the field at fault, `retry_after` is in seconds.
     """
 
     code: ClassVar[str] = "server_error"
@@ -50,12 +50,14 @@ class ApiError(Exception):
         param: str | None = None,
         details: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
+        retry_after: int | None = None,
     ) -> None:
         super().__init__(message)
         self.reason = reason
         self.param = param
         self.details = dict(details or {})
         self.headers = dict(headers or {})
+        self.retry_after = retry_after
 
 
 class KeyNotVerified(ApiError):
@@ -104,11 +106,10 @@ class RateLimited(ApiError):
 
     code = "rate_limit_exceeded"
     retryable = True
+    retry_after: int
 
     def __init__(self, message: str, *, retry_after: int, reason: str | None = None) -> None:
-        self.retry_after = retry_after
-        details = {"retry_after": retry_after}
-        super().__init__(message, reason=reason, details=details, headers={"Retry-After": str(retry_after)})
+        super().__init__(message, reason=reason, details={"retry_after": retry_after}, retry_after=retry_after)
 
 
 class FileTooLarge(ApiError):
@@ -176,8 +177,7 @@ class NoSpace(NotReady):
     """There is no room on the disk."""
 
     def __init__(self) -> None:
-        headers = {"Retry-After": "30"}
-        super().__init__("There is no room for files at the moment.", reason="disk_full", headers=headers)
+        super().__init__("There is no room for files at the moment.", reason="disk_full", retry_after=30)
 
 
 class ServerError(ApiError):
@@ -206,7 +206,10 @@ def error_headers(error: PublicError) -> Mapping[str, str]:
         return {"WWW-Authenticate": "Bearer"}
     if isinstance(error, DatabaseBusy):
         return {"Retry-After": "1"}
-    return error.headers if isinstance(error, ApiError) else {}
+    if not isinstance(error, ApiError):
+        return {}
+    retry = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    return {**error.headers, **retry}
 
 
 def error_body(error: PublicError) -> dict[str, Any]:

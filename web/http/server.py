@@ -32,7 +32,7 @@ from tornado.web import Application
 from config.pricing import RATE_WINDOW
 from storage.ids import new_id
 from storage.rate_limits import unused
-from web.api.errors import STATUS, ApiError, InvalidParameter, RateLimited, RequestTimeout, envelope
+from web.api.errors import STATUS, ApiError, InvalidParameter, RateLimited, RequestTimeout, envelope, error_headers
 from web.api.headers import common_headers, rate_limit_headers
 from web.http.timeouts import ConnectionTimeouts, ConnectionTimer, Timeout
 from web.services.client_address import client_network, is_trusted
@@ -52,7 +52,7 @@ def error_response(error: ApiError, rate_limit: int) -> bytes:
     headers = {
         **common_headers(request_id),
         **rate_limit_headers(unused(rate_limit, RATE_WINDOW, time.time())),
-        **error.headers,
+        **error_headers(error),
         "Content-Type": "application/json",
         "Content-Length": str(len(body)),
         "Connection": "close",

@@ -74,8 +74,8 @@ class IdempotencyService:
             await self.abandon(attempt)
             raise
         if isinstance(begun, InProgress):
-            retry = {"Retry-After": str(max(1, begun.seconds))}
-            raise IdempotencyConflict("The same request is still running.", param="Idempotency-Key", headers=retry)
+            message, wait = "The same request is still running.", max(1, begun.seconds)
+            raise IdempotencyConflict(message, param="Idempotency-Key", retry_after=wait)
         if isinstance(begun, KeyMismatch):
             raise IdempotencyKeyReused("This key belongs to another request.", param="Idempotency-Key")
         return _replayed(begun.stored) if isinstance(begun, Replay) else begun

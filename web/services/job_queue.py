@@ -228,7 +228,7 @@ class JobQueue:
 
     def _stopping(self) -> NotReady:
         self.refused["stopping"] += 1
-        return NotReady("The server is stopping.", headers={"Retry-After": "1"})
+        return NotReady("The server is stopping.", retry_after=1)
 
 
 def _wake(called: asyncio.Future[None]) -> None:
