@@ -56,7 +56,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
     jobs.prepare()
     measured = metrics.create(version("convertd"), registry.plugins)
     database, blobs, limiter = open_database(settings), open_blobs(settings), open_rate_limiter(settings)
-    email_queue = EmailQueue(open_email_transport(settings), ended=measured.money.mailed)
+    email_queue = EmailQueue(open_email_transport(settings), on_result=measured.money.mailed)
     run = server_instance(settings.data_dir)
     charges, repeats = Charges(database, run), IdempotencyService(database, run)
     job_queue = JobQueue(settings.workers, memory=memory_budget())

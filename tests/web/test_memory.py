@@ -1,4 +1,4 @@
-"""What a conversion is likely to need, and what all of them may have."""
+"""Memory estimates of jobs and the memory budget of the machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.memory_estimate import allowed_bytes, needed_bytes
 from engine.planner import Plan
 from engine.registry import load_registry
 from tests.support.samples import quadrants
-from web.services.job_queue import expected_memory, memory_budget
+from web.services.job_queue import estimate_memory, memory_budget
 
 REGISTRY = load_registry()
 MIB = 1 << 20
@@ -21,8 +21,8 @@ MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def job(source: str, target: str, size: int) -> int:
-    """What is expected of a job with a file of that size."""
-    return expected_memory(REGISTRY.plan([REGISTRY.formats[source]], target), size)
+    """The estimate in bytes for an input of `size` bytes."""
+    return estimate_memory(REGISTRY.plan([REGISTRY.formats[source]], target), size)
 
 
 def test_more_is_expected_for_larger_files_and_hungrier_formats() -> None:

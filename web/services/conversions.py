@@ -20,7 +20,7 @@ from web.services.charging import Charge, Charges
 from web.services.conversion_request import Charged, ConversionOutcome, ConversionRequest, Upload
 from web.services.files import Files, renamed
 from web.services.idempotency import IdempotencyService, Replayed
-from web.services.job_queue import JobQueue, expected_memory
+from web.services.job_queue import JobQueue, estimate_memory
 from web.services.serializers import tool_counts
 
 log = logging.getLogger("convertd.conversions")
@@ -100,9 +100,9 @@ class Conversions:
     async def _run(self, order: ConversionRequest, plan: Plan) -> ConversionOutcome:
         output = order.folder / f"result.{plan.target.extensions[0]}"
         job = Job.of(plan, order.paths, output, order.options)
-        account, memory = order.account, expected_memory(plan, order.size)
+        account, memory = order.account, estimate_memory(plan, order.size)
         entered = perf_counter()
-        async with self._job_queue.taken(account.id, account.tier.max_concurrent, memory=memory):
+        async with self._job_queue.acquire(account.id, account.tier.max_concurrent, memory=memory):
             started = perf_counter()
             self._metrics.waited(started - entered)
             with self._metrics.workers.job():

@@ -31,7 +31,7 @@ class Registrations:
         begun = await self._database.run(email_verification.register, email, name)
         link = f"{self._base_url}/verify?token={begun.token}"
         write = verification_email if begun.purpose == "register" else replacement_email
-        self._email_queue.post(write(begun.email, link))
+        self._email_queue.enqueue(write(begun.email, link))
 
     async def verify(self, token: str) -> Verified:
         """Uses the token of a letter up. Raises Missing."""
