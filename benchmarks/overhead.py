@@ -90,7 +90,7 @@ async def _ways(
         account = await services.accounts.authenticate(headers["Authorization"])
         await services.limiter.hit(f"account:{account.id}", 10**9, 60)
         use = UsageRecord("convert", "png", "jpeg", len(data))
-        async with services.charges.charged(account.id, 1, use, None) as charge:
+        async with services.charges.hold(account.id, 1, use, None) as charge:
             return await charge.settle(1)
 
     over_http = _over_http(services, client, url, headers, data)

@@ -172,7 +172,7 @@ def test_a_stripe_that_is_away(servers: Servers, data_dir: Path, stripe: StripeS
 
 
 async def test_a_stripe_that_is_silent(stripe: StripeServer) -> None:
-    provider = StripeCheckout(KEY, (SECRET,), stripe.url, patience=0.3)
+    provider = StripeCheckout(KEY, (SECRET,), stripe.url, total_timeout=0.3)
     order = CheckoutOrder("pur_1", PACKS["pro"], "a@example.com", "en", "https://a.example/", "https://a.example/")
     stripe.trouble = [1.0]
     with pytest.raises(CheckoutUnavailable):

@@ -244,7 +244,7 @@ def test_the_readme_lists_all(scraped: Scraped) -> None:
     scraped.server.convert(sample("png"), "jpeg")
     scraped.server.convert(b"no picture at all")
     alone = metrics.create("1", [])
-    alone.installation.sandboxed({"landlock": True})  # as only the command finds out
+    alone.installation.set_sandbox_layers({"landlock": True})  # as only the command finds out
     found: dict[str, set[str]] = {}
     for family in (*alone.registry.collect(), *parse(scraped.text())):
         suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")

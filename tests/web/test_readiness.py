@@ -109,8 +109,8 @@ def test_without_redis_limits_hold_and_requests_are_welcome(servers: Servers, da
 async def test_plugins(data_dir: Path) -> None:
     broken = Registry([*load_registry().plugins, Plugin("broken", "", error="ImportError: no such library")])
     services = assemble(Settings(data_dir=data_dir), broken, Idle())
-    assert (await services.readiness.state()).reasons == ("the server does not serve",)
-    services.readiness.begin()
+    assert (await services.readiness.state()).reasons == ("the server is starting or stopping",)
+    services.readiness.start()
     state = await services.readiness.state()
     assert (state.reasons, state.degraded) == ((), ("the plugin broken cannot be loaded",))
     await asyncio.to_thread(services.database.close)
@@ -118,6 +118,6 @@ async def test_plugins(data_dir: Path) -> None:
 
 async def test_nothing_to_convert(data_dir: Path) -> None:
     services = assemble(Settings(data_dir=data_dir), Registry([]), Idle())
-    services.readiness.begin()
+    services.readiness.start()
     assert (await services.readiness.state()).reasons == ("no plugin declares a format",)
     await asyncio.to_thread(services.database.close)

@@ -25,9 +25,9 @@ class CutOff(Charge):
 
     saves = True
 
-    async def settle(self, size: int, keep: SaveResult | None = None) -> tuple[int, Answer | None]:
+    async def settle(self, size: int, save: SaveResult | None = None) -> tuple[int, Answer | None]:
         if self.saves:
-            await super().settle(size, keep)
+            await super().settle(size, save)
         raise asyncio.CancelledError
 
 
@@ -44,12 +44,12 @@ async def test_a_result_that_is_paid_for_stays(tmp_path: Path, saves: bool) -> N
     path.write_bytes(sample("png"))
     plan = load_registry().plan([load_registry().formats["png"]], "png")
     result = ConversionOutcome(path, "a.png", "image/png", size=9, seconds=0.1, warnings=(), counts={})
-    order = ConversionRequest(account, "convert", (Upload(path, "a.png", 9, plan.source),), "png", keep=True)
+    request = ConversionRequest(account, "convert", (Upload(path, "a.png", 9, plan.source),), "png", keep=True)
 
     async def settle() -> None:
-        async with services.charges.charged(account.id, 1, UsageRecord("convert", "png", "png", 9), None) as charge:
+        async with services.charges.hold(account.id, 1, UsageRecord("convert", "png", "png", 9), None) as charge:
             charge.__class__, CutOff.saves = CutOff, saves
-            await services.conversions._settled(order, plan, result, charge)
+            await services.conversions._settle(request, plan, result, charge)
 
     with pytest.raises(asyncio.CancelledError):
         await settle()

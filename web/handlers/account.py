@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict, replace
 
 from config.pricing import RATE_WINDOW
-from storage import api_keys, usage
+from storage import usage
 from storage.api_keys import IssuedKey, Key
 from web.api.fields import GRACE_PERIOD, KEY_NAME, PERIOD
 from web.api.headers import NO_STORE
@@ -106,7 +106,7 @@ class Keys(JsonHandler):
     @Operation(id="listKeys", tag="Account", answers=(described(shapes.Keys),))
     async def get(self) -> None:
         """List the keys that work"""
-        keys = await self.services.database.run(api_keys.list_keys, self.client().id)
+        keys = await self.services.accounts.list_keys(self.client().id)
         self.reply({"keys": [_shown(key) for key in keys], "total": len(keys)})
 
     @Operation(id="createKey", tag="Account", json=(KEY_NAME,), answers=(described(shapes.IssuedKey),))
@@ -114,7 +114,7 @@ class Keys(JsonHandler):
         """Make a further key"""
         account = self.client()
         called = self.given()[KEY_NAME] or account.name
-        self.reply(_shown_once(await self.services.database.run(api_keys.issue, account.id, called)))
+        self.reply(_shown_once(await self.services.accounts.issue_key(account.id, called)))
 
 
 class KeyResource(Handler):
@@ -128,7 +128,7 @@ class KeyResource(Handler):
 
         The last key that lasts can only be rotated.
         """
-        await self.services.database.run(api_keys.revoke, self.client().id, key_id)
+        await self.services.accounts.revoke_key(self.client().id, key_id)
         self.reply({"key_id": key_id, "revoked": True})
 
 
@@ -141,7 +141,7 @@ class KeyRotation(JsonHandler):
     async def post(self, key_id: str) -> None:
         """Put a new key in the place of another"""
         grace = self.given()[GRACE_PERIOD]
-        issued = await self.services.database.run(api_keys.rotate, self.client().id, key_id, grace)
+        issued = await self.services.accounts.rotate_key(self.client().id, key_id, grace)
         self.reply({**_shown_once(issued), "replaced_key_id": key_id, "grace_period_seconds": grace})
 
 

@@ -45,7 +45,7 @@ class OrderHandler(RepeatableHandler, DownloadHandler):
     async def carry_out(self, order: ConversionRequest, *, described: bool) -> None:
         """Converts and answers."""
         if order.file is None:
-            self.services.metrics.conversions.stage("upload", self.request.request_time())
+            self.services.metrics.conversions.observe_stage("upload", self.request.request_time())
         done = await self.services.conversions.convert(replace(order, context=self.context))
         if isinstance(done, Charged):
             self.account = replace(self.client(), credits_remaining=done.balance)

@@ -57,7 +57,7 @@ class StripeWebhook(BodyHandler, UncountedHandler):
         For Stripe alone, which signs its events.
         """
         try:
-            await self.services.payments.payments.receive(self.raw(), self.given()[STRIPE_SIGNATURE])
+            await self.services.payments.events.receive(self.raw(), self.given()[STRIPE_SIGNATURE])
         except InvalidParameter:
             await self._count_failure()
             raise

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from config.pricing import CURRENCY, PACKS
-from storage import api_keys, usage
+from storage import usage
 from storage.api_keys import IssuedKey
 from storage.errors import InvalidKey, StorageError
 from web.api.errors import ApiError
@@ -15,7 +15,7 @@ from web.api.fields import NAME, PACK
 from web.api.times import period, timestamp
 from web.handlers.pages import FormPage
 from web.services import usage_report
-from web.services.accounts import LIFETIME, Account
+from web.services.accounts import SESSION_LIFETIME, Account
 from web.services.checkout import DEFAULT_LANGUAGE
 from web.services.serializers import usage_csv
 
@@ -32,7 +32,7 @@ class SessionPage(FormPage):
         if token is None:
             return None
         try:
-            return await self.services.sessions.account(token)
+            return await self.services.accounts.session_account(token)
         except InvalidKey:
             return None
 
@@ -44,8 +44,7 @@ class SessionPage(FormPage):
     async def write_dashboard(self, account: Account, issued: IssuedKey | None = None, **values: Any) -> None:
         """Answers with the account's dashboard."""
         chosen = period(self.get_query_argument("period", None) or _month_ago(), int(time.time()))
-        database = self.services.database
-        report = await database.run(usage.report, account.id, chosen.start, chosen.end)
+        report = await self.services.database.run(usage.report, account.id, chosen.start, chosen.end)
         requests = await self.services.request_log.latest(account.id)
         self.write_page(
             "dashboard.html",
@@ -54,19 +53,19 @@ class SessionPage(FormPage):
             issued=issued,
             period=chosen,
             report=report,
-            days=usage_report.by_day(report.by_day, chosen.start, chosen.end),
-            pairs=usage_report.by_pair(report.by_conversion),
+            days=usage_report.daily_chart(report.by_day, chosen.start, chosen.end),
+            pairs=usage_report.pair_bars(report.by_conversion),
             charts=usage_report,
-            rate=usage_report.rate(account, report, chosen),
-            lasting=usage_report.lasting,
-            months=usage_report.months(account),
-            keys=await database.run(api_keys.list_keys, account.id),
+            credits_per_day=usage_report.credits_per_day(account, report, chosen),
+            describe_days=usage_report.describe_days,
+            months=usage_report.recent_months(account),
+            keys=await self.services.accounts.list_keys(account.id),
             requests=requests,
-            errors=usage_report.errors(requests),
+            errors=usage_report.error_summary(requests),
             packs=tuple(PACKS.values()),
             currency=CURRENCY,
             timestamp=timestamp,
-            size=usage_report.size,
+            format_size=usage_report.format_size,
         )
 
 
@@ -90,11 +89,11 @@ class Session(SessionPage):
 
     async def post(self, way: str) -> None:
         if way == "sign-out":
-            await self.services.sessions.end(self.get_cookie(_COOKIE, ""))
+            await self.services.accounts.sign_out(self.get_cookie(_COOKIE, ""))
             self.clear_cookie(_COOKIE, path="/dashboard")
             return self.leave("/")
         try:
-            token = await self.services.sessions.begin(self.entered().get("key", "").strip())
+            token = await self.services.accounts.sign_in(self.entered().get("key", "").strip())
         except InvalidKey as error:
             await self._count_failure()
             return self.write_refusal(error, "sign_in.html")
@@ -102,7 +101,7 @@ class Session(SessionPage):
             return self.write_refusal(error, "sign_in.html")
         secure = self.services.settings.base_url.startswith("https://")
         self.set_cookie(
-            _COOKIE, token, path="/dashboard", max_age=LIFETIME, httponly=True, samesite="Strict", secure=secure
+            _COOKIE, token, path="/dashboard", max_age=SESSION_LIFETIME, httponly=True, samesite="Strict", secure=secure
         )
         return self.leave()
 
@@ -119,7 +118,7 @@ class NewKey(SessionPage):
         except ApiError as error:
             self.mark(error)
             return await self.write_dashboard(account, error=error)
-        issued = await self.services.database.run(api_keys.issue, account.id, called)
+        issued = await self.services.accounts.issue_key(account.id, called)
         return await self.write_dashboard(account, issued)
 
 
@@ -130,12 +129,12 @@ class KeyChange(SessionPage):
         account = await self.member()
         if account is None:
             return self.leave()
-        issued, database = None, self.services.database
+        issued, accounts = None, self.services.accounts
         try:
             if change == "rotate":
-                issued = await database.run(api_keys.rotate, account.id, key_id, _GRACE)
+                issued = await accounts.rotate_key(account.id, key_id, _GRACE)
             else:
-                await database.run(api_keys.revoke, account.id, key_id)
+                await accounts.revoke_key(account.id, key_id)
         except StorageError as error:
             self.mark(error)
             return await self.write_dashboard(account, error=error)

@@ -11,7 +11,7 @@ from web.api.operations import Operation, Response, described
 from web.api.schemas import accounts as shapes
 from web.http.bodies import PublicJsonHandler
 from web.http.handler import PublicHandler
-from web.services.accounts import account_of
+from web.services.accounts import Account
 
 _PAGE = "/developers/verify"
 
@@ -78,7 +78,7 @@ class Verify(PublicHandler):
 
 
 def _shown_once(verified: Verified) -> shapes.VerifiedKey:
-    account = account_of(verified.account, verified.issued.key)
+    account = Account.from_storage(verified.account, verified.issued.key)
     return {
         "api_key": verified.issued.text,
         "key_id": verified.issued.key.id,

@@ -74,7 +74,7 @@ class CheckoutChoice(_SimulatedHandler):
             return self._send_to(cancelled)
         if choice == "decline" or _state(purchase) != "open":
             return self._send_to(f"/checkout/{session}?declined=1")
-        await self.services.payments.payments.receive(*simulation.payment(purchase))
+        await self.services.payments.events.receive(*simulation.payment_event(purchase))
         return self._send_to(paid)
 
     def _send_to(self, place: str) -> None:

@@ -47,10 +47,10 @@ def record(services: Services, exchange: AccessRecord) -> None:
         **exchange.context.fields(),
     }
     log.info("%s %s", method, exchange.route, extra={"fields": fields})
-    services.metrics.http.answered(method, exchange.route, exchange.status, seconds)
-    services.metrics.http.refused(exchange.error, known=exchange.account is not None)
+    services.metrics.http.record_request(method, exchange.route, exchange.status, seconds)
+    services.metrics.http.record_refusal(exchange.error, authenticated=exchange.account is not None)
     if exchange.account:
-        services.request_log.note(_logged_request(exchange, exchange.account, round(seconds * 1000)))
+        services.request_log.record(_logged_request(exchange, exchange.account, round(seconds * 1000)))
 
 
 def _logged_request(exchange: AccessRecord, account: Account, milliseconds: int) -> LoggedRequest:

@@ -128,7 +128,7 @@ class FormHandler(Handler):
     async def expect_body(self, length: int | None) -> None:
         form = self._declared()
         self._check(length or 0)
-        self._folder = await self.services.jobs.open(self._most() if length is None else length)
+        self._folder = await self.services.work_files.create(self._most() if length is None else length)
         self._form = FormReader(
             self.request.headers.get("Content-Type", ""),
             self._folder,
@@ -158,7 +158,7 @@ class FormHandler(Handler):
     def on_finish(self) -> None:
         super().on_finish()
         if self._folder is not None:
-            self.services.jobs.discard(self._folder)
+            self.services.work_files.discard(self._folder)
             self._folder = None
 
     def _declared(self) -> FormFields:

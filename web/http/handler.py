@@ -179,7 +179,7 @@ class Handler(Requests, Answers):
         settings = self.services.settings
         if account is None:
             return f"address:{self._address}", settings.rate_limit_anonymous
-        return account.counted_as, settings.rate_limit(account.tier.name)
+        return account.rate_limit_key, settings.rate_limit(account.tier.name)
 
     def _understand(self) -> None:
         coding = self.request.headers.get("Content-Encoding", "identity")

@@ -50,9 +50,9 @@ def _sample(services: Services) -> None:
         oldest=job_queue.oldest_wait,
         refused=job_queue.refused,
     )
-    measured.http.running(services.in_flight.running)
-    measured.money.mail_waits(services.email_queue.waiting)
-    measured.installation.redis(failing=isinstance(limiter, FailoverRateLimiter) and limiter.failing)
+    measured.http.in_progress.set(services.in_flight.running)
+    measured.credits.emails_waiting.set(services.email_queue.waiting)
+    measured.installation.redis_breaker_open.set(isinstance(limiter, FailoverRateLimiter) and limiter.failing)
 
 
 class MetricsHandler(RequestHandler):

@@ -74,7 +74,7 @@ class Answers(RequestHandler):
         self._gone = False
         self._work: asyncio.Task[None] | None = None
         self.show(unused(services.settings.rate_limit_anonymous, RATE_WINDOW, time.time()))
-        services.in_flight.enter(self.request_id)
+        services.in_flight.begin(self.request_id)
 
     def set_default_headers(self) -> None:
         # Runs before initialize, and again when an error clears what was set.
@@ -165,7 +165,7 @@ class Answers(RequestHandler):
 
     def on_finish(self) -> None:
         self.ended = True
-        self.services.in_flight.leave(self.request_id)
+        self.services.in_flight.end(self.request_id)
 
     def write_problem(self, error: BaseException | None) -> None:
         """Makes the error's envelope the answer."""
