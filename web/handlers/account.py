@@ -6,7 +6,6 @@ import time
 from dataclasses import asdict, replace
 
 from config.pricing import RATE_WINDOW
-from storage import usage
 from storage.api_keys import IssuedKey, Key
 from web.api.fields import GRACE_PERIOD, KEY_NAME, PERIOD
 from web.api.headers import NO_STORE
@@ -86,7 +85,7 @@ class Usage(Handler):
         Requests that were refused are not counted.
         """
         chosen = self.given()[PERIOD] or period(None, int(time.time()))
-        report = await self.services.database.run(usage.report, self.client().id, chosen.start, chosen.end)
+        report = await self.services.accounts.usage(self.client().id, chosen.start, chosen.end)
         self.set_header("Vary", "Accept")
         accept = self.request.headers.get("Accept", "")
         if "text/csv" in accept.lower() and not wants_json(accept):

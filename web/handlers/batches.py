@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.options import Options
-from storage import ledger
 from web.api.errors import InvalidParameter
 from web.api.fields import FILE_IDS, IDEMPOTENCY_KEY, OUTPUT_FORMAT, PASSWORD, QUALITY
 from web.api.operations import FileField, FormFields, Operation, described
@@ -100,7 +99,7 @@ class BatchConversion(OrderHandler, JsonHandler):
             context=self.context,
         )
         answer = self.unwrapped(await self.services.batch_conversions.convert(order))
-        balance = await self.services.database.run(ledger.balance, self.client().id)
+        balance = await self.services.accounts.balance(self.client().id)
         self.account = replace(self.client(), credits_remaining=balance)
         self.reply(answer.data)
 

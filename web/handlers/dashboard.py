@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from config.pricing import CURRENCY, PACKS
-from storage import usage
 from storage.api_keys import IssuedKey
 from storage.errors import InvalidKey, StorageError
 from web.api.errors import ApiError
@@ -44,7 +43,7 @@ class SessionPage(FormPage):
     async def write_dashboard(self, account: Account, issued: IssuedKey | None = None, **values: Any) -> None:
         """Answers with the account's dashboard."""
         chosen = period(self.get_query_argument("period", None) or _month_ago(), int(time.time()))
-        report = await self.services.database.run(usage.report, account.id, chosen.start, chosen.end)
+        report = await self.services.accounts.usage(account.id, chosen.start, chosen.end)
         requests = await self.services.request_log.latest(account.id)
         self.write_page(
             "dashboard.html",
@@ -167,7 +166,7 @@ class UsageTable(SessionPage):
         if account is None:
             return self.leave()
         chosen = period(self.get_query_argument("period", None) or _month_ago(), int(time.time()))
-        report = await self.services.database.run(usage.report, account.id, chosen.start, chosen.end)
+        report = await self.services.accounts.usage(account.id, chosen.start, chosen.end)
         self.set_header("Content-Type", "text/csv; charset=utf-8")
         self.set_header("Content-Disposition", f'attachment; filename="convertd-{chosen.name}.csv"')
         return self.write(usage_csv(report.by_day))

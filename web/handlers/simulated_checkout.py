@@ -6,7 +6,6 @@ import time
 
 from tornado.httputil import split_host_and_port
 
-from storage import purchases
 from storage.purchases import Purchase
 from web.api.errors import NotFound
 from web.handlers.pages import PageHandler
@@ -33,7 +32,7 @@ class _SimulatedHandler(PageHandler):
 
     async def purchase(self, session: str) -> Purchase:
         if self.simulation().is_session(session):
-            found = await self.services.database.run(purchases.find, session)
+            found = await self.services.payments.checkout.find(session)
             if found is not None:
                 return found
         raise _missing()

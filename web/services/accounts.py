@@ -1,4 +1,4 @@
-"""Accounts: authentication by API key or session, and the management of API keys."""
+"""Accounts: authentication by API key or session, management of API keys, balance and usage."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import re
 from dataclasses import dataclass
 
 from config.pricing import TIERS, Tier
-from storage import accounts, api_keys, sessions
+from storage import accounts, api_keys, ledger, sessions, usage
 from storage.api_keys import IssuedKey, Key, parse_key
 from storage.database import Database
 from storage.errors import InvalidKey
+from storage.usage import UsageReport
 from web.api.errors import KeyNotVerified
 
 SESSION_LIFETIME = sessions.LIFETIME  # seconds
@@ -57,7 +58,7 @@ class Account:
 
 
 class Accounts:
-    """Authenticates requests and manages sessions and API keys, for the API and the dashboard alike."""
+    """Authenticates requests, manages sessions and API keys, and reports balance and usage."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -75,7 +76,7 @@ class Accounts:
         token, account = await self._database.run(sessions.begin, parse_key(key))
         if account.verified_at is None:
             await self.sign_out(token)
-            raise KeyNotVerified("The account's e-mail address is not verified: open the link in the mail.")
+            raise KeyNotVerified("The account's email address is not verified: open the link in the email.")
         return token
 
     async def session_account(self, token: str) -> Account:
@@ -101,6 +102,14 @@ class Accounts:
     async def revoke_key(self, account_id: str, key_id: str) -> None:
         """Revokes an API key at once. Raises NotFound, and LastKey for the last key without an expiry."""
         await self._database.run(api_keys.revoke, account_id, key_id)
+
+    async def balance(self, account_id: str) -> int:
+        """Returns the current balance in credits."""
+        return await self._database.run(ledger.balance, account_id)
+
+    async def usage(self, account_id: str, start: int, end: int) -> UsageReport:
+        """Returns the usage from `start` up to, not including, `end` (Unix time)."""
+        return await self._database.run(usage.report, account_id, start, end)
 
 
 def _bearer_digest(authorization: str | None) -> str:

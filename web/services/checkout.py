@@ -119,6 +119,10 @@ class Checkout:
 
         return await self._idempotency.run_once(idempotency, {"pack": pack.name, "language": language}, work)
 
+    async def find(self, session: str) -> Purchase | None:
+        """Returns the purchase of a checkout session, if there is one."""
+        return await self._database.run(purchases.find, session)
+
     async def close(self) -> None:
         """Closes the provider's connections."""
         if self._provider is not None:
