@@ -1,4 +1,4 @@
-"""What is erased from disk, and when."""
+"""WorkFiles: removal of folders and limits on disk space."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from web.api.errors import NoSpace, RateLimited
 from web.services.work_files import WorkFiles
 
 
-async def test_folders_of_a_server_that_died_are_removed(tmp_path: Path) -> None:
+async def test_stale_folders_are_removed_at_start(tmp_path: Path) -> None:
     work_files = WorkFiles(tmp_path / "jobs")
     work_files.prepare()
     old, new = await work_files.create(1), await work_files.create(1)
@@ -24,7 +24,7 @@ async def test_folders_of_a_server_that_died_are_removed(tmp_path: Path) -> None
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
-async def test_whatever_is_discarded_goes(tmp_path: Path) -> None:
+async def test_discarded_folders_are_removed(tmp_path: Path) -> None:
     work_files = WorkFiles(tmp_path / "jobs")
     work_files.prepare()
     for folder in [await work_files.create(1) for _ in range(3)]:
@@ -38,7 +38,7 @@ async def test_whatever_is_discarded_goes(tmp_path: Path) -> None:
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
-async def test_uploads_share_a_space(tmp_path: Path) -> None:
+async def test_uploads_share_a_limit(tmp_path: Path) -> None:
     work_files = WorkFiles(tmp_path / "jobs", space=20 << 20)
     work_files.prepare()
     first = await work_files.create(11 << 20)
@@ -53,7 +53,7 @@ async def test_uploads_share_a_space(tmp_path: Path) -> None:
         await work_files.create(1)
 
 
-async def test_the_disk_is_not_filled_up(tmp_path: Path) -> None:
+async def test_a_reserve_of_the_disk_stays_free(tmp_path: Path) -> None:
     work_files = WorkFiles(tmp_path / "jobs", space=1 << 62)
     work_files.prepare()
     with pytest.raises(NoSpace):

@@ -1,4 +1,4 @@
-"""A client that goes away at the very moment at which its charge is saved."""
+"""Cancellation while a charge is being settled."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from web.services.conversion_request import ConversionOutcome, ConversionRequest
 from web.services.idempotency import Answer
 
 
-class CutOff(Charge):
-    """Is cancelled before or after it is saved."""
+class CancelledCharge(Charge):
+    """A charge that is cancelled before or after it is committed."""
 
     saves = True
 
@@ -37,7 +37,7 @@ def _key(transaction: Transaction) -> str:
 
 
 @pytest.mark.parametrize("saves", [True, False])
-async def test_a_result_that_is_paid_for_stays(tmp_path: Path, saves: bool) -> None:
+async def test_the_result_of_a_settled_charge_is_kept(tmp_path: Path, saves: bool) -> None:
     services = assemble(Settings(data_dir=tmp_path / "data"), load_registry(), LocalExecutor(1))
     account = await services.accounts.authenticate(f"Bearer {await services.database.run(_key)}")
     path = tmp_path / "result.png"
@@ -48,7 +48,7 @@ async def test_a_result_that_is_paid_for_stays(tmp_path: Path, saves: bool) -> N
 
     async def settle() -> None:
         async with services.charges.hold(account.id, 1, UsageRecord("convert", "png", "png", 9), None) as charge:
-            charge.__class__, CutOff.saves = CutOff, saves
+            charge.__class__, CancelledCharge.saves = CancelledCharge, saves
             await services.conversions._settle(request, plan, result, charge)
 
     with pytest.raises(asyncio.CancelledError):
