@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 
+from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
 from config.logs import configure
@@ -117,21 +118,26 @@ async def listening(
         for task in background:
             task.cancel()
         services.readiness.stop()
-        server.stop()
         services.job_queue.close()
-        await services.in_flight.drain(_DRAIN_TIMEOUT)
-        await server.close_all_connections()
-        if metrics_listener is not None:
-            metrics_listener.stop()
-            await metrics_listener.close_all_connections()
-        await services.in_flight.drain(_CANCEL_TIMEOUT)
-        await services.work_files.close()
-        await services.request_log.close()
-        await services.email_queue.close()
-        await services.charges.close()
-        await services.payments.checkout.close()
-        await services.limiter.close()
-        await asyncio.to_thread(services.database.close)
+        await _shut_down(services, server, metrics_listener)
+
+
+async def _shut_down(services: Services, server: Server, metrics_listener: HTTPServer | None) -> None:
+    """Drains requests, closes connections, then closes the services in the order of their dependencies."""
+    server.stop()
+    await services.in_flight.drain(_DRAIN_TIMEOUT)
+    await server.close_all_connections()
+    if metrics_listener is not None:
+        metrics_listener.stop()
+        await metrics_listener.close_all_connections()
+    await services.in_flight.drain(_CANCEL_TIMEOUT)
+    await services.work_files.close()
+    await services.request_log.close()
+    await services.email_queue.close()
+    await services.charges.close()
+    await services.payments.checkout.close()
+    await services.limiter.close()
+    await asyncio.to_thread(services.database.close)
 
 
 async def serve(settings: Settings, host: str, port: int) -> None:
