@@ -1,4 +1,4 @@
-"""The composition root: everything is joined here."""
+"""The composition root: builds the services, runs the server and stops it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 
+from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
 from config.logs import configure
@@ -27,7 +28,7 @@ from web.http.server import Server
 from web.http.timeouts import ConnectionTimeouts
 from web.openapi import document
 from web.routes import build_application, documented_operations
-from web.services.accounts import Accounts, Sessions
+from web.services.accounts import Accounts
 from web.services.batches import BatchConversions, Batches
 from web.services.catalogue import cached_json, formats_catalogue, tools_catalogue
 from web.services.charging import Charges
@@ -46,30 +47,30 @@ from web.services.work_files import WorkFiles
 
 log = logging.getLogger("convertd.server")
 
-_DRAIN_SECONDS = 30
-_FAREWELL_SECONDS = 5
+_DRAIN_TIMEOUT = 30  # seconds for requests in progress at shutdown
+_CANCEL_TIMEOUT = 5  # seconds for requests whose connections have been closed
 
 
 def assemble(settings: Settings, registry: Registry, executor: Executor) -> Services:
-    """The parts that handlers work with, below the data folder, which is made. Works on disk and database."""
-    jobs = WorkFiles(settings.data_dir.absolute() / "jobs")
-    jobs.prepare()
+    """Builds the services that handlers use and creates the data folder. Blocks."""
+    work_files = WorkFiles(settings.data_dir.absolute() / "jobs")
+    work_files.prepare()
     measured = metrics.create(version("convertd"), registry.plugins)
     database, blobs, limiter = open_database(settings), open_blobs(settings), open_rate_limiter(settings)
-    email_queue = EmailQueue(open_email_transport(settings), ended=measured.money.mailed)
-    run = server_instance(settings.data_dir)
-    charges, repeats = Charges(database, run), IdempotencyService(database, run)
+    email_queue = EmailQueue(open_email_transport(settings), on_result=measured.credits.record_email)
+    owner = server_instance(settings.data_dir)
+    charges, idempotency = Charges(database, owner), IdempotencyService(database, owner)
     job_queue = JobQueue(settings.workers, memory=memory_budget())
     files = Files(database, blobs, registry, settings.file_retention_seconds)
-    conversions = Conversions(registry, executor, job_queue, charges, repeats, files, measured)
+    conversions = Conversions(registry, executor, job_queue, charges, idempotency, files, measured)
     batches = Batches(database, registry, files, settings.max_batch_files)
-    batch_conversions = BatchConversions(database, files, jobs, batches, conversions, repeats, run)
+    batch_conversions = BatchConversions(database, files, work_files, batches, conversions, idempotency, owner)
     return Services(
         settings=settings,
         registry=registry,
         database=database,
         accounts=Accounts(database),
-        registrations=Registrations(database, email_queue, limiter, settings.base_url, measured.money),
+        registrations=Registrations(database, email_queue, limiter, settings.base_url, measured.credits),
         limiter=limiter,
         email_queue=email_queue,
         charges=charges,
@@ -78,16 +79,15 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         files=files,
         batches=batches,
         batch_conversions=batch_conversions,
-        jobs=jobs,
+        work_files=work_files,
         formats=cached_json(formats_catalogue(registry)),
         tools=cached_json(tools_catalogue(registry)),
-        payments=open_payments(settings, database, repeats, measured.money),
+        payments=open_payments(settings, database, idempotency, measured.credits),
         readiness=Readiness(registry, executor, limiter, settings.data_dir, database, blobs, measured.installation),
-        sessions=Sessions(database),
         request_log=RequestLog(database),
         openapi=cached_json(document(tuple(documented_operations()), registry, settings.base_url)),
         maintenance=Maintenance(
-            database, run, charges, repeats, files, TotalsUpdater(database, settings.data_dir, measured.stock)
+            database, owner, charges, idempotency, files, TotalsUpdater(database, settings.data_dir, measured.totals)
         ),
         metrics=measured,
     )
@@ -95,50 +95,55 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
 
 @asynccontextmanager
 async def listening(
-    services: Services, host: str, port: int, patience: ConnectionTimeouts = ConnectionTimeouts()
+    services: Services, host: str, port: int, timeouts: ConnectionTimeouts = ConnectionTimeouts()
 ) -> AsyncIterator[str]:
-    """Listens and answers; port 0 takes a free one. At the end it drains.
+    """Serves requests during the block and drains afterwards; port 0 selects a free port.
 
-    Gives the URL it listens at. The executor is the caller's to start and to close.
+    Yields the URL of the server. The caller starts and closes the executor.
     """
     settings = services.settings
-    server = Server(build_application(services), settings.rate_limit_anonymous, settings.trusted_proxies, patience)
+    server = Server(build_application(services), settings.rate_limit_anonymous, settings.trusted_proxies, timeouts)
     sockets = bind_sockets(port, host)
     server.add_sockets(sockets)
-    services.readiness.begin()
-    await services.maintenance.begin()
-    told = metrics_server.start_metrics_server(services)
+    services.readiness.start()
+    await services.maintenance.recover()
+    metrics_listener = metrics_server.start_metrics_server(services)
     background = [
         asyncio.create_task(work.run()) for work in (services.maintenance, services.request_log, services.readiness)
     ]
     try:
-        shown = f"[{host}]" if ":" in host else host
-        yield f"http://{shown}:{sockets[0].getsockname()[1]}"
+        hostname = f"[{host}]" if ":" in host else host
+        yield f"http://{hostname}:{sockets[0].getsockname()[1]}"
     finally:
         for task in background:
             task.cancel()
-        services.readiness.end()
-        server.stop()
+        services.readiness.stop()
         services.job_queue.close()
-        await services.in_flight.drain(_DRAIN_SECONDS)
-        await server.close_all_connections()
-        if told is not None:
-            told.stop()
-            await told.close_all_connections()
-        await services.in_flight.drain(_FAREWELL_SECONDS)  # what has lost its client is given up
-        await services.jobs.close()
-        await services.request_log.close()
-        await services.email_queue.close()
-        await services.charges.close()
-        await services.payments.checkout.close()
-        await services.limiter.close()
-        await asyncio.to_thread(services.database.close)
+        await _shut_down(services, server, metrics_listener)
+
+
+async def _shut_down(services: Services, server: Server, metrics_listener: HTTPServer | None) -> None:
+    """Drains requests, closes connections, then closes the services in the order of their dependencies."""
+    server.stop()
+    await services.in_flight.drain(_DRAIN_TIMEOUT)
+    await server.close_all_connections()
+    if metrics_listener is not None:
+        metrics_listener.stop()
+        await metrics_listener.close_all_connections()
+    await services.in_flight.drain(_CANCEL_TIMEOUT)
+    await services.work_files.close()
+    await services.request_log.close()
+    await services.email_queue.close()
+    await services.charges.close()
+    await services.payments.checkout.close()
+    await services.limiter.close()
+    await asyncio.to_thread(services.database.close)
 
 
 async def serve(settings: Settings, host: str, port: int) -> None:
     """Serves the API until SIGTERM or SIGINT. A second signal ends the process at once.
 
-    Raises SandboxIncomplete before it listens.
+    Raises SandboxIncomplete, before it listens, if the sandbox is required and incomplete.
     """
     configure(settings.log_format)
     registry = load_registry()
@@ -150,17 +155,17 @@ async def serve(settings: Settings, host: str, port: int) -> None:
         loop.add_signal_handler(number, stop.set)
     try:
         await executor.start()
-        findings = await check_sandbox(settings, executor)
-        services.metrics.installation.sandboxed(findings.layers)
-        if findings.missing:
-            log.warning("the sandbox of jobs (%s) lacks: %s", settings.sandbox, ", ".join(findings.missing))
+        sandbox = await check_sandbox(settings, executor)
+        services.metrics.installation.set_sandbox_layers(sandbox.layers)
+        if sandbox.missing:
+            log.warning("sandbox incomplete (%s); missing layers: %s", settings.sandbox, ", ".join(sandbox.missing))
         await asyncio.to_thread(_freeze_garbage_collector)
         async with listening(services, host, port) as url:
             _announce(registry, settings, url)
             if not await services.database.run(accounts.exist):
-                log.info("no account yet; make one with: convertd account create")
+                log.info("no account yet; create one with: convertd account create")
             await stop.wait()
-            log.info("stopping: no new connections, up to %d s for requests that run", _DRAIN_SECONDS)
+            log.info("stopping: no new connections, up to %d s for requests in progress", _DRAIN_TIMEOUT)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
     finally:
@@ -171,7 +176,7 @@ async def serve(settings: Settings, host: str, port: int) -> None:
 def _freeze_garbage_collector() -> None:
     """Exempts the objects of start-up, which live as long as the process, from garbage collection. Blocks."""
     gc.collect()
-    gc.freeze()  # a full collection would walk through all of them and delay requests
+    gc.freeze()  # a full collection would traverse all of them and delay requests
 
 
 def _announce(registry: Registry, settings: Settings, url: str) -> None:
@@ -182,28 +187,28 @@ def _announce(registry: Registry, settings: Settings, url: str) -> None:
 
 
 def open_database(settings: Settings) -> Database:
-    """The database of the settings, which is made if it is not there. Blocks."""
+    """Opens the database, and creates it if it does not exist. Blocks."""
     return Database(settings.resolved_database_url())
 
 
 def open_blobs(settings: Settings) -> BlobStore:
-    """Where files are kept. Works on the disk."""
+    """Opens the blob store. Blocks."""
     url = settings.blob_url.get_secret_value() if settings.blob_url else None
     return open_blob_store(url, settings.data_dir.absolute() / "blobs")
 
 
 def open_rate_limiter(settings: Settings) -> RateLimiter:
-    """What counts requests."""
+    """Opens the rate limiter: in memory, or in Redis with failover to memory."""
     local = MemoryRateLimiter()
     if settings.redis_url is None:
         return local
-    from storage.rate_limits_redis import RedisRateLimiter  # noqa: PLC0415, as its library takes long to load, and few need it
+    from storage.rate_limits_redis import RedisRateLimiter  # noqa: PLC0415, slow to import and rarely used
 
     return FailoverRateLimiter(RedisRateLimiter(settings.redis_url.get_secret_value()), local)
 
 
 def open_email_transport(settings: Settings) -> EmailTransport:
-    """What sends letters."""
+    """Opens the email transport: SMTP, or the outbox folder without a mail server."""
     if settings.smtp_url is None:
         return OutboxTransport(settings.data_dir.absolute() / "outbox", settings.mail_from)
     return SmtpTransport(settings.smtp_url.get_secret_value(), settings.mail_from)

@@ -93,7 +93,7 @@ def test_privileged_system_calls_are_forbidden() -> None:
 
 
 def test_stop_timeout_exceeds_the_drain_time() -> None:
-    drain = app._DRAIN_SECONDS + app._FAREWELL_SECONDS + email._CLOSE_TIMEOUT
+    drain = app._DRAIN_TIMEOUT + app._CANCEL_TIMEOUT + email._CLOSE_TIMEOUT
 
     assert int(_value("TimeoutStopSec")) >= drain + 10
     assert _value("KillMode") == "mixed"  # jobs receive no signal before the timeout

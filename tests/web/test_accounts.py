@@ -1,4 +1,4 @@
-"""/account, and its usage."""
+"""/account and /account/usage."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_paid_account(server: Running) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/usage", "/keys"])
-def test_who_is_let_in(server: Running, path: str) -> None:
+def test_authentication(server: Running, path: str) -> None:
     problem(http.get(f"{server.api}/account{path}"), 401, "invalid_api_key")
     problem(get(server, path, server.account(verified=False)), 403, "key_not_verified")
 
@@ -123,7 +123,7 @@ def test_usage_as_csv(server: Running) -> None:
 @pytest.mark.parametrize(
     "text", ["", "2026", "2026-13", "2026-02-30", "2026-2", "0000-01", "9999-12", "month", "2026-02-1x"]
 )
-def test_periods_that_are_none(server: Running, text: str) -> None:
+def test_invalid_periods(server: Running, text: str) -> None:
     with pytest.raises(InvalidParameter):
         parse_period(text, NOON)
 

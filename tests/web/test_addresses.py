@@ -1,4 +1,4 @@
-"""Where a request comes from."""
+"""Client addresses behind proxies, and client networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches: their states, their limits, and what fails in them alone."""
+"""Batches: states, limits and failures of single files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def counts(data: dict[str, Any]) -> tuple[str, int, int, int, int]:
     return data["status"], data["total"], data["pending"], data["processed"], data["failed"]
 
 
-def test_a_batch_begins_empty(either: Running) -> None:
+def test_a_new_batch_is_empty(either: Running) -> None:
     key = either.account(credits=0)
     answer = either.ask("POST", "/batch", key, json={"output_format": "JPG"})
     data = answer.json()["data"]
@@ -50,7 +50,7 @@ def test_a_batch_begins_empty(either: Running) -> None:
     assert counts(known(either, data["batch_id"], key)) == ("created", 0, 0, 0, 0)
 
 
-def test_files_are_stored_and_not_converted(either: Running) -> None:
+def test_added_files_are_not_converted(either: Running) -> None:
     key = either.account(credits=0)
     batch = create(either, key)
     data = either.upload(picture(), "a.jpg", f"/batch/{batch}/files", key)
@@ -60,7 +60,7 @@ def test_files_are_stored_and_not_converted(either: Running) -> None:
     assert (file["batch_id"], file["status"]) == (batch, "pending")
 
 
-def test_all_of_it(either: Running) -> None:
+def test_converting_all_files(either: Running) -> None:
     key = either.account()
     batch = create(either, key)
     ids = add(either, batch, key, picture(), picture("BMP"), picture("TIFF"))
@@ -77,7 +77,7 @@ def test_all_of_it(either: Running) -> None:
     assert either.database.run_blocking(ledger_audit.check) == ()
 
 
-def test_some_of_it_and_then_the_rest(either: Running) -> None:
+def test_converting_some_files_and_then_the_rest(either: Running) -> None:
     key = either.account()
     batch = create(either, key)
     ids = add(either, batch, key, picture(), BROKEN, picture())
@@ -94,7 +94,7 @@ def test_some_of_it_and_then_the_rest(either: Running) -> None:
     assert counts(known(either, batch, key)) == ("partial", 3, 0, 2, 1)
 
 
-def test_none_of_it(either: Running) -> None:
+def test_only_failures(either: Running) -> None:
     key = either.account()
     batch = create(either, key)
     ids = add(either, batch, key, BROKEN)
@@ -104,7 +104,7 @@ def test_none_of_it(either: Running) -> None:
     assert counts(known(either, batch, key)) == ("failed", 1, 0, 0, 1)
 
 
-def test_what_is_not_in_the_batch(either: Running) -> None:
+def test_files_outside_the_batch(either: Running) -> None:
     key = either.account()
     batch, other = create(either, key), create(either, key)
     (inside,), (outside,) = add(either, batch, key, picture()), add(either, other, key, picture())
@@ -114,7 +114,7 @@ def test_what_is_not_in_the_batch(either: Running) -> None:
     assert {entry["error"]["code"] for entry in results[:3]} == {"not_found"}
 
 
-def test_converted_again_it_is_another_file(either: Running) -> None:
+def test_a_second_conversion_creates_another_file(either: Running) -> None:
     key = either.account()
     batch = create(either, key)
     ids = add(either, batch, key, picture())
@@ -149,7 +149,7 @@ def test_a_repeat_is_charged_once(either: Running) -> None:
     problem(convert(either, batch, key, ids[:1], **once), 422, "idempotency_key_reused")
 
 
-def test_a_batch_is_bounded(servers: Servers, data_dir: Path) -> None:
+def test_a_batch_has_a_maximum_size(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, max_batch_files=2, rate_limit_paid=1000) as server:
         batch = create(server)
         add(server, batch, "", picture(), picture())
@@ -160,7 +160,7 @@ def test_a_batch_is_bounded(servers: Servers, data_dir: Path) -> None:
         assert not list((data_dir / "blobs").rglob("*tmp*"))
 
 
-def test_racing_files_keep_the_bound(servers: Servers, data_dir: Path) -> None:
+def test_concurrent_uploads_keep_the_maximum_size(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, max_batch_files=3, rate_limit_paid=1000) as server:
         batch = create(server)
         with ThreadPoolExecutor(6) as pool:

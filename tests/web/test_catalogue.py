@@ -55,7 +55,7 @@ def test_catalogues_are_cacheable(server: Running, path: str) -> None:
     assert other.status_code == 200
 
 
-def test_nobody_needs_a_key_for_the_catalogue(servers: Servers, server: Running) -> None:
+def test_the_catalogue_is_public(servers: Servers, server: Running) -> None:
     answer = http.get(f"{server.api}/formats")
     assert answer.headers["X-RateLimit-Limit"] == "10000"
     assert "X-Credits-Remaining" not in answer.headers

@@ -1,4 +1,4 @@
-"""The paying door: who may come in, what is charged, and what is not."""
+"""Charging: authentication, credits, and idempotency keys."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REPLAYED = "Idempotency-Replayed"
 def paying(
     request: pytest.FixtureRequest, servers: Servers, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
-    """A server that limits nothing but credits, on each kind of database."""
+    """A server without rate limits, on each kind of database."""
     settings: dict[str, Any] = {"rate_limit_paid": 100_000, "rate_limit_free": 100_000}
     if request.param == "postgresql":
         settings["database_url"] = request.getfixturevalue("new_postgres_url")()
@@ -39,7 +39,7 @@ def bearer(key: str, **more: str) -> dict[str, str]:
 
 
 def remaining(server: Running, key: str) -> int:
-    """The balance, as a failed conversion tells it to nobody: read off the ledger."""
+    """The balance in the ledger, since responses to failed conversions do not contain it."""
     return server.database.run_blocking(_balance, key)
 
 
@@ -70,7 +70,7 @@ def test_an_unverified_key(server: Running) -> None:
     problem(answer, 403, "key_not_verified")
 
 
-def test_too_many_wrong_keys(servers: Servers, data_dir: Path) -> None:
+def test_failed_authentications_are_limited(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as server:
         answers = [http.post(f"{server.api}/convert") for _ in range(31)]
         assert [answer.status_code for answer in answers] == [401] * 30 + [429]
@@ -99,7 +99,7 @@ def test_a_failure_costs_nothing(paying: Running) -> None:
     assert sound(paying)
 
 
-def test_a_free_account_sends_smaller_files(paying: Running) -> None:
+def test_the_file_size_limit_depends_on_the_tier(paying: Running) -> None:
     free, paid = paying.account(), paying.account(purchased=1)
     big = bytes(10_485_761)
     details = {"max_file_size": 10_485_760}
@@ -119,7 +119,7 @@ def test_the_last_credit_is_spent_once(paying: Running, request: pytest.FixtureR
     assert sound(paying)
 
 
-async def test_a_client_that_goes_away_is_not_charged(paying: Running) -> None:
+async def test_a_disconnected_client_is_not_charged(paying: Running) -> None:
     key = paying.account(credits=3)
     large = picture("PNG", (2000, 2000))
     async with http.AsyncClient() as client:
@@ -144,7 +144,7 @@ def _settled(server: Running, key: str) -> bool:
         return False
 
 
-def test_a_repeat_gets_the_same_answer(paying: Running) -> None:
+def test_a_repeated_request_gets_the_same_response(paying: Running) -> None:
     key = paying.account(credits=5)
     once = bearer(key, **{"Idempotency-Key": "order 1"})
     first, again = (paying.convert(picture(), headers=once) for _ in range(2))
@@ -156,7 +156,7 @@ def test_a_repeat_gets_the_same_answer(paying: Running) -> None:
     assert remaining(paying, key) == 4
 
 
-def test_a_key_for_another_request_is_refused(paying: Running) -> None:
+def test_an_idempotency_key_of_another_request_is_refused(paying: Running) -> None:
     key = paying.account()
     once = bearer(key, **{"Idempotency-Key": "order"})
     assert paying.convert(picture(), headers=once).status_code == 200
@@ -167,7 +167,7 @@ def test_a_key_for_another_request_is_refused(paying: Running) -> None:
     assert "Idempotency-Replayed" not in paying.convert(picture(), headers=other).headers
 
 
-def test_a_failure_that_would_come_again_is_repeated(paying: Running) -> None:
+def test_a_permanent_failure_is_replayed(paying: Running) -> None:
     key = paying.account()
     once = bearer(key, **{"Idempotency-Key": "broken"})
     for _ in range(2):
@@ -176,7 +176,7 @@ def test_a_failure_that_would_come_again_is_repeated(paying: Running) -> None:
     assert remaining(paying, key) == 50
 
 
-def test_refusals_are_not_repeated(paying: Running) -> None:
+def test_refusals_are_not_replayed(paying: Running) -> None:
     key = paying.account(credits=1)
     once = bearer(key, **{"Idempotency-Key": "one"})
     problem(paying.convert(picture(), quality="0", headers=once), 400, "invalid_parameter")
@@ -185,7 +185,7 @@ def test_refusals_are_not_repeated(paying: Running) -> None:
     problem(paying.convert(picture(), headers=other), 402, "no_credits")
 
 
-def test_a_request_that_still_runs_is_a_conflict(paying: Running) -> None:
+def test_a_repeat_of_a_running_request_is_a_conflict(paying: Running) -> None:
     key = paying.account()
     once = bearer(key, **{"Idempotency-Key": "slow"})
     large = picture("PNG", (1200, 1200))

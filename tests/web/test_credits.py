@@ -1,4 +1,4 @@
-"""POST /credits/purchase, at a Stripe that works and at one that does not."""
+"""POST /credits/purchase, with Stripe and during its outages."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_wrong_idempotency_keys(selling: Running, key: str) -> None:
     problem(answer, 400, "invalid_parameter", param="Idempotency-Key", reason="malformed")
 
 
-def test_who_may_buy(selling: Running) -> None:
+def test_authentication(selling: Running) -> None:
     problem(http.post(f"{selling.api}/credits/purchase", json={"pack": "pro"}), 401, "invalid_api_key")
     unverified = {"Authorization": f"Bearer {selling.account(verified=False)}"}
     problem(buy(selling, unverified, pack="pro"), 403, "key_not_verified")
@@ -148,7 +148,7 @@ def test_who_may_buy(selling: Running) -> None:
 
 
 @pytest.mark.parametrize("trouble", [[500, 503, 500], [402], [400]])
-def test_a_stripe_that_refuses(selling: Running, stripe: StripeServer, trouble: list[int | float]) -> None:
+def test_errors_of_stripe(selling: Running, stripe: StripeServer, trouble: list[int | float]) -> None:
     before = len(rows(selling))
     stripe.trouble = list(trouble)
     answer = buy(selling, pack="pro")
@@ -157,22 +157,22 @@ def test_a_stripe_that_refuses(selling: Running, stripe: StripeServer, trouble: 
     assert len(rows(selling)) == before
 
 
-def test_a_stripe_that_recovers_is_asked_again(selling: Running, stripe: StripeServer) -> None:
+def test_temporary_errors_of_stripe_are_retried(selling: Running, stripe: StripeServer) -> None:
     stripe.trouble = [500]
     tries, known = stripe.tries, len(stripe.sessions)
     assert buy(selling, pack="pro").status_code == 200
     assert (stripe.tries, len(stripe.sessions)) == (tries + 2, known + 1)
 
 
-def test_a_stripe_that_is_away(servers: Servers, data_dir: Path, stripe: StripeServer) -> None:
+def test_stripe_is_unreachable(servers: Servers, data_dir: Path, stripe: StripeServer) -> None:
     nowhere = {**stripe.settings, "stripe_api_base": "http://127.0.0.1:9"}
     with servers.running(data_dir, **nowhere) as server:
         problem(buy(server, pack="pro"), 500, "server_error", reason="checkout_unavailable", retryable=True)
         assert rows(server) == []
 
 
-async def test_a_stripe_that_is_silent(stripe: StripeServer) -> None:
-    provider = StripeCheckout(KEY, (SECRET,), stripe.url, patience=0.3)
+async def test_stripe_does_not_answer(stripe: StripeServer) -> None:
+    provider = StripeCheckout(KEY, (SECRET,), stripe.url, total_timeout=0.3)
     order = CheckoutOrder("pur_1", PACKS["pro"], "a@example.com", "en", "https://a.example/", "https://a.example/")
     stripe.trouble = [1.0]
     with pytest.raises(CheckoutUnavailable):
@@ -181,7 +181,7 @@ async def test_a_stripe_that_is_silent(stripe: StripeServer) -> None:
 
 
 @pytest.mark.parametrize(("key", "live"), [("sk_test_1", False), ("rk_test_1", False), ("sk_live_1", True)])
-async def test_which_money_is_real(key: str, live: bool) -> None:
+async def test_live_keys(key: str, live: bool) -> None:
     provider = StripeCheckout(key, (SECRET,), "http://127.0.0.1:9")
     assert provider.live == live
     await provider.close()
@@ -195,7 +195,7 @@ def test_a_wrong_key(servers: Servers, data_dir: Path, stripe: StripeServer) -> 
         assert rows(server) == []
 
 
-def test_without_keys_nothing_is_sold_on_a_public_address(servers: Servers, data_dir: Path) -> None:
+def test_no_checkout_without_keys_on_a_public_base_url(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, base_url="https://convert.example/api/v1") as server:
         for host in ("convert.example", "localhost", "127.0.0.1"):
             answer = buy(server, {**server.auth, "Host": host}, pack="pro")

@@ -1,4 +1,4 @@
-"""/account/keys: more keys, others for old ones, and their end."""
+"""/account/keys: issue, rotate and revoke API keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.web.test_accounts import by, data, get
 
 @pytest.fixture(scope="module")
 def server(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server of its own: wrong keys are counted by address."""
+    """A separate server: wrong keys are counted by address."""
     with servers.running(tmp_path_factory.mktemp("keys"), rate_limit_paid=10_000) as running:
         yield running
 
@@ -50,7 +50,7 @@ def test_a_new_key(server: Running) -> None:
     problem(post(server, "", key, ["x"]), 400, "invalid_parameter", reason="malformed")
 
 
-def test_rotation_lets_both_work_for_a_while(server: Running) -> None:
+def test_rotation_with_a_grace_period(server: Running) -> None:
     key = server.account()
     old = only_key(server, key)
     new = data(post(server, f"/{old['key_id']}/rotate", key))
@@ -62,7 +62,7 @@ def test_rotation_lets_both_work_for_a_while(server: Running) -> None:
     assert keys[new["key_id"]]["expires_at"] is None
 
 
-def test_rotation_at_once(server: Running) -> None:
+def test_rotation_without_a_grace_period(server: Running) -> None:
     key = server.account()
     new = data(post(server, f"/{only_key(server, key)['key_id']}/rotate", key, {"grace_period_seconds": 0}))
     problem(get(server, "", key), 401, "invalid_api_key")
@@ -88,7 +88,7 @@ def test_revoking(server: Running) -> None:
     problem(http.delete(f"{path}/{first}", headers=by(second["api_key"])), 404, "not_found")
 
 
-def test_keys_of_others(server: Running) -> None:
+def test_keys_of_other_accounts(server: Running) -> None:
     mine, others = server.account(), server.account()
     foreign = only_key(server, others)["key_id"]
     for key_id in (foreign, "key_unknown", "%00"):

@@ -1,4 +1,4 @@
-"""What is erased from disk, and when."""
+"""WorkFiles: removal of folders and limits on disk space."""
 
 from __future__ import annotations
 
@@ -11,51 +11,51 @@ from web.api.errors import NoSpace, RateLimited
 from web.services.work_files import WorkFiles
 
 
-async def test_folders_of_a_server_that_died_are_removed(tmp_path: Path) -> None:
-    jobs = WorkFiles(tmp_path / "jobs")
-    jobs.prepare()
-    old, new = await jobs.open(1), await jobs.open(1)
+async def test_stale_folders_are_removed_at_start(tmp_path: Path) -> None:
+    work_files = WorkFiles(tmp_path / "jobs")
+    work_files.prepare()
+    old, new = await work_files.create(1), await work_files.create(1)
     (old / "input.jpg").write_bytes(b"x")
     os.utime(old, (0, 0))
     WorkFiles(tmp_path / "jobs").prepare()
     assert list((tmp_path / "jobs").iterdir()) == [new]
-    jobs.discard(new)
-    await jobs.close()
+    work_files.discard(new)
+    await work_files.close()
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
-async def test_whatever_is_discarded_goes(tmp_path: Path) -> None:
-    jobs = WorkFiles(tmp_path / "jobs")
-    jobs.prepare()
-    for folder in [await jobs.open(1) for _ in range(3)]:
+async def test_discarded_folders_are_removed(tmp_path: Path) -> None:
+    work_files = WorkFiles(tmp_path / "jobs")
+    work_files.prepare()
+    for folder in [await work_files.create(1) for _ in range(3)]:
         (folder / "input.jpg").write_bytes(b"x")
-        jobs.discard(folder)
-    late = await jobs.open(1)
-    await jobs.close()
+        work_files.discard(folder)
+    late = await work_files.create(1)
+    await work_files.close()
     assert list((tmp_path / "jobs").iterdir()) == [late]
-    jobs.discard(late)
-    await jobs.close()
+    work_files.discard(late)
+    await work_files.close()
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
-async def test_uploads_share_a_space(tmp_path: Path) -> None:
-    jobs = WorkFiles(tmp_path / "jobs", space=20 << 20)
-    jobs.prepare()
-    first = await jobs.open(11 << 20)
-    second = await jobs.open(1)
+async def test_uploads_share_a_limit(tmp_path: Path) -> None:
+    work_files = WorkFiles(tmp_path / "jobs", space=20 << 20)
+    work_files.prepare()
+    first = await work_files.create(11 << 20)
+    second = await work_files.create(1)
     with pytest.raises(RateLimited) as refused:
-        await jobs.open(1)
+        await work_files.create(1)
     assert refused.value.reason == "queue_full"
-    jobs.discard(second)
-    await jobs.close()
-    assert await jobs.open(1) != first
+    work_files.discard(second)
+    await work_files.close()
+    assert await work_files.create(1) != first
     with pytest.raises(RateLimited):
-        await jobs.open(1)
+        await work_files.create(1)
 
 
-async def test_the_disk_is_not_filled_up(tmp_path: Path) -> None:
-    jobs = WorkFiles(tmp_path / "jobs", space=1 << 62)
-    jobs.prepare()
+async def test_a_reserve_of_the_disk_stays_free(tmp_path: Path) -> None:
+    work_files = WorkFiles(tmp_path / "jobs", space=1 << 62)
+    work_files.prepare()
     with pytest.raises(NoSpace):
-        await jobs.open(1 << 60)
+        await work_files.create(1 << 60)
     assert list((tmp_path / "jobs").iterdir()) == []

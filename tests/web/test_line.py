@@ -1,4 +1,4 @@
-"""The line: nobody above a limit, nobody idle without need, nobody passed by for long."""
+"""FairQueue: no limit is exceeded, no slot stays idle without need, no account starves another."""
 
 from __future__ import annotations
 
@@ -12,143 +12,143 @@ SLOTS, MEMORY = 3, 10
 LIMITS = {"a": 1, "b": 2, "c": 3, "d": 2}
 
 
-class Clients(RuleBasedStateMachine):
-    """Come, finish and go in any order; the model keeps plain lists."""
+class Jobs(RuleBasedStateMachine):
+    """Jobs arrive, end and are cancelled in any order; the model keeps plain lists."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.line = FairQueue(SLOTS, MEMORY)
+        self.queue = FairQueue(SLOTS, MEMORY)
         self.running: list[QueuedJob] = []
-        self.waiting: list[QueuedJob] = []  # in the order they came
-        self.passed: dict[QueuedJob, list[str]] = {}  # the turns of others while it was the first of its account
+        self.waiting: list[QueuedJob] = []  # in order of arrival
+        self.passed: dict[QueuedJob, list[str]] = {}  # starts of other accounts while the job was its account's first
         self.clock = 0.0
 
-    def call(self) -> None:
-        free = self.first_ones()
-        for place in self.line.call(self.clock):
-            assert place == self.first(place.account_id)
-            for other in free:
-                if other.account_id != place.account_id and other in self.waiting and self.is_below_limit(other):
-                    self.passed.setdefault(other, []).append(place.account_id)
-            self.waiting.remove(place)
-            self.running.append(place)
-            free = self.first_ones()
+    def start_next(self) -> None:
+        first_jobs = self.first_jobs()
+        for job in self.queue.start_next(self.clock):
+            assert job == self.first(job.account_id)
+            for other in first_jobs:
+                if other.account_id != job.account_id and other in self.waiting and self.is_below_limit(other):
+                    self.passed.setdefault(other, []).append(job.account_id)
+            self.waiting.remove(job)
+            self.running.append(job)
+            first_jobs = self.first_jobs()
 
     def first(self, account: str) -> QueuedJob:
-        return next(place for place in self.waiting if place.account_id == account)
+        return next(job for job in self.waiting if job.account_id == account)
 
-    def first_ones(self) -> list[QueuedJob]:
-        return [self.first(account) for account in {place.account_id for place in self.waiting}]
+    def first_jobs(self) -> list[QueuedJob]:
+        return [self.first(account) for account in {job.account_id for job in self.waiting}]
 
-    def is_below_limit(self, place: QueuedJob) -> bool:
-        return self.has_running(place.account_id) < LIMITS[place.account_id]
+    def is_below_limit(self, job: QueuedJob) -> bool:
+        return self.running_of(job.account_id) < LIMITS[job.account_id]
 
-    def has_running(self, account: str) -> int:
-        return sum(place.account_id == account for place in self.running)
+    def running_of(self, account: str) -> int:
+        return sum(job.account_id == account for job in self.running)
 
     def memory(self) -> int:
-        return sum(place.memory for place in self.running)
+        return sum(job.memory for job in self.running)
 
     @rule(account=st.sampled_from(sorted(LIMITS)), memory=st.sampled_from([0, 1, 4, 9, 25]))
-    def comes(self, account: str, memory: int) -> None:
+    def add(self, account: str, memory: int) -> None:
         self.clock += 1
-        place = QueuedJob(account, memory, self.clock)
-        self.line.enter(place, LIMITS[account])
-        self.waiting.append(place)
-        self.call()
+        job = QueuedJob(account, memory, self.clock)
+        self.queue.add(job, LIMITS[account])
+        self.waiting.append(job)
+        self.start_next()
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())
-    def ends(self, data: st.DataObject) -> None:
-        place = data.draw(st.sampled_from(self.running))
-        self.running.remove(place)
-        self.line.leave(place)
-        self.call()
+    def end(self, data: st.DataObject) -> None:
+        job = data.draw(st.sampled_from(self.running))
+        self.running.remove(job)
+        self.queue.remove(job)
+        self.start_next()
 
     @precondition(lambda self: self.waiting)
     @rule(data=st.data())
-    def gives_up(self, data: st.DataObject) -> None:
-        place = data.draw(st.sampled_from(self.waiting))
-        self.waiting.remove(place)
-        self.line.leave(place)
-        self.call()
+    def cancel(self, data: st.DataObject) -> None:
+        job = data.draw(st.sampled_from(self.waiting))
+        self.waiting.remove(job)
+        self.queue.remove(job)
+        self.start_next()
 
     @invariant()
-    def counts_are_true(self) -> None:
-        assert (self.line.running, self.line.waiting) == (len(self.running), len(self.waiting))
-        assert self.line.oldest() == min((place.since for place in self.waiting), default=None)
+    def counts_are_correct(self) -> None:
+        assert (self.queue.running, self.queue.waiting) == (len(self.running), len(self.waiting))
+        assert self.queue.oldest() == min((job.queued_at for job in self.waiting), default=None)
 
     @invariant()
-    def no_bound_is_passed(self) -> None:
+    def limits_hold(self) -> None:
         assert len(self.running) <= SLOTS
-        assert all(self.has_running(account) <= limit for account, limit in LIMITS.items())
+        assert all(self.running_of(account) <= limit for account, limit in LIMITS.items())
         assert self.memory() <= MEMORY or len(self.running) == 1
 
     @invariant()
-    def nobody_waits_without_need(self) -> None:
-        eligible = [place for place in self.first_ones() if self.is_below_limit(place)]
+    def no_job_waits_without_need(self) -> None:
+        eligible = [job for job in self.first_jobs() if self.is_below_limit(job)]
         if eligible and len(self.running) < SLOTS:
             assert self.running
-            assert any(self.memory() + place.memory > MEMORY for place in eligible)
+            assert any(self.memory() + job.memory > MEMORY for job in eligible)
 
     @invariant()
-    def nobody_is_passed_twice_by_an_account(self) -> None:
-        for place in self.waiting:
-            job_queue = self.passed.get(place, [])
-            assert len(job_queue) == len(set(job_queue)), f"{place} was passed by {job_queue}"
+    def no_account_passes_a_job_twice(self) -> None:
+        for job in self.waiting:
+            accounts = self.passed.get(job, [])
+            assert len(accounts) == len(set(accounts)), f"{job} was passed by {accounts}"
 
 
-Clients.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
-TestClients = Clients.TestCase
+Jobs.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestJobs = Jobs.TestCase
 
 
-def ran(line: FairQueue, *running: QueuedJob) -> str:
-    """Lets those end that run, one after the other; the accounts in the order in which they had turns."""
-    job_queue, at_work = "", list(running)
-    while at_work:
-        line.leave(at_work.pop(0))
-        called = line.call(0)
-        job_queue += "".join(place.account_id for place in called)
-        at_work += called
-    return job_queue
+def start_order(queue: FairQueue, *running: QueuedJob) -> str:
+    """Ends the running jobs one after the other; returns the accounts in the order of their starts."""
+    order, active = "", list(running)
+    while active:
+        queue.remove(active.pop(0))
+        started = queue.start_next(0)
+        order += "".join(job.account_id for job in started)
+        active += started
+    return order
 
 
-def entered(line: FairQueue, account: str, memory: int = 0, limit: int = 2) -> QueuedJob:
-    place = QueuedJob(account, memory, since=0)
-    line.enter(place, limit)
-    return place
+def add(queue: FairQueue, account: str, memory: int = 0, limit: int = 2) -> QueuedJob:
+    job = QueuedJob(account, memory, queued_at=0)
+    queue.add(job, limit)
+    return job
 
 
-def test_accounts_take_turns() -> None:
-    line = FairQueue(1, MEMORY)
-    running = entered(line, "a")
-    line.call(0)
+def test_accounts_alternate() -> None:
+    queue = FairQueue(1, MEMORY)
+    running = add(queue, "a")
+    queue.start_next(0)
     for account in "aaaabbc":
-        entered(line, account)
-    assert ran(line, running) == "abcabaa"
+        add(queue, account)
+    assert start_order(queue, running) == "abcabaa"
 
 
-def test_small_ones_do_not_pass_a_large_one() -> None:
-    line = FairQueue(2, MEMORY)
-    small, other = entered(line, "a", 5), entered(line, "b", 5)
-    line.call(0)
-    entered(line, "c", 25)
+def test_small_jobs_do_not_pass_a_large_one() -> None:
+    queue = FairQueue(2, MEMORY)
+    small, other = add(queue, "a", 5), add(queue, "b", 5)
+    queue.start_next(0)
+    add(queue, "c", 25)
     for account in "dede":
-        entered(line, account, 1)
-    line.leave(small)
-    assert line.call(0) == []
-    assert ran(line, other) == "cdede"
+        add(queue, account, 1)
+    queue.remove(small)
+    assert queue.start_next(0) == []
+    assert start_order(queue, other) == "cdede"
 
 
-def test_rounds_count_the_turns_of_others_before_ones_own() -> None:
-    line = FairQueue(2, MEMORY)
+def test_jobs_ahead_counts_the_starts_of_other_accounts() -> None:
+    queue = FairQueue(2, MEMORY)
     for account in "aa":
-        entered(line, account)
-    line.call(0)
+        add(queue, account)
+    queue.start_next(0)
     for _ in range(40):
-        entered(line, "a")
-    entered(line, "b")
-    assert line.rounds("c", 2) == 1.5  # one of a, the one of b, and itself, in two slots
-    assert line.rounds("b", 2) == 2  # two of a, the one that waits, and itself
-    assert line.rounds("a", 2) == 21
-    assert line.rounds("a", 1) == 41
+        add(queue, "a")
+    add(queue, "b")
+    assert queue.jobs_ahead("c", 2) == 1.5  # one of a, the one of b, and the new one, in two slots
+    assert queue.jobs_ahead("b", 2) == 2  # two of a, the waiting one, and the new one
+    assert queue.jobs_ahead("a", 2) == 21
+    assert queue.jobs_ahead("a", 1) == 41

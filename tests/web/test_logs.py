@@ -140,7 +140,7 @@ def test_nobodys_secrets(servers: Servers, server: Running) -> None:
         server.upload(sample("png"), name=name)
         for answer in answers:
             one(lines, answer)
-    logged = "\n".join(text for text in lines.texts if "outbox" not in text and "convertd.mail" not in text)
+    logged = "\n".join(text for text in lines.texts if "outbox" not in text and "convertd.email" not in text)
     assert CANARY not in logged.lower()
     assert "ca" * 32 not in logged
     assert server.key not in logged

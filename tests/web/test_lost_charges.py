@@ -1,4 +1,4 @@
-"""Charges whose database is lost for a while: what stands there decides, once it can be asked."""
+"""Charges during an outage of the database: its content decides once it is reachable again."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ OWNER = ServerInstance("server", "boot")
 USE = UsageRecord("convert", "png", "webp", 1)
 
 
-class Shaky(Database):
-    """A database that is lost during commits, and then for a number of questions, when it is told to."""
+class UnreliableDatabase(Database):
+    """A database whose commits of charges have an unknown outcome and whose next `away` calls fail."""
 
     away = 0
     saves = True
@@ -40,74 +40,78 @@ class Shaky(Database):
 
 
 @pytest.fixture
-def shaky(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shaky]:
-    monkeypatch.setattr(charging, "_PAUSES", (0.01, 0.01, 0.01))
-    database = Shaky(url)
+def unreliable(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnreliableDatabase]:
+    monkeypatch.setattr(charging, "_RETRY_DELAYS", (0.01, 0.01, 0.01))
+    database = UnreliableDatabase(url)
     yield database
     database.close()
 
 
 @pytest.fixture
-def account(shaky: Shaky) -> str:
-    return open_account(shaky, 3).id
+def account(unreliable: UnreliableDatabase) -> str:
+    return open_account(unreliable, 3).id
 
 
 @pytest.fixture
-async def opened(shaky: Shaky) -> AsyncIterator[Charges]:
-    charges = Charges(shaky, OWNER)
+async def opened(unreliable: UnreliableDatabase) -> AsyncIterator[Charges]:
+    charges = Charges(unreliable, OWNER)
     yield charges
     await charges.close()
 
 
-async def _settled(opened: Charges, shaky: Shaky, account: str, away: int) -> tuple[int, object]:
-    async with opened.charged(account, 1, USE, None) as charge:
-        shaky.away = away
+async def _settled(opened: Charges, unreliable: UnreliableDatabase, account: str, away: int) -> tuple[int, object]:
+    async with opened.hold(account, 1, USE, None) as charge:
+        unreliable.away = away
         return await charge.settle(10)
 
 
-async def _failed(opened: Charges, shaky: Shaky, account: str, away: int) -> None:
-    async with opened.charged(account, 1, USE, None):
-        shaky.away = away
+async def _failed(opened: Charges, unreliable: UnreliableDatabase, account: str, away: int) -> None:
+    async with opened.hold(account, 1, USE, None):
+        unreliable.away = away
         raise StepFailed("It failed.")
 
 
-async def _left(opened: Charges, shaky: Shaky, account: str) -> int:
+async def _left(opened: Charges, unreliable: UnreliableDatabase, account: str) -> int:
     await opened.close()
-    shaky.away = 0
-    balance: int = await shaky.run(ledger.balance, account)
+    unreliable.away = 0
+    balance: int = await unreliable.run(ledger.balance, account)
     return balance
 
 
-async def test_a_charge_that_was_saved_is_final(opened: Charges, shaky: Shaky, account: str) -> None:
-    assert await _settled(opened, shaky, account, away=2) == (2, None)
-    assert await _left(opened, shaky, account) == 2
+async def test_a_committed_charge_is_settled(opened: Charges, unreliable: UnreliableDatabase, account: str) -> None:
+    assert await _settled(opened, unreliable, account, away=2) == (2, None)
+    assert await _left(opened, unreliable, account) == 2
 
 
-async def test_a_charge_that_was_not_saved_is_given_back(opened: Charges, shaky: Shaky, account: str) -> None:
-    shaky.saves = False
+async def test_an_uncommitted_charge_is_released(opened: Charges, unreliable: UnreliableDatabase, account: str) -> None:
+    unreliable.saves = False
     with pytest.raises(CommitUnknown):
-        await _settled(opened, shaky, account, away=2)
-    assert await _left(opened, shaky, account) == 3
+        await _settled(opened, unreliable, account, away=2)
+    assert await _left(opened, unreliable, account) == 3
 
 
-async def test_who_cannot_know_says_so(opened: Charges, shaky: Shaky, account: str) -> None:
-    with pytest.raises(CommitUnknown):  # and not that nothing has happened
-        await _settled(opened, shaky, account, away=1000)
-    assert await _left(opened, shaky, account) == 2
-
-
-async def test_credits_come_back_when_the_database_does(opened: Charges, shaky: Shaky, account: str) -> None:
-    with pytest.raises(StepFailed):  # what went wrong, and not what went wrong afterwards
-        await _failed(opened, shaky, account, away=2)
-    assert await _left(opened, shaky, account) == 3
-
-
-async def test_nobody_waits_for_long_for_credits_to_be_back(
-    opened: Charges, shaky: Shaky, account: str, monkeypatch: pytest.MonkeyPatch
+async def test_an_unknown_outcome_is_reported_as_unknown(
+    opened: Charges, unreliable: UnreliableDatabase, account: str
 ) -> None:
-    monkeypatch.setattr(charging, "_PAUSES", (3,))
-    monkeypatch.setattr(charging, "_PROMPTLY", 0.05)
+    with pytest.raises(CommitUnknown):  # and not DatabaseBusy, which would mean that nothing has happened
+        await _settled(opened, unreliable, account, away=1000)
+    assert await _left(opened, unreliable, account) == 2
+
+
+async def test_credits_are_released_when_the_database_is_back(
+    opened: Charges, unreliable: UnreliableDatabase, account: str
+) -> None:
+    with pytest.raises(StepFailed):  # the original error
+        await _failed(opened, unreliable, account, away=2)
+    assert await _left(opened, unreliable, account) == 3
+
+
+async def test_an_error_does_not_wait_long_for_the_release(
+    opened: Charges, unreliable: UnreliableDatabase, account: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(charging, "_RETRY_DELAYS", (3,))
+    monkeypatch.setattr(charging, "_RELEASE_TIMEOUT", 0.05)
     async with asyncio.timeout(2):
         with pytest.raises(StepFailed):
-            await _failed(opened, shaky, account, away=1)
-    assert await _left(opened, shaky, account) == 3
+            await _failed(opened, unreliable, account, away=1)
+    assert await _left(opened, unreliable, account) == 3

@@ -1,4 +1,4 @@
-"""What a conversion is likely to need, and what all of them may have."""
+"""Memory estimates of jobs and the memory budget of the machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.memory_estimate import allowed_bytes, needed_bytes
 from engine.planner import Plan
 from engine.registry import load_registry
 from tests.support.samples import quadrants
-from web.services.job_queue import expected_memory, memory_budget
+from web.services.job_queue import estimate_memory, memory_budget
 
 REGISTRY = load_registry()
 MIB = 1 << 20
@@ -21,11 +21,11 @@ MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def job(source: str, target: str, size: int) -> int:
-    """What is expected of a job with a file of that size."""
-    return expected_memory(REGISTRY.plan([REGISTRY.formats[source]], target), size)
+    """The estimate in bytes for an input of `size` bytes."""
+    return estimate_memory(REGISTRY.plan([REGISTRY.formats[source]], target), size)
 
 
-def test_more_is_expected_for_larger_files_and_hungrier_formats() -> None:
+def test_estimates_grow_with_file_size_and_depend_on_the_formats() -> None:
     assert job("jpeg", "png", 1) == job("jpeg", "avif", 1000) == 256 * MIB
     assert job("jpeg", "png", 5 * MIB) > job("jpeg", "png", 3 * MIB) > 256 * MIB
     assert job("jpeg", "heic", 5 * MIB) > job("jpeg", "avif", 5 * MIB) > job("jpeg", "webp", 5 * MIB)
@@ -33,7 +33,7 @@ def test_more_is_expected_for_larger_files_and_hungrier_formats() -> None:
     assert job("bmp", "png", 20 * MIB) < job("jpeg", "png", 20 * MIB)
 
 
-def test_no_job_counts_for_more_than_it_can_take() -> None:
+def test_estimates_stay_below_the_limit_of_a_job() -> None:
     assert job("jpeg", "heic", 10**9) == JobLimits().memory
     assert 256 * MIB < job("jpeg", "png", 10**9) < JobLimits().memory
 
@@ -45,7 +45,7 @@ def test_a_file_of_the_usual_density_is_not_underestimated(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("plan", REGISTRY.catalogue(), ids=str)
-def test_what_is_expected_is_allowed(plan: Plan) -> None:
+def test_estimates_are_below_the_limits(plan: Plan) -> None:
     for pixels in (1, MAX_PIXELS // 10, MAX_PIXELS):
         assert needed_bytes(plan, pixels) <= allowed_bytes(plan, pixels) <= allowed_bytes(plan) <= JobLimits().memory
 
@@ -75,7 +75,7 @@ def group(root: Path, membership: str, **limits: str) -> Path:
         ("5:cpu,cpuacct:/box\n", {"box": str(MIB)}, MACHINE),
     ],
 )
-def test_the_smallest_limit_around_the_process_counts(
+def test_the_smallest_control_group_limit_applies(
     tmp_path: Path, membership: str, limits: dict[str, str], expected: int
 ) -> None:
     assert memory_budget(group(tmp_path, membership, **limits)) == round(0.7 * expected)

@@ -1,4 +1,4 @@
-"""What Prometheus is told: all of it, about everything that happens, and nothing that a client could choose."""
+"""The Prometheus metrics: every event is counted, and no label value comes from a client."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CANARY = "canary"
 
 
 class Scraped:
-    """A server, and what it tells at its port."""
+    """A server and its metrics endpoint."""
 
     def __init__(self, server: Running, port: int, client: httpx.Client) -> None:
         self.server = server
@@ -48,7 +48,7 @@ class Scraped:
 
     @contextmanager
     def rising(self, name: str, by: float = 1, **labels: str) -> Iterator[None]:
-        """Asserts that the block adds so much to the value, soon."""
+        """Asserts that the block increases the value by exactly `by`."""
         before = self.value(name, **labels)
         yield
         assert eventually(lambda: self.value(name, **labels) - before >= by), name
@@ -107,7 +107,7 @@ def test_a_tool(scraped: Scraped) -> None:
         assert scraped.server.ask("POST", "/pdf/merge", files=files).status_code == 200
 
 
-def test_a_program(scraped: Scraped) -> None:
+def test_a_conversion_with_an_external_program(scraped: Scraped) -> None:
     with scraped.rising("convertd_conversions_total", engine="gs", outcome="success"):
         assert scraped.server.convert(sample("eps"), "png").status_code == 200
 
@@ -120,7 +120,7 @@ def test_a_program(scraped: Scraped) -> None:
     ],
     ids=["no picture", "half a picture"],
 )
-def test_a_file_that_is_at_fault(scraped: Scraped, content: bytes, source: str, code: str, reason: str) -> None:
+def test_an_invalid_file(scraped: Scraped, content: bytes, source: str, code: str, reason: str) -> None:
     with (
         scraped.rising("convertd_conversions_total", input_format=source, outcome="rejected"),
         scraped.rising("convertd_conversion_errors_total", code=code, reason=reason),
@@ -129,7 +129,7 @@ def test_a_file_that_is_at_fault(scraped: Scraped, content: bytes, source: str, 
         scraped.server.convert(content)
 
 
-def test_a_replay_is_no_conversion(scraped: Scraped) -> None:
+def test_a_replay_is_not_counted_as_a_conversion(scraped: Scraped) -> None:
     headers = {"Idempotency-Key": "twice"}
     assert scraped.server.convert(sample("png"), "gif", headers=headers).status_code == 200
     with (
@@ -150,7 +150,7 @@ def test_too_many_requests(servers: Servers, data_dir: Path) -> None:
         assert found.value("convertd_rate_limited_total", scope="failed_authentications") == 1
 
 
-def test_registration_and_mail(scraped: Scraped) -> None:
+def test_registration_and_email(scraped: Scraped) -> None:
     outbox = scraped.server.data_dir / "outbox"
     with scraped.rising("convertd_mail_total", outcome="sent"):
         body = {"email": f"{CANARY}@example.com", "name": CANARY}
@@ -167,11 +167,11 @@ def test_a_purchase(scraped: Scraped) -> None:
         assert http.post(f"{scraped.server.url}/checkout/{session}/pay").status_code < 400
 
 
-def test_what_there_is(servers: Servers, data_dir: Path) -> None:
+def test_totals(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as server:
         server.upload(sample("png"))
         made = server.convert(sample("png"), "webp", headers={"Accept": "application/json"}).json()["data"]
-    with scraping(servers, data_dir) as found:  # looks at once
+    with scraping(servers, data_dir) as found:  # the first update runs at once
         assert eventually(lambda: found.value("convertd_stock_updated_timestamp_seconds") > 0)
         assert found.value("convertd_accounts", tier="paid") >= 1
         assert found.value("convertd_files_stored", state="pending") == 1
@@ -190,7 +190,7 @@ def test_the_installation(scraped: Scraped) -> None:
     assert scraped.value("process_start_time_seconds") > 0
 
 
-def test_both_formats(scraped: Scraped) -> None:
+def test_both_exposition_formats(scraped: Scraped) -> None:
     usual = http.get(scraped.url)
     assert usual.headers["Content-Type"].startswith("text/plain; version=")
     accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
@@ -201,7 +201,7 @@ def test_both_formats(scraped: Scraped) -> None:
     assert http.get(f"{scraped.server.url}/metrics").status_code == 404
 
 
-def test_nothing_of_the_clients_is_told(scraped: Scraped) -> None:
+def test_no_text_of_clients_is_exposed(scraped: Scraped) -> None:
     server = scraped.server
     held = {"Authorization": f"Bearer cvd_live_{CANARY}"}
     http.get(f"{server.url}/{CANARY}?{CANARY}={CANARY}", headers={"X-Request-Id": CANARY, "User-Agent": CANARY})
@@ -214,7 +214,7 @@ def test_nothing_of_the_clients_is_told(scraped: Scraped) -> None:
     assert CANARY not in scraped.text().lower()
 
 
-def test_series_do_not_grow_with_what_clients_send(scraped: Scraped) -> None:
+def test_requests_with_new_values_add_no_series(scraped: Scraped) -> None:
     url, api, content = scraped.server.url, scraped.server.api, sample("png")
     with http.Client(headers=scraped.server.auth) as client:
 
@@ -231,20 +231,20 @@ def test_series_do_not_grow_with_what_clients_send(scraped: Scraped) -> None:
     assert scraped.text().count("\n") == before
 
 
-def test_a_port_that_is_taken(servers: Servers, scraped: Scraped, tmp_path: Path) -> None:
+def test_a_metrics_port_in_use(servers: Servers, scraped: Scraped, tmp_path: Path) -> None:
     port = int(scraped.url.split(":")[2].split("/")[0])
     with servers.running(tmp_path / "data", metrics_port=port) as server:
         assert http.get(f"{server.url}/healthz").status_code == 200
     assert scraped.value("convertd_build_info") == 1
 
 
-def test_the_readme_lists_all(scraped: Scraped) -> None:
+def test_the_readme_lists_all_metrics(scraped: Scraped) -> None:
     rows = re.findall(r"^\| `(convertd_\w+)` \| (.*?) ?\| ", _README, re.MULTILINE)
     documented = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
     scraped.server.convert(sample("png"), "jpeg")
     scraped.server.convert(b"no picture at all")
     alone = metrics.create("1", [])
-    alone.installation.sandboxed({"landlock": True})  # as only the command finds out
+    alone.installation.set_sandbox_layers({"landlock": True})  # only set by `serve`
     found: dict[str, set[str]] = {}
     for family in (*alone.registry.collect(), *parse(scraped.text())):
         suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
@@ -253,18 +253,18 @@ def test_the_readme_lists_all(scraped: Scraped) -> None:
     assert documented == {name: labels for name, labels in found.items() if name.startswith("convertd_")}
 
 
-def test_the_line_and_a_client_that_goes_away(servers: Servers, data_dir: Path) -> None:
+def test_the_queue_and_disconnecting_clients(servers: Servers, data_dir: Path) -> None:
     form = httpx.Request("POST", "http://here", data={"output_format": "webp"}, files={"file": sample("png")})
     head = f"Content-Type: {form.headers['Content-Type']}\r\nContent-Length: {form.headers['Content-Length']}\r\n\r\n"
     with scraping(servers, data_dir, executor=Stuck(), workers=1) as found:
 
-        def stands(name: str, value: float) -> bool:
+        def equals(name: str, value: float) -> bool:
             return found.value(name) == value
 
         first, second = found.server.connect(), found.server.connect()
         for connection, arrived in ((first, "convertd_workers_busy"), (second, "convertd_queue_depth")):
             connection.sendall(found.server.posting.encode() + head.encode() + form.read())
-            assert eventually(partial(stands, arrived, 1))  # or the second might overtake the first
+            assert eventually(partial(equals, arrived, 1))  # or the second might overtake the first
         assert found.value("convertd_http_requests_in_progress") == 2
         assert (found.value("convertd_workers_busy"), found.value("convertd_queue_oldest_seconds") > 0) == (1, True)
         with found.rising("convertd_worker_restarts_total", cause="cancelled"):
@@ -274,7 +274,7 @@ def test_the_line_and_a_client_that_goes_away(servers: Servers, data_dir: Path) 
             second.close()
 
 
-def test_jobs_that_die(servers: Servers, data_dir: Path) -> None:
+def test_jobs_that_end_early(servers: Servers, data_dir: Path) -> None:
     errors = {"timeout": TimedOut("Late."), "oom": OutOfMemory("Killed."), "crash": WorkerCrashed("Crashed.")}
     with scraping(servers, data_dir, executor=Dying(*errors.values())) as found:
         for cause in errors:

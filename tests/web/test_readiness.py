@@ -1,4 +1,4 @@
-"""/readyz: what must work, what need not, and checks that hang."""
+"""/readyz: essential and optional checks, and checks that hang."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from web.app import assemble
 
 
 class Idle:
-    """An executor that is asked whether it is ready, and otherwise left alone."""
+    """An executor that answers readiness checks and runs no jobs."""
 
     def __init__(self, *, answers: bool = True) -> None:
         self._answers = answers
@@ -54,7 +54,7 @@ def ready(server: Running) -> bool:
 
 @pytest.fixture
 def executor(servers: Servers) -> Iterator[LocalExecutor]:
-    """One of the test's own."""
+    """A separate executor for one test."""
     made = LocalExecutor(1)
     servers._run(made.start())
     yield made
@@ -77,7 +77,7 @@ def test_a_fork_server_that_hangs(servers: Servers, executor: LocalExecutor, dat
         assert eventually(lambda: ready(server))
 
 
-def test_checks_that_hang_do_not_pile_up(servers: Servers, data_dir: Path) -> None:
+def test_hanging_checks_are_shared(servers: Servers, data_dir: Path) -> None:
     executor = Idle(answers=False)
     with servers.running(data_dir, executor) as server, ThreadPoolExecutor(5) as threads:
         answers = list(threads.map(lambda _: http.get(f"{server.url}/readyz", timeout=30), range(5)))
@@ -85,7 +85,7 @@ def test_checks_that_hang_do_not_pile_up(servers: Servers, data_dir: Path) -> No
         assert executor.asked == 1
 
 
-def test_a_database_that_somebody_else_has_locked(servers: Servers, data_dir: Path) -> None:
+def test_a_database_locked_by_another_process(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, Idle()) as server:
         other = sqlite3.connect(data_dir / "convertd.db", isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
@@ -95,7 +95,7 @@ def test_a_database_that_somebody_else_has_locked(servers: Servers, data_dir: Pa
         assert eventually(lambda: ready(server))
 
 
-def test_without_redis_limits_hold_and_requests_are_welcome(servers: Servers, data_dir: Path, tmp_path: Path) -> None:
+def test_an_outage_of_redis_only_degrades_the_service(servers: Servers, data_dir: Path, tmp_path: Path) -> None:
     with RedisServer(tmp_path) as redis, servers.running(data_dir, Idle(), redis_url=redis.url) as server:
         assert eventually(lambda: ready(server))
         redis.kill()
@@ -109,15 +109,15 @@ def test_without_redis_limits_hold_and_requests_are_welcome(servers: Servers, da
 async def test_plugins(data_dir: Path) -> None:
     broken = Registry([*load_registry().plugins, Plugin("broken", "", error="ImportError: no such library")])
     services = assemble(Settings(data_dir=data_dir), broken, Idle())
-    assert (await services.readiness.state()).reasons == ("the server does not serve",)
-    services.readiness.begin()
+    assert (await services.readiness.state()).reasons == ("the server is starting or stopping",)
+    services.readiness.start()
     state = await services.readiness.state()
     assert (state.reasons, state.degraded) == ((), ("the plugin broken cannot be loaded",))
     await asyncio.to_thread(services.database.close)
 
 
-async def test_nothing_to_convert(data_dir: Path) -> None:
+async def test_no_formats(data_dir: Path) -> None:
     services = assemble(Settings(data_dir=data_dir), Registry([]), Idle())
-    services.readiness.begin()
+    services.readiness.start()
     assert (await services.readiness.state()).reasons == ("no plugin declares a format",)
     await asyncio.to_thread(services.database.close)

@@ -1,4 +1,4 @@
-"""The reference of the docs: what is read out of an OpenAPI document."""
+"""The API reference, derived from an OpenAPI document."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ def test_a_form() -> None:
     ]
 
 
-def test_an_answer() -> None:
+def test_a_response() -> None:
     _, file = endpoints(DOCUMENT, "https://convert.example/api/v1")
     assert not file.needs_key
-    assert [(field.name, field.where) for field in file.fields] == [("file_id", "path")]
-    known, missing = file.answers
+    assert [(field.name, field.location) for field in file.fields] == [("file_id", "path")]
+    known, missing = file.responses
     assert [(field.name, field.type) for field in known.fields] == [
         ("size", "integer or null"),
         ("names", "string[]"),

@@ -1,4 +1,4 @@
-"""The programs that people copy: they are run, where what runs them is there."""
+"""Code samples: they run, in the languages installed on this machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HERE = [language for language, command in _RUN.items() if shutil.which(command[
 
 
 def run(language: str, call: Call, folder: Path, key: str) -> str:
-    """What the sample prints."""
+    """Runs the sample and returns its output."""
     program = folder / f"program{_SUFFIXES[language]}"
     program.write_text(LANGUAGES[language](call))
     command = [part.format(program) for part in _RUN[language]]
@@ -37,7 +37,7 @@ def run(language: str, call: Call, folder: Path, key: str) -> str:
     return done.stdout
 
 
-def test_some_languages_are_here() -> None:
+def test_curl_and_python_are_installed() -> None:
     assert {"curl", "Python"} <= {*_HERE}
 
 
@@ -59,7 +59,7 @@ def test_several_files(server: Running, tmp_path: Path, language: str) -> None:
 
 
 @pytest.mark.parametrize("language", _HERE)
-def test_an_object_and_no_body(server: Running, tmp_path: Path, language: str) -> None:
+def test_a_json_body_and_no_body(server: Running, tmp_path: Path, language: str) -> None:
     key = server.account()
     assert "batch_" in run(language, Call("POST", f"{server.api}/batch", body={"output_format": "webp"}), tmp_path, key)
     assert "credits_remaining" in run(language, Call("GET", f"{server.api}/account"), tmp_path, key)
@@ -68,7 +68,7 @@ def test_an_object_and_no_body(server: Running, tmp_path: Path, language: str) -
     assert file in run(language, Call("DELETE", f"{server.api}/files/{file}"), tmp_path, key)
 
 
-def test_samples_are_told_what_they_need() -> None:
+def test_samples_contain_all_parts_of_a_call() -> None:
     call = Call("POST", "https://convert.example/api/v1/register", body={"email": "a@b.example"}, needs_key=False)
     for language, write in LANGUAGES.items():
         assert VARIABLE not in write(call), language

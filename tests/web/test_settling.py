@@ -1,4 +1,4 @@
-"""A client that goes away at the very moment at which its charge is saved."""
+"""Cancellation while a charge is being settled."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from web.services.conversion_request import ConversionOutcome, ConversionRequest
 from web.services.idempotency import Answer
 
 
-class CutOff(Charge):
-    """Is cancelled before or after it is saved."""
+class CancelledCharge(Charge):
+    """A charge that is cancelled before or after it is committed."""
 
     saves = True
 
-    async def settle(self, size: int, keep: SaveResult | None = None) -> tuple[int, Answer | None]:
+    async def settle(self, size: int, save: SaveResult | None = None) -> tuple[int, Answer | None]:
         if self.saves:
-            await super().settle(size, keep)
+            await super().settle(size, save)
         raise asyncio.CancelledError
 
 
@@ -37,19 +37,19 @@ def _key(transaction: Transaction) -> str:
 
 
 @pytest.mark.parametrize("saves", [True, False])
-async def test_a_result_that_is_paid_for_stays(tmp_path: Path, saves: bool) -> None:
+async def test_the_result_of_a_settled_charge_is_kept(tmp_path: Path, saves: bool) -> None:
     services = assemble(Settings(data_dir=tmp_path / "data"), load_registry(), LocalExecutor(1))
     account = await services.accounts.authenticate(f"Bearer {await services.database.run(_key)}")
     path = tmp_path / "result.png"
     path.write_bytes(sample("png"))
     plan = load_registry().plan([load_registry().formats["png"]], "png")
     result = ConversionOutcome(path, "a.png", "image/png", size=9, seconds=0.1, warnings=(), counts={})
-    order = ConversionRequest(account, "convert", (Upload(path, "a.png", 9, plan.source),), "png", keep=True)
+    request = ConversionRequest(account, "convert", (Upload(path, "a.png", 9, plan.source),), "png", keep=True)
 
     async def settle() -> None:
-        async with services.charges.charged(account.id, 1, UsageRecord("convert", "png", "png", 9), None) as charge:
-            charge.__class__, CutOff.saves = CutOff, saves
-            await services.conversions._settled(order, plan, result, charge)
+        async with services.charges.hold(account.id, 1, UsageRecord("convert", "png", "png", 9), None) as charge:
+            charge.__class__, CancelledCharge.saves = CancelledCharge, saves
+            await services.conversions._settle(request, plan, result, charge)
 
     with pytest.raises(asyncio.CancelledError):
         await settle()

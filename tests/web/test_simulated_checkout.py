@@ -80,7 +80,7 @@ def test_unknown_sessions(server: Running) -> None:
 
 
 def test_simulation_is_logged_at_start(servers: Servers, data_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", "convertd.checkout"), servers.running(data_dir):
+    with caplog.at_level("INFO", "convertd.payments"), servers.running(data_dir):
         assert "checkout is simulated" in caplog.text
 
 

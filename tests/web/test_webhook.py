@@ -1,4 +1,4 @@
-"""POST /webhooks/stripe: what is signed, what it does, and how often."""
+"""POST /webhooks/stripe: signatures, effects and repeated events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def stripe() -> Iterator[StripeServer]:
 
 @pytest.fixture
 def selling(servers: Servers, stripe: StripeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server that sells through Stripe, and whose ledger adds up at the end."""
+    """A server that sells through Stripe. Its ledger is audited after the test."""
     settings = {**stripe.settings, "stripe_webhook_secret": f"{SECRET}, {OLD_SECRET}"}
     with servers.running(tmp_path_factory.mktemp("data"), **settings) as running:
         yield running
@@ -34,7 +34,7 @@ def selling(servers: Servers, stripe: StripeServer, tmp_path_factory: pytest.Tem
 
 
 class Buyer:
-    """An account with 50 credits, and a checkout for a pack."""
+    """An account with 50 credits and an open checkout."""
 
     def __init__(self, server: Running, stripe: StripeServer, pack: str = "starter") -> None:
         self.server, self.stripe = server, stripe
@@ -43,11 +43,11 @@ class Buyer:
         self.session: str = answer.json()["data"]["session_id"]
 
     def pays(self, kind: str = "checkout.session.completed", **changes: Any) -> bytes:
-        """The event that tells so."""
+        """The event of a payment."""
         return event(kind, {**self.stripe.paid(self.session), **changes})
 
     def returned(self, kind: str, name: str, **fields: Any) -> bytes:
-        """An event of money that goes back."""
+        """The event of a refund or a dispute."""
         about = {"id": name, "currency": "eur", "payment_intent": self.stripe.paid(self.session)["payment_intent"]}
         return event(kind, about | fields)
 
@@ -73,7 +73,7 @@ def test_a_pack_is_credited_once(selling: Running, buyer: Buyer) -> None:
         assert buyer.account == (550, "paid")
 
 
-def test_twenty_at_once(selling: Running, stripe: StripeServer) -> None:
+def test_twenty_concurrent_deliveries(selling: Running, stripe: StripeServer) -> None:
     with ThreadPoolExecutor(20) as clients:
         for _ in range(3):
             buyer = Buyer(selling, stripe, "pro")
@@ -104,14 +104,14 @@ def test_forged_events(selling: Running, buyer: Buyer) -> None:
     assert buyer.account == (50, "free")
 
 
-def test_guessing_is_slowed_down_but_stripe_is_not(selling: Running, buyer: Buyer) -> None:
+def test_wrong_signatures_are_limited_and_valid_ones_are_not(selling: Running, buyer: Buyer) -> None:
     statuses = [send(selling.api, b"{}", "t=1,v1=00").status_code for _ in range(32)]
     assert statuses == [400] * 30 + [429] * 2
     assert send(selling.api, buyer.pays()).status_code == 200
     assert buyer.account == (550, "paid")
 
 
-def test_an_old_secret_works_while_it_is_replaced(selling: Running, buyer: Buyer) -> None:
+def test_two_secrets_work_during_rotation(selling: Running, buyer: Buyer) -> None:
     body = buyer.pays()
     assert send(selling.api, body, signature(body, OLD_SECRET)).status_code == 200
     assert buyer.account == (550, "paid")
@@ -130,19 +130,19 @@ def test_an_old_secret_works_while_it_is_replaced(selling: Running, buyer: Buyer
         {"client_reference_id": None, "id": "cs_test_another"},
     ],
 )
-def test_what_gives_no_credits(selling: Running, buyer: Buyer, changes: dict[str, Any]) -> None:
+def test_events_without_credits(selling: Running, buyer: Buyer, changes: dict[str, Any]) -> None:
     assert send(selling.api, buyer.pays(**changes)).status_code == 200
     assert buyer.account == (50, "free")
 
 
-def test_money_that_is_not_real_buys_nothing_real_and_the_other_way_round(selling: Running, buyer: Buyer) -> None:
+def test_live_and_test_mode_do_not_mix(selling: Running, buyer: Buyer) -> None:
     assert send(
         selling.api, event("checkout.session.completed", buyer.stripe.paid(buyer.session), livemode=True)
     ).is_success
     assert buyer.account == (50, "free")
 
 
-def test_payments_that_take_their_time(selling: Running, stripe: StripeServer) -> None:
+def test_delayed_payments(selling: Running, stripe: StripeServer) -> None:
     for endings in (["failed"], ["succeeded"], ["failed", "succeeded"]):
         buyer = Buyer(selling, stripe)
         assert send(selling.api, buyer.pays(payment_status="unpaid")).is_success
@@ -154,7 +154,7 @@ def test_payments_that_take_their_time(selling: Running, stripe: StripeServer) -
         assert buyer.account == ((550, "paid") if "succeeded" in endings else (50, "free"))
 
 
-def test_events_of_no_concern(selling: Running) -> None:
+def test_unrelated_events(selling: Running) -> None:
     for kind in ("customer.created", "checkout.session.expired", "charge.succeeded"):
         assert send(selling.api, event(kind, {"id": "x_1", "payment_status": "unpaid"})).status_code == 200
     for body in (b"[]", b"{", b"null", event("checkout.session.completed", {})):
@@ -202,7 +202,7 @@ def test_disputes(selling: Running, buyer: Buyer) -> None:
         assert buyer.account == (left, "paid")
 
 
-def test_reversals_of_something_else(selling: Running, buyer: Buyer) -> None:
+def test_unrelated_reversals(selling: Running, buyer: Buyer) -> None:
     send(selling.api, buyer.pays())
     refund = {"id": "re_9", "amount": 100, "status": "succeeded", "currency": "eur"}
     for about in (refund, refund | {"payment_intent": "pi_of_a_shop"}):

@@ -6,7 +6,6 @@ import time
 from dataclasses import asdict, replace
 
 from config.pricing import RATE_WINDOW
-from storage import api_keys, usage
 from storage.api_keys import IssuedKey, Key
 from web.api.fields import KeyRotationFields, NewKeyFields, UsageQuery
 from web.api.headers import NO_STORE
@@ -84,7 +83,7 @@ class Usage(BaseHandler):
         Requests that were refused with a 4xx status are not counted.
         """
         chosen = self.query_fields(UsageQuery).period or parse_period(None, int(time.time()))
-        report = await self.services.database.run(usage.report, self.client().id, chosen.start, chosen.end)
+        report = await self.services.accounts.usage(self.client().id, chosen.start, chosen.end)
         self.set_header("Vary", "Accept")
         accept = self.request.headers.get("Accept", "")
         if "text/csv" in accept.lower() and not wants_json(accept):
@@ -104,7 +103,7 @@ class Keys(BaseHandler):
     @Operation(id="listKeys", tag="Account", responses=(json_response(schemas.Keys),))
     async def get(self) -> None:
         """List the valid API keys"""
-        keys = await self.services.database.run(api_keys.list_keys, self.client().id)
+        keys = await self.services.accounts.list_keys(self.client().id)
         self.reply({"keys": [_key(key) for key in keys], "total": len(keys)})
 
     @Operation(id="createKey", tag="Account", json=NewKeyFields, responses=(json_response(schemas.IssuedKey),))
@@ -112,7 +111,7 @@ class Keys(BaseHandler):
         """Create an API key"""
         account = self.client()
         name = self.json_fields(NewKeyFields).name or account.name
-        self.reply(_issued_key(await self.services.database.run(api_keys.issue, account.id, name)))
+        self.reply(_issued_key(await self.services.accounts.issue_key(account.id, name)))
 
 
 class KeyResource(BaseHandler):
@@ -126,7 +125,7 @@ class KeyResource(BaseHandler):
 
         The last key cannot be revoked, only rotated.
         """
-        await self.services.database.run(api_keys.revoke, self.client().id, key_id)
+        await self.services.accounts.revoke_key(self.client().id, key_id)
         self.reply({"key_id": key_id, "revoked": True})
 
 
@@ -139,7 +138,7 @@ class KeyRotation(BaseHandler):
     async def post(self, key_id: str) -> None:
         """Replace an API key"""
         grace = self.json_fields(KeyRotationFields).grace_period_seconds
-        issued = await self.services.database.run(api_keys.rotate, self.client().id, key_id, grace)
+        issued = await self.services.accounts.rotate_key(self.client().id, key_id, grace)
         self.reply({**_issued_key(issued), "replaced_key_id": key_id, "grace_period_seconds": grace})
 
 

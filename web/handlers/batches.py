@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from storage import ledger
 from web.api.errors import InvalidParameter
 from web.api.fields import BatchConversionFields, IdempotencyHeader, NewBatchFields
 from web.api.operations import FileField, FormFields, Operation, json_response
@@ -95,7 +94,7 @@ class BatchConversion(BaseHandler):
             context=self.context,
         )
         answer = self.replayable(await self.services.batch_conversions.convert(request))
-        self.set_balance(await self.services.database.run(ledger.balance, self.client().id))
+        self.set_balance(await self.services.accounts.balance(self.client().id))
         self.reply(answer.data)
 
 

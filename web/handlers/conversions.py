@@ -22,7 +22,7 @@ async def convert_and_reply(handler: BaseHandler, request: ConversionRequest, *,
     """Runs a conversion and responds with the result, or with its description as JSON. Raises PublicError."""
     services = handler.services
     if request.file is None:
-        services.metrics.conversions.stage("upload", handler.request.request_time())
+        services.metrics.conversions.observe_stage("upload", handler.request.request_time())
     outcome = await services.conversions.convert(replace(request, context=handler.context))
     if isinstance(outcome, Charged):
         handler.set_balance(outcome.balance)

@@ -55,7 +55,7 @@ class StripeWebhook(BaseHandler):
         """
         try:
             signature = self.header_fields(StripeHeader).signature
-            await self.services.payments.payments.receive(self.content, signature)
+            await self.services.payments.events.receive(self.content, signature)
         except InvalidParameter:
             await self.authorization.count_failed_login()
             raise

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from config.pricing import CURRENCY, PACKS
-from storage import api_keys, usage
 from storage.api_keys import IssuedKey
 from storage.errors import InvalidKey, StorageError
 from web.api.errors import ApiError, PublicError
@@ -15,7 +14,7 @@ from web.api.fields import NewKeyFields, PurchaseFields, validate
 from web.api.times import Period, parse_period, timestamp
 from web.handlers.pages import PageHandler
 from web.services import usage_report
-from web.services.accounts import LIFETIME, Account
+from web.services.accounts import SESSION_LIFETIME, Account
 from web.services.checkout import DEFAULT_LANGUAGE
 from web.services.serializers import usage_csv
 
@@ -34,7 +33,7 @@ class DashboardHandler(PageHandler):
         if token is None:
             return None
         try:
-            return await self.services.sessions.account(token)
+            return await self.services.accounts.session_account(token)
         except InvalidKey:
             return None
 
@@ -44,8 +43,8 @@ class DashboardHandler(PageHandler):
 
     async def write_dashboard(self, account: Account, issued: IssuedKey | None = None, **values: Any) -> None:
         """Responds with the dashboard. Shows the new API key `issued`, if any."""
-        period, database = self.chosen_period(), self.services.database
-        report = await database.run(usage.report, account.id, period.start, period.end)
+        period, accounts = self.chosen_period(), self.services.accounts
+        report = await accounts.usage(account.id, period.start, period.end)
         requests = await self.services.request_log.latest(account.id)
         self.write_page(
             "dashboard.html",
@@ -54,19 +53,19 @@ class DashboardHandler(PageHandler):
             issued=issued,
             period=period,
             report=report,
-            days=usage_report.by_day(report.by_day, period.start, period.end),
-            pairs=usage_report.by_pair(report.by_conversion),
+            days=usage_report.daily_chart(report.by_day, period.start, period.end),
+            pairs=usage_report.pair_bars(report.by_conversion),
             charts=usage_report,
-            rate=usage_report.rate(account, report, period),
-            lasting=usage_report.lasting,
-            months=usage_report.months(account),
-            keys=await database.run(api_keys.list_keys, account.id),
+            credits_per_day=usage_report.credits_per_day(account, report, period),
+            describe_days=usage_report.describe_days,
+            months=usage_report.recent_months(account),
+            keys=await accounts.list_keys(account.id),
             requests=requests,
-            errors=usage_report.errors(requests),
+            errors=usage_report.error_summary(requests),
             packs=tuple(PACKS.values()),
             currency=CURRENCY,
             timestamp=timestamp,
-            size=usage_report.size,
+            format_size=usage_report.format_size,
         )
 
     async def write_dashboard_error(self, account: Account, error: PublicError) -> None:
@@ -95,11 +94,11 @@ class Session(DashboardHandler):
 
     async def post(self, action: str) -> None:
         if action == "sign-out":
-            await self.services.sessions.end(self.get_cookie(_COOKIE, ""))
+            await self.services.accounts.sign_out(self.get_cookie(_COOKIE, ""))
             self.clear_cookie(_COOKIE, path="/dashboard")
             return self.redirect_to("/")
         try:
-            token = await self.services.sessions.begin(self.web_form().get("key", "").strip())
+            token = await self.services.accounts.sign_in(self.web_form().get("key", "").strip())
         except InvalidKey as error:
             await self.authorization.count_failed_login()
             return self.write_error_page(error, "sign_in.html")
@@ -107,7 +106,7 @@ class Session(DashboardHandler):
             return self.write_error_page(error, "sign_in.html")
         secure = self.services.settings.base_url.startswith("https://")
         self.set_cookie(
-            _COOKIE, token, path="/dashboard", max_age=LIFETIME, httponly=True, samesite="Strict", secure=secure
+            _COOKIE, token, path="/dashboard", max_age=SESSION_LIFETIME, httponly=True, samesite="Strict", secure=secure
         )
         return self.redirect_to("/dashboard")
 
@@ -123,7 +122,7 @@ class NewKey(DashboardHandler):
             name = validate(NewKeyFields, {"name": self.web_form().get("name") or account.name}).name
         except ApiError as error:
             return await self.write_dashboard_error(account, error)
-        issued = await self.services.database.run(api_keys.issue, account.id, name or account.name)
+        issued = await self.services.accounts.issue_key(account.id, name or account.name)
         return await self.write_dashboard(account, issued)
 
 
@@ -134,12 +133,12 @@ class KeyChange(DashboardHandler):
         account = await self.signed_in()
         if account is None:
             return self.redirect_to("/dashboard")
-        issued, database = None, self.services.database
+        issued, accounts = None, self.services.accounts
         try:
             if change == "rotate":
-                issued = await database.run(api_keys.rotate, account.id, key_id, _GRACE_PERIOD)
+                issued = await accounts.rotate_key(account.id, key_id, _GRACE_PERIOD)
             else:
-                await database.run(api_keys.revoke, account.id, key_id)
+                await accounts.revoke_key(account.id, key_id)
         except StorageError as error:
             return await self.write_dashboard_error(account, error)
         return await self.write_dashboard(account, issued) if issued else self.redirect_to("/dashboard#keys")
@@ -170,7 +169,7 @@ class UsageCsv(DashboardHandler):
         if account is None:
             return self.redirect_to("/dashboard")
         period = self.chosen_period()
-        report = await self.services.database.run(usage.report, account.id, period.start, period.end)
+        report = await self.services.accounts.usage(account.id, period.start, period.end)
         self.set_header("Content-Type", "text/csv; charset=utf-8")
         self.set_header("Content-Disposition", f'attachment; filename="convertd-{period.name}.csv"')
         return self.write(usage_csv(report.by_day))

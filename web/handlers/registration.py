@@ -10,7 +10,7 @@ from web.api.headers import NO_STORE
 from web.api.operations import Operation, Response, json_response
 from web.api.schemas.accounts import Registration, VerifiedKey
 from web.http.handler import BaseHandler
-from web.services.accounts import account_of
+from web.services.accounts import Account
 
 _VERIFY_PAGE = "/developers/verify"
 
@@ -75,7 +75,7 @@ class Verify(BaseHandler):
 
 
 def _verified_key(verified: Verified) -> VerifiedKey:
-    account = account_of(verified.account, verified.issued.key)
+    account = Account.from_storage(verified.account, verified.issued.key)
     return {
         "api_key": verified.issued.text,
         "key_id": verified.issued.key.id,

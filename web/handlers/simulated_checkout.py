@@ -6,7 +6,6 @@ import time
 
 from tornado.httputil import split_host_and_port
 
-from storage import purchases
 from storage.purchases import Purchase
 from web.api.errors import NotFound
 from web.handlers.pages import PageHandler
@@ -50,7 +49,7 @@ class CheckoutAction(PageHandler):
             return self.redirect_to(cancel_url)
         if action == "decline" or _state(purchase) != "open":
             return self.redirect_to(f"/checkout/{session}?declined=1")
-        await self.services.payments.payments.receive(*simulation.payment(purchase))
+        await self.services.payments.events.receive(*simulation.payment_event(purchase))
         return self.redirect_to(success_url)
 
 
@@ -64,7 +63,7 @@ def _simulation(handler: PageHandler) -> SimulatedCheckout:
 
 async def _purchase(handler: PageHandler, session: str) -> Purchase:
     if _simulation(handler).is_session(session):
-        purchase = await handler.services.database.run(purchases.find, session)
+        purchase = await handler.services.payments.checkout.find(session)
         if purchase is not None:
             return purchase
     raise _no_such_page()

@@ -46,10 +46,10 @@ def record(services: Services, entry: AccessRecord) -> None:
         **entry.context.fields(),
     }
     log.info("%s %s", entry.method, entry.route, extra={"fields": fields})
-    services.metrics.http.answered(entry.method, entry.route, entry.status, entry.seconds)
-    services.metrics.http.refused(entry.error, known=entry.account is not None)
+    services.metrics.http.record_request(entry.method, entry.route, entry.status, entry.seconds)
+    services.metrics.http.record_refusal(entry.error, authenticated=entry.account is not None)
     if entry.account:
-        services.request_log.note(_logged_request(entry, entry.account))
+        services.request_log.record(_logged_request(entry, entry.account))
 
 
 def _logged_request(entry: AccessRecord, account: Account) -> LoggedRequest:

@@ -60,4 +60,4 @@ class Authorization:
         settings = self._services.settings
         if self.account is None:
             return f"address:{self._address}", settings.rate_limit_anonymous
-        return self.account.counted_as, settings.rate_limit(self.account.tier.name)
+        return self.account.rate_limit_key, settings.rate_limit(self.account.tier.name)

@@ -79,7 +79,7 @@ class BaseHandler(RequestHandler):
         self._ended = False
         self._disconnected = False
         self._work: asyncio.Task[None] | None = None
-        services.in_flight.enter(self.request_id)
+        services.in_flight.begin(self.request_id)
 
     def set_default_headers(self) -> None:
         # Tornado calls this before initialize, and again after an error has cleared the headers.
@@ -135,7 +135,7 @@ class BaseHandler(RequestHandler):
         if operation is not None and operation.form is not None:
             content_type, services = self.request.headers.get("Content-Type", ""), self.services
             max_size, identify = self.client().tier.max_file_size, services.registry.identify
-            self.body = MultipartBody(operation.form, content_type, max_size, services.jobs, identify)
+            self.body = MultipartBody(operation.form, content_type, max_size, services.work_files, identify)
         await self.body.start(_content_length(self.request.headers.get("Content-Length")))
 
     async def data_received(self, chunk: bytes) -> None:
@@ -346,7 +346,7 @@ class BaseHandler(RequestHandler):
 
     def on_finish(self) -> None:
         self._ended = True
-        self.services.in_flight.leave(self.request_id)
+        self.services.in_flight.end(self.request_id)
         self.body.close()
         if self._drain is not None:
             self._drain.close()

@@ -52,9 +52,9 @@ def _sample(services: Services) -> None:
         oldest=job_queue.oldest_wait,
         refused=job_queue.refused,
     )
-    metrics.http.running(services.in_flight.running)
-    metrics.money.mail_waits(services.email_queue.waiting)
-    metrics.installation.redis(failing=isinstance(limiter, FailoverRateLimiter) and limiter.failing)
+    metrics.http.in_progress.set(services.in_flight.running)
+    metrics.credits.emails_waiting.set(services.email_queue.waiting)
+    metrics.installation.redis_breaker_open.set(isinstance(limiter, FailoverRateLimiter) and limiter.failing)
 
 
 class _MetricsHandler(RequestHandler):

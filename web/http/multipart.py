@@ -75,7 +75,7 @@ class MultipartBody:
     async def start(self, length: int | None) -> None:
         """Raises RateLimited or NoSpace if there is no space for the files."""
         self._check_size(length or 0)
-        self._folder = await self._work_files.open(self._max_size() if length is None else length)
+        self._folder = await self._work_files.create(self._max_size() if length is None else length)
         self._parser = FormParser(
             self._content_type,
             self._folder,

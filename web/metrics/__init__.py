@@ -1,10 +1,10 @@
-"""What is counted and measured, for Prometheus. Each module defines what one concern is told of, and takes note of it.
+"""Prometheus metrics, grouped by concern.
 
-No label holds what a client can choose: routes are patterns, formats those of the catalogue, codes and reasons those
-of the API. Nothing here reads a database or a disk: whoever knows a fact tells it.
+No label has a value that a client can choose: routes are patterns, formats are names from the catalogue, codes and
+reasons are the API's. The classes here read no database and no disk; the code that knows a fact reports it.
 
-With several server processes each tells of its own work on a port of its own, and sums over them are true; what is
-read from the database that they share, they all tell alike.
+Each server process counts its own work on its own port, so counters can be summed over processes. Values read from a
+shared database are the same in all processes.
 """
 
 from __future__ import annotations
@@ -31,41 +31,41 @@ __all__ = ["Metrics", "create"]
 
 @dataclass(frozen=True)
 class Metrics:
-    """All metrics of a server, by who is told of them, in a registry of their own."""
+    """All metrics of a server, in a registry of their own."""
 
     registry: CollectorRegistry
     http: HttpMetrics
     conversions: ConversionMetrics
     workers: WorkerMetrics
-    money: CreditMetrics
-    stock: TotalsMetrics
+    credits: CreditMetrics
+    totals: TotalsMetrics
     installation: InstallationMetrics
 
-    def waited(self, seconds: float) -> None:
-        """A conversion got its turn."""
-        self.workers.waited(seconds)
-        self.conversions.stage("queue", seconds)
+    def record_wait(self, seconds: float) -> None:
+        """Records the time that a conversion spent in the queue before it started."""
+        self.workers.queue_wait.observe(seconds)
+        self.conversions.observe_stage("queue", seconds)
 
-    def ran(self, plan: Plan, done: JobResult) -> None:
-        """A job is done."""
-        self.conversions.ran(plan, done)
-        self.workers.peak(done.peak_memory)
+    def record_job(self, plan: Plan, result: JobResult) -> None:
+        """Records the stages and the peak memory of a successful job."""
+        self.conversions.record_stages(plan, result)
+        self.workers.record_peak_memory(result.peak_memory)
 
 
 def create(version: str, plugins: Iterable[Plugin]) -> Metrics:
-    """Metrics of that version of convertd with these plugins, which know of nothing else yet."""
-    disable_created_metrics()  # of no use to Prometheus, and a third of all series
+    """Creates the metrics of this version of convertd with these plugins."""
+    disable_created_metrics()  # Prometheus does not use them, and they are a third of all series
     registry = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
-    created = Metrics(
+    metrics = Metrics(
         registry=registry,
         http=HttpMetrics(registry),
         conversions=ConversionMetrics(registry),
         workers=WorkerMetrics(registry),
-        money=CreditMetrics(registry),
-        stock=TotalsMetrics(registry),
+        credits=CreditMetrics(registry),
+        totals=TotalsMetrics(registry),
         installation=InstallationMetrics(registry),
     )
-    created.installation.runs(version, plugins)
-    return created
+    metrics.installation.set_build(version, plugins)
+    return metrics

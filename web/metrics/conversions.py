@@ -1,4 +1,4 @@
-"""Values of labels that several modules share."""
+"""Metrics of conversions: outcomes, durations, stages, sizes and errors."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from web.api.errors import STATUS, public_error
 from web.metrics.request_context import RequestContext
 
 OTHER = "other"
-"""What is not ours to name."""
-
+"""The label of values that a client could choose."""
 
 STAGES = ("upload", "queue", "decode", "convert", "tool", "encode", "check", "store")
-"""What a conversion goes through, in this order; it need not go through all."""
+"""The stages of a conversion, in order. A conversion need not have all of them."""
 
 OUTCOMES = ("success", "rejected", "failed", "cancelled")
-"""How conversions end: rejected because of the file or the request, failed because of us, cancelled by the client."""
+"""How a conversion ends: `rejected` for an invalid file or request, `failed` with a server error."""
 
 REASONS = frozenset(
     {
@@ -32,88 +31,87 @@ REASONS = frozenset(
         *("out_of_range", "queue_full", "disk_full", "none"),
     }
 )
-"""Reasons that have a label of their own; a job's process could tell any."""
+"""The reasons that are labels. A job's process is untrusted and could report any."""
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _STAGE_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _BYTES = tuple(float(1 << power) for power in range(10, 31, 2))
-_LONGEST = 3600.0  # seconds; what a job tells of itself need not be true
+_MAX_SECONDS = 3600.0  # durations that a job reports are untrusted
 
 
 class ConversionMetrics:
-    """Told of every conversion, by whichever door it came. One that is answered with what it was before is a replay."""
+    """Metrics of the conversions of all endpoints. Idempotent replays are counted separately."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         pair = ("input_format", "output_format", "engine", "outcome")
-        self._ended = Counter("convertd_conversions", "Conversions that ended.", pair, registry=registry)
+        self._finished = Counter("convertd_conversions", "Finished conversions.", pair, registry=registry)
         self._seconds = Histogram(
             "convertd_conversion_duration_seconds",
-            "The job of a conversion that succeeded, from its turn to its result.",
+            "Duration of successful jobs in seconds, without the wait in the queue.",
             ("engine", "output_format"),
             buckets=_SECONDS,
             registry=registry,
         )
         stages = Histogram(
             "convertd_conversion_stage_seconds",
-            "What a conversion goes through.",
+            "Duration of the stages of conversions in seconds.",
             ("stage",),
             buckets=_STAGE_SECONDS,
             registry=registry,
         )
         self._stages = {stage: stages.labels(stage) for stage in STAGES}
         self._errors = Counter(
-            "convertd_conversion_errors", "Conversions that were not done.", ("code", "reason"), registry=registry
+            "convertd_conversion_errors", "Rejected and failed conversions.", ("code", "reason"), registry=registry
         )
         self._input = Histogram(
-            "convertd_input_bytes", "What a successful conversion was given.", buckets=_BYTES, registry=registry
+            "convertd_input_bytes", "Input size of successful conversions in bytes.", buckets=_BYTES, registry=registry
         )
         self._output = Histogram(
-            "convertd_output_bytes", "What a successful conversion made.", buckets=_BYTES, registry=registry
+            "convertd_output_bytes",
+            "Output size of successful conversions in bytes.",
+            buckets=_BYTES,
+            registry=registry,
         )
-        self._replays = Counter(
-            "convertd_idempotent_replays", "Requests answered as they were the first time.", registry=registry
+        self.replays = Counter(
+            "convertd_idempotent_replays", "Responses repeated for an idempotency key.", registry=registry
         )
 
-    def stage(self, name: str, seconds: float) -> None:
-        """A stage took so long."""
-        if 0 <= seconds <= _LONGEST:  # which also keeps what is no number out of the sum
+    def observe_stage(self, name: str, seconds: float) -> None:
+        """Records the duration of a stage. Ignores implausible values and NaN."""
+        if 0 <= seconds <= _MAX_SECONDS:
             self._stages[name].observe(seconds)
 
-    def ran(self, plan: Plan, done: JobResult) -> None:
-        """A job is done; these are its own words, of which only the plan's steps count."""
+    def record_stages(self, plan: Plan, result: JobResult) -> None:
+        """Records the durations that a job reports, for steps of the plan only: the report is untrusted."""
         steps = [step for path in (*plan.openings, plan.steps) for step in path]
         stages = {str(step): _stage(step) for step in steps}
         if plan.tool is not None:
             stages[str(plan.tool)] = "tool"
-        for timing in done.trace:
+        for timing in result.trace:
             if timing.step in stages:
-                self.stage(stages[timing.step], timing.seconds)
-        self.stage("check", done.check_seconds)
+                self.observe_stage(stages[timing.step], timing.seconds)
+        self.observe_stage("check", result.check_seconds)
 
-    def succeeded(self, context: RequestContext, seconds: float, *, given: int, made: int) -> None:
-        """A conversion ended well: its job took so long, and made so many bytes of those that it was given."""
-        self._end(context, "success")
+    def record_success(self, context: RequestContext, seconds: float, *, input_bytes: int, output_bytes: int) -> None:
+        """Records a successful conversion with the duration of its job."""
+        self._count(context, "success")
         self._seconds.labels(context.engine or OTHER, context.output_format or OTHER).observe(seconds)
-        self._input.observe(given)
-        self._output.observe(made)
+        self._input.observe(input_bytes)
+        self._output.observe(output_bytes)
 
-    def failed(self, context: RequestContext, error: BaseException) -> None:
-        """A conversion ended otherwise."""
+    def record_failure(self, context: RequestContext, error: BaseException) -> None:
+        """Records a conversion that was rejected, failed or cancelled."""
         if isinstance(error, asyncio.CancelledError):
-            self._end(context, "cancelled")
+            self._count(context, "cancelled")
             return
-        shown = public_error(error)
-        self._end(context, "rejected" if isinstance(shown, CorruptInput) or STATUS[shown.code] < 500 else "failed")
-        reason = shown.reason or "none"
-        self._errors.labels(shown.code, reason if reason in REASONS else OTHER).inc()
+        public = public_error(error)
+        self._count(context, "rejected" if isinstance(public, CorruptInput) or STATUS[public.code] < 500 else "failed")
+        reason = public.reason or "none"
+        self._errors.labels(public.code, reason if reason in REASONS else OTHER).inc()
 
-    def replayed(self) -> None:
-        """A request got the answer that it had before."""
-        self._replays.inc()
-
-    def _end(self, context: RequestContext, outcome: str) -> None:
-        known = (context.input_format, context.output_format, context.engine)
-        self._ended.labels(*(value or OTHER for value in known), outcome).inc()
+    def _count(self, context: RequestContext, outcome: str) -> None:
+        labels = (context.input_format, context.output_format, context.engine)
+        self._finished.labels(*(value or OTHER for value in labels), outcome).inc()
 
 
 def _stage(step: AnyConversion) -> str:

@@ -1,4 +1,4 @@
-"""What becomes known of a request while it is worked on, for the log and the metrics."""
+"""The properties of a request that its handler and services find out, for the access log and the metrics."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MAX_WARNINGS = 10
 
 @dataclass
 class RequestContext:
-    """A request, and what it turned out to be about. Nothing here is text of the client's.
+    """Properties of one request. Contains no text of the client.
 
-    `engine` names the programs that the plan runs.
+    `engine` names the external programs of the plan, or is `in_process`. `warnings` are codes, separated by commas.
     """
 
     request_id: str = ""
@@ -26,20 +26,20 @@ class RequestContext:
     warnings: str | None = None
     credits: int | None = None
 
-    def planned(self, plan: Plan) -> None:
-        """It is to be done in this way."""
+    def set_plan(self, plan: Plan) -> None:
+        """Sets the formats and the engine of the plan."""
         self.input_format, self.output_format = plan.source.name, plan.target.name
         self.engine = "+".join(sorted({Path(program).name for program in plan.programs})) or IN_PROCESS
 
-    def charged(self, credits: int) -> None:
-        """It has cost so much more."""
+    def add_credits(self, credits: int) -> None:
+        """Adds to the credits charged for the request."""
         self.credits = (self.credits or 0) + credits
 
-    def warned(self, done: JobResult) -> None:
-        """It was done with these warnings."""
-        codes = [warned.code for warned in done.warnings if warned.code.isidentifier()]  # as the job told them
+    def set_warnings(self, result: JobResult) -> None:
+        """Sets the codes of the job's warnings, at most 10."""
+        codes = [warning.code for warning in result.warnings if warning.code.isidentifier()]  # untrusted
         self.warnings = ",".join(codes[:_MAX_WARNINGS]) or None
 
     def fields(self) -> dict[str, object]:
-        """The same by name, as the log shows it."""
+        """The properties by name, for the log."""
         return dict(vars(self))

@@ -1,4 +1,7 @@
-"""Requests as they are answered."""
+"""Metrics of the service around conversions: HTTP requests, workers and queue, credits and email, totals, installation.
+
+Counters and gauges without logic are public attributes, incremented or set where their event happens.
+"""
 
 from __future__ import annotations
 
@@ -20,123 +23,114 @@ from web.api.errors import RateLimited
 from web.metrics.conversions import OTHER
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _SCOPES = ("account", "address", "failed_authentications", "registrations", "queue_full", "too_many_connections")
+_RESTART_CAUSES = ("timeout", "oom", "crash", "cancelled")
+_REFUSAL_CAUSES = ("full", "late", "stopping")
+_GRANT_SOURCES = ("registration", "purchase")
+
+_REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_WAIT_SECONDS = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30)
+_MEMORY_BYTES = tuple(float(mebibytes << 20) for mebibytes in (64, 128, 256, 512, 1024, 2048, 3072))
+_MAX_MEMORY = 1 << 50  # bytes; the figure that a job reports is untrusted
 
 
 class HttpMetrics:
-    """Told of every request when it has been answered."""
+    """HTTP requests and refusals."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._requests = Counter(
-            "convertd_http_requests", "Requests answered.", ("method", "route", "status"), registry=registry
+        requests = Counter(
+            "convertd_http_requests", "Answered requests.", ("method", "route", "status"), registry=registry
         )
-        self._seconds = Histogram(
+        seconds = Histogram(
             "convertd_http_request_duration_seconds",
-            "From a request's first line to the end of its answer.",
+            "Time from the first line of a request to the end of its response in seconds.",
             ("route",),
             buckets=_REQUEST_SECONDS,
             registry=registry,
         )
-        self._running = Gauge(
-            "convertd_http_requests_in_progress", "Requests that are being answered.", registry=registry
-        )
+        self.in_progress = Gauge("convertd_http_requests_in_progress", "Requests in progress.", registry=registry)
         self._limited = Counter(
-            "convertd_rate_limited", "Requests refused because there were too many.", ("scope",), registry=registry
+            "convertd_rate_limited", "Requests refused by a rate limit.", ("scope",), registry=registry
         )
         for scope in _SCOPES:
             self._limited.labels(scope)
-        # As finding them by their labels takes longer than counting.
-        self._requests_of = cache(self._requests.labels)
-        self._seconds_of = cache(self._seconds.labels)
+        # The lookup by labels takes longer than the increment.
+        self._requests = cache(requests.labels)
+        self._seconds = cache(seconds.labels)
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request of a resource has been answered; `route` is the pattern of its paths."""
-        self._requests_of(method if method in _METHODS else OTHER, route, status).inc()
-        self._seconds_of(route).observe(seconds)
+    def record_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Records an answered request; `route` is the pattern of its path."""
+        self._requests(method if method in _METHODS else OTHER, route, status).inc()
+        self._seconds(route).observe(seconds)
 
-    def refused(self, error: Exception | None, *, known: bool) -> None:
-        """What a request was refused with; `known` is whether its account was."""
+    def record_refusal(self, error: Exception | None, *, authenticated: bool) -> None:
+        """Records the error of a request if it is a rate limit."""
         if isinstance(error, RateLimited):
-            self._limited.labels(error.reason or ("account" if known else "address")).inc()
-
-    def running(self, requests: int) -> None:
-        """So many requests are being answered."""
-        self._running.set(requests)
-
-
-DEATHS = ("timeout", "oom", "crash", "cancelled")
-"""What ends a job's process before its job is done: its deadline, its memory, itself, or a client that goes away."""
-
-REFUSALS = ("full", "late", "stopping")
-_WAIT_SECONDS = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30)
-_MOST_MEMORY = 1 << 50  # bytes; what a job tells of itself need not be true
-_MEMORY_BYTES = tuple(float(mebibytes << 20) for mebibytes in (64, 128, 256, 512, 1024, 2048, 3072))
+            self._limited.labels(error.reason or ("account" if authenticated else "address")).inc()
 
 
 class WorkerMetrics:
-    """Told of turns and of what became of jobs."""
+    """The job queue and the processes of jobs."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._workers = Gauge("convertd_workers", "Conversions that can run at a time.", registry=registry)
-        self._busy = Gauge("convertd_workers_busy", "Conversions that run.", registry=registry)
-        self._deaths = Counter(
+        self._workers = Gauge("convertd_workers", "Conversions that can run at the same time.", registry=registry)
+        self._busy = Gauge("convertd_workers_busy", "Running conversions.", registry=registry)
+        self._restarts = Counter(
             "convertd_worker_restarts",
-            "Processes of jobs that ended before their job was done, and were replaced.",
+            "Worker processes that ended before their job and were replaced.",
             ("cause",),
             registry=registry,
         )
-        self._memory = Histogram(
+        self._peak_memory = Histogram(
             "convertd_worker_peak_rss_bytes",
-            "The most memory that a job's process had, as far as it could still tell.",
+            "Peak memory of a job's process in bytes.",
             buckets=_MEMORY_BYTES,
             registry=registry,
         )
-        self._depth = Gauge("convertd_queue_depth", "Conversions that wait for a turn.", registry=registry)
+        self._depth = Gauge("convertd_queue_depth", "Queued conversions.", registry=registry)
         self._oldest = Gauge(
-            "convertd_queue_oldest_seconds", "How long the one has waited that has waited longest.", registry=registry
+            "convertd_queue_oldest_seconds", "Age of the oldest queued conversion in seconds.", registry=registry
         )
-        self._wait = Histogram(
-            "convertd_queue_wait_seconds", "The wait of those who got a turn.", buckets=_WAIT_SECONDS, registry=registry
+        self.queue_wait = Histogram(
+            "convertd_queue_wait_seconds",
+            "Time in the queue of conversions that started in seconds.",
+            buckets=_WAIT_SECONDS,
+            registry=registry,
         )
         self._refused = Counter(
-            "convertd_queue_refused", "Conversions that got no turn.", ("cause",), registry=registry
+            "convertd_queue_refused", "Conversions that did not start.", ("cause",), registry=registry
         )
-        for cause in DEATHS:
-            self._deaths.labels(cause)
-        for cause in REFUSALS:
+        for cause in _RESTART_CAUSES:
+            self._restarts.labels(cause)
+        for cause in _REFUSAL_CAUSES:
             self._refused.labels(cause)
         self._refused_before: Counts[str] = Counts()
 
     @contextmanager
-    def job(self) -> Iterator[None]:
-        """While a job runs."""
+    def track_job(self) -> Iterator[None]:
+        """Counts a restart if the block ends because a worker process died or its client disconnected."""
         try:
             yield
         except TimedOut:
-            self._deaths.labels("timeout").inc()
+            self._restarts.labels("timeout").inc()
             raise
         except OutOfMemory:
-            self._deaths.labels("oom").inc()
+            self._restarts.labels("oom").inc()
             raise
         except WorkerCrashed:
-            self._deaths.labels("crash").inc()
+            self._restarts.labels("crash").inc()
             raise
         except asyncio.CancelledError:
-            self._deaths.labels("cancelled").inc()
+            self._restarts.labels("cancelled").inc()
             raise
 
-    def peak(self, memory: int) -> None:
-        """A job's process had so many bytes of memory, as it says itself."""
-        if 0 < memory < _MOST_MEMORY:
-            self._memory.observe(memory)
-
-    def waited(self, seconds: float) -> None:
-        """One got its turn."""
-        self._wait.observe(seconds)
+    def record_peak_memory(self, size: int) -> None:
+        """Records the peak memory in bytes that a job reports. Ignores implausible values."""
+        if 0 < size < _MAX_MEMORY:
+            self._peak_memory.observe(size)
 
     def set_queue(self, *, workers: int, busy: int, waiting: int, oldest: float, refused: Mapping[str, int]) -> None:
-        """How the line stands now, and how many it has refused so far, by why."""
+        """Sets the state of the queue; `refused` are the total refusals so far by cause."""
         self._workers.set(workers)
         self._busy.set(busy)
         self._depth.set(waiting)
@@ -146,109 +140,90 @@ class WorkerMetrics:
         self._refused_before = Counts(refused)
 
 
-SOURCES = ("registration", "purchase")
-
-
 class CreditMetrics:
-    """Told of what this server charges, grants and mails. What an operator grants by command is not among it."""
+    """Credits that this server charges and grants, and its emails. Grants by command are not counted."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._charged = Counter(
-            "convertd_credits_charged", "Credits charged for what succeeded.", ("operation",), registry=registry
+        self.charged = Counter(
+            "convertd_credits_charged", "Credits charged for successful operations.", ("operation",), registry=registry
         )
-        self._granted = Counter("convertd_credits_granted", "Credits that came in.", ("source",), registry=registry)
-        self._mail = Counter("convertd_mail", "Letters that left, or were given up.", ("outcome",), registry=registry)
-        self._mail_waiting = Gauge("convertd_mail_waiting", "Letters on their way.", registry=registry)
+        self.granted = Counter(
+            "convertd_credits_granted", "Credits added by registrations and purchases.", ("source",), registry=registry
+        )
+        self.emails_waiting = Gauge("convertd_mail_waiting", "Emails in the queue.", registry=registry)
+        self._emails = Counter("convertd_mail", "Emails that were sent or dropped.", ("outcome",), registry=registry)
         for operation in get_args(Operation):
-            self._charged.labels(operation)
-        for source in SOURCES:
-            self._granted.labels(source)
+            self.charged.labels(operation)
+        for source in _GRANT_SOURCES:
+            self.granted.labels(source)
         for outcome in ("sent", "failed"):
-            self._mail.labels(outcome)
+            self._emails.labels(outcome)
 
-    def charged(self, operation: Operation, credits: int) -> None:
-        """An operation was charged for."""
-        self._charged.labels(operation).inc(credits)
-
-    def granted(self, source: str, credits: int) -> None:
-        """Credits came in, by one of SOURCES."""
-        self._granted.labels(source).inc(credits)
-
-    def mailed(self, sent: bool) -> None:
-        """A letter left, or was given up."""
-        self._mail.labels("sent" if sent else "failed").inc()
-
-    def mail_waits(self, letters: int) -> None:
-        """So many letters are on their way."""
-        self._mail_waiting.set(letters)
+    def record_email(self, sent: bool) -> None:
+        """Records an email that was sent or dropped."""
+        self._emails.labels("sent" if sent else "failed").inc()
 
 
 class TotalsMetrics:
-    """Told of what upkeep finds in the database and on the disk."""
+    """Totals of the database and free disk space, as of the latest update."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._accounts = Gauge("convertd_accounts", "Accounts.", ("tier",), registry=registry)
-        self._held = Gauge("convertd_credits_held", "Credits set aside for operations that run.", registry=registry)
-        self._balance = Gauge("convertd_credits_balance", "Credits that accounts have left.", registry=registry)
-        self._files = Gauge("convertd_files_stored", "Files that are kept.", ("state",), registry=registry)
-        self._bytes = Gauge("convertd_storage_bytes", "The size of all files that are kept.", registry=registry)
-        self._free = Gauge("convertd_disk_free_bytes", "What is free on the data folder's disk.", registry=registry)
+        self._held = Gauge("convertd_credits_held", "Credits held for running operations.", registry=registry)
+        self._balance = Gauge("convertd_credits_balance", "Credits of all accounts.", registry=registry)
+        self._files = Gauge("convertd_files_stored", "Stored files.", ("state",), registry=registry)
+        self._bytes = Gauge("convertd_storage_bytes", "Size of all stored files in bytes.", registry=registry)
+        self._free = Gauge(
+            "convertd_disk_free_bytes", "Free space on the disk of the data folder in bytes.", registry=registry
+        )
         self._updated = Gauge(
-            "convertd_stock_updated_timestamp_seconds", "When these were last looked up.", registry=registry
+            "convertd_stock_updated_timestamp_seconds",
+            "Unix time of the latest update of accounts, credits, files and disk space.",
+            registry=registry,
         )
         for tier in ("free", "paid"):
             self._accounts.labels(tier)
         for state in ("pending", "processed"):
             self._files.labels(state)
 
-    def found(self, stock: Totals, free_bytes: int) -> None:
-        """This is what there is now, and how many bytes are free on the disk."""
-        self._accounts.labels("free").set(stock.free_accounts)
-        self._accounts.labels("paid").set(stock.paid_accounts)
-        self._held.set(stock.held)
-        self._balance.set(stock.balance)
-        self._files.labels("pending").set(stock.pending_files)
-        self._files.labels("processed").set(stock.processed_files)
-        self._bytes.set(stock.bytes)
+    def update(self, totals: Totals, free_bytes: int) -> None:
+        """Sets all gauges."""
+        self._accounts.labels("free").set(totals.free_accounts)
+        self._accounts.labels("paid").set(totals.paid_accounts)
+        self._held.set(totals.held)
+        self._balance.set(totals.balance)
+        self._files.labels("pending").set(totals.pending_files)
+        self._files.labels("processed").set(totals.processed_files)
+        self._bytes.set(totals.bytes)
         self._free.set(free_bytes)
         self._updated.set_to_current_time()
 
 
 class InstallationMetrics:
-    """Told of what was found at the start, and of what the process stands on."""
+    """Version, readiness, plugins, sandbox and Redis of this process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._build = Info("convertd_build", "The version that runs, and its Python.", registry=registry)
-        self._ready = Gauge(
-            "convertd_ready", "Whether the process can do its work, as /readyz says.", registry=registry
-        )
-        self._plugins = Gauge(
-            "convertd_plugin_up", "Whether a plugin could be loaded.", ("plugin", "version"), registry=registry
-        )
-        self._layers = Gauge(
-            "convertd_sandbox_layer", "Whether a layer of the sandbox holds here.", ("layer",), registry=registry
-        )
-        self._breaker = Gauge(
+        self.ready = Gauge("convertd_ready", "1 if the process is ready, as /readyz reports.", registry=registry)
+        self.redis_breaker_open = Gauge(
             "convertd_redis_breaker_open",
-            "Whether Redis does not answer, so that limits hold for each process by itself.",
+            "1 while Redis fails and each process counts requests by itself.",
             registry=registry,
         )
+        self._build = Info("convertd_build", "Version of convertd and of Python.", registry=registry)
+        self._plugins = Gauge(
+            "convertd_plugin_up", "1 if the plugin is loaded.", ("plugin", "version"), registry=registry
+        )
+        self._layers = Gauge(
+            "convertd_sandbox_layer", "1 if the layer of the sandbox is active.", ("layer",), registry=registry
+        )
 
-    def runs(self, version: str, plugins: Iterable[Plugin]) -> None:
-        """The version of convertd, and the plugins that it found; those that come with it are of its version."""
+    def set_build(self, version: str, plugins: Iterable[Plugin]) -> None:
+        """Sets the version of convertd, which built-in plugins share, and the plugins."""
         self._build.info({"version": version, "python": platform.python_version()})
         for plugin in plugins:
             self._plugins.labels(plugin.name, plugin.version or version).set(plugin.error is None)
 
-    def sandboxed(self, layers: Mapping[str, bool]) -> None:
-        """Which layers of the sandbox hold."""
-        for layer, holds in layers.items():
-            self._layers.labels(layer).set(holds)
-
-    def ready(self, holds: bool) -> None:
-        """Whether the process can do its work."""
-        self._ready.set(holds)
-
-    def redis(self, *, failing: bool) -> None:
-        """Whether requests are counted without Redis, which should count them."""
-        self._breaker.set(failing)
+    def set_sandbox_layers(self, layers: Mapping[str, bool]) -> None:
+        """Sets which layers of the sandbox are active."""
+        for layer, active in layers.items():
+            self._layers.labels(layer).set(active)

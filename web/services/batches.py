@@ -1,4 +1,4 @@
-"""Batches: files that are stored together, to be converted together."""
+"""Batches: files that are uploaded one by one and converted in one request."""
 
 from __future__ import annotations
 
@@ -30,62 +30,14 @@ from web.services.files import Files
 from web.services.idempotency import LEASE, Answer, IdempotencyService, IdempotentRequest, Replayed
 from web.services.work_files import WorkFiles
 
-
-class Batches:
-    """Creates batches, and fills them with at most `max_files` files."""
-
-    def __init__(self, database: Database, registry: Registry, files: Files, max_files: int) -> None:
-        self.max_files = max_files
-        self._database = database
-        self._registry = registry
-        self._files = files
-
-    async def create(self, account_id: str, target: str) -> Batch:
-        """An empty batch. Raises UnsupportedConversion for a format that nothing can be converted to."""
-        return await self._database.run(batches.create, account_id, self.target(target), self._files.retention)
-
-    async def find(self, account_id: str, batch_id: str) -> tuple[Batch, tuple[File, ...]]:
-        """The account's batch of that id, and its files in the order they came. Raises Missing."""
-        return await self._database.run(_with_files, account_id, batch_id)
-
-    async def add(self, account: Account, batch_id: str, upload: Upload) -> tuple[File, int]:
-        """Stores a file in the batch; says how many it has now.
-
-        Raises Missing, UnknownFormat, StorageFull, and BatchFull.
-        """
-        total = 0
-
-        def add(transaction: Transaction, original: SourceFile) -> File:
-            nonlocal total
-            retention = self._files.retention
-            file, total = batches.add_file(transaction, account.id, batch_id, original, self.max_files, retention)
-            return file
-
-        return await self._files.store(account, upload, add), total
-
-    def target(self, name: str) -> str:
-        """The format of that name. Raises UnsupportedConversion where nothing can be converted to it."""
-        fmt = self._registry.format(name)
-        available = sorted({plan.target.name for plan in self._registry.catalogue()})
-        if fmt is not None and fmt.name in available:
-            return fmt.name
-        details = {"output_format": fmt.name if fmt else name, "available": available}
-        raise UnsupportedConversion(f"Nothing can be converted to {name}.", details=details)
-
-
-def _with_files(transaction: Transaction, account_id: str, batch_id: str) -> tuple[Batch, tuple[File, ...]]:
-    batch = batches.get(transaction, account_id, batch_id)
-    return batch, batches.list_files(transaction, batch)
-
-
 log = logging.getLogger("convertd.batches")
 
-_HEARTBEAT = LEASE / 3
+_RENEW_INTERVAL = LEASE / 3  # seconds
 
 
 @dataclass(frozen=True)
 class BatchRequest:
-    """Files of a batch to convert."""
+    """A request to convert files of a batch."""
 
     account: Account
     batch_id: str
@@ -96,92 +48,135 @@ class BatchRequest:
     context: RequestContext = field(default_factory=RequestContext)
 
 
+class Batches:
+    """Batches of at most `max_files` files."""
+
+    def __init__(self, database: Database, registry: Registry, files: Files, max_files: int) -> None:
+        self.max_files = max_files
+        self._database = database
+        self._registry = registry
+        self._files = files
+
+    async def create(self, account_id: str, target: str) -> Batch:
+        """Creates an empty batch. Raises UnsupportedConversion if no conversion has this output format."""
+        return await self._database.run(batches.create, account_id, self.target(target), self._files.retention)
+
+    async def find(self, account_id: str, batch_id: str) -> tuple[Batch, tuple[File, ...]]:
+        """Returns a batch of the account and its files in upload order. Raises NotFound."""
+        return await self._database.run(_get_with_files, account_id, batch_id)
+
+    async def add(self, account: Account, batch_id: str, upload: Upload) -> tuple[File, int]:
+        """Stores a file in the batch. Returns the file and the number of files in the batch.
+
+        Raises NotFound, UnknownFormat, StorageFull and BatchFull.
+        """
+        total = 0
+
+        def add(transaction: Transaction, source: SourceFile) -> File:
+            nonlocal total
+            retention = self._files.retention
+            file, total = batches.add_file(transaction, account.id, batch_id, source, self.max_files, retention)
+            return file
+
+        return await self._files.store(account, upload, add), total
+
+    def target(self, name: str) -> str:
+        """The canonical name of an output format. Raises UnsupportedConversion if no conversion has this output."""
+        fmt = self._registry.format(name)
+        available = sorted({plan.target.name for plan in self._registry.catalogue()})
+        if fmt is not None and fmt.name in available:
+            return fmt.name
+        details = {"output_format": fmt.name if fmt else name, "available": available}
+        raise UnsupportedConversion(f"Nothing can be converted to {name}.", details=details)
+
+
 class BatchConversions:
-    """Converts files of batches. `owner` is this run of this server, by which the next one knows what it left."""
+    """Converts files of batches. `owner` is this run of this server, which ends the batch runs of earlier runs."""
 
     def __init__(
         self,
         database: Database,
         files: Files,
-        jobs: WorkFiles,
+        work_files: WorkFiles,
         batches: Batches,
         conversions: Conversions,
-        repeats: IdempotencyService,
+        idempotency: IdempotencyService,
         owner: ServerInstance,
     ) -> None:
         self._database = database
         self._files = files
-        self._jobs = jobs
+        self._work_files = work_files
         self._batches = batches
         self._conversions = conversions
-        self._repeats = repeats
+        self._idempotency = idempotency
         self._owner = owner
 
-    async def convert(self, order: BatchRequest) -> Answer | Replayed:
-        """Converts the files side by side; what fails, fails alone. Raises Missing, and NoCredits where none is left.
+    async def convert(self, request: BatchRequest) -> Answer | Replayed:
+        """Converts the files concurrently and reports each failure in the entry of its file.
 
-        Cancelling stops what runs. What has been converted by then is charged, and stays.
+        Raises NotFound for an unknown batch, and NoCredits if the account has no credits and no file succeeds.
+        Cancelling stops running conversions; completed ones stay charged and stored.
         """
-        await self._database.run(batches.get, order.account.id, order.batch_id)
-        target = self._batches.target(order.target)
-        balance = await self._database.run(ledger.balance, order.account.id)
-        parameters = {"target": target, "files": order.file_ids, **asdict(order.options)}
+        await self._database.run(batches.get, request.account.id, request.batch_id)
+        target = self._batches.target(request.target)
+        balance = await self._database.run(ledger.balance, request.account.id)
+        parameters = {"target": target, "files": request.file_ids, **asdict(request.options)}
 
         async def work(claim: Claim | None) -> Answer:
-            async with self._running(order, claim):
-                results = await self._convert_all(order, target)
+            async with self._processing(request, claim):
+                results = await self._convert_all(request, target)
             successful = sum(entry["status"] == "success" for entry in results)
             if balance < CREDITS_PER_CONVERSION and not successful:
                 raise NoCredits(balance, CREDITS_PER_CONVERSION)
             counts = {"total": len(results), "successful": successful, "failed": len(results) - successful}
-            return Answer({"batch_id": order.batch_id, "results": results, **counts})
+            return Answer({"batch_id": request.batch_id, "results": results, **counts})
 
-        return await self._repeats.once(order.idempotency, parameters, work)
+        return await self._idempotency.run_once(request.idempotency, parameters, work)
 
     @asynccontextmanager
-    async def _running(self, order: BatchRequest, claim: Claim | None) -> AsyncIterator[None]:
-        """While this lasts, the batch is processing and the request keeps its claim."""
-        attempt = await self._database.run(batches.begin, order.account.id, order.batch_id, self._owner, LEASE)
-        heartbeat = asyncio.create_task(self._renew(order.batch_id, attempt, claim))
+    async def _processing(self, request: BatchRequest, claim: Claim | None) -> AsyncIterator[None]:
+        """Keeps the batch in status `processing` and the claim renewed during the block."""
+        attempt = await self._database.run(batches.begin, request.account.id, request.batch_id, self._owner, LEASE)
+        renewal = asyncio.create_task(self._renew(request.batch_id, attempt, claim))
         try:
             yield
         finally:
-            heartbeat.cancel()
+            renewal.cancel()
             with suppress(asyncio.CancelledError):
-                await heartbeat
-            await asyncio.shield(self._database.run(batches.end, order.batch_id, attempt))
+                await renewal
+            await asyncio.shield(self._database.run(batches.end, request.batch_id, attempt))
 
     async def _renew(self, batch_id: str, attempt: str, claim: Claim | None) -> None:
         while True:
-            await asyncio.sleep(_HEARTBEAT)
+            await asyncio.sleep(_RENEW_INTERVAL)
             try:
                 await self._database.run(batches.renew, batch_id, attempt, LEASE)
                 if claim is not None:
-                    await self._repeats.renew(claim)
+                    await self._idempotency.renew(claim)
             except Exception:
-                log.exception("the batch %s could not be kept alive", batch_id)
+                log.exception("the lease of batch %s could not be renewed", batch_id)
 
-    async def _convert_all(self, order: BatchRequest, target: str) -> list[Mapping[str, Any]]:
-        """An entry for every file, in the order asked for."""
+    async def _convert_all(self, request: BatchRequest, target: str) -> list[Mapping[str, Any]]:
+        """Returns one entry per file, in the order of the request."""
         entries: dict[str, Mapping[str, Any]] = {}
-        waiting = iter(order.file_ids)
+        remaining = iter(request.file_ids)
 
         async def work() -> None:
-            for file_id in waiting:
-                entries[file_id] = await self._entry(order, file_id, target)
+            for file_id in remaining:
+                entries[file_id] = await self._entry(request, file_id, target)
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(order.account.tier.max_concurrent):
+            for _ in range(request.account.tier.max_concurrent):
                 group.create_task(work())
-        return [entries[file_id] for file_id in order.file_ids]
+        return [entries[file_id] for file_id in request.file_ids]
 
-    async def _entry(self, order: BatchRequest, file_id: str, target: str) -> Mapping[str, Any]:
+    async def _entry(self, request: BatchRequest, file_id: str, target: str) -> Mapping[str, Any]:
         try:
-            answer = await self._patiently(order, file_id, target)
+            answer = await self._convert_when_admitted(request, file_id, target)
         except Exception as error:
             if not isinstance(error, PublicError):
-                request = {"fields": {"request_id": order.context.request_id}}
-                log.exception("a file of the batch %s failed", order.batch_id, extra=request)
+                fields = {"request_id": request.context.request_id}
+                log.exception("a file of batch %s failed", request.batch_id, extra={"fields": fields})
             return {
                 "file_id": file_id,
                 "status": "failed",
@@ -190,32 +185,36 @@ class BatchConversions:
             }
         return {**answer.data, "file_id": file_id, "result_file_id": answer.file_id, "status": "success"}
 
-    async def _patiently(self, order: BatchRequest, file_id: str, target: str) -> Answer:
-        """Converts the file. Nothing is held or claimed between one attempt to have a turn and the next."""
+    async def _convert_when_admitted(self, request: BatchRequest, file_id: str, target: str) -> Answer:
+        """Converts the file, retrying while the queue is full. Holds no credit and no claim between attempts."""
         while True:
             try:
-                return await self._convert(order, file_id, target)
+                return await self._convert(request, file_id, target)
             except RateLimited as error:
                 await asyncio.sleep(error.retry_after)
 
-    async def _convert(self, order: BatchRequest, file_id: str, target: str) -> Answer:
-        file = await self._database.run(files.get, order.account.id, file_id)
-        if file.batch != order.batch_id:
+    async def _convert(self, request: BatchRequest, file_id: str, target: str) -> Answer:
+        file = await self._database.run(files.get, request.account.id, file_id)
+        if file.batch != request.batch_id:
             raise NotFound("file in this batch")
-        idempotency = order.idempotency and order.idempotency.part(file_id)
-        async with self._jobs.folder(file.material.original_size) as folder:
+        async with self._work_files.temporary(file.material.original_size) as folder:
             single = ConversionRequest(
-                account=order.account,
+                account=request.account,
                 operation="batch",
                 uploads=(await self._files.working_copy(file, folder),),
                 target=target,
-                options=order.options,
+                options=request.options,
                 keep=True,
                 file=file,
-                idempotency=idempotency,
-                context=RequestContext(order.context.request_id),
+                idempotency=request.idempotency and request.idempotency.part(file_id),
+                context=RequestContext(request.context.request_id),
             )
-            done = await self._conversions.convert(single)
-        order.context.charged(single.context.credits or 0)
-        assert done.answer is not None  # as it was ordered
-        return done.answer
+            outcome = await self._conversions.convert(single)
+        request.context.add_credits(single.context.credits or 0)
+        assert outcome.answer is not None  # since `keep` is set
+        return outcome.answer
+
+
+def _get_with_files(transaction: Transaction, account_id: str, batch_id: str) -> tuple[Batch, tuple[File, ...]]:
+    batch = batches.get(transaction, account_id, batch_id)
+    return batch, batches.list_files(transaction, batch)

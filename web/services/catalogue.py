@@ -1,4 +1,4 @@
-"""What can be converted here and now, as the API lists it."""
+"""The catalogue of conversions and tools of this server, as the API returns it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from web.services.serializers import API
 
 @dataclass(frozen=True)
 class CachedJson:
-    """A part of the catalogue, as values and as JSON, and the tag by which clients know that it has not changed."""
+    """A constant document: values, encoded JSON, and ETag."""
 
     data: dict[str, Any]
     encoded: bytes
@@ -25,14 +25,14 @@ class CachedJson:
 
 
 def cached_json(data: dict[str, Any]) -> CachedJson:
-    """The data with its JSON and its tag."""
-    # Weak, because the rest of the answer tells one request from another.
+    """Encodes a document and computes its ETag."""
+    # Weak: responses with the same data differ in their request id.
     encoded = json.dumps(data, ensure_ascii=False).encode()
     return CachedJson(data, encoded, f'W/"{hashlib.sha256(encoded).hexdigest()[:32]}"')
 
 
 def formats_catalogue(registry: Registry) -> dict[str, Any]:
-    """Every supported pair."""
+    """All supported pairs of input and output format."""
     pairs = [(plan.source.name, plan.target.name) for plan in registry.catalogue()]
     by_input: dict[str, list[str]] = {}
     for source, target in pairs:
@@ -42,15 +42,19 @@ def formats_catalogue(registry: Registry) -> dict[str, Any]:
 
 
 def tools_catalogue(registry: Registry) -> dict[str, Any]:
-    """What each plugin converts, as a tool, and the tools."""
+    """All tools: one per plugin for its conversions, and those that plugins declare."""
     used = {step for plan in registry.catalogue() for step in plan.steps}
-    tools = [_family(registry, plugin) for plugin in registry.plugins if plugin.reads and used & {*plugin.conversions}]
+    tools = [
+        _conversion_tool(registry, plugin)
+        for plugin in registry.plugins
+        if plugin.reads and used & {*plugin.conversions}
+    ]
     tools += [_tool(plugin, tool) for plugin in registry.plugins for tool in plugin.tools]
     return {"tools": tools, "total": len(tools)}
 
 
-def _family(registry: Registry, plugin: Plugin) -> dict[str, Any]:
-    """The conversions of what a plugin reads."""
+def _conversion_tool(registry: Registry, plugin: Plugin) -> dict[str, Any]:
+    """The conversions from the formats of a plugin, as a tool."""
     targets = sorted({target for source in plugin.reads for target in registry.targets(source)}, key=str)
     lossy = [fmt.name for fmt in targets if fmt.lossy]
     return {

@@ -1,4 +1,4 @@
-"""Checkout: a pack is noted, a provider opens a page where it can be paid, and the client is told where."""
+"""Checkout: the purchase of a credit pack on the payment page of a provider, real or simulated."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ from web.services.idempotency import Answer, IdempotencyService, IdempotentReque
 
 log = logging.getLogger("convertd.checkout")
 
-_LANGUAGES = (  # of Stripe's page
+_LOCALES = (  # of Stripe's payment page
     *("bg", "cs", "da", "de", "el", "en", "en-GB", "es", "es-419", "et", "fi", "fil", "fr", "fr-CA"),
     *("hi-IN", "hr", "hu", "id", "it", "ja", "ko", "lt", "lv", "ms", "mt", "nb", "nl", "pl"),
     *("pt", "pt-BR", "ro", "ru", "sk", "sl", "sv", "th", "tr", "vi", "zh", "zh-HK", "zh-TW"),
 )
 DEFAULT_LANGUAGE = "en"
+_SESSION_LIFETIME = 23 * 3600  # seconds
+_SIMULATED_SESSION = "cs_simulated"
 
 
 @dataclass(frozen=True)
 class CheckoutOrder:
-    """What a provider is to open a page for. The id is the same whenever it is asked for the same."""
+    """The order that a provider opens a payment page for. Its id makes retries idempotent."""
 
     id: str
     pack: Pack
@@ -47,7 +49,7 @@ class CheckoutOrder:
 
 @dataclass(frozen=True)
 class CheckoutSession:
-    """A page that was opened, until a time (Unix time in whole seconds)."""
+    """An open payment page. `expires_at` is Unix time in seconds."""
 
     id: str
     url: str
@@ -55,7 +57,7 @@ class CheckoutSession:
 
 
 class Provider(Protocol):
-    """Who takes the money, and tells so by messages signed with one of the secrets. `live` is money that is real."""
+    """A payment provider. It signs its webhook events with one of `secrets`; `live` means real money."""
 
     @property
     def secrets(self) -> tuple[str, ...]: ...
@@ -64,15 +66,15 @@ class Provider(Protocol):
     def live(self) -> bool: ...
 
     async def open(self, order: CheckoutOrder) -> CheckoutSession:
-        """Opens a page, the same one for the same order. Raises CheckoutUnavailable."""
+        """Opens a payment page, the same one for the same order. Raises CheckoutUnavailable."""
 
     async def close(self) -> None:
-        """Gives back what it holds."""
+        """Closes connections."""
 
 
 @dataclass(frozen=True)
 class OpenCheckout:
-    """A purchase that waits to be paid at the session's page."""
+    """A purchase that can be paid on the session's page."""
 
     id: str
     pack: Pack
@@ -81,22 +83,23 @@ class OpenCheckout:
 
 
 class Checkout:
-    """Opens checkouts, whose buyers are sent back to the dashboard below `root`."""
+    """Opens checkouts. After payment, buyers return to the dashboard below the URL `root`."""
 
-    def __init__(self, database: Database, provider: Provider | None, root: str, repeats: IdempotencyService) -> None:
+    def __init__(
+        self, database: Database, provider: Provider | None, root: str, idempotency: IdempotencyService
+    ) -> None:
         self._database = database
-        self._repeats = repeats
+        self._idempotency = idempotency
         self._provider = provider
         self._root = root
 
     async def purchase(self, account: Account, pack: Pack, language: str) -> OpenCheckout:
-        """Raises CheckoutUnavailable and CheckoutNotConfigured; then nothing is kept."""
+        """Opens a checkout for a pack. Raises CheckoutUnavailable and CheckoutNotConfigured."""
         if self._provider is None:
             raise CheckoutNotConfigured
-        begun = (account.id, pack.name, pack.credits, pack.price, CURRENCY)
-        purchase = await self._database.run(purchases.begin, *begun)
-        spoken = stripe_locale(language)
-        order = CheckoutOrder(purchase, pack, account.email, spoken, *return_urls(self._root, purchase))
+        purchase = await self._database.run(purchases.begin, account.id, pack.name, pack.credits, pack.price, CURRENCY)
+        locale = stripe_locale(language)
+        order = CheckoutOrder(purchase, pack, account.email, locale, *return_urls(self._root, purchase))
         try:
             session = await self._provider.open(order)
         except CheckoutUnavailable:
@@ -104,25 +107,29 @@ class Checkout:
             raise
         await self._database.run(purchases.opened, purchase, session.id, session.expires_at)
         log.info("checkout opened", extra={"fields": {"purchase": purchase, "session": session.id, "pack": pack.name}})
-        return OpenCheckout(purchase, pack, spoken, session)
+        return OpenCheckout(purchase, pack, locale, session)
 
     async def purchase_once(
         self, account: Account, pack: Pack, language: str, idempotency: IdempotentRequest | None
     ) -> Answer | Replayed:
-        """The same as an answer that is given again when the request comes again."""
+        """As `purchase`, at most once per idempotency key; returns the response."""
 
         async def work(_claim: Claim | None) -> Answer:
-            return Answer(_described(await self.purchase(account, pack, language)))
+            return Answer(_response(await self.purchase(account, pack, language)))
 
-        return await self._repeats.once(idempotency, {"pack": pack.name, "language": language}, work)
+        return await self._idempotency.run_once(idempotency, {"pack": pack.name, "language": language}, work)
+
+    async def find(self, session: str) -> Purchase | None:
+        """Returns the purchase of a checkout session, if there is one."""
+        return await self._database.run(purchases.find, session)
 
     async def close(self) -> None:
-        """Takes leave of the provider."""
+        """Closes the provider's connections."""
         if self._provider is not None:
             await self._provider.close()
 
 
-def _described(opened: OpenCheckout) -> OpenedCheckout:
+def _response(opened: OpenCheckout) -> OpenedCheckout:
     return {
         "checkout_url": opened.session.url,
         "session_id": opened.session.id,
@@ -138,22 +145,18 @@ def _described(opened: OpenCheckout) -> OpenedCheckout:
 
 
 def return_urls(root: str, purchase: str) -> tuple[str, str]:
-    """Where buyers are sent who have paid, and who have not."""
+    """The URLs that buyers return to after payment and after cancelling."""
     paid = f"{root}/dashboard?purchase={purchase}"
     return paid, f"{paid}&cancelled=1"
 
 
 def stripe_locale(tag: str) -> str:
-    """The language of the page, as Stripe writes it: the one that is asked for, or else English."""
-    return next((known for known in _LANGUAGES if known.lower() == tag.lower()), DEFAULT_LANGUAGE)
-
-
-_SESSION_LIFETIME = 23 * 3600  # seconds that a page lives
-_SESSION_PREFIX = "cs_simulated"
+    """Stripe's name of a language tag, compared without case; English if Stripe does not support the language."""
+    return next((known for known in _LOCALES if known.lower() == tag.lower()), DEFAULT_LANGUAGE)
 
 
 class SimulatedCheckout:
-    """Opens pages below `root`. What is signed with its secret was paid on one of them, since it tells nobody."""
+    """A provider whose payment pages are served below `root`. Its signing secret never leaves this process."""
 
     live = False
 
@@ -162,19 +165,19 @@ class SimulatedCheckout:
         self.root = root
 
     async def open(self, order: CheckoutOrder) -> CheckoutSession:
-        session = new_id(_SESSION_PREFIX)
+        session = new_id(_SIMULATED_SESSION)
         return CheckoutSession(session, f"{self.root}/checkout/{session}", int(time.time()) + _SESSION_LIFETIME)
 
     async def close(self) -> None:
-        """Holds nothing."""
+        """Does nothing: there are no connections."""
 
     def is_session(self, text: str) -> bool:
-        """Whether this is the name of one of its pages."""
-        return is_id(_SESSION_PREFIX, text)
+        """Whether the text is a well-formed id of a simulated session."""
+        return is_id(_SIMULATED_SESSION, text)
 
-    def payment(self, purchase: Purchase) -> tuple[bytes, str]:
-        """The message that a purchase is paid, and its signature."""
-        told = {
+    def payment_event(self, purchase: Purchase) -> tuple[bytes, str]:
+        """The webhook event of a paid purchase, and its signature."""
+        session = {
             "id": purchase.session,
             "object": "checkout.session",
             "client_reference_id": purchase.id,
@@ -189,7 +192,7 @@ class SimulatedCheckout:
             "type": "checkout.session.completed",
             "created": int(time.time()),
             "livemode": self.live,
-            "data": {"object": told},
+            "data": {"object": session},
         }
         body = json.dumps(event)
         return body.encode(), WebhookSignature.generate_signature_header(body, self.secrets[0])

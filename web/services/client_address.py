@@ -1,4 +1,4 @@
-"""Which names and addresses lead to this machine itself, and nowhere else."""
+"""Network addresses: loopback detection, the client's address behind trusted proxies, networks for rate limits."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Collection
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
+_CLIENT_PREFIX = 64  # bits of an IPv6 address that identify one subscriber
+_WITH_PORT = re.compile(r"\[([^]]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+", re.ASCII)
+
 
 def is_loopback(host: str | None) -> bool:
-    """Whether the name or the address is one of the machine itself. No name is looked up."""
+    """Whether a host name or address is this machine's loopback. Resolves no names."""
     text = (host or "").strip("[]").lower()
     try:
         address = ip_address(text)
@@ -19,16 +22,12 @@ def is_loopback(host: str | None) -> bool:
     return (mapped or address).is_loopback
 
 
-_SUBSCRIBER = 64  # bits of an IPv6 address that one client has to itself
-_WITH_PORT = re.compile(r"\[([^]]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+", re.ASCII)
-
-
 def client_address(peer: str, forwarded_for: str | None, trusted: Collection[IPv4Network | IPv6Network]) -> str:
-    """The nearest address that is no trusted proxy: `peer`, or one that such a proxy forwarded for."""
+    """The nearest address that is not a trusted proxy: `peer`, or one that a trusted proxy forwarded for."""
     hops = [peer, *(hop.strip() for hop in reversed((forwarded_for or "").split(",")))]
     nearest = peer
     for hop in hops:
-        address = _address(hop)
+        address = _parse(hop)
         if address is None:
             break
         nearest = str(address)
@@ -38,22 +37,22 @@ def client_address(peer: str, forwarded_for: str | None, trusted: Collection[IPv
 
 
 def is_trusted(address: str, trusted: Collection[IPv4Network | IPv6Network]) -> bool:
-    """Whether the address is that of a trusted proxy."""
-    parsed = _address(address)
+    """Whether the address belongs to a trusted proxy."""
+    parsed = _parse(address)
     return parsed is not None and any(parsed in network for network in trusted)
 
 
 def client_network(address: str) -> str:
-    """What to count a client's requests by: the address, or the IPv6 network it may choose addresses from."""
-    parsed = _address(address)
+    """The unit of rate limits: an IPv4 address, or the /64 network of an IPv6 address."""
+    parsed = _parse(address)
     if isinstance(parsed, IPv6Address):
-        return str(IPv6Network((parsed, _SUBSCRIBER), strict=False))
+        return str(IPv6Network((parsed, _CLIENT_PREFIX), strict=False))
     return address if parsed is None else str(parsed)
 
 
-@lru_cache(4096)  # each request looks at its client's, and clients make many
-def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """The address, without a port that some proxies add, and without a zone, which means nothing elsewhere."""
+@lru_cache(4096)  # every request parses its client's address
+def _parse(text: str) -> IPv4Address | IPv6Address | None:
+    """Parses an address. Ignores a port, which some proxies add, and an IPv6 zone."""
     found = _WITH_PORT.fullmatch(text)
     try:
         address = ip_address((found[1] or found[2]) if found else text)

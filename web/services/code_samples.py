@@ -1,4 +1,4 @@
-"""Requests of the API as programs in several languages, for people to copy. The key is in $CONVERTD_KEY."""
+"""Code samples of API requests in several languages. They read the API key from $CONVERTD_KEY."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VARIABLE = "CONVERTD_KEY"
 
 @dataclass(frozen=True)
 class Call:
-    """A request. Files are pairs of a field and a file name; `saves` is the file that a binary answer goes to."""
+    """A request. `files` are pairs of field and file name; a binary response is written to the file `saves`."""
 
     method: str
     url: str
@@ -31,7 +31,7 @@ class Call:
 
 
 def curl(call: Call) -> str:
-    """The request as a command."""
+    """The request as a curl command."""
     parts = [f"curl {call.url}" if call.method in ("GET", "POST") else f"curl -X {call.method} {call.url}"]
     if call.needs_key:
         parts.append(f'-H "Authorization: Bearer ${VARIABLE}"')
@@ -113,19 +113,21 @@ def php(call: Call) -> str:
     headers += ["'Content-Type: application/json'"] if call.body is not None else []
     options += [f"CURLOPT_HTTPHEADER => [{', '.join(headers)}]"] if headers else []
     if call.is_form:
-        fields = [f"'{_php_field(name, index)}' => new CURLFile('{file}')" for index, (name, file) in _numbered(call)]
+        fields = [
+            f"'{_php_field(name, index)}' => new CURLFile('{file}')" for index, (name, file) in enumerate(call.files)
+        ]
         fields += [f"'{name}' => '{value}'" for name, value in call.form.items()]
         options.append(f"CURLOPT_POSTFIELDS => [{', '.join(fields)}]")
     elif call.body is not None:
         options.append(f"CURLOPT_POSTFIELDS => '{json.dumps(call.body)}'")
-    lines += ["curl_setopt_array($curl, [", *(f"    {one}," for one in options), "]);", "$answer = curl_exec($curl);"]
-    lines += ["if (curl_getinfo($curl, CURLINFO_HTTP_CODE) !== 200) {", "    exit($answer);", "}"]
-    lines.append(f"file_put_contents('{call.saves}', $answer);" if call.saves else "print_r(json_decode($answer));")
+    lines += ["curl_setopt_array($curl, [", *(f"    {one}," for one in options), "]);", "$response = curl_exec($curl);"]
+    lines += ["if (curl_getinfo($curl, CURLINFO_HTTP_CODE) !== 200) {", "    exit($response);", "}"]
+    lines.append(f"file_put_contents('{call.saves}', $response);" if call.saves else "print_r(json_decode($response));")
     return "\n".join(lines)
 
 
 def go(call: Call) -> str:
-    """The request with Go's standard library; errors are left to the reader where a sample has no room for them."""
+    """The request with Go's standard library. Omits the handling of local errors for brevity."""
     packages = ["io", "log", "net/http", "os"]
     lines, content_type, source = [], None, "nil"
     if call.is_form:
@@ -155,12 +157,8 @@ def go(call: Call) -> str:
     return f"package main\n\nimport (\n{imports}\n)\n\nfunc main() {{\n{code}\n}}"
 
 
-def _numbered(call: Call) -> list[tuple[int, tuple[str, str]]]:
-    return list(enumerate(call.files))
-
-
 def _php_field(name: str, index: int) -> str:
-    """PHP has arrays in forms by index, which names every part differently."""
+    """PHP needs a different name for every part of an array."""
     return name.replace("[]", f"[{index}]")
 
 

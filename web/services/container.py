@@ -1,4 +1,4 @@
-"""All services of a server, together."""
+"""The container of all services."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.registry import Registry
 from storage.database import Database
 from storage.rate_limits import RateLimiter
 from web.metrics import Metrics
-from web.services.accounts import Accounts, Sessions
+from web.services.accounts import Accounts
 from web.services.api_reference import Endpoint, endpoints
 from web.services.batches import BatchConversions, Batches
 from web.services.catalogue import CachedJson
@@ -30,7 +30,7 @@ from web.services.work_files import WorkFiles
 
 @dataclass(frozen=True)
 class Services:
-    """All that handlers work with."""
+    """The services that handlers use."""
 
     settings: Settings
     database: Database
@@ -44,12 +44,11 @@ class Services:
     files: Files
     batches: Batches
     batch_conversions: BatchConversions
-    jobs: WorkFiles
+    work_files: WorkFiles
     registry: Registry
     formats: CachedJson
     tools: CachedJson
     readiness: Readiness
-    sessions: Sessions
     request_log: RequestLog
     openapi: CachedJson
     payments: Payments
@@ -59,5 +58,5 @@ class Services:
 
     @cached_property
     def reference(self) -> tuple[Endpoint, ...]:
-        """The API's document as the docs show it."""
+        """The API reference for the docs page, derived from the OpenAPI document."""
         return endpoints(self.openapi.data, self.settings.base_url)

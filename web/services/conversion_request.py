@@ -1,4 +1,4 @@
-"""Orders: what clients want done, and what they are answered."""
+"""A conversion request and its outcome, as values."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from web.services.idempotency import Answer, IdempotentRequest
 
 @dataclass(frozen=True)
 class Upload:
-    """A file that a client sent, lying in the folder of its request. Its name is the client's: not to be trusted.
+    """An uploaded file in the working folder of its request. `filename` is the client's and untrusted.
 
-    `identified` is the format of its content, or why there is none: whoever wants to work with it is to know.
+    `identified` is the format of the content, or the error of its identification.
     """
 
     path: Path
@@ -31,7 +31,7 @@ class Upload:
 
     @property
     def format(self) -> FileFormat:
-        """The format of its content. Raises UnknownFormat."""
+        """The format of the content. Raises UnknownFormat."""
         if isinstance(self.identified, Exception):
             raise self.identified
         return self.identified
@@ -39,10 +39,11 @@ class Upload:
 
 @dataclass(frozen=True)
 class ConversionRequest:
-    """Files to convert, or to put through a tool: what is charged as one.
+    """One chargeable conversion of one file, or of several files with a tool.
 
-    `keep`: the result is to be fetched later. `file` is the stored file of which the one upload is a copy; it becomes
-    processed. `name` is what the result is named after, the first upload by default. `trail` is that of the request.
+    With `keep` the result is stored for a later download. `file` is the stored file that the one upload is a copy of;
+    the result is recorded with it. `name` is the file name that the result's name derives from, by default that of the
+    first upload.
     """
 
     account: Account
@@ -67,18 +68,18 @@ class ConversionRequest:
 
     @property
     def size(self) -> int:
-        """Bytes of all uploads."""
+        """Size of all uploads in bytes."""
         return sum(upload.size for upload in self.uploads)
 
     @property
     def folder(self) -> Path:
-        """The folder of the request."""
+        """The working folder of the request."""
         return self.paths[0].parent
 
 
 @dataclass(frozen=True)
 class ConversionOutcome:
-    """A file that was made, at `path` in the folder of its request. `counts` is what a tool counted."""
+    """The resulting file, at `path` in the working folder of its request. `counts` are the numbers of a tool."""
 
     path: Path
     filename: str
@@ -91,9 +92,9 @@ class ConversionOutcome:
 
 @dataclass(frozen=True)
 class Charged:
-    """An order that was carried out and charged. `balance` is what the account has left.
+    """A successful, charged conversion. `balance` is the account's balance in credits after the charge.
 
-    There is an `answer` where the result is kept, else only the result.
+    `answer` is set if the result is stored.
     """
 
     result: ConversionOutcome

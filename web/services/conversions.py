@@ -1,4 +1,4 @@
-"""Conversions for clients: the one chargeable door, through which all of them go."""
+"""The one chargeable operation: every conversion of every endpoint goes through `Conversions.convert`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from web.services.charging import Charge, Charges
 from web.services.conversion_request import Charged, ConversionOutcome, ConversionRequest, Upload
 from web.services.files import Files, renamed
 from web.services.idempotency import IdempotencyService, Replayed
-from web.services.job_queue import JobQueue, expected_memory
+from web.services.job_queue import JobQueue, estimate_memory
 from web.services.serializers import tool_counts
 
 log = logging.getLogger("convertd.conversions")
 
 
 class Conversions:
-    """Identifies, plans, holds a credit, waits for a turn, runs, and settles; or gives the credit back."""
+    """Plans a conversion, holds a credit, queues and runs the job, and settles the charge or releases the hold."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Conversions:
         executor: Executor,
         job_queue: JobQueue,
         charges: Charges,
-        repeats: IdempotencyService,
+        idempotency: IdempotencyService,
         files: Files,
         metrics: Metrics,
         limits: JobLimits = JobLimits(),
@@ -44,115 +44,120 @@ class Conversions:
         self._executor = executor
         self._job_queue = job_queue
         self._charges = charges
-        self._repeats = repeats
+        self._idempotency = idempotency
         self._files = files
         self._metrics = metrics
         self._limits = limits
 
-    async def convert(self, order: ConversionRequest) -> Charged | Replayed:
-        """Carries the order out. Raises ConversionError, StorageError, or RateLimited where no turn came.
+    async def convert(self, request: ConversionRequest) -> Charged | Replayed:
+        """Converts and charges. Raises ConversionError, StorageError, and RateLimited if the queue is full.
 
-        Cancelling kills the job. Whatever happens before the charge is settled, nothing is charged.
+        Nothing is charged unless the charge is settled. Cancelling kills the job.
         """
         try:
-            done = await self._carried_out(order)
+            outcome = await self._convert(request)
         except BaseException as error:
-            self._metrics.conversions.failed(order.context, error)
+            self._metrics.conversions.record_failure(request.context, error)
             if isinstance(error, ConversionError) and error.code == "processing_failed":
-                _tell_failure(order, error)
+                _log_failure(request, error)
             raise
-        self._note(order, done)
-        return done
+        if isinstance(outcome, Replayed):
+            self._metrics.conversions.replays.inc()
+        else:
+            self._record(request, outcome)
+        return outcome
 
-    async def _carried_out(self, order: ConversionRequest) -> Charged | Replayed:
-        sources = self._sources(order)
-        order.context.input_format = sources[0].name
-        plan = self._registry.plan(sources, order.target, order.tool)
-        order.context.planned(plan)
-        claim = await self._claimed(order, plan)
+    async def _convert(self, request: ConversionRequest) -> Charged | Replayed:
+        sources = self._sources(request)
+        request.context.input_format = sources[0].name
+        plan = self._registry.plan(sources, request.target, request.tool)
+        request.context.set_plan(plan)
+        claim = await self._claim(request, plan)
         if isinstance(claim, Replayed):
             return claim
-        use = UsageRecord(order.operation, plan.source.name, plan.target.name, order.size)
+        usage = UsageRecord(request.operation, plan.source.name, plan.target.name, request.size)
         try:
-            async with self._charges.charged(order.account.id, CREDITS_PER_CONVERSION, use, claim) as charge:
-                result = await self._run(order, plan)
+            async with self._charges.hold(request.account.id, CREDITS_PER_CONVERSION, usage, claim) as charge:
+                result = await self._run(request, plan)
                 started = perf_counter()
-                done = await self._settled(order, plan, result, charge)
-                self._metrics.conversions.stage("store", perf_counter() - started)
-                return done
+                charged = await self._settle(request, plan, result, charge)
+                self._metrics.conversions.observe_stage("store", perf_counter() - started)
+                return charged
         except ConversionError as error:
-            await self._files.note_failure(order, error)
+            await self._files.record_failure(request, error)
             raise
 
-    def _sources(self, order: ConversionRequest) -> list[FileFormat]:
-        if order.tool is not None:  # it has words of its own for files that it does not take
-            self._registry.tools[order.tool].check([_known(upload) for upload in order.uploads])
-        return [upload.format for upload in order.uploads]
+    def _sources(self, request: ConversionRequest) -> list[FileFormat]:
+        if request.tool is not None:  # a tool has its own error for inputs that it does not support
+            self._registry.tools[request.tool].check([_known_format(upload) for upload in request.uploads])
+        return [upload.format for upload in request.uploads]
 
-    async def _claimed(self, order: ConversionRequest, plan: Plan) -> Claim | Replayed | None:
-        if order.idempotency is None:
+    async def _claim(self, request: ConversionRequest, plan: Plan) -> Claim | Replayed | None:
+        if request.idempotency is None:
             return None
-        parameters: dict[str, Any] = {"target": plan.target.name, "tool": order.tool, **asdict(order.options)}
-        if order.file is not None:
-            return await self._repeats.claim(order.idempotency, {**parameters, "file": order.file.id})
-        return await self._repeats.claim(order.idempotency, parameters, order.paths)
+        parameters: dict[str, Any] = {"target": plan.target.name, "tool": request.tool, **asdict(request.options)}
+        if request.file is not None:
+            return await self._idempotency.claim(request.idempotency, {**parameters, "file": request.file.id})
+        return await self._idempotency.claim(request.idempotency, parameters, request.paths)
 
-    async def _run(self, order: ConversionRequest, plan: Plan) -> ConversionOutcome:
-        output = order.folder / f"result.{plan.target.extensions[0]}"
-        job = Job.of(plan, order.paths, output, order.options)
-        account, memory = order.account, expected_memory(plan, order.size)
-        entered = perf_counter()
-        async with self._job_queue.taken(account.id, account.tier.max_concurrent, memory=memory):
+    async def _run(self, request: ConversionRequest, plan: Plan) -> ConversionOutcome:
+        output = request.folder / f"result.{plan.target.extensions[0]}"
+        job = Job.of(plan, request.paths, output, request.options)
+        account, memory = request.account, estimate_memory(plan, request.size)
+        queued = perf_counter()
+        async with self._job_queue.acquire(account.id, account.tier.max_concurrent, memory=memory):
             started = perf_counter()
-            self._metrics.waited(started - entered)
-            with self._metrics.workers.job():
-                done = await self._executor.run(job, self._limits)
-        self._metrics.ran(plan, done)
-        order.context.warned(done)
+            self._metrics.record_wait(started - queued)
+            with self._metrics.workers.track_job():
+                result = await self._executor.run(job, self._limits)
+        self._metrics.record_job(plan, result)
+        request.context.set_warnings(result)
         return ConversionOutcome(
             path=output,
-            filename=renamed(order.original_name, plan.target.extensions[0]),
+            filename=renamed(request.original_name, plan.target.extensions[0]),
             media_type=plan.target.media_type,
-            size=done.size,
+            size=result.size,
             seconds=perf_counter() - started,
-            warnings=done.warnings,
-            counts=tool_counts(order, done),
+            warnings=result.warnings,
+            counts=tool_counts(request, result),
         )
 
-    def _note(self, order: ConversionRequest, done: Charged | Replayed) -> None:
-        conversions = self._metrics.conversions
-        if isinstance(done, Replayed):
-            conversions.replayed()
-            return
-        order.context.charged(CREDITS_PER_CONVERSION)
-        self._metrics.money.charged(order.operation, CREDITS_PER_CONVERSION)
-        conversions.succeeded(order.context, done.result.seconds, given=order.size, made=done.result.size)
-
-    async def _settled(
-        self, order: ConversionRequest, plan: Plan, result: ConversionOutcome, charge: Charge
+    async def _settle(
+        self, request: ConversionRequest, plan: Plan, result: ConversionOutcome, charge: Charge
     ) -> Charged:
-        """The charge is final, and the result where it is to be, before the client hears of it."""
-        if not order.keep and charge.claim is None:
+        """Stores the result if the request asks for it, and settles the charge, before the response is sent."""
+        if not request.keep and charge.claim is None:
             balance, _ = await charge.settle(result.size)
             return Charged(result, None, balance)
         blob = await self._files.put(result.path)
         try:
-            balance, answer = await charge.settle(result.size, self._files.keeping(order, plan, result, blob))
+            balance, answer = await charge.settle(result.size, self._files.result_saver(request, plan, result, blob))
         except BaseException:
-            # A client that goes away while the charge is saved has paid for the result, and may come back for it.
+            # A client that disconnects during the commit may have paid, and can then download the result.
             if not await charge.is_settled():
                 await self._files.discard([blob])
             raise
         return Charged(result, answer, balance)
 
+    def _record(self, request: ConversionRequest, charged: Charged) -> None:
+        request.context.add_credits(CREDITS_PER_CONVERSION)
+        self._metrics.credits.charged.labels(request.operation).inc(CREDITS_PER_CONVERSION)
+        self._metrics.conversions.record_success(
+            request.context,
+            charged.result.seconds,
+            input_bytes=request.size,
+            output_bytes=charged.result.size,
+        )
 
-def _known(upload: Upload) -> FileFormat | None:
+
+def _known_format(upload: Upload) -> FileFormat | None:
     try:
         return upload.format
     except UnknownFormat:
         return None
 
 
-def _tell_failure(order: ConversionRequest, error: ConversionError) -> None:
+def _log_failure(request: ConversionRequest, error: ConversionError) -> None:
     details = {name: error.details.get(name) for name in ("step", "exit_code")}
-    log.warning("conversion failed", extra={"fields": {**order.context.fields(), "reason": error.reason, **details}})
+    fields = {**request.context.fields(), "reason": error.reason, **details}
+    log.warning("conversion failed", extra={"fields": fields})

@@ -1,30 +1,67 @@
-"""What convertd writes to people: plain text in ASCII, with one link on a line of its own."""
+"""Email delivery: texts, transports, and a background queue with retries that is flushed on shutdown.
+
+Messages are plain ASCII text with one link on a line of its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import smtplib
 import ssl
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import format_datetime, parseaddr
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
+from aiosmtplib import SMTP, SMTPException, SMTPNotSupported
+
 from storage.ids import new_id
+from web.services.client_address import is_loopback
+
+log = logging.getLogger("convertd.email")
+
+_SMTP_TIMEOUT = 10.0  # seconds for each step of the protocol
+_RETRY_DELAYS = (2.0, 10.0)  # seconds
+_CAPACITY = 1000  # emails
+_CLOSE_TIMEOUT = 10.0  # seconds
+
+_VERIFICATION = """\
+Welcome to convertd.
+
+Open this link to confirm your email address and see your API key:
+
+{link}
+
+The link works once, within 24 hours. The API key is shown only once:
+keep it in a safe place.
+
+If you did not ask for an API key, ignore this email.
+"""
+
+_REPLACEMENT = """\
+Someone asked for a convertd API key with your email address, which
+already has an account.
+
+If that was you, open this link to see a new API key for the account:
+
+{link}
+
+The link works once, within 24 hours. The API key is shown only once:
+keep it in a safe place. Your credits do not change.
+
+If you did not ask for an API key, ignore this email.
+"""
 
 
 @dataclass(frozen=True)
 class Email:
-    """A letter to one address. What it says and to whom is kept out of its repr, for the sake of logs."""
+    """An email to one address. Its repr, which may reach a log, shows neither the address nor the content."""
 
     to: str = field(repr=False)
     subject: str
@@ -34,142 +71,88 @@ class Email:
 
 
 def verification_email(to: str, link: str) -> Email:
-    """Asks a new client to confirm the address, within 24 hours."""
-    return Email(to, "Confirm your e-mail address", _VERIFICATION.format(link=link), link)
+    """The email that confirms a new client's address."""
+    return Email(to, "Confirm your email address", _VERIFICATION.format(link=link), link)
 
 
 def replacement_email(to: str, link: str) -> Email:
-    """Offers another key to a client that has an account, within 24 hours."""
+    """The email that offers a new API key to the owner of an existing account."""
     return Email(to, "Your convertd account", _REPLACEMENT.format(link=link), link)
 
 
-def compose(letter: Email, sender: str) -> EmailMessage:
-    """The letter as it travels. Raises an error where an address is not exactly one."""
+def compose(email: Email, sender: str) -> EmailMessage:
+    """The MIME message. Raises ValueError, IndexError or HeaderParseError unless `to` is exactly one address."""
     name, address = parseaddr(sender)
     message = EmailMessage()
     message["From"] = origin = Address(name, addr_spec=address)
-    message["To"] = Address(addr_spec=letter.to)
-    message["Subject"] = letter.subject
+    message["To"] = Address(addr_spec=email.to)
+    message["Subject"] = email.subject
     message["Date"] = format_datetime(datetime.now(UTC))
-    message["Message-ID"] = f"<{letter.id}@{origin.domain}>"
+    message["Message-ID"] = f"<{email.id}@{origin.domain}>"
     message["Auto-Submitted"] = "auto-generated"
-    # Any other encoding would break the link in two.
-    message.set_content(letter.text, cte="7bit")
+    message.set_content(email.text, cte="7bit")  # other encodings break the link into two lines
     return message
 
 
-_VERIFICATION = """\
-Welcome to convertd.
-
-Open this link to confirm your address and to receive your API key:
-
-{link}
-
-The link works once, within 24 hours. The key is shown only once:
-keep it in a safe place.
-
-If you did not ask for an API key, ignore this letter. Without the
-link, nothing happens.
-"""
-
-_REPLACEMENT = """\
-Somebody asked for a convertd API key with your address, which has an
-account already.
-
-If that was you, open this link to receive a new key for it:
-
-{link}
-
-The link works once, within 24 hours. The key is shown only once:
-keep it in a safe place. Your credits stay as they are.
-
-If you did not ask for a key, ignore this letter. Without the link,
-nothing changes.
-"""
-
-
-log = logging.getLogger("convertd.mail")
-
-_THREADS = 2  # of their own, so that a slow mail server takes none from those who read and write files
-_TIMEOUT = 10.0  # seconds that a mail server may take for an answer
-
-
 class EmailTransport(Protocol):
-    """A way for letters to leave."""
+    """A way to deliver email."""
 
-    async def send(self, letter: Email) -> None:
-        """Tries once. Raises OSError where another try may help, SMTPException included."""
-
-    async def close(self) -> None:
-        """Gives back what it holds."""
+    async def send(self, email: Email) -> None:
+        """Makes one attempt. Raises OSError or SMTPException if another attempt may succeed."""
 
 
 class SmtpTransport:
-    """Hands letters to the mail server of a URL: smtp:// with STARTTLS where that is offered, or smtps://.
+    """Delivers to the mail server of a URL: smtp:// with STARTTLS if the server offers it, or smtps://.
 
-    Certificates are checked, and passwords not sent without TLS, except on this machine.
+    Unless the server is on this machine, its certificate is verified, and a password is sent over TLS only.
     """
 
     def __init__(self, url: str, sender: str) -> None:
         self._server = urlsplit(url)
-        self._host = self._server.hostname or ""
         self._sender = sender
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="mail")
+        self._local = is_loopback(self._server.hostname)
+        self._tls = ssl.create_default_context()
+        if self._local:
+            self._tls.check_hostname = False
+            self._tls.verify_mode = ssl.CERT_NONE
 
-    async def send(self, letter: Email) -> None:
-        message = compose(letter, self._sender)
-        await asyncio.get_running_loop().run_in_executor(self._threads, self._hand_over, message, letter.to)
-
-    async def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def _hand_over(self, message: EmailMessage, to: str) -> None:
-        with self._connected() as client:
+    async def send(self, email: Email) -> None:
+        message = compose(email, self._sender)
+        client = SMTP(
+            hostname=self._server.hostname,
+            port=self._server.port,
+            use_tls=self._server.scheme == "smtps",
+            tls_context=self._tls,
+            timeout=_SMTP_TIMEOUT,
+        )
+        try:
+            await client.connect()
             if self._server.username:
-                self._login(client)
-            client.send_message(message, to_addrs=[to])
+                await self._log_in(client)
+            await client.send_message(message, recipients=[email.to])
+            with suppress(SMTPException):  # the message is delivered
+                await client.quit()
+        finally:
+            client.close()
 
-    @contextmanager
-    def _connected(self) -> Iterator[smtplib.SMTP]:
-        port, context = self._server.port or 0, self._context()
-        if self._server.scheme == "smtps":
-            with smtplib.SMTP_SSL(self._host, port, timeout=_TIMEOUT, context=context) as client:
-                yield client
-        else:
-            with smtplib.SMTP(self._host, port, timeout=_TIMEOUT) as client:
-                client.ehlo_or_helo_if_needed()
-                if client.has_extn("starttls"):
-                    client.starttls(context=context)
-                yield client
-
-    def _context(self) -> ssl.SSLContext:
-        context = ssl.create_default_context()
-        if _is_loopback(self._host):
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        return context
-
-    def _login(self, client: smtplib.SMTP) -> None:
-        if not isinstance(client.sock, ssl.SSLSocket) and not _is_loopback(self._host):
+    async def _log_in(self, client: SMTP) -> None:
+        if not self._local and client.get_transport_info("sslcontext") is None:
             log.error("the mail server offers no TLS: the password is not sent")
-            raise smtplib.SMTPNotSupportedError
-        client.login(unquote(self._server.username or ""), unquote(self._server.password or ""))
+            raise SMTPNotSupported("The mail server offers no TLS.")
+        await client.login(unquote(self._server.username or ""), unquote(self._server.password or ""))
 
 
 class OutboxTransport:
-    """Puts letters into a folder and their links into the log, for development."""
+    """Writes emails to a folder and their links to the log, for development."""
 
     def __init__(self, folder: Path, sender: str) -> None:
         self._folder = folder
         self._sender = sender
 
-    async def send(self, letter: Email) -> None:
-        name = f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}-{letter.id}.eml"
-        path = await asyncio.to_thread(self._write, name, compose(letter, self._sender).as_bytes())
-        log.info("a letter lies in %s: %s", path, letter.link, extra={"unscrubbed": True})
-
-    async def close(self) -> None:
-        """Holds nothing."""
+    async def send(self, email: Email) -> None:
+        name = f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}-{email.id}.eml"
+        path = await asyncio.to_thread(self._write, name, compose(email, self._sender).as_bytes())
+        log.info("email written to %s: %s", path, email.link, extra={"unscrubbed": True})
 
     def _write(self, name: str, content: bytes) -> Path:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -179,85 +162,71 @@ class OutboxTransport:
         return unfinished.replace(self._folder / name)
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-_RETRY_DELAYS = (2.0, 10.0)  # seconds between tries
-_CAPACITY = 1000  # letters on their way
-_CLOSE_TIMEOUT = 10.0  # seconds
-
-
 class EmailQueue:
-    """Takes letters and returns at once. Each is tried again after every one of `pauses`, then given up.
+    """Sends emails in the background, with one retry after each of `retry_delays` (seconds).
 
-    `ended` is told of each whether it was sent.
+    Holds at most `capacity` emails. Calls `on_result` once per email: whether it was sent.
     """
 
     def __init__(
         self,
-        mailer: EmailTransport,
+        transport: EmailTransport,
         *,
-        pauses: Sequence[float] = _RETRY_DELAYS,
+        retry_delays: Sequence[float] = _RETRY_DELAYS,
         capacity: int = _CAPACITY,
-        ended: Callable[[bool], None] = lambda sent: None,
+        on_result: Callable[[bool], None] = lambda sent: None,
     ) -> None:
-        self._mailer = mailer
-        self._ended = ended
-        self._pauses = pauses
+        self._transport = transport
+        self._on_result = on_result
+        self._retry_delays = retry_delays
         self._capacity = capacity
         self._closing = asyncio.Event()
         self._deliveries: set[asyncio.Task[None]] = set()
 
     @property
     def waiting(self) -> int:
-        """How many letters are on their way."""
+        """Number of emails that are neither sent nor dropped."""
         return len(self._deliveries)
 
-    def post(self, letter: Email) -> None:
-        """Sends the letter in the background. One that cannot be sent is only logged."""
+    def enqueue(self, email: Email) -> None:
+        """Queues an email and returns at once. A failed delivery is only logged."""
         if len(self._deliveries) >= self._capacity:
-            self._give_up(letter, "too many letters are waiting")
+            self._drop(email, "queue full")
             return
-        delivery = asyncio.create_task(self._deliver(letter))
+        delivery = asyncio.create_task(self._deliver(email))
         self._deliveries.add(delivery)
         delivery.add_done_callback(self._deliveries.discard)
 
-    async def close(self, seconds: float = _CLOSE_TIMEOUT) -> None:
-        """Sends what waits without further pauses, and gives up what is not gone in so many seconds."""
+    async def close(self, max_wait: float = _CLOSE_TIMEOUT) -> None:
+        """Flushes the queue, retrying without delays. Drops emails that are not sent within `max_wait` seconds."""
         self._closing.set()
         if self._deliveries:
-            _, late = await asyncio.wait(self._deliveries, timeout=seconds)
+            _, late = await asyncio.wait(self._deliveries, timeout=max_wait)
             for delivery in late:
                 delivery.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        await self._mailer.close()
 
-    async def _deliver(self, letter: Email) -> None:
+    async def _deliver(self, email: Email) -> None:
         try:
-            await self._try(letter)
+            await self._send(email)
         except asyncio.CancelledError:
-            self._give_up(letter, "the server stops")
+            self._drop(email, "shutdown")
             raise
-        except Exception as error:  # its text may hold the address
-            self._give_up(letter, type(error).__name__, getattr(error, "smtp_code", None))
+        except Exception as error:  # only its type is logged: its text may contain the address
+            self._drop(email, type(error.__cause__ or error).__name__, getattr(error, "code", None))
         else:
-            self._ended(True)
-            log.info("letter sent", extra={"fields": {"letter": letter.id}})
+            self._on_result(True)
+            log.info("email sent", extra={"fields": {"email_id": email.id}})
 
-    async def _try(self, letter: Email) -> None:
-        for pause in self._pauses:
-            with suppress(OSError):
-                return await self._mailer.send(letter)
+    async def _send(self, email: Email) -> None:
+        for delay in self._retry_delays:
+            with suppress(OSError, SMTPException):
+                return await self._transport.send(email)
             with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
+                async with asyncio.timeout(delay):
                     await self._closing.wait()
-        return await self._mailer.send(letter)
+        return await self._transport.send(email)
 
-    def _give_up(self, letter: Email, reason: str, status: int | None = None) -> None:
-        self._ended(False)
-        fields = {"letter": letter.id, "reason": reason, "status": status}
-        log.error("letter not sent", extra={"fields": fields})
+    def _drop(self, email: Email, reason: str, status: int | None = None) -> None:
+        self._on_result(False)
+        log.error("email not sent", extra={"fields": {"email_id": email.id, "reason": reason, "status": status}})

@@ -1,4 +1,4 @@
-"""Clients' file names, made safe to send back."""
+"""Stored files: rows in the database, content in the blob store; and safe file names."""
 
 from __future__ import annotations
 
@@ -26,56 +26,19 @@ from web.services.conversion_request import ConversionOutcome, ConversionRequest
 from web.services.idempotency import Answer
 from web.services.serializers import conversion_result
 
-_FORBIDDEN = re.compile(r'[<>:"|?*]')  # on some system
+_FORBIDDEN = re.compile(r'[<>:"|?*]')  # on some operating systems
 _MAX_NAME = 255  # bytes of UTF-8
-_MAX_STEM = 150  # bytes of UTF-8; systems stop at 255 for the whole name
-_ATTR_CHAR = "!#$&+-.^_`|~"  # what RFC 8187 leaves as it is, beside letters and digits
-
-
-def plain(client_name: str) -> str:
-    """The client's name for a file, without a path and what cannot be seen."""
-    name = _visible(re.split(r"[/\\]", client_name)[-1]).strip()
-    return name.encode("utf-8", "replace")[:_MAX_NAME].decode("utf-8", "ignore") or "file"
-
-
-def renamed(client_name: str, extension: str) -> str:
-    """The name of a result: the client's, without its path and extension, with the new extension."""
-    name = _FORBIDDEN.sub("_", plain(client_name)).strip(" .")
-    stem, dot, _ = name.rpartition(".")
-    stem = (stem if dot else name).rstrip(" .")
-    short = stem.encode("utf-8", "replace")[:_MAX_STEM].decode("utf-8", "ignore")
-    return f"{short or 'file'}.{extension}"
-
-
-def extension_of(client_name: str) -> str:
-    """The name's extension in lower case, without a dot; empty unless it is a short plain word."""
-    found = re.search(r"\.([A-Za-z0-9]{1,10})\Z", client_name)
-    return found[1].lower() if found else ""
-
-
-def content_disposition(name: str) -> str:
-    """The header that makes browsers save the answer under that name (RFC 6266)."""
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    plain = re.sub(r'["\\%]', "_", plain)
-    if plain.startswith("."):
-        plain = f"file{plain}"
-    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe=_ATTR_CHAR)}"
-
-
-def _visible(text: str) -> str:
-    """Without control and format characters, lone surrogates, and the marks that turn text around."""
-    return "".join(char for char in text if not unicodedata.category(char).startswith("C"))
-
-
+_MAX_STEM = 150  # bytes of UTF-8; file systems allow 255 for the whole name
+_ATTR_CHAR = "!#$&+-.^_`|~"  # unescaped by RFC 8187, besides letters and digits
 _BATCH_SIZE = 500  # rows or blobs
-_ORPHANED = 3600  # seconds after which a blob without a row is certainly not one that is just being stored
+_ORPHAN_AGE = 3600  # seconds; the row of a younger blob may not be committed yet
 
 AddRow = Callable[[Transaction, SourceFile], File]
-"""Makes the row of an upload."""
+"""Inserts the row of an upload."""
 
 
 class Files:
-    """Keeps what is known about files in the database, and their bytes as blobs, for `retention` seconds."""
+    """Files of accounts. Each is kept for `retention` seconds."""
 
     def __init__(self, database: Database, blobs: BlobStore, registry: Registry, retention: int) -> None:
         self._database = database
@@ -84,120 +47,155 @@ class Files:
         self.retention = retention
 
     async def upload(self, account: Account, upload: Upload) -> File:
-        """Stores a file to be converted later. Raises UnknownFormat, and StorageFull."""
+        """Stores a file for a later conversion. Raises UnknownFormat and StorageFull."""
 
-        def add(transaction: Transaction, original: SourceFile) -> File:
-            return files.add(transaction, account.id, original, self.retention)
+        def add(transaction: Transaction, source: SourceFile) -> File:
+            return files.add(transaction, account.id, source, self.retention)
 
         return await self.store(account, upload, add)
 
     async def store(self, account: Account, upload: Upload, add: AddRow) -> File:
-        """Stores the bytes of an upload, then its row. Raises UnknownFormat, StorageFull, and whatever `add` raises."""
+        """Stores the content of an upload, then its row. Raises UnknownFormat, StorageFull and the errors of `add`."""
         fmt = upload.format
         blob = await self.put(upload.path)
-        original = SourceFile(plain(upload.filename), extension(fmt, upload.filename), fmt.name, upload.size, blob)
+        source = SourceFile(safe_name(upload.filename), extension(fmt, upload.filename), fmt.name, upload.size, blob)
         try:
-            return await self._database.run(_added, account, original, add)
+            return await self._database.run(_add, account, source, add)
         except CommitUnknown:
-            raise  # the row may be there; if it is not, the sweep of orphans finds the blob
+            raise  # the row may exist; if not, the orphan sweep deletes the blob
         except Exception:
             await self.discard([blob])
             raise
 
     async def find(self, account_id: str, file_id: str) -> File:
-        """The account's file of that id. Raises Missing."""
+        """Returns a file of the account. Raises NotFound."""
         return await self._database.run(files.get, account_id, file_id)
 
     async def delete(self, account_id: str, file_id: str) -> None:
-        """Erases a file. Raises Missing."""
+        """Deletes a file of the account. Raises NotFound."""
         await self.discard(await self._database.run(files.delete, account_id, file_id))
 
     async def processed(self, account_id: str, file_id: str) -> ConvertedFile:
-        """What was made of the account's file of that id. Raises Missing, and NotFound where it is still pending."""
+        """Returns the result of a file of the account. Raises NotFound, reason `not_processed` if there is none yet."""
         file = await self.find(account_id, file_id)
         if file.outcome is None:
             raise NotFound("The file has not been converted yet.", reason="not_processed")
         return file.outcome
 
-    def read(self, made: ConvertedFile, start: int, end: int) -> AsyncIterator[bytes]:
-        """The bytes of a result from `start` until before `end`."""
-        return self._blobs.read(made.blob, start, end)
+    def read(self, result: ConvertedFile, start: int, end: int) -> AsyncIterator[bytes]:
+        """Reads a result from byte `start` up to, not including, byte `end`."""
+        return self._blobs.read(result.blob, start, end)
 
     async def working_copy(self, file: File, folder: Path) -> Upload:
-        """The bytes to convert, in the folder."""
+        """Copies the content to convert into the folder."""
         material = file.material
-        assert material.source is not None  # what is stored is there
+        assert material.source is not None  # a stored source always has a blob
         path = folder / f"input.{material.extension}"
         await self._blobs.fetch(material.source, path)
-        gone = UnknownFormat("Files of this format can no longer be converted here.")
-        known = self._registry.format(material.input_format) or gone
-        return Upload(path, material.original_name, material.original_size, known)
+        unknown = UnknownFormat("Files of this format can no longer be converted here.")
+        identified = self._registry.format(material.input_format) or unknown
+        return Upload(path, material.original_name, material.original_size, identified)
 
     async def put(self, path: Path) -> str:
-        """Takes the file over; gives its key."""
+        """Moves a file into the blob store and returns its key."""
         blob = new_id("blob")
         await self._blobs.put(blob, path)
         return blob
 
     async def discard(self, blobs: Iterable[str]) -> None:
-        """Erases bytes that nothing refers to."""
+        """Deletes blobs that no row refers to."""
         await self._blobs.delete(blobs)
 
     async def sweep(self) -> None:
-        """Erases files that have expired."""
+        """Deletes expired files."""
         while blobs := await self._database.run(files.expired, _BATCH_SIZE):
             await self.discard(blobs)
 
     async def sweep_orphans(self) -> None:
-        """Erases blobs that no file refers to, as servers leave behind that are killed between the two."""
+        """Deletes blobs without a row, which a server leaves if it is killed between storing the two."""
         found: list[str] = []
-        async for blob in self._blobs.list(_ORPHANED):
+        async for blob in self._blobs.list(_ORPHAN_AGE):
             found.append(blob)
             if len(found) == _BATCH_SIZE:
-                await self._discard_unknown(found)
+                await self._discard_orphans(found)
                 found.clear()
-        await self._discard_unknown(found)
+        await self._discard_orphans(found)
 
-    async def _discard_unknown(self, blobs: Sequence[str]) -> None:
+    async def _discard_orphans(self, blobs: Sequence[str]) -> None:
         known = await self._database.run(files.known, blobs)
         await self.discard([blob for blob in blobs if blob not in known])
 
-    def keeping(self, order: ConversionRequest, plan: Plan, result: ConversionOutcome, blob: str) -> SaveResult:
-        """What to write when the order is charged: its file becomes processed, or a new one does."""
-        warnings = tuple((warned.code, warned.message) for warned in result.warnings)
-        outcome = ConvertedFile(
+    def result_saver(self, request: ConversionRequest, plan: Plan, result: ConversionOutcome, blob: str) -> SaveResult:
+        """Returns the function that saves the result's row: with the request's stored file, or as a new file."""
+        warnings = tuple((warning.code, warning.message) for warning in result.warnings)
+        converted = ConvertedFile(
             plan.target.name, result.size, result.filename, result.media_type, blob, result.seconds, warnings
         )
 
-        def keep(transaction: Transaction) -> Answer:
-            account, file = order.account.id, order.file
-            kept = files.find_by_result(transaction, account, blob)
-            if kept is None and file is not None:
-                kept = files.process(transaction, account, file.id, outcome, self.retention)
-            elif kept is None:
-                name, fmt = order.original_name, plan.source
-                original = SourceFile(plain(name), extension(fmt, name), fmt.name, order.size)
-                kept = files.record(transaction, account, original, outcome, self.retention)
-            return Answer({**conversion_result(kept), **result.counts}, kept.id)
+        def save(transaction: Transaction) -> Answer:
+            account, file = request.account.id, request.file
+            saved = files.find_by_result(transaction, account, blob)
+            if saved is None and file is not None:
+                saved = files.process(transaction, account, file.id, converted, self.retention)
+            elif saved is None:
+                name, fmt = request.original_name, plan.source
+                source = SourceFile(safe_name(name), extension(fmt, name), fmt.name, request.size)
+                saved = files.record(transaction, account, source, converted, self.retention)
+            return Answer({**conversion_result(saved), **result.counts}, saved.id)
 
-        return keep
+        return save
 
-    async def note_failure(self, order: ConversionRequest, error: ConversionError) -> None:
-        """Notes at the order's stored file, if it has one, why it could not be converted."""
-        if order.file is None:
+    async def record_failure(self, request: ConversionRequest, error: ConversionError) -> None:
+        """Records the error of a failed conversion with the request's stored file, if there is one."""
+        if request.file is None:
             return
-        fault = Failure(error.code, str(error), error.reason, error.retryable)
-        await self._database.run(files.fail, order.account.id, order.file.id, fault)
+        failure = Failure(error.code, str(error), error.reason, error.retryable)
+        await self._database.run(files.fail, request.account.id, request.file.id, failure)
 
 
-def _added(transaction: Transaction, account: Account, original: SourceFile, add: AddRow) -> File:
+def _add(transaction: Transaction, account: Account, source: SourceFile, add: AddRow) -> File:
     stored = files.stored(transaction, account.id)
-    if stored + original.original_size > account.tier.max_stored:
+    if stored + source.original_size > account.tier.max_stored:
         raise StorageFull(stored, account.tier.max_stored)
-    return add(transaction, original)
+    return add(transaction, source)
 
 
 def extension(fmt: FileFormat, filename: str) -> str:
-    """The client's extension where it fits the content, else the format's usual one."""
+    """The extension of the client's file name if it belongs to the format, else the format's default."""
     own = extension_of(filename)
     return own if own in fmt.extensions else fmt.extensions[0]
+
+
+def extension_of(client_name: str) -> str:
+    """The extension in lower case without a dot; empty unless it has 1 to 10 letters and digits."""
+    found = re.search(r"\.([A-Za-z0-9]{1,10})\Z", client_name)
+    return found[1].lower() if found else ""
+
+
+def safe_name(client_name: str) -> str:
+    """The client's file name without its path and without invisible characters; `file` if nothing is left."""
+    name = _visible(re.split(r"[/\\]", client_name)[-1]).strip()
+    return name.encode("utf-8", "replace")[:_MAX_NAME].decode("utf-8", "ignore") or "file"
+
+
+def renamed(client_name: str, extension: str) -> str:
+    """The file name of a result: the client's file name with a new extension."""
+    name = _FORBIDDEN.sub("_", safe_name(client_name)).strip(" .")
+    stem, dot, _ = name.rpartition(".")
+    stem = (stem if dot else name).rstrip(" .")
+    short = stem.encode("utf-8", "replace")[:_MAX_STEM].decode("utf-8", "ignore")
+    return f"{short or 'file'}.{extension}"
+
+
+def content_disposition(name: str) -> str:
+    """The value of Content-Disposition for a download with this file name (RFC 6266)."""
+    ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    ascii_name = re.sub(r'["\\%]', "_", ascii_name)
+    if ascii_name.startswith("."):
+        ascii_name = f"file{ascii_name}"
+    return f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(name, safe=_ATTR_CHAR)}"
+
+
+def _visible(text: str) -> str:
+    """Removes control and format characters, including lone surrogates and bidirectional marks."""
+    return "".join(char for char in text if not unicodedata.category(char).startswith("C"))

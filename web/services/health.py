@@ -1,4 +1,4 @@
-"""Whether this process can do its work, and what it does without."""
+"""Readiness of this process: essential checks, and checks whose failure only degrades the service."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from storage.database import Database
 from storage.rate_limits import FailoverRateLimiter, RateLimiter
 from web.metrics.service import InstallationMetrics
 
-log = logging.getLogger("convertd.readiness")
+log = logging.getLogger("convertd.health")
 
-_TIMEOUT = 1.5  # seconds for each check
-_INTERVAL = 15  # seconds between looks for the metrics
+_CHECK_TIMEOUT = 1.5  # seconds
+_INTERVAL = 15  # seconds between updates of the metrics
 
 
 @dataclass(frozen=True)
 class HealthState:
-    """What keeps the process from its work, and what it does without: limits that hold for all servers, plugins."""
+    """`reasons` make the process unready. `degraded` lists failures that the service tolerates, such as Redis."""
 
     reasons: tuple[str, ...]
     degraded: tuple[str, ...]
 
 
 class Readiness:
-    """Ready from `begin` to `end`, while all that conversions cannot do without answers in time.
+    """The process is ready from `start` to `stop`, while all essential checks succeed in time.
 
-    Checks run side by side. One that hangs is waited for by whoever asks next: there is never a second of its kind.
+    Checks run concurrently. A check that hangs is shared by later callers, so that each runs at most once at a time.
     """
 
     def __init__(
@@ -45,38 +45,38 @@ class Readiness:
         data_dir: Path,
         database: Database,
         blobs: BlobStore,
-        told: InstallationMetrics,
+        metrics: InstallationMetrics,
     ) -> None:
         self._registry = registry
-        self._told = told
+        self._metrics = metrics
         self._serving = False
-        self._vital = _Checks(
+        self._essential = _Checks(
             {
                 "the executor cannot run jobs": executor.ready,
                 "the data folder cannot be written to": lambda: asyncio.to_thread(writable, data_dir),
                 "files cannot be stored": blobs.ready,
-                "the database does not answer": lambda: _answers(database),
+                "the database does not answer": lambda: _database_answers(database),
             }
         )
         redis = isinstance(limiter, FailoverRateLimiter)
-        self._others = _Checks({"Redis does not answer": lambda: _is_shared(limiter)} if redis else {})
+        self._optional = _Checks({"Redis does not answer": lambda: _redis_answers(limiter)} if redis else {})
 
-    def begin(self) -> None:
-        """The executor has started."""
+    def start(self) -> None:
+        """Called when the executor has started."""
         self._serving = True
 
-    def end(self) -> None:
-        """The server is about to stop."""
+    def stop(self) -> None:
+        """Makes the process unready and cancels running checks."""
         self._serving = False
-        self._vital.cancel()
-        self._others.cancel()
+        self._essential.cancel()
+        self._optional.cancel()
 
     async def run(self) -> None:
-        """Tells the metrics how things stand, and the log when that changes, until it is cancelled."""
+        """Updates the metrics, and logs each change, until cancelled."""
         known: tuple[str, ...] = ()
         while True:
             reasons = (await self.state()).reasons
-            self._told.ready(not reasons)
+            self._metrics.ready.set(not reasons)
             if reasons and reasons != known:
                 log.warning("not ready: %s", "; ".join(reasons))
             elif reasons != known:
@@ -85,10 +85,10 @@ class Readiness:
             await asyncio.sleep(_INTERVAL)
 
     async def state(self) -> HealthState:
-        """How things stand."""
+        """Runs all checks."""
         if not self._serving:
-            return HealthState(("the server does not serve",), ())
-        reasons, degraded = await asyncio.gather(self._vital.failing(), self._others.failing())
+            return HealthState(("the server is starting or stopping",), ())
+        reasons, degraded = await asyncio.gather(self._essential.failing(), self._optional.failing())
         if not self._registry.formats:
             reasons.append("no plugin declares a format")
         broken = [f"the plugin {plugin.name} cannot be loaded" for plugin in self._registry.plugins if plugin.error]
@@ -96,31 +96,31 @@ class Readiness:
 
 
 class _Checks:
-    """Questions by what it means that they are answered with no, or too late, or not at all."""
+    """Checks by the reason that their failure means. A check fails if it returns False, raises or times out."""
 
     def __init__(self, checks: Mapping[str, Callable[[], Awaitable[bool]]]) -> None:
         self._checks = checks
-        self._asked: dict[str, asyncio.Task[bool]] = {}
+        self._running: dict[str, asyncio.Task[bool]] = {}
 
     async def failing(self) -> list[str]:
         for reason, check in self._checks.items():
-            if reason not in self._asked:
-                task = self._asked[reason] = asyncio.create_task(_held(reason, check))
-                task.add_done_callback(partial(self._forget, reason))
-        asked = dict(self._asked)
-        if asked:
-            await asyncio.wait(asked.values(), timeout=_TIMEOUT)
-        return [reason for reason, task in asked.items() if not task.done() or task.cancelled() or not task.result()]
-
-    def _forget(self, reason: str, _task: asyncio.Task[bool]) -> None:
-        del self._asked[reason]
+            if reason not in self._running:
+                task = self._running[reason] = asyncio.create_task(_succeeds(reason, check))
+                task.add_done_callback(partial(self._remove, reason))
+        running = dict(self._running)
+        if running:
+            await asyncio.wait(running.values(), timeout=_CHECK_TIMEOUT)
+        return [reason for reason, task in running.items() if not task.done() or task.cancelled() or not task.result()]
 
     def cancel(self) -> None:
-        for task in self._asked.values():
+        for task in self._running.values():
             task.cancel()
 
+    def _remove(self, reason: str, _task: asyncio.Task[bool]) -> None:
+        del self._running[reason]
 
-async def _held(reason: str, check: Callable[[], Awaitable[bool]]) -> bool:
+
+async def _succeeds(reason: str, check: Callable[[], Awaitable[bool]]) -> bool:
     try:
         return await check()
     except Exception:
@@ -128,11 +128,11 @@ async def _held(reason: str, check: Callable[[], Awaitable[bool]]) -> bool:
         return False
 
 
-async def _answers(database: Database) -> bool:
+async def _database_answers(database: Database) -> bool:
     await database.run(accounts.exist)
     return True
 
 
-async def _is_shared(limiter: RateLimiter) -> bool:
+async def _redis_answers(limiter: RateLimiter) -> bool:
     await limiter.peek("readiness", 1, 1)
     return isinstance(limiter, FailoverRateLimiter) and not limiter.failing

@@ -1,4 +1,4 @@
-"""Repeats: a request that comes again under the same idempotency key gets the answer that it had."""
+"""Idempotency keys: a repeated request gets the response of the first one."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from storage.idempotency import Claim, InProgress, KeyMismatch, Replay, StoredRe
 from storage.ledger import ServerInstance
 from web.api.errors import IdempotencyConflict, IdempotencyKeyReused
 
-LEASE = 180  # seconds: a job's deadline, the wait for its turn, and time to settle
+LEASE = 180  # seconds: the wait in the queue, the deadline of a job, and time to settle
 
 
 @dataclass(frozen=True)
 class IdempotentRequest:
-    """A request that may come again: its account's id, its path and its idempotency key."""
+    """The identity of a repeatable request: account id, path and idempotency key."""
 
     account: str
     path: str
     key: str
 
     def part(self, name: str) -> IdempotentRequest:
-        """A part of the request that is charged on its own."""
+        """The identity of a part of the request that is charged separately."""
         return IdempotentRequest(self.account, f"{self.path}#{name}", self.key)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a client is told, and the stored file that it can fetch, if there is one."""
+    """The `data` of a successful response, and the id of the stored result if there is one."""
 
     data: Mapping[str, Any]
     file_id: str | None = None
@@ -43,53 +43,53 @@ class Answer:
 
 @dataclass(frozen=True)
 class Replayed:
-    """The answer that the request had when it came first."""
+    """The stored answer of an earlier request."""
 
     answer: Answer
 
 
 class IdempotencyService:
-    """Knows requests by account, path and key."""
+    """Claims idempotency keys. `owner` is this run of this server, which releases the claims of earlier runs."""
 
     def __init__(self, database: Database, owner: ServerInstance) -> None:
         self._database = database
         self._owner = owner
 
     async def recover(self) -> None:
-        """Gives up what earlier runs of this server had claimed, so that their requests can come again."""
+        """Releases the claims of earlier runs of this server, so that their requests can be repeated."""
         await self._database.run(idempotency.recover, self._owner)
 
     async def claim(
         self, request: IdempotentRequest, parameters: Mapping[str, Any], uploads: Sequence[Path] = ()
     ) -> Claim | Replayed:
-        """A claim on the request's key, or the answer that it had.
+        """Claims the request's key, or returns the answer of an earlier request.
 
-        Raises the error that it had, IdempotencyConflict while it runs, and IdempotencyKeyReused for another request.
+        Raises the stored error of an earlier request, IdempotencyConflict while that request is in progress, and
+        IdempotencyKeyReused if its parameters or uploads differ.
         """
-        digest = await asyncio.to_thread(_fingerprint, uploads, parameters)
+        fingerprint = await asyncio.to_thread(_fingerprint, uploads, parameters)
         attempt = idempotency.attempt(request.account, request.path, request.key, self._owner)
         try:
-            begun = await self._database.run(idempotency.begin, attempt, digest, LEASE)
+            claim = await self._database.run(idempotency.begin, attempt, fingerprint, LEASE)
         except asyncio.CancelledError:
             await self.abandon(attempt)
             raise
-        if isinstance(begun, InProgress):
-            raise IdempotencyConflict(
-                "The same request is still running.", param="Idempotency-Key", retry_after=max(1, begun.seconds)
-            )
-        if isinstance(begun, KeyMismatch):
+        if isinstance(claim, InProgress):
+            message, retry_after = "The same request is still running.", max(1, claim.seconds)
+            raise IdempotencyConflict(message, param="Idempotency-Key", retry_after=retry_after)
+        if isinstance(claim, KeyMismatch):
             raise IdempotencyKeyReused("This key belongs to another request.", param="Idempotency-Key")
-        return _replayed(begun.stored) if isinstance(begun, Replay) else begun
+        return _replayed(claim.stored) if isinstance(claim, Replay) else claim
 
-    async def once(
+    async def run_once(
         self,
         request: IdempotentRequest | None,
         parameters: Mapping[str, Any],
         work: Callable[[Claim | None], Awaitable[Answer]],
     ) -> Answer | Replayed:
-        """What the work answers, or what it answered when the request came first. Raises as `claim` does.
+        """Runs `work` and stores its answer, or returns the answer of an earlier request. Raises as `claim` does.
 
-        Work that fails leaves nothing to be repeated.
+        If `work` raises, nothing is stored. Without a request, `work` runs without a claim.
         """
         if request is None:
             return await work(None)
@@ -98,23 +98,23 @@ class IdempotencyService:
             return claim
         try:
             answer = await work(claim)
-            await self._database.run(idempotency.finish, claim, stored(answer))
+            await self._database.run(idempotency.finish, claim, stored_response(answer))
         except BaseException:
             await self.abandon(claim)
             raise
         return answer
 
     async def renew(self, claim: Claim) -> None:
-        """Has the key for another lease, for requests that take longer than one."""
+        """Extends the claim by another lease."""
         await self._database.run(idempotency.renew, claim, LEASE)
 
     async def abandon(self, claim: Claim) -> None:
-        """Keeps nothing, so that the request can come again."""
+        """Releases the claim without a stored response."""
         await asyncio.shield(self._database.run(idempotency.abandon, claim))
 
 
-def stored(answer: Answer) -> StoredResponse:
-    """The answer of a request that succeeded, as it is kept."""
+def stored_response(answer: Answer) -> StoredResponse:
+    """The answer of a successful request in the form that is stored."""
     return StoredResponse(200, body=json.dumps(dict(answer.data)), file_id=answer.file_id)
 
 
@@ -126,9 +126,9 @@ def _replayed(stored: StoredResponse) -> Replayed:
 
 
 def _fingerprint(uploads: Sequence[Path], parameters: Mapping[str, Any]) -> str:
-    """What makes the request what it is: the files' bytes and the parameters, however they were sent."""
-    told = json.dumps([*(_digest(path) for path in uploads), parameters], sort_keys=True)
-    return hashlib.sha256(told.encode()).hexdigest()
+    """SHA-256 of the uploads' content and the parameters, independent of their encoding in the request."""
+    content = json.dumps([*(_digest(path) for path in uploads), parameters], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _digest(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""The requests that are being answered, so that stopping can wait for them."""
+"""The requests in progress, so that a shutdown can wait for them."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from contextlib import suppress
 
 
 class InFlightRequests:
-    """Requests by id. Leaving twice does no harm: there are several ways for a request to end."""
+    """The ids of requests in progress. `end` is idempotent, since a request can end in several ways."""
 
     def __init__(self) -> None:
         self.stopping = False
         self._running: set[str] = set()
-        self._calm = asyncio.Event()
-        self._calm.set()
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     @property
     def running(self) -> int:
-        """How many requests are being answered."""
+        """Number of requests in progress."""
         return len(self._running)
 
-    def enter(self, request_id: str) -> None:
-        """A request has begun."""
+    def begin(self, request_id: str) -> None:
+        """Adds a request."""
         self._running.add(request_id)
-        self._calm.clear()
+        self._idle.clear()
 
-    def leave(self, request_id: str) -> None:
-        """A request has been answered, or its client has gone."""
+    def end(self, request_id: str) -> None:
+        """Removes a request that was answered or whose client disconnected."""
         self._running.discard(request_id)
         if not self._running:
-            self._calm.set()
+            self._idle.set()
 
     async def drain(self, seconds: float) -> None:
-        """Tells clients to close, and waits until no request runs, at most so long."""
+        """Marks the server as stopping and waits until no request is in progress, at most so many seconds."""
         self.stopping = True
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._calm.wait()
+                await self._idle.wait()

@@ -1,4 +1,8 @@
-"""Who is next: accounts take turns, each sends its own in the order they came, and memory must suffice."""
+"""Admission control: a bounded, fair queue in front of the executor, with a memory budget.
+
+`FairQueue` is the scheduling as a plain data structure; `JobQueue` adds waiting, timeouts and refusals. The memory of a
+job is an estimate from its plan and the size of its input; the budget is a share of the machine's memory.
+"""
 
 from __future__ import annotations
 
@@ -17,30 +21,36 @@ from engine.memory_estimate import needed_bytes
 from engine.planner import Plan
 from web.api.errors import NotReady, RateLimited
 
+QUEUE_TIMEOUT = 30.0  # seconds
+_MAX_WAIT_SHARE = 0.5  # of the maximum wait that the expected wait may take: the expectation is only a mean
+_MEAN_WEIGHT = 0.2  # of the latest job in the mean duration
+_MAX_RETRY_AFTER = 30  # seconds
+_MEMORY_SHARE = 0.7  # of the machine's memory; the rest is for the server, the database and the disk cache
+
 
 @dataclass(eq=False)
 class QueuedJob:
-    """One that waits, and runs once it has `begun`. `memory` is in bytes, times in seconds of one clock."""
+    """A job that waits until `started_at` is set. `memory` is in bytes; times are in seconds of one clock."""
 
     account_id: str
     memory: int
-    since: float
-    begun: float | None = None
+    queued_at: float
+    started_at: float | None = None
 
 
 @dataclass
-class _Account:
+class _AccountQueue:
     limit: int
     running: int = 0
     waiting: dict[QueuedJob, None] = field(default_factory=dict)  # an ordered set
 
 
 class FairQueue:
-    """At most `slots` places run at a time, in `memory` bytes together.
+    """Round-robin over accounts, FIFO within an account.
 
-    Accounts stand in the order of their latest turns. The next place is the first of the account that stands foremost
-    of those which have somebody waiting and run fewer than they may. If it does not fit in the memory that is left,
-    all wait with it: nobody small passes somebody large. A place larger than all memory runs alone.
+    Runs at most `slots` jobs whose memory estimates sum to at most `memory` bytes, and at most `limit` jobs of one
+    account. Accounts are ordered by their latest start. If the next job exceeds the free memory, all others wait
+    behind it, so that small jobs do not starve a large one. A job larger than the whole budget runs alone.
     """
 
     def __init__(self, slots: int, memory: float) -> None:
@@ -48,181 +58,176 @@ class FairQueue:
         self.waiting = 0
         self._slots = slots
         self._memory = memory
-        self._taken = 0  # bytes
-        self._accounts: dict[str, _Account] = {}  # those with a place; a turn moves one to the end
+        self._used_memory = 0  # bytes
+        self._accounts: dict[str, _AccountQueue] = {}  # accounts with jobs; a start moves its account to the end
 
-    def enter(self, place: QueuedJob, limit: int) -> None:
-        """Waits behind the others of its account, which may have `limit` places running."""
-        account = self._accounts.setdefault(place.account_id, _Account(limit))
+    def add(self, job: QueuedJob, limit: int) -> None:
+        """Queues a job of an account that may run `limit` jobs at a time."""
+        account = self._accounts.setdefault(job.account_id, _AccountQueue(limit))
         account.limit = limit
-        account.waiting[place] = None
+        account.waiting[job] = None
         self.waiting += 1
 
-    def leave(self, place: QueuedJob) -> None:
-        """Waits or runs no more."""
-        account = self._accounts[place.account_id]
-        if place.begun is None:
-            del account.waiting[place]
+    def remove(self, job: QueuedJob) -> None:
+        """Removes a job, whether it waits or runs."""
+        account = self._accounts[job.account_id]
+        if job.started_at is None:
+            del account.waiting[job]
             self.waiting -= 1
         else:
             account.running -= 1
             self.running -= 1
-            self._taken -= place.memory
+            self._used_memory -= job.memory
         if not (account.running or account.waiting):
-            del self._accounts[place.account_id]
+            del self._accounts[job.account_id]
 
-    def call(self, now: float) -> list[QueuedJob]:
-        """Lets all run that may, and gives them."""
-        called = []
-        while (place := self._next()) is not None:
-            account = self._accounts[place.account_id] = self._accounts.pop(place.account_id)
-            del account.waiting[place]
+    def start_next(self, now: float) -> list[QueuedJob]:
+        """Starts as many jobs as the limits allow and returns them in order."""
+        started = []
+        while (job := self._next()) is not None:
+            account = self._accounts[job.account_id] = self._accounts.pop(job.account_id)
+            del account.waiting[job]
             account.running += 1
             self.waiting -= 1
             self.running += 1
-            self._taken += place.memory
-            place.begun = now
-            called.append(place)
-        return called
+            self._used_memory += job.memory
+            job.started_at = now
+            started.append(job)
+        return started
 
-    def rounds(self, account_id: str, limit: int) -> float:
-        """How many jobs one after the other it takes until a newcomer of this account has its turn."""
-        ahead = {name: len(account.waiting) for name, account in self._accounts.items()}
-        own = 1 + ahead.pop(account_id, 0)
-        # While the account takes that many turns, each of the others takes no more.
-        all_told = own + sum(min(others, own) for others in ahead.values())
-        return max(all_told / self._slots, own / limit)
+    def jobs_ahead(self, account_id: str, limit: int) -> float:
+        """Number of jobs that run before a new job of this account ends, per slot, that job included."""
+        waiting = {name: len(account.waiting) for name, account in self._accounts.items()}
+        own = 1 + waiting.pop(account_id, 0)
+        # Round-robin: while this account starts `own` jobs, each other account starts at most as many.
+        total = own + sum(min(others, own) for others in waiting.values())
+        return max(total / self._slots, own / limit)
 
     def oldest(self) -> float | None:
-        """Since when the one has waited that has waited longest."""
-        firsts = (next(iter(account.waiting)) for account in self._accounts.values() if account.waiting)
-        return min((place.since for place in firsts), default=None)
+        """The earliest `queued_at` of all waiting jobs; None if no job waits."""
+        first_jobs = (next(iter(account.waiting)) for account in self._accounts.values() if account.waiting)
+        return min((job.queued_at for job in first_jobs), default=None)
 
     def _next(self) -> QueuedJob | None:
         if self.running == self._slots:
             return None
         for account in self._accounts.values():
             if account.waiting and account.running < account.limit:
-                place = next(iter(account.waiting))
-                return place if self._fits(place) else None
+                job = next(iter(account.waiting))
+                return job if self._fits(job) else None
         return None
 
-    def _fits(self, place: QueuedJob) -> bool:
-        return not self.running or self._taken + place.memory <= self._memory
-
-
-QUEUE_TIMEOUT = 30.0  # seconds
-_MAX_WAIT_SHARE = 0.5  # of its patience that one may expect to wait: what is expected is a mean
-_WEIGHT = 0.2  # of the latest job in the mean duration
-_MAX_RETRY_AFTER = 30  # seconds
+    def _fits(self, job: QueuedJob) -> bool:
+        return not self.running or self._used_memory + job.memory <= self._memory
 
 
 class JobQueue:
-    """At most `slots` turns at a time, in `memory` bytes together, in the order of a Line.
+    """Runs at most `slots` jobs at a time within `memory` bytes, in the order of a FairQueue.
 
-    Whoever would wait longer than `rounds` jobs take one after the other is refused at once, and so is whoever
-    would likely wait in vain.
+    Refuses a new job at once if more than `max_jobs_ahead` jobs per slot are ahead of it, or if the expected wait is
+    longer than a share of its maximum wait. `refused` counts refusals by cause: full, late, stopping.
     """
 
-    def __init__(self, slots: int, *, memory: float = inf, rounds: int = 50) -> None:
-        self._line = FairQueue(slots, memory)
-        self._rounds = rounds
-        self._called: dict[QueuedJob, asyncio.Future[None]] = {}
+    def __init__(self, slots: int, *, memory: float = inf, max_jobs_ahead: int = 50) -> None:
+        self._queue = FairQueue(slots, memory)
+        self._max_jobs_ahead = max_jobs_ahead
+        self._started: dict[QueuedJob, asyncio.Future[None]] = {}
         self._mean_seconds: float | None = None
         self._closed = False
-        self.refused: Counter[str] = Counter()  # by why: full, late, stopping
+        self.refused: Counter[str] = Counter()
 
     @property
     def running(self) -> int:
-        """How many have a turn."""
-        return self._line.running
+        """Number of running jobs."""
+        return self._queue.running
 
     @property
     def waiting(self) -> int:
-        """How many wait for one."""
-        return self._line.waiting
+        """Number of queued jobs."""
+        return self._queue.waiting
 
     @property
     def oldest_wait(self) -> float:
-        """How long the one has waited that has waited longest, in seconds."""
-        oldest = self._line.oldest()
+        """Age of the oldest queued job in seconds; 0 if the queue is empty."""
+        oldest = self._queue.oldest()
         return 0.0 if oldest is None else monotonic() - oldest
 
-    def check(self, account_id: str, limit: int, patience: float = QUEUE_TIMEOUT) -> None:
-        """Raises what `taken` would raise at once for a new job of the account. Changes nothing but the counts."""
+    def check(self, account_id: str, limit: int, max_wait: float = QUEUE_TIMEOUT) -> None:
+        """Raises the errors that `acquire` would raise at once for a new job of the account. Queues nothing."""
         if self._closed:
             raise self._stopping()
-        rounds = self._line.rounds(account_id, limit)
-        if self.waiting and self._is_too_long(rounds, patience):
-            raise self._full("full", self._lasting(rounds), "Too many conversions are waiting.")
-
-    def _is_too_long(self, rounds: float, patience: float) -> bool:
-        return rounds > self._rounds or self._lasting(rounds) > patience * _MAX_WAIT_SHARE
+        ahead = self._queue.jobs_ahead(account_id, limit)
+        if self.waiting and self._is_too_long(ahead, max_wait):
+            raise self._full("full", self._expected_seconds(ahead), "Too many conversions are waiting.")
 
     @asynccontextmanager
-    async def taken(
+    async def acquire(
         self,
         account_id: str,
         limit: int,
         *,
         memory: int = 0,
-        patience: float | None = QUEUE_TIMEOUT,
+        max_wait: float | None = QUEUE_TIMEOUT,
     ) -> AsyncIterator[None]:
-        """A turn of an account that may have `limit` at a time, for a job of `memory` bytes.
+        """Waits for a slot and holds it for the block, for a job of `memory` bytes.
 
-        Raises RateLimited, reason `queue_full`, where it cannot begin within `patience` seconds; None waits for as long
-        as it takes, and is never refused for what is ahead. Raises NotReady after `close`.
+        The account may run `limit` jobs at a time. With a `max_wait` of None the job waits without limit and is not
+        refused for the length of the queue. Raises RateLimited, reason `queue_full`, if the job cannot start within
+        `max_wait` seconds, and NotReady after `close`.
         """
         if self._closed:
             raise self._stopping()
-        if patience is not None:
-            self.check(account_id, limit, patience)
-        place = QueuedJob(account_id, memory, monotonic())
-        called = self._called[place] = asyncio.get_running_loop().create_future()
-        self._line.enter(place, limit)
+        if max_wait is not None:
+            self.check(account_id, limit, max_wait)
+        job = QueuedJob(account_id, memory, monotonic())
+        started = self._started[job] = asyncio.get_running_loop().create_future()
+        self._queue.add(job, limit)
         try:
-            self._call()
-            if place.begun is None:
-                await self._wait(place, limit, called, patience)
+            self._start_next()
+            if job.started_at is None:
+                await self._wait(job, limit, started, max_wait)
             yield
         finally:
-            del self._called[place]
-            self._line.leave(place)
-            if place.begun is not None:
-                self._learn(monotonic() - place.begun)
-            self._call()
+            del self._started[job]
+            self._queue.remove(job)
+            if job.started_at is not None:
+                self._update_mean(monotonic() - job.started_at)
+            self._start_next()
 
     def close(self) -> None:
-        """Refuses all who wait, and whoever comes; those that run go on."""
+        """Refuses all queued jobs and all new ones. Running jobs continue."""
         self._closed = True
-        for called in self._called.values():
-            _wake(called)
+        for started in self._started.values():
+            _wake(started)
 
-    async def _wait(self, place: QueuedJob, limit: int, called: asyncio.Future[None], patience: float | None) -> None:
+    async def _wait(self, job: QueuedJob, limit: int, started: asyncio.Future[None], max_wait: float | None) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(patience):
-                await called
-        if place.begun is not None:
+            async with asyncio.timeout(max_wait):
+                await started
+        if job.started_at is not None:
             return
         if self._closed:
             raise self._stopping()
-        seconds = self._lasting(self._line.rounds(place.account_id, limit))
-        raise self._full("late", seconds, f"The conversion could not start within {patience:g} s.")
+        seconds = self._expected_seconds(self._queue.jobs_ahead(job.account_id, limit))
+        raise self._full("late", seconds, f"The conversion could not start within {max_wait:g} s.")
 
-    def _call(self) -> None:
+    def _start_next(self) -> None:
         if not self._closed:
-            for place in self._line.call(monotonic()):
-                _wake(self._called[place])
+            for job in self._queue.start_next(monotonic()):
+                _wake(self._started[job])
 
-    def _learn(self, seconds: float) -> None:
+    def _update_mean(self, seconds: float) -> None:
         mean = seconds if self._mean_seconds is None else self._mean_seconds
-        self._mean_seconds = mean + (seconds - mean) * _WEIGHT
+        self._mean_seconds = mean + (seconds - mean) * _MEAN_WEIGHT
 
-    def _lasting(self, rounds: float) -> float:
-        return rounds * (self._mean_seconds or 0.0)
+    def _expected_seconds(self, jobs_ahead: float) -> float:
+        return jobs_ahead * (self._mean_seconds or 0.0)
 
-    def _full(self, why: str, seconds: float, message: str) -> RateLimited:
-        self.refused[why] += 1
+    def _is_too_long(self, jobs_ahead: float, max_wait: float) -> bool:
+        return jobs_ahead > self._max_jobs_ahead or self._expected_seconds(jobs_ahead) > max_wait * _MAX_WAIT_SHARE
+
+    def _full(self, cause: str, seconds: float, message: str) -> RateLimited:
+        self.refused[cause] += 1
         retry_after = min(max(ceil(seconds), 1), _MAX_RETRY_AFTER)
         return RateLimited(message, retry_after=retry_after, reason="queue_full")
 
@@ -231,30 +236,27 @@ class JobQueue:
         return NotReady("The server is stopping.", retry_after=1)
 
 
-def _wake(called: asyncio.Future[None]) -> None:
-    if not called.done():  # as it is where the one that waits was cancelled and has yet to leave
-        called.set_result(None)
+def _wake(started: asyncio.Future[None]) -> None:
+    if not started.done():  # a cancelled waiter has not removed itself yet
+        started.set_result(None)
 
 
-_SHARE = 0.7  # of the machine's memory; the rest is for the server, the database and the disk cache
+def estimate_memory(plan: Plan, size: int) -> int:
+    """The memory in bytes that a job of the plan is likely to need for `size` bytes of input.
 
-
-def expected_memory(plan: Plan, size: int) -> int:
-    """What a job of that plan is likely to take for files of `size` bytes, which nobody has opened yet.
-
-    A file that hides more pixels than its size suggests meets the limit of its own process.
+    The input is not opened: a file with more pixels than its size suggests is stopped by the limit of its process.
     """
     return needed_bytes(plan, min(size / plan.source.bytes_per_pixel, MAX_PIXELS))
 
 
 def memory_budget(root: Path = Path("/")) -> int:
-    """What all conversions may take together: a share of the machine's memory, or of what this process may use."""
+    """The memory in bytes for all jobs together: a share of the machine's memory or of the control group's limit."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return round(_SHARE * min([machine, *_control_group_limits(root)]))
+    return round(_MEMORY_SHARE * min([machine, *_control_group_limits(root)]))
 
 
 def _control_group_limits(root: Path) -> Iterator[int]:
-    """The limits of this process's control groups and of those around them, of both versions."""
+    """The memory limits in bytes of this process's control groups and their parents, versions 1 and 2."""
     membership = root / "proc/self/cgroup"
     for line in membership.read_text().splitlines() if membership.exists() else []:
         _, controllers, path = line.split(":", 2)

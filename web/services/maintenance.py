@@ -1,4 +1,4 @@
-"""The inventory: what there is in the database and on the disk, looked up for the metrics from time to time."""
+"""Maintenance: periodic deletion of expired rows and files, and updates of the total metrics."""
 
 from __future__ import annotations
 
@@ -17,82 +17,81 @@ from web.services.charging import Charges
 from web.services.files import Files
 from web.services.idempotency import IdempotencyService
 
-
-class TotalsUpdater:
-    """Of everything below the data folder."""
-
-    def __init__(self, database: Database, data_dir: Path, metrics: TotalsMetrics) -> None:
-        self._database = database
-        self._data_dir = data_dir
-        self._metrics = metrics
-
-    async def take(self) -> None:
-        """Looks everything up, and tells the metrics."""
-        found = await self._database.run(totals.read)
-        disk = await asyncio.to_thread(shutil.disk_usage, self._data_dir)
-        self._metrics.found(found, disk.free)
-
-
-log = logging.getLogger("convertd.upkeep")
+log = logging.getLogger("convertd.maintenance")
 
 _INTERVAL = 30  # seconds
-_ORPHANS_EVERY = 60  # rounds: to look for them means to list all that is stored
-_AT_ONCE = 500  # rows
+_ORPHAN_SWEEP_EVERY = 60  # sweeps; an orphan sweep lists all blobs
+_BATCH_SIZE = 500  # rows
 
 
 def server_instance(data_dir: Path) -> ServerInstance:
-    """This run of this server. The server keeps its name in the data folder."""
+    """Identifies this run of this server. The server's id is kept in the data folder. Blocks."""
     path = data_dir / "server"
     if not path.exists():
         path.write_text(new_id("srv"))
     return ServerInstance(path.read_text().strip(), new_id("boot"))
 
 
+class TotalsUpdater:
+    """Updates the metrics of database totals and free disk space."""
+
+    def __init__(self, database: Database, data_dir: Path, metrics: TotalsMetrics) -> None:
+        self._database = database
+        self._data_dir = data_dir
+        self._metrics = metrics
+
+    async def refresh(self) -> None:
+        """Reads the totals and sets the metrics."""
+        found = await self._database.run(totals.read)
+        disk = await asyncio.to_thread(shutil.disk_usage, self._data_dir)
+        self._metrics.update(found, disk.free)
+
+
 class Maintenance:
-    """Gives back credits that nobody holds any more, and erases what has expired or been left behind."""
+    """Recovers after a restart and sweeps every 30 seconds. `owner` is this run of this server."""
 
     def __init__(
         self,
         database: Database,
         owner: ServerInstance,
         charges: Charges,
-        repeats: IdempotencyService,
+        idempotency: IdempotencyService,
         files: Files,
-        inventory: TotalsUpdater,
+        totals: TotalsUpdater,
     ) -> None:
         self._database = database
         self._owner = owner
         self._charges = charges
-        self._repeats = repeats
+        self._idempotency = idempotency
         self._files = files
-        self._inventory = inventory
+        self._totals = totals
 
-    async def begin(self) -> None:
-        """What an earlier run of this server left behind."""
+    async def recover(self) -> None:
+        """Releases holds, claims and batches of earlier runs of this server."""
         if holds := await self._charges.recover():
-            log.warning("credits of %d operations that were cut off are given back", holds)
-        await self._repeats.recover()
+            log.warning("released the holds of %d interrupted operations", holds)
+        await self._idempotency.recover()
         await self._database.run(batches.recover, self._owner)
 
     async def run(self) -> None:
-        """Goes on until it is cancelled."""
-        for round_ in count():
+        """Sweeps periodically until cancelled."""
+        for number in count():
             try:
                 await self._sweep()
-                if round_ % _ORPHANS_EVERY == 0:
+                if number % _ORPHAN_SWEEP_EVERY == 0:
                     await self._files.sweep_orphans()
             except Exception:
-                log.exception("upkeep failed; it is tried again in %d s", _INTERVAL)
+                log.exception("maintenance failed; next attempt in %d s", _INTERVAL)
             await asyncio.sleep(_INTERVAL)
 
     async def _sweep(self) -> None:
         if holds := await self._database.run(ledger.sweep):
-            log.warning("%d holds ran out and were given back", holds)
+            log.warning("released %d expired holds", holds)
         await self._database.run(idempotency.sweep)
         await self._database.run(email_verification.sweep)
         await self._database.run(purchases.sweep)
         await self._database.run(sessions.sweep)
         await self._files.sweep()
-        while await self._database.run(batches.expired, _AT_ONCE):
+        while await self._database.run(batches.expired, _BATCH_SIZE):
             pass
-        await self._inventory.take()
+        await self._totals.refresh()

@@ -1,4 +1,4 @@
-"""The request log: noted in memory when a request is over, written a moment later, so that no request waits for it."""
+"""The request log: recorded in memory, written to the database once a second, so that no request waits for it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from storage import request_log
 from storage.database import Database
 from storage.request_log import LoggedRequest
 
-log = logging.getLogger("convertd.requests")
+log = logging.getLogger("convertd.request_log")
 
 _INTERVAL = 1.0  # seconds
-_CAPACITY = 20_000  # requests that wait to be written; more are not noted
-_BATCH_SIZE = 500
+_CAPACITY = 20_000  # unwritten requests; further ones are not logged
+_BATCH_SIZE = 500  # rows
 
 
 class RequestLog:
@@ -21,34 +21,34 @@ class RequestLog:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._waiting: list[LoggedRequest] = []
+        self._unwritten: list[LoggedRequest] = []
         self._writing = asyncio.Lock()
 
-    def note(self, request: LoggedRequest) -> None:
-        """Takes a request down."""
-        if len(self._waiting) < _CAPACITY:
-            self._waiting.append(request)
+    def record(self, request: LoggedRequest) -> None:
+        """Adds a request."""
+        if len(self._unwritten) < _CAPACITY:
+            self._unwritten.append(request)
 
     async def latest(self, account: str) -> tuple[LoggedRequest, ...]:
-        """The account's latest requests, those that have just ended included; the latest first."""
+        """Returns the account's latest requests, newest first, including unwritten ones."""
         await self.write()
         return await self._database.run(request_log.latest, account)
 
     async def write(self) -> None:
-        """Writes what has been noted."""
+        """Writes all recorded requests."""
         async with self._writing:
-            while some := self._waiting[:_BATCH_SIZE]:
-                await self._database.run(request_log.record, some)
-                del self._waiting[: len(some)]
+            while batch := self._unwritten[:_BATCH_SIZE]:
+                await self._database.run(request_log.record, batch)
+                del self._unwritten[: len(batch)]
 
     async def run(self) -> None:
-        """Goes on until it is cancelled."""
+        """Writes periodically until cancelled."""
         while True:
             await asyncio.sleep(_INTERVAL)
             await self._try_to_write()
 
     async def close(self) -> None:
-        """Writes what is left."""
+        """Writes all recorded requests; a failure is only logged."""
         await self._try_to_write()
 
     async def _try_to_write(self) -> None:

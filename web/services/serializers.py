@@ -1,4 +1,4 @@
-"""Where the API stands below the service's address."""
+"""Serializers: storage values as schemas of the API."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from engine.executor import JobResult as JobDone
+from engine.executor import JobResult
 from storage import batches
 from storage.batches import Batch
 from storage.files import Failure, File
 from storage.usage import DayUsage
-from web.api.schemas import files as shapes
+from web.api.schemas import files as schemas
 from web.api.schemas.files import BatchStatus, NewBatch
 from web.api.times import timestamp
 from web.services.conversion_request import ConversionRequest
 
 API = "/api/v1"
+"""The path prefix of the API."""
 
 
 def download_url(file_id: str) -> str:
-    """The path at which a processed file can be fetched."""
+    """The path of the download of a result."""
     return f"{API}/files/{file_id}/download"
 
 
-def stored_file(file: File) -> shapes.StoredFile:
-    """A file that has just been stored."""
+def stored_file(file: File) -> schemas.StoredFile:
+    """Serializes a stored file."""
     return {
         "file_id": file.id,
         "extension": file.extension,
@@ -39,45 +40,45 @@ def stored_file(file: File) -> shapes.StoredFile:
     }
 
 
-def conversion_result(file: File) -> shapes.ConversionResult:
-    """What was made of a processed file."""
-    made = file.outcome
-    assert made is not None
+def conversion_result(file: File) -> schemas.ConversionResult:
+    """Serializes the result of a processed file."""
+    result = file.outcome
+    assert result is not None
     return {
         "file_id": file.id,
         "input_format": file.input_format,
-        "output_format": made.output_format,
+        "output_format": result.output_format,
         "original_size": file.original_size,
-        "processed_size": made.size,
-        "reduction_percent": round((1 - made.size / file.original_size) * 100, 1),
+        "processed_size": result.size,
+        "reduction_percent": round((1 - result.size / file.original_size) * 100, 1),
         "download_url": download_url(file.id),
-        "processing_time_ms": round(made.seconds * 1000),
-        "warnings": [{"code": code, "message": message} for code, message in made.warnings],
+        "processing_time_ms": round(result.seconds * 1000),
+        "warnings": [{"code": code, "message": message} for code, message in result.warnings],
     }
 
 
-def file_status(file: File) -> shapes.FileStatus:
-    """All that is known about a file; what is not known yet is None."""
-    made = conversion_result(file) if file.outcome else None
+def file_status(file: File) -> schemas.FileStatus:
+    """Serializes the state of a file. Fields of a missing result are None."""
+    result = conversion_result(file) if file.outcome else None
     return {
         **stored_file(file),
-        "output_format": made and made["output_format"],
+        "output_format": result and result["output_format"],
         "original_size": file.original_size,
-        "processed_size": made and made["processed_size"],
-        "reduction_percent": made and made["reduction_percent"],
-        "download_url": made and made["download_url"],
-        "processing_time_ms": made and made["processing_time_ms"],
-        "warnings": made["warnings"] if made else [],
+        "processed_size": result and result["processed_size"],
+        "reduction_percent": result and result["reduction_percent"],
+        "download_url": result and result["download_url"],
+        "processing_time_ms": result and result["processing_time_ms"],
+        "warnings": result["warnings"] if result else [],
         "batch_id": file.batch,
         "source_file_id": file.source_file,
-        "error": _fault(file.fault),
+        "error": _failure(file.fault),
         "created_at": timestamp(file.created_at),
         "processed_at": timestamp(file.processed_at),
     }
 
 
 def new_batch(batch: Batch, max_files: int) -> NewBatch:
-    """A batch that has just been made."""
+    """Serializes a new batch."""
     return {
         "batch_id": batch.id,
         "output_format": batch.output_format,
@@ -89,7 +90,7 @@ def new_batch(batch: Batch, max_files: int) -> NewBatch:
 
 
 def batch_status(batch: Batch, files: Sequence[File]) -> BatchStatus:
-    """A batch and its files."""
+    """Serializes a batch and its files."""
     counts = batches.count(files)
     return {
         "batch_id": batch.id,
@@ -107,29 +108,29 @@ def batch_status(batch: Batch, files: Sequence[File]) -> BatchStatus:
                 **stored_file(file),
                 "status": "failed" if file.fault else file.status,
                 "download_url": download_url(file.id) if file.outcome else None,
-                "error": _fault(file.fault),
+                "error": _failure(file.fault),
             }
             for file in files
         ],
     }
 
 
-def tool_counts(order: ConversionRequest, done: JobDone) -> Mapping[str, Any]:
-    """What a tool counted; nothing for a plain conversion."""
-    if order.tool is None:
+def tool_counts(request: ConversionRequest, result: JobResult) -> Mapping[str, Any]:
+    """The numbers of files and pages of a tool's job; empty for other conversions."""
+    if request.tool is None:
         return {}
-    pages, before = order.options.pages, sum(done.input_pages)
+    pages, original_count = request.options.pages, sum(result.input_pages)
     return {
-        "original_name": order.original_name,
-        "file_count": len(order.uploads),
-        "page_count": done.pages,
-        "original_page_count": before,
-        **({"deleted_pages": [page + 1 for page in pages.indexes(before)]} if pages else {}),
+        "original_name": request.original_name,
+        "file_count": len(request.uploads),
+        "page_count": result.pages,
+        "original_page_count": original_count,
+        **({"deleted_pages": [page + 1 for page in pages.indexes(original_count)]} if pages else {}),
     }
 
 
 def usage_csv(days: Sequence[DayUsage]) -> str:
-    """Usage by day as a table."""
+    """The usage by day as CSV with a header row."""
     text = io.StringIO(newline="")
     table = csv.DictWriter(text, [field.name for field in fields(DayUsage)])
     table.writeheader()
@@ -137,7 +138,7 @@ def usage_csv(days: Sequence[DayUsage]) -> str:
     return text.getvalue()
 
 
-def _fault(fault: Failure | None) -> shapes.Failure | None:
-    if fault is None:
+def _failure(failure: Failure | None) -> schemas.Failure | None:
+    if failure is None:
         return None
-    return {"code": fault.code, "message": fault.message, "reason": fault.reason, "retryable": fault.retryable}
+    return {"code": failure.code, "message": failure.message, "reason": failure.reason, "retryable": failure.retryable}

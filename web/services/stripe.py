@@ -1,4 +1,4 @@
-"""What Stripe tells by its webhook, as far as we read it."""
+"""Payments through Stripe: checkout sessions, webhook events, and the choice of the payment provider."""
 
 from __future__ import annotations
 
@@ -25,33 +25,45 @@ from web.services.checkout import Checkout, CheckoutOrder, CheckoutSession, Prov
 from web.services.client_address import is_loopback
 from web.services.idempotency import IdempotencyService
 
+log = logging.getLogger("convertd.payments")
+
+_STEP_TIMEOUT = 8.0  # seconds for each step of an attempt, such as connecting
+_TOTAL_TIMEOUT = 25.0  # seconds for all attempts together
+_RETRIES = 2
+_SESSION_LIFETIME = 23 * 3600  # seconds; Stripe allows 24 hours by its own clock
+_SIGNATURE_TOLERANCE = 300  # seconds
+
+_SESSION_EVENT = "checkout.session."
+_PAID_EVENTS = ("completed", "async_payment_succeeded")
+_FINAL_STATES: dict[str, State] = {"async_payment_failed": "failed", "expired": "expired"}
+_REFUND_EVENTS = ("refund.created", "refund.updated", "refund.failed")
 _UNDONE_REFUND = ("failed", "canceled")
-_MONEY_IS_HERE = ("won", "prevented")  # statuses of a dispute, besides those of mere warnings
-_CLOSED = ("won", "lost", "prevented", "warning_closed")
+_MERCHANT_HAS_MONEY = ("won", "prevented")  # statuses of a dispute, besides those of warnings
+_CLOSED_DISPUTE = ("won", "lost", "prevented", "warning_closed")
 
 
 class _StripeObject(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
 
-class Content(_StripeObject):
-    """What an event is about: fields that depend on its type."""
+class EventData(_StripeObject):
+    """The object of an event; its fields depend on the event's type."""
 
     object: dict[str, Any]
 
 
 class Event(_StripeObject):
-    """Something that happened. `created` is Stripe's Unix time in whole seconds."""
+    """A webhook event. `created` is Unix time in seconds by Stripe's clock."""
 
     id: str
     type: str
     created: int = 0
     livemode: bool = False
-    data: Content
+    data: EventData
 
 
 class StripeSession(_StripeObject):
-    """A checkout session; amounts are in minor units."""
+    """A checkout session. Amounts are in minor units."""
 
     id: str
     client_reference_id: str | None = None
@@ -71,13 +83,13 @@ class StripeSession(_StripeObject):
         )
 
 
-class _Reversal(_StripeObject):
+class _StripeReversal(_StripeObject):
     id: str
     currency: str | None = None
     payment_intent: str | None = None
 
 
-class StripeCharge(_Reversal):
+class StripeCharge(_StripeReversal):
     """A charge, with the sum of its refunds in minor units."""
 
     amount_refunded: int
@@ -86,8 +98,8 @@ class StripeCharge(_Reversal):
         return Reversal(self.id, self.payment_intent or "", "charge", self.amount_refunded, event.created, final=False)
 
 
-class StripeRefund(_Reversal):
-    """A refund, which may fail long after it was made."""
+class StripeRefund(_StripeReversal):
+    """A refund, which can fail long after its creation."""
 
     amount: int
     status: str | None = None
@@ -98,63 +110,55 @@ class StripeRefund(_Reversal):
         return Reversal(self.id, self.payment_intent or "", "refund", amount, event.created, final=undone)
 
 
-class StripeDispute(_Reversal):
-    """A dispute. Until it is won its money is away, unless it is only a warning."""
+class StripeDispute(_StripeReversal):
+    """A dispute. Stripe withholds its amount until the dispute is won, unless it is only a warning."""
 
     amount: int
     status: str
 
     def reversal(self, event: Event) -> Reversal:
-        here = self.status in _MONEY_IS_HERE or self.status.startswith("warning_")
-        final = self.status in _CLOSED
-        return Reversal(
-            self.id, self.payment_intent or "", "dispute", 0 if here else self.amount, event.created, final=final
-        )
+        withheld = self.status not in _MERCHANT_HAS_MONEY and not self.status.startswith("warning_")
+        amount, final = self.amount if withheld else 0, self.status in _CLOSED_DISPUTE
+        return Reversal(self.id, self.payment_intent or "", "dispute", amount, event.created, final=final)
 
 
 StripeReversal: TypeAlias = StripeCharge | StripeRefund | StripeDispute
 
 
 def parse_reversal(event: Event) -> StripeReversal | None:
-    """The reversal that an event is about, if it is about one."""
+    """The charge, refund or dispute of an event; None for events of other types."""
     if event.type == "charge.refunded":
         return StripeCharge.model_validate(event.data.object)
-    if event.type in ("refund.created", "refund.updated", "refund.failed"):
+    if event.type in _REFUND_EVENTS:
         return StripeRefund.model_validate(event.data.object)
     if event.type.startswith("charge.dispute."):
         return StripeDispute.model_validate(event.data.object)
     return None
 
 
-log = logging.getLogger("convertd.checkout")
-
-_TIMEOUT = 8.0  # seconds for each step of a try
-_RETRIES = 2
-_TOTAL_TIMEOUT = 25.0  # seconds for all tries together
-_LIFETIME = 23 * 3600  # seconds that a page lives: Stripe allows 24 hours by its own clock
-
-
 class StripeCheckout:
-    """Asks Stripe for pages. A try that is made again carries the order's id, so it opens no second page."""
+    """Opens checkout sessions at Stripe. The order's id is the idempotency key, so retries open no second session."""
 
-    def __init__(self, key: str, secrets: tuple[str, ...], api_base: str, *, patience: float = _TOTAL_TIMEOUT) -> None:
+    def __init__(
+        self, key: str, secrets: tuple[str, ...], api_base: str, *, total_timeout: float = _TOTAL_TIMEOUT
+    ) -> None:
         self.secrets = secrets
-        self._patience = patience
         self.live = key.startswith(("sk_live_", "rk_live_"))
-        self._http = stripe.HTTPXClient(timeout=_TIMEOUT)
+        self._total_timeout = total_timeout
+        self._http = stripe.HTTPXClient(timeout=_STEP_TIMEOUT)
         self._client = stripe.StripeClient(
             key, base_addresses={"api": api_base}, http_client=self._http, max_network_retries=_RETRIES
         )
 
     async def open(self, order: CheckoutOrder) -> CheckoutSession:
         try:
-            async with asyncio.timeout(self._patience):
-                made = await self._client.v1.checkout.sessions.create_async(
+            async with asyncio.timeout(self._total_timeout):
+                session = await self._client.v1.checkout.sessions.create_async(
                     _session_parameters(order), {"idempotency_key": order.id}
                 )
-            if made.url is None:
+            if session.url is None:
                 raise AttributeError("url")
-            return CheckoutSession(made.id, made.url, made.expires_at)
+            return CheckoutSession(session.id, session.url, session.expires_at)
         except (stripe.StripeError, TimeoutError, AttributeError) as error:
             fields = {"purchase": order.id, "error": type(error).__name__, "code": getattr(error, "code", None)}
             log.error("Stripe opened no checkout: %s", error, extra={"fields": fields})
@@ -165,7 +169,7 @@ class StripeCheckout:
 
 
 def _session_parameters(order: CheckoutOrder) -> stripe.params.checkout.SessionCreateParams:
-    told = {"purchase": order.id, "pack": order.pack.name}
+    metadata = {"purchase": order.id, "pack": order.pack.name}
     return {
         "mode": "payment",
         "line_items": [
@@ -180,23 +184,17 @@ def _session_parameters(order: CheckoutOrder) -> stripe.params.checkout.SessionC
         ],
         "client_reference_id": order.id,
         "customer_email": order.email,
-        "metadata": told,
-        "payment_intent_data": {"metadata": told},
+        "metadata": metadata,
+        "payment_intent_data": {"metadata": metadata},
         "locale": order.language,
         "success_url": order.success_url,
         "cancel_url": order.cancel_url,
-        "expires_at": int(time.time()) + _LIFETIME,
+        "expires_at": int(time.time()) + _SESSION_LIFETIME,
     }
 
 
-_TOLERANCE = 300  # seconds that a message may be old
-_SESSION = "checkout.session."
-_PAID = ("completed", "async_payment_succeeded")
-_ENDS: dict[str, State] = {"async_payment_failed": "failed", "expired": "expired"}
-
-
 class PaymentEvents:
-    """Hears the provider. Messages may come repeatedly, at the same time and in any order."""
+    """Processes the provider's webhook events. They can arrive repeatedly, concurrently and in any order."""
 
     def __init__(self, database: Database, provider: Provider | None, metrics: CreditMetrics) -> None:
         self._database = database
@@ -205,49 +203,49 @@ class PaymentEvents:
         self._live = bool(provider and provider.live)
 
     async def receive(self, body: bytes, signature: str | None) -> None:
-        """Does what a message asks for; one that concerns nothing of ours is only logged.
+        """Applies an event. Events that concern no purchase of this service are only logged.
 
-        Raises InvalidParameter for what the provider did not sign, or cannot have meant.
+        Raises InvalidParameter if the signature is not the provider's, or the event is malformed.
         """
         self._verify(body, signature)
         try:
             event = Event.model_validate_json(body)
             if event.livemode != self._live:
                 _log(logging.ERROR, "foreign mode", event)
-            elif event.type.startswith(_SESSION):
-                await self._hear_of_session(event, StripeSession.model_validate(event.data.object))
+            elif event.type.startswith(_SESSION_EVENT):
+                await self._on_session(event, StripeSession.model_validate(event.data.object))
             elif (reversal := parse_reversal(event)) is not None:
-                await self._hear_of_reversal(event, reversal)
+                await self._on_reversal(event, reversal)
             else:
                 _log(logging.INFO, "nothing to do", event)
         except ValidationError:
             raise InvalidParameter("The event cannot be understood.", reason="malformed") from None
 
     def _verify(self, body: bytes, signature: str | None) -> None:
-        if not any(_signed(body, signature or "", secret) for secret in self._secrets):
+        if not any(_is_signed(body, signature or "", secret) for secret in self._secrets):
             message = "The event is not signed by the payment provider, or too old."
             raise InvalidParameter(message, reason="invalid_signature", param="Stripe-Signature")
 
-    async def _hear_of_session(self, event: Event, session: StripeSession) -> None:
-        kind, report = event.type.removeprefix(_SESSION), session.report(event)
-        if kind in _PAID and session.payment_status == "paid":
+    async def _on_session(self, event: Event, session: StripeSession) -> None:
+        kind, report = event.type.removeprefix(_SESSION_EVENT), session.report(event)
+        if kind in _PAID_EVENTS and session.payment_status == "paid":
             outcome = await self._database.run(purchases.pay, report)
-            if outcome == "credited" and (bought := await self._database.run(purchases.find, session.id)):
-                self._metrics.granted("purchase", bought.credits)
-        elif kind in _PAID:
+            if outcome == "credited" and (purchase := await self._database.run(purchases.find, session.id)):
+                self._metrics.granted.labels("purchase").inc(purchase.credits)
+        elif kind in _PAID_EVENTS:
             outcome = await self._database.run(purchases.progress, report, "processing")
-        elif kind in _ENDS:
-            outcome = await self._database.run(purchases.progress, report, _ENDS[kind])
+        elif kind in _FINAL_STATES:
+            outcome = await self._database.run(purchases.progress, report, _FINAL_STATES[kind])
         else:
             outcome = "known"
         level = logging.ERROR if outcome == "mismatch" else logging.INFO
         _log(level, outcome, event, session=session.id, purchase=session.client_reference_id)
 
-    async def _hear_of_reversal(self, event: Event, told: StripeReversal) -> None:
-        reversal = told.reversal(event)
+    async def _on_reversal(self, event: Event, received: StripeReversal) -> None:
+        reversal = received.reversal(event)
         if not reversal.payment:
             _log(logging.INFO, "foreign", event, reversal=reversal.id)
-        elif told.currency not in (None, CURRENCY):
+        elif received.currency not in (None, CURRENCY):
             _log(logging.ERROR, "mismatch", event, reversal=reversal.id)
         else:
             change = await self._database.run(refunds.note, reversal, event.id)
@@ -255,40 +253,41 @@ class PaymentEvents:
             _log(logging.INFO, "noted", event, reversal=reversal.id, account=account, credits=credits)
 
 
-def _signed(body: bytes, signature: str, secret: str) -> bool:
+def _is_signed(body: bytes, signature: str, secret: str) -> bool:
     try:
-        # Only text of ASCII can be compared in constant time.
-        return signature.isascii() and WebhookSignature.verify_header(body, signature, secret, _TOLERANCE)
+        # Constant-time comparison requires ASCII.
+        return signature.isascii() and WebhookSignature.verify_header(body, signature, secret, _SIGNATURE_TOLERANCE)
     except (SignatureVerificationError, UnicodeDecodeError):
         return False
 
 
-def _log(level: int, outcome: str, event: Event, **told: object) -> None:
-    fields = {"event": event.id, "type": event.type, "outcome": outcome, **told}
+def _log(level: int, outcome: str, event: Event, **details: object) -> None:
+    fields = {"event": event.id, "type": event.type, "outcome": outcome, **details}
     log.log(level, "payment event", extra={"fields": fields})
 
 
 @dataclass(frozen=True)
 class Payments:
-    """The way to a checkout, what hears of payments, and the simulation where checkout is simulated."""
+    """The checkout and the webhook events of one provider. `simulation` is set if the provider is simulated."""
 
     checkout: Checkout
-    payments: PaymentEvents
+    events: PaymentEvents
     simulation: SimulatedCheckout | None
 
 
 def open_payments(
-    settings: Settings, database: Database, repeats: IdempotencyService, metrics: CreditMetrics
+    settings: Settings, database: Database, idempotency: IdempotencyService, metrics: CreditMetrics
 ) -> Payments:
-    """Sales through Stripe where there is a key, simulated ones on this machine only, or none."""
+    """Payments through Stripe if its keys are set, else simulated if the base URL is on this machine, else none."""
     root = settings.base_url.removesuffix("/api/v1")
     provider = _provider(settings, root)
     simulation = provider if isinstance(provider, SimulatedCheckout) else None
     if simulation:
-        log.info("checkout is simulated: without Stripe keys, whoever uses this machine gets credits for nothing")
+        log.info("checkout is simulated: without Stripe keys, clients on this machine get credits for free")
     elif provider is None:
-        log.warning("credits cannot be bought: no Stripe keys are set, and the base URL is not of this machine")
-    return Payments(Checkout(database, provider, root, repeats), PaymentEvents(database, provider, metrics), simulation)
+        log.warning("credits cannot be bought: no Stripe keys are set, and the base URL is not on this machine")
+    checkout = Checkout(database, provider, root, idempotency)
+    return Payments(checkout, PaymentEvents(database, provider, metrics), simulation)
 
 
 def _provider(settings: Settings, root: str) -> Provider | None:
