@@ -25,7 +25,7 @@ def test_an_account_need_not_be_verified(database: Database, clock: Clock) -> No
     account = database.run_blocking(accounts.create, "a@b.org", "Engine", free_credits=0, verified=False)
     assert (account.verified_at, account.balance) == (None, 0)
     for _ in range(2):
-        database.run_blocking(accounts.verify, account.id)
+        database.run_blocking(accounts.mark_verified, account.id)
         clock.now += 10
     assert database.run_blocking(accounts.get, account.id).verified_at == int(clock.now) - 20
 

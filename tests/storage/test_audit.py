@@ -23,7 +23,7 @@ from tests.support.storage_samples import OWNER, USE, open_account
 def test_the_audit_sees_accounts_that_do_not_add_up(database: Database, change: dict[str, object]) -> None:
     account = open_account(database, 10)
     assert database.run_blocking(ledger_audit.check) == ()
-    database.run_blocking(lambda transaction: transaction.change(models.Account.update(change)))
+    database.run_blocking(lambda transaction: transaction.execute(models.Account.update(change)))
     problems = database.run_blocking(ledger_audit.check)
     assert problems
     assert all(account.id in problem for problem in problems)
@@ -33,7 +33,7 @@ def test_the_audit_sees_a_settled_hold_without_a_charge(database: Database) -> N
     hold = database.run_blocking(ledger.reserve, open_account(database, 10).id, 1, OWNER, 60)
     database.run_blocking(ledger.settle, hold, USE)
     renamed = models.Entry.update(ref="another").where(models.Entry.ref == hold.id)
-    database.run_blocking(lambda transaction: transaction.change(renamed))
+    database.run_blocking(lambda transaction: transaction.execute(renamed))
     assert len(database.run_blocking(ledger_audit.check)) == 1
 
 
@@ -41,4 +41,4 @@ def test_the_audit_sees_a_settled_hold_without_a_charge(database: Database) -> N
 def test_the_database_itself_refuses_negative_amounts(database: Database, change: dict[str, int]) -> None:
     open_account(database)
     with pytest.raises(peewee.IntegrityError):
-        database.run_blocking(lambda transaction: transaction.change(models.Account.update(change)))
+        database.run_blocking(lambda transaction: transaction.execute(models.Account.update(change)))

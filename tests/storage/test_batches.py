@@ -41,7 +41,7 @@ def status(database: Database, batch: Batch) -> Status:
 
 
 def process(database: Database, file: File) -> File:
-    return database.run_blocking(files.process, file.account, file.id, OUTCOME, DAY)
+    return database.run_blocking(files.mark_processed, file.account, file.id, OUTCOME, DAY)
 
 
 def begin(database: Database, batch: Batch, owner: ServerInstance = OWNER) -> str:
@@ -80,7 +80,7 @@ def test_how_it_stands(
     for _ in range(processed):
         process(database, add(database, batch))
     for _ in range(failed):
-        database.run_blocking(files.fail, batch.account, add(database, batch).id, FAULT)
+        database.run_blocking(files.mark_failed, batch.account, add(database, batch).id, FAULT)
     assert status(database, batch) == "processing"
     end(database, batch, attempt)
     assert status(database, batch) == expected
@@ -172,11 +172,11 @@ def test_an_expired_batch_is_missing_and_goes_after_its_files(database: Database
     begin(database, batch)
     add(database, batch)
     clock.now += DAY - 1
-    assert database.run_blocking(batches.expired, 10) == 0
+    assert database.run_blocking(batches.delete_expired, 10) == 0
     clock.now += 1
     with pytest.raises(NotFound):
         get(database, batch)
-    assert database.run_blocking(batches.expired, 10) == 0
-    database.run_blocking(files.expired, 10)
-    assert database.run_blocking(batches.expired, 10) == 1
-    assert database.run_blocking(batches.expired, 10) == 0
+    assert database.run_blocking(batches.delete_expired, 10) == 0
+    database.run_blocking(files.delete_expired, 10)
+    assert database.run_blocking(batches.delete_expired, 10) == 1
+    assert database.run_blocking(batches.delete_expired, 10) == 0

@@ -138,14 +138,14 @@ async def test_what_is_to_run_promptly_does_not_wait_behind_others(tmp_path: Pat
     database = Database(f"sqlite:///{tmp_path / 'convertd.db'}")
     slow = asyncio.create_task(database.run(lambda _: time.sleep(6)))
     await asyncio.sleep(0.1)
-    cancelled = asyncio.create_task(database.run_promptly(lambda _: None))
+    cancelled = asyncio.create_task(database.run_with_timeout(lambda _: None))
     await asyncio.sleep(0)
     cancelled.cancel()
     with pytest.raises(asyncio.CancelledError):
         await cancelled
     with pytest.raises(DatabaseBusy):
-        await database.run_promptly(lambda _: None)
+        await database.run_with_timeout(lambda _: None)
     assert not slow.done()
     await slow
-    assert await database.run_promptly(lambda _: "in time") == "in time"
+    assert await database.run_with_timeout(lambda _: "in time") == "in time"
     database.close()

@@ -31,7 +31,7 @@ def add(database: Database, account: str) -> File:
 
 
 def process(database: Database, account: str, file_id: str, blob: str = "blob_1") -> File:
-    return database.run_blocking(files.process, account, file_id, replace(OUTCOME, blob=blob), DAY)
+    return database.run_blocking(files.mark_processed, account, file_id, replace(OUTCOME, blob=blob), DAY)
 
 
 def get(database: Database, file: File) -> File:
@@ -45,7 +45,7 @@ def delete(database: Database, file: File) -> tuple[str, ...]:
 def test_an_upload_is_pending(database: Database, account: str, clock: Clock) -> None:
     file = add(database, account)
     assert get(database, file) == file
-    assert (file.status, file.outcome, file.fault, file.processed_at) == ("pending", None, None, None)
+    assert (file.status, file.converted, file.failure, file.processed_at) == ("pending", None, None, None)
     assert (file.original_name, file.original_size, file.source) == ("größe.JPG", 100, "up_1")
     assert (file.created_at, file.expires_at) == (int(clock.now), int(clock.now) + DAY)
 
@@ -55,17 +55,17 @@ def test_the_same_file_becomes_processed_and_lives_on_from_then(database: Databa
     clock.now += 1000
     processed = process(database, account, file.id)
     now = int(clock.now)
-    assert processed == replace(file, outcome=OUTCOME, processed_at=now, expires_at=now + DAY)
+    assert processed == replace(file, converted=OUTCOME, processed_at=now, expires_at=now + DAY)
     assert (get(database, file), processed.status) == (processed, "processed")
 
 
 def test_a_fault_stays_until_a_conversion_succeeds(database: Database, account: str) -> None:
     file = add(database, account)
-    database.run_blocking(files.fail, account, file.id, FAULT)
-    assert get(database, file) == replace(file, fault=FAULT)
-    assert process(database, account, file.id).fault is None
-    database.run_blocking(files.fail, account, file.id, FAULT)
-    assert get(database, file).fault is None
+    database.run_blocking(files.mark_failed, account, file.id, FAULT)
+    assert get(database, file) == replace(file, failure=FAULT)
+    assert process(database, account, file.id).failure is None
+    database.run_blocking(files.mark_failed, account, file.id, FAULT)
+    assert get(database, file).failure is None
 
 
 def test_converted_again_it_is_a_new_file(database: Database, account: str) -> None:
@@ -74,17 +74,17 @@ def test_converted_again_it_is_a_new_file(database: Database, account: str) -> N
     assert get(database, first) == first
     assert get(database, second) == second
     assert second == replace(
-        first, id=second.id, source_file=first.id, outcome=replace(OUTCOME, blob="blob_2"), batch=None
+        first, id=second.id, source_file=first.id, converted=replace(OUTCOME, blob="blob_2"), batch=None
     )
     assert second.id != first.id
 
 
 def test_ids_may_be_chosen_beforehand(database: Database, account: str) -> None:
     one, other = new_id("file"), new_id("file")
-    recorded = database.run_blocking(files.record, account, replace(ORIGINAL, source=None), OUTCOME, DAY, one)
+    recorded = database.run_blocking(files.add_processed, account, replace(ORIGINAL, source=None), OUTCOME, DAY, one)
     assert (recorded.id, recorded.status, recorded.source) == (one, "processed", None)
     assert get(database, recorded) == recorded
-    assert database.run_blocking(files.process, account, one, OUTCOME, DAY, other).id == other
+    assert database.run_blocking(files.mark_processed, account, one, OUTCOME, DAY, other).id == other
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_unknown_and_strange_ids_are_missing(database: Database, account: str, f
         with pytest.raises(NotFound):
             database.run_blocking(attempt, account, file_id)
     with pytest.raises(NotFound):
-        database.run_blocking(files.process, account, file_id, OUTCOME, DAY)
+        database.run_blocking(files.mark_processed, account, file_id, OUTCOME, DAY)
 
 
 def test_files_of_others_are_missing(database: Database, account: str) -> None:
@@ -105,7 +105,7 @@ def test_files_of_others_are_missing(database: Database, account: str) -> None:
             database.run_blocking(attempt, stranger, file.id)
     with pytest.raises(NotFound):
         process(database, stranger, file.id)
-    database.run_blocking(files.fail, stranger, file.id, FAULT)
+    database.run_blocking(files.mark_failed, stranger, file.id, FAULT)
     assert get(database, file) == file
 
 
@@ -118,17 +118,17 @@ def test_expired_files_are_missing_before_they_are_erased(database: Database, ac
         get(database, file)
     with pytest.raises(NotFound):
         process(database, account, file.id)
-    database.run_blocking(files.fail, account, file.id, FAULT)
-    assert database.run_blocking(files.expired, 10) == ("up_1",)
+    database.run_blocking(files.mark_failed, account, file.id, FAULT)
+    assert database.run_blocking(files.delete_expired, 10) == ("up_1",)
 
 
 def test_expiry_is_erased_bit_by_bit_and_spares_the_living(database: Database, account: str, clock: Clock) -> None:
     old = [database.run_blocking(files.add, account, replace(ORIGINAL, source=f"up_{n}"), n + 1) for n in range(5)]
     young = database.run_blocking(files.add, account, replace(ORIGINAL, source="young"), DAY)
     clock.now += len(old)
-    assert database.run_blocking(files.expired, 3) == ("up_0", "up_1", "up_2")
-    assert database.run_blocking(files.expired, 3) == ("up_3", "up_4")
-    assert database.run_blocking(files.expired, 3) == ()
+    assert database.run_blocking(files.delete_expired, 3) == ("up_0", "up_1", "up_2")
+    assert database.run_blocking(files.delete_expired, 3) == ("up_3", "up_4")
+    assert database.run_blocking(files.delete_expired, 3) == ()
     assert get(database, young) == young
 
 
@@ -141,22 +141,24 @@ def test_a_shared_upload_goes_with_the_last_that_needs_it(database: Database, ac
     with pytest.raises(NotFound):
         delete(database, first)
     clock.now += DAY - 10
-    assert database.run_blocking(files.expired, 10) == ("blob_2",)
+    assert database.run_blocking(files.delete_expired, 10) == ("blob_2",)
     assert delete(database, third) == ("blob_3", "up_1")
 
 
 def test_known_blobs_are_those_that_a_file_refers_to(database: Database, account: str) -> None:
     process(database, account, add(database, account).id)
     keys = ["up_1", "blob_1", "orphan"]
-    assert database.run_blocking(files.known, keys) == {"up_1", "blob_1"}
-    assert database.run_blocking(files.known, []) == frozenset()
+    assert database.run_blocking(files.referenced_blobs, keys) == {"up_1", "blob_1"}
+    assert database.run_blocking(files.referenced_blobs, []) == frozenset()
 
 
 async def test_of_many_conversions_one_wins_the_id(database: Database, account: str) -> None:
     for _ in range(20):
         file = await database.run(files.add, account, ORIGINAL, DAY)
         outcomes = [replace(OUTCOME, blob=new_id("blob")) for _ in range(6)]
-        made = await asyncio.gather(*(database.run(files.process, account, file.id, one, DAY) for one in outcomes))
+        made = await asyncio.gather(
+            *(database.run(files.mark_processed, account, file.id, one, DAY) for one in outcomes)
+        )
         winners = [one for one in made if one.id == file.id]
         assert len(winners) == 1
         assert {one.source_file for one in made if one.id != file.id} == {file.id}
@@ -177,7 +179,7 @@ def test_of_four_processes_one_wins_the_id(url: str) -> None:
             ids = [storage_processes.answer(racer) for racer in racers]
             assert (ids.count(file.id), len(set(ids))) == (1, 4)
             made = [database.run_blocking(files.get, account, file_id) for file_id in ids]
-            assert len({one.outcome.blob for one in made if one.outcome}) == 4
+            assert len({one.converted.blob for one in made if one.converted}) == 4
     finally:
         codes = [storage_processes.end(racer) for racer in racers]
         database.close()

@@ -24,7 +24,7 @@ def account(database: Database) -> str:
 def begin(
     database: Database, account: str, fingerprint: str = "f", path: str = "/convert", key: str = "k"
 ) -> ClaimOutcome:
-    return database.run_blocking(idempotency.begin, idempotency.attempt(account, path, key, OWNER), fingerprint, 60)
+    return database.run_blocking(idempotency.begin, idempotency.new_claim(account, path, key, OWNER), fingerprint, 60)
 
 
 def fresh(database: Database, account: str, fingerprint: str = "f") -> Claim:
@@ -106,13 +106,13 @@ def test_answers_are_kept_for_24_hours(database: Database, account: str, clock: 
 
 def test_the_sweep_takes_what_is_old_and_does_not_run(database: Database, account: str, clock: Clock) -> None:
     database.run_blocking(idempotency.finish, fresh(database, account), ANSWER)
-    database.run_blocking(idempotency.begin, idempotency.attempt(account, "/convert", "long", OWNER), "f", 200_000)
-    database.run_blocking(idempotency.begin, idempotency.attempt(account, "/convert", "crashed", OWNER), "f", 60)
+    database.run_blocking(idempotency.begin, idempotency.new_claim(account, "/convert", "long", OWNER), "f", 200_000)
+    database.run_blocking(idempotency.begin, idempotency.new_claim(account, "/convert", "crashed", OWNER), "f", 60)
     clock.now += 86_399
-    database.run_blocking(idempotency.begin, idempotency.attempt(account, "/convert", "young", OWNER), "f", 1)
-    assert database.run_blocking(idempotency.sweep) == 0
+    database.run_blocking(idempotency.begin, idempotency.new_claim(account, "/convert", "young", OWNER), "f", 1)
+    assert database.run_blocking(idempotency.delete_expired) == 0
     clock.now += 1
-    assert database.run_blocking(idempotency.sweep) == 2
+    assert database.run_blocking(idempotency.delete_expired) == 2
     rows = database.run_blocking(lambda transaction: transaction.all(models.Idempotency.select()))
     assert {row.key for row in rows} == {"long", "young"}
 
@@ -120,7 +120,7 @@ def test_the_sweep_takes_what_is_old_and_does_not_run(database: Database, accoun
 async def test_of_many_at_once_one_runs(database: Database, account: str) -> None:
     for round_ in range(20):
         attempts = (
-            database.run(idempotency.begin, idempotency.attempt(account, "/p", f"{round_}", OWNER), "f", 60)
+            database.run(idempotency.begin, idempotency.new_claim(account, "/p", f"{round_}", OWNER), "f", 60)
             for _ in range(20)
         )
         begun = await asyncio.gather(*attempts)
@@ -129,10 +129,11 @@ async def test_of_many_at_once_one_runs(database: Database, account: str) -> Non
 
 async def test_of_many_at_once_one_takes_over(database: Database, account: str, clock: Clock) -> None:
     for _ in range(20):
-        await database.run(idempotency.begin, idempotency.attempt(account, "/p", "k", OWNER), "f", 60)
+        await database.run(idempotency.begin, idempotency.new_claim(account, "/p", "k", OWNER), "f", 60)
         clock.now += 60
         attempts = (
-            database.run(idempotency.begin, idempotency.attempt(account, "/p", "k", OWNER), "f", 60) for _ in range(20)
+            database.run(idempotency.begin, idempotency.new_claim(account, "/p", "k", OWNER), "f", 60)
+            for _ in range(20)
         )
         begun = await asyncio.gather(*attempts)
         assert sorted(type(one).__name__ for one in begun) == ["Claim", *["InProgress"] * 19]

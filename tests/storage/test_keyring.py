@@ -42,7 +42,7 @@ def test_a_key_leads_to_its_account(database: Database) -> None:
 
 def test_only_the_sha256_is_kept_and_nothing_is_printed(database: Database) -> None:
     issued = issue(database, open_account(database))
-    rows = database.run_blocking(lambda transaction: transaction.tuples(models.Key.select()))
+    rows = database.run_blocking(lambda transaction: transaction.rows(models.Key.select()))
     assert len(rows) == 1
     assert issued.text not in str(rows)
     assert digest(issued.text) in rows[0]

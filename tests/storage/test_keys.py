@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.api_keys import make_key, parse_key, shown_prefix
+from storage.api_keys import make_key, parse_key, visible_prefix
 from storage.errors import InvalidKey
 from storage.ids import ALPHABET, is_id, new_id, random_text
 
@@ -19,8 +19,8 @@ def test_a_key_is_known_by_its_sha256() -> None:
     key = make_key()
     assert re.fullmatch(r"cvd_live_[0-9A-Za-z]{38}", key)
     assert parse_key(key) == hashlib.sha256(key.encode()).hexdigest()
-    assert key.startswith(shown_prefix(key))
-    assert len(shown_prefix(key)) == 15
+    assert key.startswith(visible_prefix(key))
+    assert len(visible_prefix(key)) == 15
 
 
 def test_no_two_keys_are_alike() -> None:

@@ -43,7 +43,7 @@ def goes_back(
     final: bool = False,
 ) -> RefundResult | None:
     reversal = Reversal(f"{id}_{purchase}", f"pi_{purchase}", kind, amount, at, final)
-    return database.run_blocking(refunds.note, reversal, f"evt_{id}_{at}_{amount}_{purchase}")
+    return database.run_blocking(refunds.record, reversal, f"evt_{id}_{at}_{amount}_{purchase}")
 
 
 def now(database: Database, account: Account) -> tuple[int, int]:
@@ -65,7 +65,7 @@ def found(database: Database, purchase: str) -> Purchase:
 
 def test_a_purchase_is_credited_once(database: Database) -> None:
     account, purchase = buy(database, 50)
-    database.run_blocking(purchases.opened, purchase, f"cs_{purchase}", 2_000_000_000)
+    database.run_blocking(purchases.set_session, purchase, f"cs_{purchase}", 2_000_000_000)
     assert (found(database, purchase).state, found(database, purchase).expires_at) == ("open", 2_000_000_000)
     assert now(database, account) == (50, 0)
     assert [pay(database, purchase, event=event) for event in ("a", "a", "b")] == ["credited", "known", "known"]
@@ -76,7 +76,7 @@ def test_a_purchase_is_credited_once(database: Database) -> None:
 def test_a_payment_may_be_told_before_its_session_is_noted(database: Database) -> None:
     account, purchase = buy(database)
     assert pay(database, purchase) == "credited"
-    database.run_blocking(purchases.opened, purchase, f"cs_{purchase}", 2_000_000_000)
+    database.run_blocking(purchases.set_session, purchase, f"cs_{purchase}", 2_000_000_000)
     database.run_blocking(purchases.abandon, purchase)
     assert found(database, purchase).state == "paid"
     assert now(database, account) == (2000, 2000)
@@ -91,10 +91,10 @@ def test_another_price_gives_nothing(database: Database, amount: int, currency: 
 
 def test_sessions_that_are_none_of_ours(database: Database) -> None:
     account, purchase = buy(database)
-    database.run_blocking(purchases.opened, purchase, "cs_the_real_one", 2_000_000_000)
+    database.run_blocking(purchases.set_session, purchase, "cs_the_real_one", 2_000_000_000)
     assert pay(database, purchase) == "foreign"  # our purchase, in a session that was not opened for it
     assert pay(database, "pur_of_nobody") == "foreign"
-    assert database.run_blocking(purchases.progress, report("pur_of_nobody"), "failed") == "foreign"
+    assert database.run_blocking(purchases.set_state, report("pur_of_nobody"), "failed") == "foreign"
     assert now(database, account) == (0, 0)
 
 
@@ -105,7 +105,7 @@ def test_the_order_of_reports_does_not_matter(database: Database, order: tuple[s
         if told == "paid":
             pay(database, purchase)
         else:
-            database.run_blocking(purchases.progress, report(purchase), told)  # type: ignore[arg-type]
+            database.run_blocking(purchases.set_state, report(purchase), told)  # type: ignore[arg-type]
     assert found(database, purchase).state == "paid"
     assert now(database, account) == (2000, 2000)
 
@@ -115,11 +115,11 @@ def test_what_no_checkout_was_opened_for_is_forgotten(database: Database, clock:
     _, refused = buy(database)
     _, opened = buy(database)
     database.run_blocking(purchases.abandon, refused)
-    database.run_blocking(purchases.opened, opened, f"cs_{opened}", 2_000_000_000)
+    database.run_blocking(purchases.set_session, opened, f"cs_{opened}", 2_000_000_000)
     clock.now += 86_399
-    assert database.run_blocking(purchases.sweep) == 0
+    assert database.run_blocking(purchases.delete_abandoned) == 0
     clock.now += 1
-    assert database.run_blocking(purchases.sweep) == 1
+    assert database.run_blocking(purchases.delete_abandoned) == 1
     assert pay(database, crashed) == pay(database, refused) == "foreign"
     assert pay(database, opened) == "credited"
 
@@ -199,7 +199,7 @@ async def test_twenty_reports_and_a_refund_at_once(database: Database) -> None:
         account, purchase = await asyncio.to_thread(buy, database)
         reversal = Reversal(f"re_{purchase}", f"pi_{purchase}", "refund", 750, 1, False)
         told = [database.run(purchases.pay, report(purchase, f"evt_{number}")) for number in range(20)]
-        back = [database.run(refunds.note, reversal, f"evt_re_{number}_{purchase}") for number in range(5)]
+        back = [database.run(refunds.record, reversal, f"evt_re_{number}_{purchase}") for number in range(5)]
         outcomes = await asyncio.gather(*told[:10], *back, *told[10:])
         assert outcomes.count("credited") == 1
         assert await database.run(ledger.balance, account.id) == 1000

@@ -26,7 +26,7 @@ async def reserve_by_read_and_write(database: Database, account: str) -> None:
 
     def write(transaction: Transaction, balance: int) -> None:
         changes = {"balance": balance - 1, "held": models.Account.held + 1}
-        transaction.change(models.Account.update(changes).where(models.Account.id == account))
+        transaction.execute(models.Account.update(changes).where(models.Account.id == account))
 
     balance = await database.run(ledger.balance, account)
     if balance < 1:

@@ -38,7 +38,7 @@ def test_a_token_makes_an_account_and_its_key(database: Database, clock: Clock) 
 def test_only_the_sha256_of_a_token_is_kept_and_nothing_is_printed(database: Database) -> None:
     begun = register(database)
     assert len(bytes.fromhex(begun.token)) == 32
-    rows = database.run_blocking(lambda transaction: transaction.tuples(models.Verification.select()))
+    rows = database.run_blocking(lambda transaction: transaction.rows(models.Verification.select()))
     assert len(rows) == 1
     assert begun.token not in str(rows)
     assert begun.token not in repr(begun)
@@ -89,7 +89,7 @@ async def test_a_token_works_once_however_many_try(database: Database) -> None:
     begun = await database.run(email_verification.register, "a@b.org", "n")
     attempts = (database.run(email_verification.verify, begun.token, free_credits=50) for _ in range(20))
     results = await asyncio.gather(*attempts, return_exceptions=True)
-    assert sorted(type(result).__name__ for result in results) == [*["Missing"] * 19, "Verified"]
+    assert sorted(type(result).__name__ for result in results) == [*["NotFound"] * 19, "Verified"]
 
 
 async def test_registrations_of_one_address_share_an_account(database: Database) -> None:
@@ -123,7 +123,7 @@ def test_tokens_of_nobody_are_missing(database: Database) -> None:
 
 def test_what_fails_leaves_the_token_unused(database: Database) -> None:
     begun = register(database)
-    with pytest.raises(ValueError, match="more than 0"):
+    with pytest.raises(ValueError, match="must be positive"):
         database.run_blocking(email_verification.verify, begun.token, free_credits=-1)
     assert verify(database, begun.token).account.balance == 50
 
@@ -132,5 +132,5 @@ def test_old_tokens_are_forgotten(database: Database, clock: Clock) -> None:
     register(database)
     clock.now += 86_400
     kept = register(database, "b@b.org")
-    assert database.run_blocking(email_verification.sweep) == 1
+    assert database.run_blocking(email_verification.delete_expired) == 1
     verify(database, kept.token)

@@ -63,8 +63,8 @@ def test_it_ends_with_time(database: Database, clock: Clock) -> None:
     token, account, _ = begun(database)
     clock.now += sessions.LIFETIME - 10
     assert owner(database, token) == account
-    assert database.run_blocking(sessions.sweep) == 0
+    assert database.run_blocking(sessions.delete_expired) == 0
     clock.now += 20
     with pytest.raises(InvalidKey):
         owner(database, token)
-    assert database.run_blocking(sessions.sweep) == 1
+    assert database.run_blocking(sessions.delete_expired) == 1

@@ -56,7 +56,7 @@ def convert(database: Database) -> None:
     for line in sys.stdin:
         account, file_id = line.split()
         outcome = ConvertedFile("webp", 40, "photo.webp", "image/webp", new_id("blob"), seconds=0.25)
-        print(database.run_blocking(files.process, account, file_id, outcome, 600).id, flush=True)
+        print(database.run_blocking(files.mark_processed, account, file_id, outcome, 600).id, flush=True)
 
 
 def work(database: Database, account: str, answers: Path) -> None:
@@ -69,7 +69,7 @@ def work(database: Database, account: str, answers: Path) -> None:
         while True:
             key = f"{answers.name}-{number}"
             begun = database.run_blocking(
-                idempotency.begin, idempotency.attempt(account, "/convert", key, OWNER), "f", 0
+                idempotency.begin, idempotency.new_claim(account, "/convert", key, OWNER), "f", 0
             )
             if isinstance(begun, Claim) and not _pay(database, begun, fails=number % 5 == 4 and os.getpid() % 2 == 0):
                 continue

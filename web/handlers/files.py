@@ -72,7 +72,7 @@ class Conversion(OrderHandler, JsonHandler):
     async def _convert(self, file_id: str) -> None:
         values, files = self.given(), self.services.files
         file = await files.find(self.client().id, file_id)
-        async with self.services.jobs.folder(file.material.original_size) as folder:
+        async with self.services.jobs.folder(file.conversion_source.original_size) as folder:
             order = ConversionRequest(
                 account=self.client(),
                 operation="convert",

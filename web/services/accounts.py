@@ -45,7 +45,7 @@ class Accounts:
 
     async def authenticate(self, authorization: str | None) -> Account:
         """The account behind an Authorization header, verified or not. Raises InvalidKey and DatabaseBusy."""
-        return account_of(*await self._database.run_promptly(api_keys.authenticate, key_digest(authorization)))
+        return account_of(*await self._database.run_with_timeout(api_keys.authenticate, key_digest(authorization)))
 
 
 def key_digest(authorization: str | None) -> str:

@@ -203,7 +203,7 @@ class BatchConversions:
         if file.batch != order.batch_id:
             raise NotFound("file in this batch")
         idempotency = order.idempotency and order.idempotency.part(file_id)
-        async with self._jobs.folder(file.material.original_size) as folder:
+        async with self._jobs.folder(file.conversion_source.original_size) as folder:
             single = ConversionRequest(
                 account=order.account,
                 operation="batch",

@@ -115,9 +115,9 @@ class Files:
     async def processed(self, account_id: str, file_id: str) -> ConvertedFile:
         """What was made of the account's file of that id. Raises Missing, and NotFound where it is still pending."""
         file = await self.find(account_id, file_id)
-        if file.outcome is None:
+        if file.converted is None:
             raise NotFound("The file has not been converted yet.", reason="not_processed")
-        return file.outcome
+        return file.converted
 
     def read(self, made: ConvertedFile, start: int, end: int) -> AsyncIterator[bytes]:
         """The bytes of a result from `start` until before `end`."""
@@ -125,7 +125,7 @@ class Files:
 
     async def working_copy(self, file: File, folder: Path) -> Upload:
         """The bytes to convert, in the folder."""
-        material = file.material
+        material = file.conversion_source
         assert material.source is not None  # what is stored is there
         path = folder / f"input.{material.extension}"
         await self._blobs.fetch(material.source, path)
@@ -145,7 +145,7 @@ class Files:
 
     async def sweep(self) -> None:
         """Erases files that have expired."""
-        while blobs := await self._database.run(files.expired, _BATCH_SIZE):
+        while blobs := await self._database.run(files.delete_expired, _BATCH_SIZE):
             await self.discard(blobs)
 
     async def sweep_orphans(self) -> None:
@@ -159,7 +159,7 @@ class Files:
         await self._discard_unknown(found)
 
     async def _discard_unknown(self, blobs: Sequence[str]) -> None:
-        known = await self._database.run(files.known, blobs)
+        known = await self._database.run(files.referenced_blobs, blobs)
         await self.discard([blob for blob in blobs if blob not in known])
 
     def keeping(self, order: ConversionRequest, plan: Plan, result: ConversionOutcome, blob: str) -> SaveResult:
@@ -173,11 +173,11 @@ class Files:
             account, file = order.account.id, order.file
             kept = files.find_by_result(transaction, account, blob)
             if kept is None and file is not None:
-                kept = files.process(transaction, account, file.id, outcome, self.retention)
+                kept = files.mark_processed(transaction, account, file.id, outcome, self.retention)
             elif kept is None:
                 name, fmt = order.original_name, plan.source
                 original = SourceFile(plain(name), extension(fmt, name), fmt.name, order.size)
-                kept = files.record(transaction, account, original, outcome, self.retention)
+                kept = files.add_processed(transaction, account, original, outcome, self.retention)
             return Answer({**conversion_result(kept), **result.counts}, kept.id)
 
         return keep
@@ -187,11 +187,11 @@ class Files:
         if order.file is None:
             return
         fault = Failure(error.code, str(error), error.reason, error.retryable)
-        await self._database.run(files.fail, order.account.id, order.file.id, fault)
+        await self._database.run(files.mark_failed, order.account.id, order.file.id, fault)
 
 
 def _added(transaction: Transaction, account: Account, original: SourceFile, add: AddRow) -> File:
-    stored = files.stored(transaction, account.id)
+    stored = files.stored_bytes(transaction, account.id)
     if stored + original.original_size > account.tier.max_stored:
         raise StorageFull(stored, account.tier.max_stored)
     return add(transaction, original)

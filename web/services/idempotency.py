@@ -67,7 +67,7 @@ class IdempotencyService:
         Raises the error that it had, IdempotencyConflict while it runs, and IdempotencyKeyReused for another request.
         """
         digest = await asyncio.to_thread(_fingerprint, uploads, parameters)
-        attempt = idempotency.attempt(request.account, request.path, request.key, self._owner)
+        attempt = idempotency.new_claim(request.account, request.path, request.key, self._owner)
         try:
             begun = await self._database.run(idempotency.begin, attempt, digest, LEASE)
         except asyncio.CancelledError:

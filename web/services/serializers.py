@@ -41,7 +41,7 @@ def stored_file(file: File) -> shapes.StoredFile:
 
 def conversion_result(file: File) -> shapes.ConversionResult:
     """What was made of a processed file."""
-    made = file.outcome
+    made = file.converted
     assert made is not None
     return {
         "file_id": file.id,
@@ -58,7 +58,7 @@ def conversion_result(file: File) -> shapes.ConversionResult:
 
 def file_status(file: File) -> shapes.FileStatus:
     """All that is known about a file; what is not known yet is None."""
-    made = conversion_result(file) if file.outcome else None
+    made = conversion_result(file) if file.converted else None
     return {
         **stored_file(file),
         "output_format": made and made["output_format"],
@@ -70,7 +70,7 @@ def file_status(file: File) -> shapes.FileStatus:
         "warnings": made["warnings"] if made else [],
         "batch_id": file.batch,
         "source_file_id": file.source_file,
-        "error": _fault(file.fault),
+        "error": _fault(file.failure),
         "created_at": timestamp(file.created_at),
         "processed_at": timestamp(file.processed_at),
     }
@@ -105,9 +105,9 @@ def batch_status(batch: Batch, files: Sequence[File]) -> BatchStatus:
         "files": [
             {
                 **stored_file(file),
-                "status": "failed" if file.fault else file.status,
-                "download_url": download_url(file.id) if file.outcome else None,
-                "error": _fault(file.fault),
+                "status": "failed" if file.failure else file.status,
+                "download_url": download_url(file.id) if file.converted else None,
+                "error": _fault(file.failure),
             }
             for file in files
         ],

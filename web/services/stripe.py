@@ -235,9 +235,9 @@ class PaymentEvents:
             if outcome == "credited" and (bought := await self._database.run(purchases.find, session.id)):
                 self._metrics.granted("purchase", bought.credits)
         elif kind in _PAID:
-            outcome = await self._database.run(purchases.progress, report, "processing")
+            outcome = await self._database.run(purchases.set_state, report, "processing")
         elif kind in _ENDS:
-            outcome = await self._database.run(purchases.progress, report, _ENDS[kind])
+            outcome = await self._database.run(purchases.set_state, report, _ENDS[kind])
         else:
             outcome = "known"
         level = logging.ERROR if outcome == "mismatch" else logging.INFO
@@ -250,7 +250,7 @@ class PaymentEvents:
         elif told.currency not in (None, CURRENCY):
             _log(logging.ERROR, "mismatch", event, reversal=reversal.id)
         else:
-            change = await self._database.run(refunds.note, reversal, event.id)
+            change = await self._database.run(refunds.record, reversal, event.id)
             credits, account = (change.credits, change.account) if change else (None, None)
             _log(logging.INFO, "noted", event, reversal=reversal.id, account=account, credits=credits)
 
