@@ -7,13 +7,13 @@ import json
 from rich.console import Console
 from rich.table import Table
 
-from config.settings import effective
+from config.settings import effective_settings
 from web.cli_output import settings_or_exit
 
 
 def run(*, as_json: bool) -> None:
     """Tells the settings in effect and where they come from, without secrets."""
-    found = effective(settings_or_exit())
+    found = effective_settings(settings_or_exit())
     if as_json:
         told = {setting.name: {"value": setting.value, "source": setting.source} for setting in found}
         return print(json.dumps(told, indent=2))
