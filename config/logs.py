@@ -110,7 +110,7 @@ class BackgroundHandler(QueueHandler):
         self._listener.start()
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        """Returns the record as it is: it is formatted by the listener's thread."""
+        """Returns the record unchanged; the listener's thread formats it."""
         return record
 
     def enqueue(self, record: logging.LogRecord) -> None:

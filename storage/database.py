@@ -28,7 +28,7 @@ log = logging.getLogger("convertd.database")
 _SQLITE = "sqlite:///"
 _POSTGRESQL = "postgresql://"
 _CONNECTIONS = 8  # to PostgreSQL; SQLite has one writer
-_TIMEOUT = 5  # seconds to wait for the write lock, for a connection or for a free thread
+_TIMEOUT = 5  # seconds; for the write lock, a connection, and the queue of `run_with_timeout`
 _DISK_FULL = "53100"  # SQLSTATE
 _ROLLED_BACK = ("40001", "40P01")  # SQLSTATEs of a serialization failure and a deadlock
 
@@ -72,7 +72,7 @@ class Database:
     async def run_with_timeout(
         self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """Like `run`. Raises DatabaseBusy, too, if the function has not started after 5 seconds."""
+        """Like `run`, but also raises DatabaseBusy if the function has not started after 5 seconds."""
         job = self._submit(function, *args, **kwargs)
         timer = asyncio.get_running_loop().call_later(_TIMEOUT, job.cancel)
         try:
@@ -170,9 +170,8 @@ def _is_busy(error: peewee.PeeweeException) -> bool:
 
 
 def _is_full(error: BaseException | None) -> bool:
-    """Whether the error, or one that it followed, is a full disk. SQLite rolls back by itself then, so that the
-    explicit rollback fails as well.
-    """
+    """Whether the cause is a full disk."""
+    # SQLite rolls back by itself then; the rollback that follows fails with an error of its own.
     while error is not None:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
             return True

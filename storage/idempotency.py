@@ -92,7 +92,7 @@ def renew(transaction: Transaction, claim: Claim, lease: int) -> None:
 
 
 def finish(transaction: Transaction, claim: Claim, stored: StoredResponse) -> None:
-    """Stores the response. Call it in the transaction that charges for the request.
+    """Stores the response. Must run in the transaction that charges for the request.
 
     Raises ClaimLost if another attempt has claimed the key.
     """

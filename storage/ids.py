@@ -13,7 +13,7 @@ _EXTRA_BITS = 64  # make the bias of the modulo negligible
 
 
 def random_text(length: int) -> str:
-    """Returns `length` random letters and digits."""
+    """Returns `length` random ASCII letters and digits."""
     number, text = secrets.randbits(length * _BITS_PER_CHARACTER + _EXTRA_BITS), ""
     for _ in range(length):
         number, digit = divmod(number, len(ALPHABET))

@@ -67,7 +67,7 @@ def _lock_payment(transaction: Transaction, payment: str) -> models.Payment:
 
 
 def _save_if_newer(transaction: Transaction, reversal: Reversal) -> bool:
-    """Saves the reversal unless the recorded state is as new. Returns whether it was saved."""
+    """Saves the reversal unless the recorded state is the same or newer. Returns whether it was saved."""
     table = models.Reversal
     row = {
         "id": reversal.id,

@@ -1,4 +1,4 @@
-"""Dashboard sessions: a random token stands for an API key for up to 12 hours."""
+"""Dashboard sessions: a random token in place of an API key, valid for 12 hours."""
 
 from __future__ import annotations
 

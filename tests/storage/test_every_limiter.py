@@ -1,4 +1,4 @@
-"""What is true of limits wherever they are counted, by real clocks."""
+"""Rate limits: properties of all implementations, with real clocks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def until(moment: float) -> None:
     await asyncio.sleep(max(0.0, moment - time.time()))
 
 
-async def test_so_many_in_a_window(limiter: RateLimiter) -> None:
+async def test_the_limit_of_a_window(limiter: RateLimiter) -> None:
     before = time.time()
     verdicts = [await limiter.hit("a", 3, 60) for _ in range(5)]
     assert [verdict.allowed for verdict in verdicts] == [True, True, True, False, False]
@@ -27,7 +27,7 @@ async def test_so_many_in_a_window(limiter: RateLimiter) -> None:
     assert all(50 < verdict.retry_after <= 60 for verdict in verdicts)
 
 
-async def test_waiting_until_the_reset_succeeds(limiter: RateLimiter) -> None:
+async def test_requests_after_the_reset_are_allowed(limiter: RateLimiter) -> None:
     for _ in range(20):
         verdict = await limiter.hit("a", 3, 1)
     assert not verdict.allowed
@@ -35,7 +35,7 @@ async def test_waiting_until_the_reset_succeeds(limiter: RateLimiter) -> None:
     assert (await limiter.hit("a", 3, 1)).remaining == 2
 
 
-async def test_waiting_as_told_succeeds(limiter: RateLimiter) -> None:
+async def test_requests_after_retry_after_are_allowed(limiter: RateLimiter) -> None:
     await limiter.hit("a", 1, 2)
     refused = await limiter.hit("a", 1, 2)
     assert (refused.allowed, refused.retry_after) == (False, 2)
@@ -43,7 +43,7 @@ async def test_waiting_as_told_succeeds(limiter: RateLimiter) -> None:
     assert (await limiter.hit("a", 1, 2)).allowed
 
 
-async def test_the_first_request_opens_the_window(limiter: RateLimiter) -> None:
+async def test_the_first_request_starts_the_window(limiter: RateLimiter) -> None:
     await asyncio.sleep(0.6)
     first = await limiter.hit("a", 2, 1)
     await asyncio.sleep(0.6)
@@ -53,14 +53,14 @@ async def test_the_first_request_opens_the_window(limiter: RateLimiter) -> None:
     assert (await limiter.hit("a", 2, 1)).remaining == 1
 
 
-async def test_keys_and_windows_are_apart(limiter: RateLimiter) -> None:
+async def test_keys_and_window_lengths_are_separate(limiter: RateLimiter) -> None:
     await limiter.hit("a", 1, 60)
     assert (await limiter.hit("b", 1, 60)).allowed
     assert (await limiter.hit("a", 1, 3600)).allowed
     assert not (await limiter.hit("a", 1, 60)).allowed
 
 
-async def test_a_look_counts_nothing(limiter: RateLimiter) -> None:
+async def test_peek_does_not_count(limiter: RateLimiter) -> None:
     untouched = await limiter.peek("a", 2, 60)
     assert (untouched.allowed, untouched.remaining, untouched.retry_after) == (True, 2, 60)
     await limiter.hit("a", 2, 60)
@@ -72,14 +72,14 @@ async def test_a_look_counts_nothing(limiter: RateLimiter) -> None:
 
 
 @pytest.mark.parametrize(("limit", "window"), [(30, 60), (5, 3600), (50, DAY)])
-async def test_limits_of_other_lengths(limiter: RateLimiter, limit: int, window: int) -> None:
+async def test_other_limits_and_windows(limiter: RateLimiter, limit: int, window: int) -> None:
     verdicts = [await limiter.hit("person@example.test", limit, window) for _ in range(limit + 1)]
     assert [verdict.allowed for verdict in verdicts] == [True] * limit + [False]
     assert window - 10 < verdicts[-1].retry_after <= window
     assert abs(verdicts[-1].reset_unix - time.time() - window) < 10
 
 
-async def test_a_limit_that_changes_holds_at_once(limiter: RateLimiter) -> None:
+async def test_a_changed_limit_applies_immediately(limiter: RateLimiter) -> None:
     for _ in range(3):
         await limiter.hit("a", 5, 60)
     lowered = await limiter.hit("a", 2, 60)
@@ -87,7 +87,7 @@ async def test_a_limit_that_changes_holds_at_once(limiter: RateLimiter) -> None:
     assert (await limiter.hit("a", 300, 60)).remaining == 296
 
 
-async def test_requests_at_once_are_counted_one_by_one(limiter: RateLimiter) -> None:
+async def test_concurrent_requests_are_counted(limiter: RateLimiter) -> None:
     verdicts = await asyncio.gather(*(limiter.hit("a", 50, 60) for _ in range(200)))
     remaining = [verdict.remaining for verdict in verdicts if verdict.allowed]
     assert sorted(remaining) == list(range(50))

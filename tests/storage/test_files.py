@@ -1,4 +1,4 @@
-"""Files: what becomes of them, who sees them, and which blobs they leave behind."""
+"""Stored files: conversions, ownership, expiry and unreferenced blobs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_an_upload_is_pending(database: Database, account: str, clock: Clock) ->
     assert (file.created_at, file.expires_at) == (int(clock.now), int(clock.now) + DAY)
 
 
-def test_the_same_file_becomes_processed_and_lives_on_from_then(database: Database, account: str, clock: Clock) -> None:
+def test_processing_defers_the_expiry(database: Database, account: str, clock: Clock) -> None:
     file = add(database, account)
     clock.now += 1000
     processed = process(database, account, file.id)
@@ -59,7 +59,7 @@ def test_the_same_file_becomes_processed_and_lives_on_from_then(database: Databa
     assert (get(database, file), processed.status) == (processed, "processed")
 
 
-def test_a_fault_stays_until_a_conversion_succeeds(database: Database, account: str) -> None:
+def test_a_failure_is_kept_until_a_conversion_succeeds(database: Database, account: str) -> None:
     file = add(database, account)
     database.run_blocking(files.mark_failed, account, file.id, FAULT)
     assert get(database, file) == replace(file, failure=FAULT)
@@ -68,7 +68,7 @@ def test_a_fault_stays_until_a_conversion_succeeds(database: Database, account: 
     assert get(database, file).failure is None
 
 
-def test_converted_again_it_is_a_new_file(database: Database, account: str) -> None:
+def test_a_repeated_conversion_creates_a_file(database: Database, account: str) -> None:
     first = process(database, account, add(database, account).id)
     second = process(database, account, first.id, "blob_2")
     assert get(database, first) == first
@@ -79,7 +79,7 @@ def test_converted_again_it_is_a_new_file(database: Database, account: str) -> N
     assert second.id != first.id
 
 
-def test_ids_may_be_chosen_beforehand(database: Database, account: str) -> None:
+def test_callers_may_choose_ids(database: Database, account: str) -> None:
     one, other = new_id("file"), new_id("file")
     recorded = database.run_blocking(files.add_processed, account, replace(ORIGINAL, source=None), OUTCOME, DAY, one)
     assert (recorded.id, recorded.status, recorded.source) == (one, "processed", None)
@@ -90,7 +90,7 @@ def test_ids_may_be_chosen_beforehand(database: Database, account: str) -> None:
 @pytest.mark.parametrize(
     "file_id", ["", "file_1", "batch_0123456789012345678901", "file_\x00", "file_0123456789012345678901"]
 )
-def test_unknown_and_strange_ids_are_missing(database: Database, account: str, file_id: str) -> None:
+def test_unknown_and_malformed_ids_are_not_found(database: Database, account: str, file_id: str) -> None:
     for attempt in (files.get, files.delete):
         with pytest.raises(NotFound):
             database.run_blocking(attempt, account, file_id)
@@ -98,7 +98,7 @@ def test_unknown_and_strange_ids_are_missing(database: Database, account: str, f
         database.run_blocking(files.mark_processed, account, file_id, OUTCOME, DAY)
 
 
-def test_files_of_others_are_missing(database: Database, account: str) -> None:
+def test_files_of_other_accounts_are_not_found(database: Database, account: str) -> None:
     file, stranger = add(database, account), open_account(database).id
     for attempt in (files.get, files.delete):
         with pytest.raises(NotFound):
@@ -109,7 +109,7 @@ def test_files_of_others_are_missing(database: Database, account: str) -> None:
     assert get(database, file) == file
 
 
-def test_expired_files_are_missing_before_they_are_erased(database: Database, account: str, clock: Clock) -> None:
+def test_expired_files_are_not_found_before_their_deletion(database: Database, account: str, clock: Clock) -> None:
     file = add(database, account)
     clock.now += DAY - 1
     assert get(database, file) == file
@@ -122,7 +122,7 @@ def test_expired_files_are_missing_before_they_are_erased(database: Database, ac
     assert database.run_blocking(files.delete_expired, 10) == ("up_1",)
 
 
-def test_expiry_is_erased_bit_by_bit_and_spares_the_living(database: Database, account: str, clock: Clock) -> None:
+def test_expired_files_are_deleted_in_batches(database: Database, account: str, clock: Clock) -> None:
     old = [database.run_blocking(files.add, account, replace(ORIGINAL, source=f"up_{n}"), n + 1) for n in range(5)]
     young = database.run_blocking(files.add, account, replace(ORIGINAL, source="young"), DAY)
     clock.now += len(old)
@@ -132,7 +132,7 @@ def test_expiry_is_erased_bit_by_bit_and_spares_the_living(database: Database, a
     assert get(database, young) == young
 
 
-def test_a_shared_upload_goes_with_the_last_that_needs_it(database: Database, account: str, clock: Clock) -> None:
+def test_a_shared_upload_is_deleted_with_its_last_file(database: Database, account: str, clock: Clock) -> None:
     first = process(database, account, add(database, account).id, "blob_1")
     second = process(database, account, first.id, "blob_2")
     clock.now += 10
@@ -145,14 +145,14 @@ def test_a_shared_upload_goes_with_the_last_that_needs_it(database: Database, ac
     assert delete(database, third) == ("blob_3", "up_1")
 
 
-def test_known_blobs_are_those_that_a_file_refers_to(database: Database, account: str) -> None:
+def test_referenced_blobs(database: Database, account: str) -> None:
     process(database, account, add(database, account).id)
     keys = ["up_1", "blob_1", "orphan"]
     assert database.run_blocking(files.referenced_blobs, keys) == {"up_1", "blob_1"}
     assert database.run_blocking(files.referenced_blobs, []) == frozenset()
 
 
-async def test_of_many_conversions_one_wins_the_id(database: Database, account: str) -> None:
+async def test_concurrent_conversions_of_one_file(database: Database, account: str) -> None:
     for _ in range(20):
         file = await database.run(files.add, account, ORIGINAL, DAY)
         outcomes = [replace(OUTCOME, blob=new_id("blob")) for _ in range(6)]
@@ -166,7 +166,7 @@ async def test_of_many_conversions_one_wins_the_id(database: Database, account: 
         assert (await database.run(files.get, account, file.id)) == winners[0]
 
 
-def test_of_four_processes_one_wins_the_id(url: str) -> None:
+def test_conversions_of_one_file_in_four_processes(url: str) -> None:
     database = Database(url)
     account = open_account(database).id
     racers = [storage_processes.start("convert", url) for _ in range(4)]

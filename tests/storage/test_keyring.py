@@ -1,4 +1,4 @@
-"""The keys of an account."""
+"""API keys: issue, authenticate, rotate, revoke."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ids(database: Database, account: Account) -> list[str]:
     return [key.id for key in database.run_blocking(api_keys.list_keys, account.id)]
 
 
-def test_a_key_leads_to_its_account(database: Database) -> None:
+def test_a_key_authenticates_its_account(database: Database) -> None:
     account, other = open_account(database), open_account(database)
     issued = issue(database, account)
     issue(database, other)
@@ -40,7 +40,7 @@ def test_a_key_leads_to_its_account(database: Database) -> None:
     assert issued.text.startswith(key.prefix)
 
 
-def test_only_the_sha256_is_kept_and_nothing_is_printed(database: Database) -> None:
+def test_only_the_sha256_is_stored(database: Database) -> None:
     issued = issue(database, open_account(database))
     rows = database.run_blocking(lambda transaction: transaction.rows(models.Key.select()))
     assert len(rows) == 1
@@ -54,7 +54,7 @@ def test_an_unknown_key_is_invalid(database: Database) -> None:
         database.run_blocking(api_keys.authenticate, digest("cvd_live_of_nobody"))
 
 
-def test_use_is_noted_once_a_minute(database: Database, clock: Clock) -> None:
+def test_last_use_is_updated_once_a_minute(database: Database, clock: Clock) -> None:
     account = open_account(database)
     issued = issue(database, account)
     start = int(clock.now)
@@ -77,7 +77,7 @@ def test_keys_are_listed_for_their_account(database: Database, clock: Clock) -> 
     assert list(database.run_blocking(api_keys.list_keys, account.id)) == issued
 
 
-def test_a_rotated_key_works_until_its_grace_is_over(database: Database, clock: Clock) -> None:
+def test_a_rotated_key_is_valid_during_its_grace_period(database: Database, clock: Clock) -> None:
     account = open_account(database)
     old = issue(database, account, "server")
     new = database.run_blocking(api_keys.rotate, account.id, old.key.id, 100)
@@ -91,7 +91,7 @@ def test_a_rotated_key_works_until_its_grace_is_over(database: Database, clock: 
     assert ids(database, account) == [new.key.id]
 
 
-def test_without_grace_the_old_key_ends_at_once(database: Database) -> None:
+def test_a_key_rotated_without_grace_is_invalid(database: Database) -> None:
     account = open_account(database)
     old = issue(database, account)
     new = database.run_blocking(api_keys.rotate, account.id, old.key.id, 0)
@@ -100,7 +100,7 @@ def test_without_grace_the_old_key_ends_at_once(database: Database) -> None:
         database.run_blocking(api_keys.rotate, account.id, old.key.id, 0)
 
 
-def test_rotating_again_does_not_prolong_a_key(database: Database, clock: Clock) -> None:
+def test_a_second_rotation_does_not_extend_a_key(database: Database, clock: Clock) -> None:
     account = open_account(database)
     old = issue(database, account)
     for grace in (10, api_keys.MAX_GRACE):
@@ -110,7 +110,7 @@ def test_rotating_again_does_not_prolong_a_key(database: Database, clock: Clock)
 
 
 @pytest.mark.parametrize("grace", [-1, api_keys.MAX_GRACE + 1])
-def test_a_grace_has_its_limits(database: Database, grace: int) -> None:
+def test_grace_periods_out_of_range(database: Database, grace: int) -> None:
     account = open_account(database)
     issued = issue(database, account)
     with pytest.raises(ValueError, match="604800"):
@@ -118,7 +118,7 @@ def test_a_grace_has_its_limits(database: Database, grace: int) -> None:
     assert ids(database, account) == [issued.key.id]
 
 
-def test_a_key_is_revoked_at_once(database: Database) -> None:
+def test_a_revoked_key_is_invalid(database: Database) -> None:
     account = open_account(database)
     first, second = issue(database, account), issue(database, account)
     database.run_blocking(api_keys.revoke, account.id, first.key.id)
@@ -137,7 +137,7 @@ def test_the_last_key_cannot_be_revoked(database: Database) -> None:
     assert works(database, only)
 
 
-def test_a_key_in_its_grace_is_none_that_lasts(database: Database) -> None:
+def test_a_rotated_key_does_not_count_as_a_remaining_key(database: Database) -> None:
     account = open_account(database)
     old = issue(database, account)
     new = database.run_blocking(api_keys.rotate, account.id, old.key.id, 1000)
@@ -147,7 +147,7 @@ def test_a_key_in_its_grace_is_none_that_lasts(database: Database) -> None:
     assert ids(database, account) == [new.key.id]
 
 
-async def test_of_the_last_two_one_stays_whoever_revokes(database: Database) -> None:
+async def test_concurrent_revocations_leave_one_key(database: Database) -> None:
     for _ in range(10):
         account = await database.run(accounts.create, f"{new_id('a')}@b.org", "n", free_credits=0)
         keys = [(await database.run(api_keys.issue, account.id, "n")).key.id for _ in range(2)]
@@ -157,7 +157,7 @@ async def test_of_the_last_two_one_stays_whoever_revokes(database: Database) -> 
 
 
 @pytest.mark.parametrize("key_id", ["key_\0", "", "key_" + "a" * 22])
-def test_keys_of_others_and_of_nobody_are_missing(database: Database, key_id: str) -> None:
+def test_foreign_and_unknown_keys_are_not_found(database: Database, key_id: str) -> None:
     account, other = open_account(database), open_account(database)
     issue(database, account)
     foreign = issue(database, other).key.id

@@ -1,4 +1,4 @@
-"""Whole histories of a ledger, crashes included, against a model of a few numbers."""
+"""Ledger: random histories with crashes, checked against a simple model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule of the limits."""
+"""Rate limits in memory, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Clock:
         return self.now
 
 
-async def test_so_many_in_a_window() -> None:
+async def test_the_limit_of_a_window() -> None:
     clock = Clock()
     limiter = MemoryRateLimiter(clock=clock)
     verdicts = [await limiter.hit("a", 3, 60) for _ in range(5)]
@@ -28,7 +28,7 @@ async def test_so_many_in_a_window() -> None:
     assert {verdict.retry_after for verdict in verdicts} == {60}
 
 
-async def test_waiting_until_the_reset_succeeds() -> None:
+async def test_requests_after_the_reset_are_allowed() -> None:
     clock = Clock()
     limiter = MemoryRateLimiter(clock=clock)
     for _ in range(20):
@@ -37,7 +37,7 @@ async def test_waiting_until_the_reset_succeeds() -> None:
     assert (await limiter.hit("a", 3, 60)).remaining == 2
 
 
-async def test_waiting_as_told_succeeds() -> None:
+async def test_requests_after_retry_after_are_allowed() -> None:
     clock = Clock()
     limiter = MemoryRateLimiter(clock=clock)
     await limiter.hit("a", 1, 60)
@@ -48,7 +48,7 @@ async def test_waiting_as_told_succeeds() -> None:
     assert (await limiter.hit("a", 1, 60)).allowed
 
 
-async def test_keys_and_windows_are_apart() -> None:
+async def test_keys_and_window_lengths_are_separate() -> None:
     limiter = MemoryRateLimiter(clock=Clock())
     await limiter.hit("a", 1, 60)
     assert (await limiter.hit("b", 1, 60)).allowed
@@ -56,7 +56,7 @@ async def test_keys_and_windows_are_apart() -> None:
     assert not (await limiter.hit("a", 1, 60)).allowed
 
 
-async def test_a_look_counts_nothing() -> None:
+async def test_peek_does_not_count() -> None:
     clock = Clock()
     limiter = MemoryRateLimiter(clock=clock)
     assert await limiter.peek("a", 2, 60) == unused(2, 60, clock.now)
@@ -67,7 +67,7 @@ async def test_a_look_counts_nothing() -> None:
     assert not (await limiter.peek("a", 2, 60)).allowed
 
 
-async def test_a_clock_that_is_set_back_locks_nobody_out() -> None:
+async def test_a_clock_set_back_does_not_extend_a_window() -> None:
     clock = Clock()
     limiter = MemoryRateLimiter(clock=clock)
     await limiter.hit("a", 1, 60)
@@ -88,7 +88,7 @@ async def test_memory_is_bounded() -> None:
 
 
 @given(st.lists(st.floats(0, 30), max_size=60), st.integers(1, 5))
-async def test_no_window_takes_more_than_the_limit(pauses: list[float], limit: int) -> None:
+async def test_no_window_exceeds_its_limit(pauses: list[float], limit: int) -> None:
     clock = Clock()
     limiter = MemoryRateLimiter(clock=clock)
     allowed: list[float] = []

@@ -1,4 +1,4 @@
-"""Purchases and what goes back of them, whatever is told how often and in which order."""
+"""Purchases and reversals, reported repeatedly and in any order."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_purchase_is_credited_once(database: Database) -> None:
     assert now(database, account) == (2050, 2000)
 
 
-def test_a_payment_may_be_told_before_its_session_is_noted(database: Database) -> None:
+def test_a_payment_reported_before_its_session_is_recorded(database: Database) -> None:
     account, purchase = buy(database)
     assert pay(database, purchase) == "credited"
     database.run_blocking(purchases.set_session, purchase, f"cs_{purchase}", 2_000_000_000)
@@ -83,13 +83,13 @@ def test_a_payment_may_be_told_before_its_session_is_noted(database: Database) -
 
 
 @pytest.mark.parametrize(("amount", "currency"), [(1, "eur"), (PRICE, "usd"), (PRICE + 1, "eur")])
-def test_another_price_gives_nothing(database: Database, amount: int, currency: str) -> None:
+def test_a_wrong_price_is_not_credited(database: Database, amount: int, currency: str) -> None:
     account, purchase = buy(database)
     assert pay(database, purchase, amount=amount, currency=currency) == "mismatch"
     assert now(database, account) == (0, 0)
 
 
-def test_sessions_that_are_none_of_ours(database: Database) -> None:
+def test_foreign_sessions(database: Database) -> None:
     account, purchase = buy(database)
     database.run_blocking(purchases.set_session, purchase, "cs_the_real_one", 2_000_000_000)
     assert pay(database, purchase) == "foreign"  # our purchase, in a session that was not opened for it
@@ -110,7 +110,7 @@ def test_the_order_of_reports_does_not_matter(database: Database, order: tuple[s
     assert now(database, account) == (2000, 2000)
 
 
-def test_what_no_checkout_was_opened_for_is_forgotten(database: Database, clock: Clock) -> None:
+def test_abandoned_purchases_are_deleted(database: Database, clock: Clock) -> None:
     _, crashed = buy(database)
     _, refused = buy(database)
     _, opened = buy(database)
@@ -124,7 +124,7 @@ def test_what_no_checkout_was_opened_for_is_forgotten(database: Database, clock:
     assert pay(database, opened) == "credited"
 
 
-def test_a_refund_takes_its_share(database: Database) -> None:
+def test_a_partial_refund(database: Database) -> None:
     account, purchase = buy(database, 50)
     pay(database, purchase)
     assert goes_back(database, purchase, 500, at=1) == RefundResult(account.id, -666)
@@ -135,7 +135,7 @@ def test_a_refund_takes_its_share(database: Database) -> None:
     assert now(database, account) == (50, 2000)
 
 
-def test_credits_that_are_spent_stay_spent(database: Database) -> None:
+def test_spent_credits_are_not_removed(database: Database) -> None:
     account, purchase = buy(database)
     pay(database, purchase)
     spend(database, account, 1900)
@@ -147,7 +147,7 @@ def test_credits_that_are_spent_stay_spent(database: Database) -> None:
     assert now(database, account) == (100, 2000)
 
 
-def test_a_shortfall_is_not_taken_from_what_comes_later(database: Database) -> None:
+def test_a_shortfall_is_not_taken_from_later_credits(database: Database) -> None:
     account, purchase = buy(database)
     pay(database, purchase)
     spend(database, account, 2000)
@@ -157,7 +157,7 @@ def test_a_shortfall_is_not_taken_from_what_comes_later(database: Database) -> N
     assert now(database, account) == (5, 2000)
 
 
-def test_a_dispute_that_is_won(database: Database) -> None:
+def test_a_won_dispute(database: Database) -> None:
     account, purchase = buy(database)
     pay(database, purchase)
     goes_back(database, purchase, PRICE, at=1, id="dp", kind="dispute")
@@ -167,7 +167,7 @@ def test_a_dispute_that_is_won(database: Database) -> None:
     assert now(database, account) == (2000, 2000)
 
 
-def test_a_refund_and_the_sum_of_refunds_are_the_same_money(database: Database) -> None:
+def test_a_refund_is_not_counted_twice(database: Database) -> None:
     account, purchase = buy(database)
     pay(database, purchase)
     goes_back(database, purchase, 750, at=1, id="ch", kind="charge")
@@ -179,7 +179,7 @@ STEPS = ("paid", "part", "dispute", "won", "rest")
 
 
 @pytest.mark.parametrize("order", list(permutations(STEPS))[::7])
-def test_in_every_order_it_comes_to_the_same(database: Database, order: tuple[str, ...]) -> None:
+def test_the_order_of_reversals_does_not_matter(database: Database, order: tuple[str, ...]) -> None:
     account, purchase = buy(database, 7)
     for step in order:
         for _ in range(2):
@@ -194,7 +194,7 @@ def test_in_every_order_it_comes_to_the_same(database: Database, order: tuple[st
     assert now(database, account) == (7 + 2000 - 1600, 2000)
 
 
-async def test_twenty_reports_and_a_refund_at_once(database: Database) -> None:
+async def test_concurrent_reports_and_refunds(database: Database) -> None:
     for _ in range(10):
         account, purchase = await asyncio.to_thread(buy, database)
         reversal = Reversal(f"re_{purchase}", f"pi_{purchase}", "refund", 750, 1, False)
@@ -206,7 +206,7 @@ async def test_twenty_reports_and_a_refund_at_once(database: Database) -> None:
     assert await database.run(ledger_audit.check) == ()
 
 
-def test_a_crash_while_a_payment_is_noted_leaves_nothing(database: Database) -> None:
+def test_a_crash_rolls_back_a_payment(database: Database) -> None:
     account, purchase = buy(database)
 
     def crashes(transaction: Transaction) -> None:
@@ -224,7 +224,7 @@ class Undone(Exception):
 
 
 @pytest.mark.parametrize("change", ["purchase SET credits = credits + 1", "payment SET reversed = reversed + 1"])
-def test_the_audit_sees_purchases_that_do_not_add_up(database: Database, change: str) -> None:
+def test_the_audit_finds_wrong_purchases(database: Database, change: str) -> None:
     account, purchase = buy(database)
     pay(database, purchase)
     goes_back(database, purchase, 500, at=1)
