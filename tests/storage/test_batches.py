@@ -13,8 +13,7 @@ from storage.errors import BatchFull, NotFound
 from storage.files import File
 from storage.ids import new_id
 from storage.ledger import ServerInstance
-from tests.storage.test_files import DAY, FAULT, ORIGINAL, OUTCOME
-from tests.support.storage_samples import OWNER, Clock, open_account
+from tests.support.storage_samples import CONVERTED, DAY, FAILURE, OWNER, SOURCE, Clock, open_account
 
 LEASE = 600
 
@@ -29,7 +28,7 @@ def get(database: Database, batch: Batch) -> Batch:
 
 
 def add(database: Database, batch: Batch, limit: int = 50) -> File:
-    return database.run_blocking(batches.add_file, batch.account, batch.id, ORIGINAL, limit, DAY)[0]
+    return database.run_blocking(batches.add_file, batch.account, batch.id, SOURCE, limit, DAY)[0]
 
 
 def inside(database: Database, batch: Batch) -> tuple[File, ...]:
@@ -41,7 +40,7 @@ def status(database: Database, batch: Batch) -> Status:
 
 
 def process(database: Database, file: File) -> File:
-    return database.run_blocking(files.mark_processed, file.account, file.id, OUTCOME, DAY)
+    return database.run_blocking(files.mark_processed, file.account, file.id, CONVERTED, DAY)
 
 
 def begin(database: Database, batch: Batch, owner: ServerInstance = OWNER) -> str:
@@ -80,7 +79,7 @@ def test_status_and_counts(
     for _ in range(processed):
         process(database, add(database, batch))
     for _ in range(failed):
-        database.run_blocking(files.mark_failed, batch.account, add(database, batch).id, FAULT)
+        database.run_blocking(files.mark_failed, batch.account, add(database, batch).id, FAILURE)
     assert status(database, batch) == "processing"
     end(database, batch, attempt)
     assert status(database, batch) == expected
@@ -119,7 +118,7 @@ def test_recovery_ends_runs_of_the_same_server(database: Database, batch: Batch)
 
 def test_a_full_batch_rejects_files(database: Database, batch: Batch) -> None:
     for number in range(1, 4):
-        _, total = database.run_blocking(batches.add_file, batch.account, batch.id, ORIGINAL, 3, DAY)
+        _, total = database.run_blocking(batches.add_file, batch.account, batch.id, SOURCE, 3, DAY)
         assert total == number
     with pytest.raises(BatchFull) as refused:
         add(database, batch, limit=3)
@@ -129,7 +128,7 @@ def test_a_full_batch_rejects_files(database: Database, batch: Batch) -> None:
 
 
 async def test_concurrent_additions_do_not_exceed_the_limit(database: Database, batch: Batch) -> None:
-    adds = (database.run(batches.add_file, batch.account, batch.id, ORIGINAL, 50, DAY) for _ in range(60))
+    adds = (database.run(batches.add_file, batch.account, batch.id, SOURCE, 50, DAY) for _ in range(60))
     results = await asyncio.gather(*adds, return_exceptions=True)
     totals = [one[1] for one in results if isinstance(one, tuple)]
     assert sum(isinstance(one, BatchFull) for one in results) == 10
@@ -143,7 +142,7 @@ def test_foreign_unknown_and_malformed_ids_are_not_found(database: Database, bat
         with pytest.raises(NotFound):
             database.run_blocking(batches.get, account, batch_id)
         with pytest.raises(NotFound):
-            database.run_blocking(batches.add_file, account, batch_id, ORIGINAL, 50, DAY)
+            database.run_blocking(batches.add_file, account, batch_id, SOURCE, 50, DAY)
         with pytest.raises(NotFound):
             database.run_blocking(batches.begin, account, batch_id, OWNER, LEASE)
     assert get(database, batch) == batch
@@ -158,7 +157,7 @@ def test_additions_and_conversions_defer_the_expiry(database: Database, batch: B
     changed = get(database, batch)
     assert changed.expires_at == file.expires_at == int(clock.now) + DAY
     assert changed.updated_at == int(clock.now)
-    database.run_blocking(batches.add_file, batch.account, batch.id, ORIGINAL, 50, 1)
+    database.run_blocking(batches.add_file, batch.account, batch.id, SOURCE, 50, 1)
     assert get(database, batch).expires_at == file.expires_at
 
 

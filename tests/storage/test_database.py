@@ -19,7 +19,7 @@ from tests.support.storage_samples import Clock, open_account
 
 
 class Trouble(Exception):
-    """Something that goes wrong in the middle of a transaction."""
+    """An error in the middle of a transaction."""
 
 
 def balance_of(database: Database, account: str) -> int:

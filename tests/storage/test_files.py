@@ -10,15 +10,10 @@ import pytest
 from storage import files
 from storage.database import Database
 from storage.errors import NotFound
-from storage.files import ConvertedFile, Failure, File, SourceFile
+from storage.files import File
 from storage.ids import new_id
 from tests.support import storage_processes
-from tests.support.storage_samples import Clock, open_account
-
-DAY = 86_400
-ORIGINAL = SourceFile("größe.JPG", "jpg", "jpeg", 100, source="up_1")
-OUTCOME = ConvertedFile("webp", 40, "größe.webp", "image/webp", "blob_1", 0.25, (("alpha_flattened", "It was."),))
-FAULT = Failure("processing_failed", "The file is damaged.", "corrupt_input", retryable=False)
+from tests.support.storage_samples import CONVERTED, DAY, FAILURE, SOURCE, Clock, open_account
 
 
 @pytest.fixture
@@ -27,11 +22,11 @@ def account(database: Database) -> str:
 
 
 def add(database: Database, account: str) -> File:
-    return database.run_blocking(files.add, account, ORIGINAL, DAY)
+    return database.run_blocking(files.add, account, SOURCE, DAY)
 
 
 def process(database: Database, account: str, file_id: str, blob: str = "blob_1") -> File:
-    return database.run_blocking(files.mark_processed, account, file_id, replace(OUTCOME, blob=blob), DAY)
+    return database.run_blocking(files.mark_processed, account, file_id, replace(CONVERTED, blob=blob), DAY)
 
 
 def get(database: Database, file: File) -> File:
@@ -55,16 +50,16 @@ def test_processing_defers_the_expiry(database: Database, account: str, clock: C
     clock.now += 1000
     processed = process(database, account, file.id)
     now = int(clock.now)
-    assert processed == replace(file, converted=OUTCOME, processed_at=now, expires_at=now + DAY)
+    assert processed == replace(file, converted=CONVERTED, processed_at=now, expires_at=now + DAY)
     assert (get(database, file), processed.status) == (processed, "processed")
 
 
 def test_a_failure_is_kept_until_a_conversion_succeeds(database: Database, account: str) -> None:
     file = add(database, account)
-    database.run_blocking(files.mark_failed, account, file.id, FAULT)
-    assert get(database, file) == replace(file, failure=FAULT)
+    database.run_blocking(files.mark_failed, account, file.id, FAILURE)
+    assert get(database, file) == replace(file, failure=FAILURE)
     assert process(database, account, file.id).failure is None
-    database.run_blocking(files.mark_failed, account, file.id, FAULT)
+    database.run_blocking(files.mark_failed, account, file.id, FAILURE)
     assert get(database, file).failure is None
 
 
@@ -74,17 +69,17 @@ def test_a_repeated_conversion_creates_a_file(database: Database, account: str) 
     assert get(database, first) == first
     assert get(database, second) == second
     assert second == replace(
-        first, id=second.id, source_file=first.id, converted=replace(OUTCOME, blob="blob_2"), batch=None
+        first, id=second.id, source_file=first.id, converted=replace(CONVERTED, blob="blob_2"), batch=None
     )
     assert second.id != first.id
 
 
 def test_callers_may_choose_ids(database: Database, account: str) -> None:
     one, other = new_id("file"), new_id("file")
-    recorded = database.run_blocking(files.add_processed, account, replace(ORIGINAL, source=None), OUTCOME, DAY, one)
+    recorded = database.run_blocking(files.add_processed, account, replace(SOURCE, source=None), CONVERTED, DAY, one)
     assert (recorded.id, recorded.status, recorded.source) == (one, "processed", None)
     assert get(database, recorded) == recorded
-    assert database.run_blocking(files.mark_processed, account, one, OUTCOME, DAY, other).id == other
+    assert database.run_blocking(files.mark_processed, account, one, CONVERTED, DAY, other).id == other
 
 
 @pytest.mark.parametrize(
@@ -95,7 +90,7 @@ def test_unknown_and_malformed_ids_are_not_found(database: Database, account: st
         with pytest.raises(NotFound):
             database.run_blocking(attempt, account, file_id)
     with pytest.raises(NotFound):
-        database.run_blocking(files.mark_processed, account, file_id, OUTCOME, DAY)
+        database.run_blocking(files.mark_processed, account, file_id, CONVERTED, DAY)
 
 
 def test_files_of_other_accounts_are_not_found(database: Database, account: str) -> None:
@@ -105,7 +100,7 @@ def test_files_of_other_accounts_are_not_found(database: Database, account: str)
             database.run_blocking(attempt, stranger, file.id)
     with pytest.raises(NotFound):
         process(database, stranger, file.id)
-    database.run_blocking(files.mark_failed, stranger, file.id, FAULT)
+    database.run_blocking(files.mark_failed, stranger, file.id, FAILURE)
     assert get(database, file) == file
 
 
@@ -118,13 +113,13 @@ def test_expired_files_are_not_found_before_their_deletion(database: Database, a
         get(database, file)
     with pytest.raises(NotFound):
         process(database, account, file.id)
-    database.run_blocking(files.mark_failed, account, file.id, FAULT)
+    database.run_blocking(files.mark_failed, account, file.id, FAILURE)
     assert database.run_blocking(files.delete_expired, 10) == ("up_1",)
 
 
 def test_expired_files_are_deleted_in_batches(database: Database, account: str, clock: Clock) -> None:
-    old = [database.run_blocking(files.add, account, replace(ORIGINAL, source=f"up_{n}"), n + 1) for n in range(5)]
-    young = database.run_blocking(files.add, account, replace(ORIGINAL, source="young"), DAY)
+    old = [database.run_blocking(files.add, account, replace(SOURCE, source=f"up_{n}"), n + 1) for n in range(5)]
+    young = database.run_blocking(files.add, account, replace(SOURCE, source="young"), DAY)
     clock.now += len(old)
     assert database.run_blocking(files.delete_expired, 3) == ("up_0", "up_1", "up_2")
     assert database.run_blocking(files.delete_expired, 3) == ("up_3", "up_4")
@@ -154,8 +149,8 @@ def test_referenced_blobs(database: Database, account: str) -> None:
 
 async def test_concurrent_conversions_of_one_file(database: Database, account: str) -> None:
     for _ in range(20):
-        file = await database.run(files.add, account, ORIGINAL, DAY)
-        outcomes = [replace(OUTCOME, blob=new_id("blob")) for _ in range(6)]
+        file = await database.run(files.add, account, SOURCE, DAY)
+        outcomes = [replace(CONVERTED, blob=new_id("blob")) for _ in range(6)]
         made = await asyncio.gather(
             *(database.run(files.mark_processed, account, file.id, one, DAY) for one in outcomes)
         )

@@ -24,7 +24,7 @@ _SIZE = "4m"
 
 @pytest.fixture
 def small_disk(postgres: str) -> Iterator[Path]:
-    """A file system of its own, which the server may write to, and has as the tablespace `small`."""
+    """A small file system with the tablespace `small`."""
     with tempfile.TemporaryDirectory(prefix="convertd-disk-") as name, psycopg.connect(postgres, autocommit=True) as db:
         folder = Path(name) / "disk"
         folder.mkdir()

@@ -16,7 +16,7 @@ from tests.support.storage_samples import OWNER, USE, Clock, open_account
 
 
 class Trouble(Exception):
-    """Something that goes wrong in the middle of a transaction."""
+    """An error in the middle of a transaction."""
 
 
 def reserve(
@@ -26,7 +26,7 @@ def reserve(
 
 
 def now(database: Database, account: Account) -> tuple[int, int, int]:
-    """Balance, held and used. The ledger has to add up."""
+    """Returns balance, held and used credits. Fails if the audit finds a violation."""
     assert database.run_blocking(ledger_audit.check) == ()
     found = database.run_blocking(accounts.get, account.id)
     return (found.balance, found.held, found.used)

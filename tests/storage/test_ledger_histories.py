@@ -33,7 +33,7 @@ Ending = Literal["succeeds", "fails", "crashes", "crashes while it settles"]
 
 
 class Crash(Exception):
-    """The end of the process, in the middle of a transaction."""
+    """Simulates the end of the process in the middle of a transaction."""
 
 
 def crash(_transaction: Transaction) -> None:
@@ -41,14 +41,14 @@ def crash(_transaction: Transaction) -> None:
 
 
 def look(transaction: Transaction, account: str) -> tuple[tuple[str, ...], Account, set[str]]:
-    """What the audit finds, the account, and what has been charged to it."""
+    """Returns the violations, the account, and the refs of its charges."""
     query = models.Entry.select().where((models.Entry.account == account) & (models.Entry.kind == "charge"))
     charges = {row.ref for row in transaction.all(query)}
     return ledger_audit.check(transaction, account), accounts.get(transaction, account), charges
 
 
 class Histories(RuleBasedStateMachine):
-    """One account, one server that may crash."""
+    """One account and one server that may crash."""
 
     holds: Bundle[Hold] = Bundle("holds")
 

@@ -19,7 +19,7 @@ from tests.support.storage_samples import open_account
 
 @pytest.fixture
 def url(postgres: str) -> str:
-    """The URL of an empty database, whose connections are nobody else's."""
+    """The URL of an empty database without other connections."""
     name = f"lost_{secrets.token_hex(8)}"
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}".encode())

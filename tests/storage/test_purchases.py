@@ -19,7 +19,7 @@ PRICE, CREDITS = 1500, 2000
 
 
 def buy(database: Database, credits: int = 0) -> tuple[Account, str]:
-    """A new account, and a purchase of its own that is not paid."""
+    """Creates an account with an unpaid purchase."""
     account = open_account(database, credits)
     return account, database.run_blocking(purchases.begin, account.id, "pro", CREDITS, PRICE, "eur")
 
@@ -47,7 +47,7 @@ def goes_back(
 
 
 def now(database: Database, account: Account) -> tuple[int, int]:
-    """Balance and what was bought. The ledger has to add up."""
+    """Returns balance and purchased credits. Fails if the audit finds a violation."""
     assert database.run_blocking(ledger_audit.check) == ()
     found = database.run_blocking(accounts.get, account.id)
     return (found.balance, found.purchased)
@@ -220,7 +220,7 @@ def test_a_crash_rolls_back_a_payment(database: Database) -> None:
 
 
 class Undone(Exception):
-    """Takes back what a transaction did; holds what the audit found in it."""
+    """Rolls a transaction back. The arguments are the violations found by the audit."""
 
 
 @pytest.mark.parametrize("change", ["purchase SET credits = credits + 1", "payment SET reversed = reversed + 1"])

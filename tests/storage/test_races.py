@@ -22,7 +22,7 @@ async def reserve(database: Database, account: str) -> None:
 
 
 async def reserve_by_read_and_write(database: Database, account: str) -> None:
-    """A broken ledger: between its look at the balance and its change there is time for others."""
+    """A broken ledger: reads the balance, waits, then writes it."""
 
     def write(transaction: Transaction, balance: int) -> None:
         changes = {"balance": balance - 1, "held": models.Account.held + 1}
@@ -39,14 +39,14 @@ async def purchase(database: Database, account: str) -> None:
 
 
 async def purchase_by_check_and_insert(database: Database, account: str) -> None:
-    """A broken ledger: it looks whether the purchase is known, and its journal would take it twice."""
+    """A broken ledger: checks whether a purchase is recorded, then inserts it with a new ref."""
     seen = models.Entry.select().where((models.Entry.account == account) & (models.Entry.kind == "purchase"))
     if not await database.run(lambda transaction: transaction.all(seen)):
         await database.run(ledger.credit, account, "purchase", 500, new_id("ref"))
 
 
 async def last_credits(database: Database, attempt: Attempt, rounds: int) -> set[int]:
-    """How many of 50 got the last credit of an account, over several rounds."""
+    """Returns how many of 50 concurrent calls got an account's last credit, as a set over all rounds."""
     winners = set()
     for _ in range(rounds):
         account = await database.run(accounts.create, f"{new_id('a')}@b.org", "n", free_credits=1)
@@ -57,7 +57,7 @@ async def last_credits(database: Database, attempt: Attempt, rounds: int) -> set
 
 
 async def purchases(database: Database, attempt: Attempt, rounds: int) -> set[int]:
-    """The balance after the same purchase was reported 8 times at once, over several rounds."""
+    """Returns the balance after 8 concurrent reports of one purchase, as a set over all rounds."""
     balances = set()
     for _ in range(rounds):
         account = await database.run(accounts.create, f"{new_id('a')}@b.org", "n", free_credits=0)

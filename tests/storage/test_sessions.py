@@ -12,7 +12,7 @@ from tests.support.storage_samples import Clock, open_account
 
 
 def begun(database: Database) -> tuple[str, str, str]:
-    """The token of a session, its account, and its key."""
+    """Starts a session. Returns its token, account id and key id."""
     account = open_account(database)
     issued = database.run_blocking(api_keys.issue, account.id, "Key")
     token, found = database.run_blocking(sessions.begin, digest(issued.text))

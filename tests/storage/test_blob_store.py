@@ -25,7 +25,7 @@ Open = Callable[..., BlobStore]
 
 @pytest.fixture(params=["folder", "s3"])
 def opened(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
-    """Opens the same empty store of each kind, with a clock if it is given one."""
+    """Opens an empty store of each kind, with a clock if given."""
     if request.param == "folder":
         return lambda **options: FolderBlobStore(tmp_path / "blobs", **options)
     server: S3Server = request.getfixturevalue("s3_server")
@@ -51,12 +51,12 @@ async def read(blobs: BlobStore, key: str, start: int, end: int) -> bytes:
 
 
 def resident() -> int:
-    """The bytes of memory that this process has now."""
+    """Memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def descriptors() -> int:
-    """How many files this process has open."""
+    """Number of files open in this process."""
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
@@ -65,7 +65,7 @@ async def listed(blobs: BlobStore, older_than: int = 0) -> set[str]:
 
 
 def kill_at_the_first_file(command: list[str], folder: Path) -> None:
-    """Kills the process as soon as it has made a file in the folder."""
+    """Kills the process once the folder contains a file."""
     with subprocess.Popen(command) as process:
         while not any(folder.iterdir()):
             assert process.poll() is None

@@ -45,7 +45,7 @@ def test_only_the_sha256_of_a_token_is_stored(database: Database) -> None:
 
 
 def test_a_known_address_is_treated_like_a_new_one(database: Database) -> None:
-    """The caller sees the same kind of answer, and the same is written."""
+    """Neither the return value nor the rows written reveal which address has an account."""
 
     def rows() -> list[models.Verification]:
         return database.run_blocking(lambda transaction: transaction.all(models.Verification.select()))

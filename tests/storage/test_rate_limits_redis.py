@@ -75,7 +75,7 @@ async def test_late_responses_are_discarded(tmp_path: Path) -> None:
         server.resume()
         statuses = await asyncio.gather(limiter.hit("b", 20, 60), limiter.peek("c", 30, 60), limiter.hit("b", 20, 60))
         await limiter.close()
-    assert [(status.limit, status.remaining) for status in statuses] == [(20, 19), (30, 30), (20, 18)]
+    assert sorted((status.limit, status.remaining) for status in statuses) == [(20, 18), (20, 19), (30, 30)]
 
 
 async def test_a_cancelled_call_does_not_affect_others(redis_limiter: RedisRateLimiter) -> None:

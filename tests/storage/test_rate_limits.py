@@ -18,20 +18,20 @@ async def until(moment: float) -> None:
 
 async def test_the_limit_of_a_window(limiter: RateLimiter) -> None:
     before = time.time()
-    verdicts = [await limiter.hit("a", 3, 60) for _ in range(5)]
-    assert [verdict.allowed for verdict in verdicts] == [True, True, True, False, False]
-    assert [verdict.remaining for verdict in verdicts] == [2, 1, 0, 0, 0]
-    assert {verdict.limit for verdict in verdicts} == {3}
-    assert len({verdict.reset_unix for verdict in verdicts}) == 1
-    assert before + 59 < verdicts[0].reset_unix < time.time() + 61
-    assert all(50 < verdict.retry_after <= 60 for verdict in verdicts)
+    statuses = [await limiter.hit("a", 3, 60) for _ in range(5)]
+    assert [status.allowed for status in statuses] == [True, True, True, False, False]
+    assert [status.remaining for status in statuses] == [2, 1, 0, 0, 0]
+    assert {status.limit for status in statuses} == {3}
+    assert len({status.reset_unix for status in statuses}) == 1
+    assert before + 59 < statuses[0].reset_unix < time.time() + 61
+    assert all(50 < status.retry_after <= 60 for status in statuses)
 
 
 async def test_requests_after_the_reset_are_allowed(limiter: RateLimiter) -> None:
     for _ in range(20):
-        verdict = await limiter.hit("a", 3, 1)
-    assert not verdict.allowed
-    await until(verdict.reset_unix)
+        status = await limiter.hit("a", 3, 1)
+    assert not status.allowed
+    await until(status.reset_unix)
     assert (await limiter.hit("a", 3, 1)).remaining == 2
 
 
@@ -73,10 +73,10 @@ async def test_peek_does_not_count(limiter: RateLimiter) -> None:
 
 @pytest.mark.parametrize(("limit", "window"), [(30, 60), (5, 3600), (50, DAY)])
 async def test_other_limits_and_windows(limiter: RateLimiter, limit: int, window: int) -> None:
-    verdicts = [await limiter.hit("person@example.test", limit, window) for _ in range(limit + 1)]
-    assert [verdict.allowed for verdict in verdicts] == [True] * limit + [False]
-    assert window - 10 < verdicts[-1].retry_after <= window
-    assert abs(verdicts[-1].reset_unix - time.time() - window) < 10
+    statuses = [await limiter.hit("person@example.test", limit, window) for _ in range(limit + 1)]
+    assert [status.allowed for status in statuses] == [True] * limit + [False]
+    assert window - 10 < statuses[-1].retry_after <= window
+    assert abs(statuses[-1].reset_unix - time.time() - window) < 10
 
 
 async def test_a_changed_limit_applies_immediately(limiter: RateLimiter) -> None:
@@ -88,7 +88,7 @@ async def test_a_changed_limit_applies_immediately(limiter: RateLimiter) -> None
 
 
 async def test_concurrent_requests_are_counted(limiter: RateLimiter) -> None:
-    verdicts = await asyncio.gather(*(limiter.hit("a", 50, 60) for _ in range(200)))
-    remaining = [verdict.remaining for verdict in verdicts if verdict.allowed]
+    statuses = await asyncio.gather(*(limiter.hit("a", 50, 60) for _ in range(200)))
+    remaining = [status.remaining for status in statuses if status.allowed]
     assert sorted(remaining) == list(range(50))
-    assert {verdict.remaining for verdict in verdicts if not verdict.allowed} == {0}
+    assert {status.remaining for status in statuses if not status.allowed} == {0}

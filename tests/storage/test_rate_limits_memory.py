@@ -9,7 +9,7 @@ from storage.rate_limits import MemoryRateLimiter, unused
 
 
 class Clock:
-    """A clock that moves when told to."""
+    """A clock set by the test."""
 
     def __init__(self, now: float = 1_000_000.25) -> None:
         self.now = now
@@ -21,19 +21,19 @@ class Clock:
 async def test_the_limit_of_a_window() -> None:
     clock = Clock()
     limiter = MemoryRateLimiter(clock=clock)
-    verdicts = [await limiter.hit("a", 3, 60) for _ in range(5)]
-    assert [verdict.allowed for verdict in verdicts] == [True, True, True, False, False]
-    assert [verdict.remaining for verdict in verdicts] == [2, 1, 0, 0, 0]
-    assert {verdict.reset_unix for verdict in verdicts} == {1_000_061}
-    assert {verdict.retry_after for verdict in verdicts} == {60}
+    statuses = [await limiter.hit("a", 3, 60) for _ in range(5)]
+    assert [status.allowed for status in statuses] == [True, True, True, False, False]
+    assert [status.remaining for status in statuses] == [2, 1, 0, 0, 0]
+    assert {status.reset_unix for status in statuses} == {1_000_061}
+    assert {status.retry_after for status in statuses} == {60}
 
 
 async def test_requests_after_the_reset_are_allowed() -> None:
     clock = Clock()
     limiter = MemoryRateLimiter(clock=clock)
     for _ in range(20):
-        verdict = await limiter.hit("a", 3, 60)
-    clock.now = float(verdict.reset_unix)
+        status = await limiter.hit("a", 3, 60)
+    clock.now = float(status.reset_unix)
     assert (await limiter.hit("a", 3, 60)).remaining == 2
 
 
@@ -94,10 +94,10 @@ async def test_no_window_exceeds_its_limit(pauses: list[float], limit: int) -> N
     allowed: list[float] = []
     for pause in pauses:
         clock.now += pause
-        verdict = await limiter.hit("a", limit, 60)
-        assert verdict.retry_after >= 1
-        if verdict.allowed:
+        status = await limiter.hit("a", limit, 60)
+        assert status.retry_after >= 1
+        if status.allowed:
             allowed.append(clock.now)
-            assert 0 <= verdict.remaining < limit
+            assert 0 <= status.remaining < limit
     # Two windows may touch, so any minute holds twice the limit at most.
     assert all(sum(at <= other < at + 60 for other in allowed) <= 2 * limit for at in allowed)
