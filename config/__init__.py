@@ -1,1 +1,1 @@
-"""What an operator may change."""
+"""Configuration set by the operator."""

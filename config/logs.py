@@ -1,4 +1,4 @@
-"""Logging: one line per event on standard error, as text or as JSON, with secrets scrubbed."""
+"""Logging: one line per record on standard error, as text or JSON, with secrets masked."""
 
 from __future__ import annotations
 
@@ -6,39 +6,43 @@ import json
 import logging
 import re
 import sys
-import threading
-from collections import deque
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from logging.handlers import QueueHandler, QueueListener
+from queue import Full, Queue
 from typing import Any, Literal, TextIO
 
 _SECRETS = re.compile(
     r"""
-      cvd_live_\w+ | [sr]k_(?:live|test)_\w+ | whsec_\w+     # keys, ours and Stripe's
-    | (?<=token=)[\w-]+                                    # of a letter's link
+      cvd_live_\w+ | [sr]k_(?:live|test)_\w+ | whsec_\w+     # API keys, Stripe's included
+    | (?<=token=)[\w-]+                                    # of a link in an email
     | (?<=Bearer\ )\S+
-    | (?<=://)[^\s/@]{0,200}:[^\s/]{0,200}(?=@)             # of a URL
-    | \b[\w.+%-]{1,64}@[\w-]+\.[\w.-]+                    # addresses of people
+    | (?<=://)[^\s/@]{0,200}:[^\s/]{0,200}(?=@)             # user and password of a URL
+    | \b[\w.+%-]{1,64}@[\w-]+\.[\w.-]+                    # email addresses
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_MARKS = ("cvd_live_", "k_live_", "k_test_", "whsec_", "token=", "bearer ", "@")  # one stands in whatever is secret
-_CHATTY = ("tornado", "python_multipart", "asyncio", "httpx", "stripe", "pikepdf")
+_MARKERS = ("cvd_live_", "k_live_", "k_test_", "whsec_", "token=", "bearer ", "@")  # each secret has one
+_FLUSH_TIMEOUT = 5.0  # seconds
+_FLUSH_INTERVAL = 0.01  # seconds
+_VERBOSE_LIBRARIES = ("tornado", "python_multipart", "asyncio", "httpx", "stripe", "pikepdf")
 
 
 def configure(log_format: Literal["text", "json"]) -> None:
-    """Sends all log records to standard error, without waiting for it.
+    """Writes all log records to standard error in a background thread.
 
-    Values of the record's `fields` are shown by name. A record that is `unscrubbed` keeps its secrets: it is made
-    for a developer to read them.
+    The values of a record's `fields` attribute are shown by name. A record with a true `unscrubbed` attribute keeps
+    its secrets, as emails printed for developers need.
     """
-    # What no line shows, every record would be asked for.
+    # Not shown in any format, so not collected for each record.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None
     handler = BackgroundHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    for name in _CHATTY:
+    for name in _VERBOSE_LIBRARIES:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
@@ -53,7 +57,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line; `fields` of the record stand beside the message."""
+    """One JSON object per line, with the record's `fields` beside the message."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry = {
@@ -69,7 +73,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def _printable(line: str) -> str:
-    # Nearly all are, and each costs its request time.
+    # The first check is fast, and nearly all lines pass it.
     return line if line.isprintable() else "".join(char if char.isprintable() else "?" for char in line)
 
 
@@ -86,68 +90,79 @@ def _scrubbed(record: logging.LogRecord, text: str) -> str:
     if getattr(record, "unscrubbed", False):
         return text
     lowered = text.lower()
-    # Most lines have none, and to look for the marks takes a hundredth of the time.
-    return _SECRETS.sub("***", text) if any(mark in lowered for mark in _MARKS) else text
+    # Most lines have no marker, and searching for them is a hundred times as fast as the pattern.
+    return _SECRETS.sub("***", text) if any(marker in lowered for marker in _MARKERS) else text
 
 
-_PAUSE = 0.1  # seconds between writes: what is logged meanwhile goes out in one
-_FAREWELL = 5  # seconds that whoever reads has for the last lines
+class BackgroundHandler(QueueHandler):
+    """Formats and writes records in a background thread, so that a slow reader of the stream delays no request.
 
-
-class BackgroundHandler(logging.Handler):
-    """Writes lines to a stream that may be slow, or stand still.
-
-    At most `capacity` records wait; how many came in vain is told as soon as there is room.
+    At most `capacity` records wait. Further ones are dropped; their number is logged once there is space. Records
+    and their arguments must not change after logging.
     """
 
     def __init__(self, stream: TextIO, *, capacity: int = 10_000) -> None:
-        super().__init__()
+        self._records: Queue[logging.LogRecord] = Queue(capacity)
+        super().__init__(self._records)
         self._stream = stream
-        self._capacity = capacity
-        self._waiting: deque[logging.LogRecord] = deque()
-        self._lost = self._told = 0
-        self._there = threading.Event()
-        self._closing = threading.Event()
-        self._writer = threading.Thread(target=self._write_all, name="log", daemon=True)
-        self._writer.start()
+        self._dropped = 0
+        self._listener: _Listener | None = _Listener(self._records, self._write)
+        self._listener.start()
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Takes it down. What it holds may not change any more."""
-        if len(self._waiting) < self._capacity:
-            self._waiting.append(record)
-        else:
-            self._lost += 1
-        self._there.set()
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """Returns the record unchanged; the listener's thread formats it."""
+        return record
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        try:
+            self._log_dropped()
+            self._records.put_nowait(record)
+        except Full:
+            self._dropped += 1
 
     def close(self) -> None:
-        """Writes what is left, as `logging` has it at the end of the process."""
-        self._closing.set()
-        self._there.set()
-        self._writer.join(_FAREWELL)
+        """Writes the waiting records, for at most 5 seconds. Called by `logging` at exit."""
+        deadline = time.monotonic() + _FLUSH_TIMEOUT
+        if self._listener is not None and self._is_flushed(deadline):
+            self._log_dropped()
+            # The thread is a daemon: if the stream is blocked, it is left behind.
+            if self._is_flushed(deadline):
+                self._listener.stop()
+        self._listener = None
         super().close()
 
-    def _write_all(self) -> None:
-        while not self._closing.is_set():
-            self._there.wait()
-            self._there.clear()
-            self._write()
-            self._closing.wait(_PAUSE)
-        self._write()
+    def _is_flushed(self, deadline: float) -> bool:
+        """Waits until all records are written. Returns False if they are not by the deadline."""
+        while self._records.unfinished_tasks:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_FLUSH_INTERVAL)
+        return True
 
-    def _write(self) -> None:
-        # Without the handler's lock, which whoever closes it may hold meanwhile.
-        lines = [line for _ in range(len(self._waiting)) for line in self._lines(self._waiting.popleft())]
-        lost = self._lost - self._told
-        if lost:
-            self._told += lost
-            lines.append(f"{lost} lines of the log are lost: nobody took them.")
-        with suppress(OSError, ValueError):  # there is nobody to tell
-            self._stream.write("".join(f"{line}\n" for line in lines))
-            self._stream.flush()
+    def _log_dropped(self) -> None:
+        if self._dropped:
+            message = f"{self._dropped} log records were dropped: the log is not read fast enough."
+            values = {"name": "convertd.logs", "levelno": logging.WARNING, "levelname": "WARNING", "msg": message}
+            self._records.put_nowait(logging.makeLogRecord(values))
+            self._dropped = 0
 
-    def _lines(self, record: logging.LogRecord) -> list[str]:
+    def _write(self, record: logging.LogRecord) -> None:
         try:
-            return [self.format(record)]
+            line = self.format(record)
         except Exception:
             self.handleError(record)
-            return []
+            return
+        with suppress(OSError, ValueError):  # the reader is gone, or the stream is closed
+            self._stream.write(f"{line}\n")
+            self._stream.flush()
+
+
+class _Listener(QueueListener):
+    """Passes records to a function. There is no second handler: `logging` would wait for its lock at exit."""
+
+    def __init__(self, records: Queue[logging.LogRecord], write: Callable[[logging.LogRecord], None]) -> None:
+        super().__init__(records)
+        self._write = write
+
+    def handle(self, record: logging.LogRecord) -> None:
+        self._write(record)

@@ -1,4 +1,4 @@
-"""What accounts may do, by tier, and what credits cost. Requests a minute are settings."""
+"""Tiers, credit packs and limits that are not settings."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Final, Literal, TypeAlias
 MIB = 1 << 20
 RATE_WINDOW = 60  # seconds
 CREDITS_PER_CONVERSION = 1
-FREE_CREDITS = 50  # of a new account, once
-FAILED_LOGINS = 30  # wrong keys an address may show in a RATE_WINDOW
-REGISTRATIONS_PER_EMAIL = 5  # in HOUR seconds
-REGISTRATIONS_PER_ADDRESS = 50  # in DAY seconds
-HOUR, DAY = 3_600, 86_400
+FREE_CREDITS = 50  # granted to a new account
+FAILED_LOGINS = 30  # wrong API keys per IP address and RATE_WINDOW
+REGISTRATIONS_PER_EMAIL = 5  # per HOUR
+REGISTRATIONS_PER_ADDRESS = 50  # per DAY
+HOUR, DAY = 3_600, 86_400  # seconds
 
 
 TierName: TypeAlias = Literal["free", "paid"]
@@ -22,7 +22,7 @@ TierName: TypeAlias = Literal["free", "paid"]
 
 @dataclass(frozen=True)
 class Tier:
-    """The limits of a kind of account: bytes of a file, bytes of all uploads that are kept, conversions at a time."""
+    """Limits of an account: size of a file, size of all stored uploads (both in bytes), concurrent conversions."""
 
     name: TierName
     max_file_size: int
@@ -42,7 +42,7 @@ CURRENCY: Final = "eur"
 
 @dataclass(frozen=True)
 class Pack:
-    """Credits that are sold together; the price is in minor units of CURRENCY."""
+    """A number of credits for a price in minor units of CURRENCY."""
 
     name: str
     credits: int

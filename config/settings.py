@@ -1,10 +1,12 @@
-"""Settings from CONVERTD_* variables and a TOML file, and the report of those in effect."""
+"""Settings: read from CONVERTD_* variables and a TOML file, checked, and reported without secrets.
+
+Unknown names are errors: a misspelt security setting would have no effect.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from email.errors import HeaderParseError
@@ -36,37 +38,27 @@ from pydantic_settings import (
 ENV_PREFIX = "CONVERTD_"
 TOML_VARIABLE = "CONVERTD_CONFIG"
 
-_OTHERS = frozenset(  # of the file, of clients and of the tests
+_OTHER_VARIABLES = frozenset(  # of the configuration file, the client and the tests
     {TOML_VARIABLE, "CONVERTD_API_KEY", "CONVERTD_KEY", "CONVERTD_URL", "CONVERTD_TEST_CORPUS"}
 )
-
-
-def variable(field: str) -> str:
-    """The variable of the environment that sets the field."""
-    return ENV_PREFIX + field.upper()
-
-
-def unknown(environment: Iterable[str], fields: Collection[str]) -> list[str]:
-    """The variables that look like settings and are none, nor meant for anything else of ours."""
-    known = {variable(field) for field in fields} | _OTHERS
-    return sorted(name for name in environment if name.upper().startswith(ENV_PREFIX) and name.upper() not in known)
-
-
-def complaint(name: str, fields: Collection[str]) -> str:
-    """What is said of such a variable."""
-    nearest = get_close_matches(name.upper(), [variable(field) for field in fields], n=1)
-    return f"is no setting; did you mean {nearest[0]}?" if nearest else "is no setting"
-
+_MASK = "***"
+_PASSWORD = re.compile(r"(?<=://)([^/@]*?)(:[^/]*)?@")  # greedy: a password may contain @
+_QUERY = re.compile(r"\?.*", re.DOTALL)
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
 
+def variable(field: str) -> str:
+    """Returns the name of the environment variable for a field."""
+    return ENV_PREFIX + field.upper()
+
+
 class SettingsError(ValueError):
-    """Settings that cannot be used; `str(error)` lists every one of them, a line each."""
+    """Invalid settings. `str(error)` lists all of them, one per line."""
 
 
 def _networks(value: object) -> object:
-    """Addresses and networks from a comma-separated text or a list."""
+    """Parses addresses and networks from a comma-separated string or a list."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list | tuple):
         return value
@@ -76,12 +68,12 @@ def _networks(value: object) -> object:
 def _base_url(value: str) -> str:
     url = value.rstrip("/")
     if not re.fullmatch(r"https?://[^/\s?#]+(/[^\s?#]*)?/api/v1", url):
-        raise ValueError("must be an http or https URL that ends in /api/v1")
+        raise ValueError("must be an http or https URL ending in /api/v1")
     return url
 
 
 def _secret_url(*schemes: str) -> AfterValidator:
-    """URLs of these schemes that name a place; the message keeps quiet about what they hold."""
+    """Validates a URL with one of these schemes. The message omits the URL, which may contain a password."""
 
     def check(value: SecretStr) -> SecretStr:
         try:
@@ -93,7 +85,7 @@ def _secret_url(*schemes: str) -> AfterValidator:
         except ValueError:
             valid = False
         if not valid:
-            raise ValueError(f"must be a URL that begins with {' or '.join(f'{name}://' for name in schemes)}")
+            raise ValueError(f"must be a URL starting with {' or '.join(f'{name}://' for name in schemes)}")
         return value
 
     return AfterValidator(check)
@@ -107,7 +99,7 @@ def _http_url(value: str) -> str:
 
 def _stripe_key(value: SecretStr) -> SecretStr:
     if not re.fullmatch(r"[sr]k_\w+", value.get_secret_value(), re.ASCII):
-        raise ValueError("must be a secret or restricted key of Stripe, which begins with sk_ or rk_")
+        raise ValueError("must be a secret or restricted Stripe key, starting with sk_ or rk_")
     return value
 
 
@@ -115,10 +107,10 @@ def _sender(value: str) -> str:
     try:
         ((name, address),) = getaddresses([value])
         valid = value.isprintable() and address.isascii() and bool(address and Address(name, addr_spec=address).domain)
-    except (ValueError, HeaderParseError):  # ValueError for more than one, too
+    except (ValueError, HeaderParseError):  # also ValueError if there are several
         valid = False
     if not valid:
-        raise ValueError("must be an e-mail address, or a name and one such as: convertd <no-reply@example.org>")
+        raise ValueError("must be an email address, with or without a name, such as: convertd <no-reply@example.org>")
     return value
 
 
@@ -127,45 +119,43 @@ def _cores() -> int:
 
 
 class Settings(BaseSettings):
-    """What the operator chose. Each field is CONVERTD_<FIELD> in the environment, which wins over the file."""
+    """All settings. Each field is CONVERTD_<FIELD> in the environment, which takes precedence over the TOML file."""
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="forbid")
 
-    data_dir: Path = Path("data")  # everything that is kept lies below it
-    base_url: Annotated[str, AfterValidator(_base_url)] = "http://localhost:8000/api/v1"  # as clients see it
-    database_url: Annotated[SecretStr, _secret_url("sqlite", "postgresql")] | None = None  # None is SQLite in data_dir
-    rate_limit_free: int = Field(60, ge=1)  # requests a minute and account
+    data_dir: Path = Path("data")  # database, files and outbox
+    base_url: Annotated[str, AfterValidator(_base_url)] = "http://localhost:8000/api/v1"  # as seen by clients
+    database_url: Annotated[SecretStr, _secret_url("sqlite", "postgresql")] | None = None  # None: SQLite in data_dir
+    rate_limit_free: int = Field(60, ge=1)  # requests per minute and account
     rate_limit_paid: int = Field(300, ge=1)
-    rate_limit_anonymous: int = Field(60, ge=1)  # requests a minute and address
-    redis_url: Annotated[SecretStr, _secret_url("redis", "rediss", "unix")] | None = None  # None counts in each process
-    smtp_url: Annotated[SecretStr, _secret_url("smtp", "smtps")] | None = (
-        None  # None writes letters to <data_dir>/outbox
-    )
+    rate_limit_anonymous: int = Field(60, ge=1)  # requests per minute and IP address
+    redis_url: Annotated[SecretStr, _secret_url("redis", "rediss", "unix")] | None = None  # None: per process
+    smtp_url: Annotated[SecretStr, _secret_url("smtp", "smtps")] | None = None  # None: <data_dir>/outbox
     mail_from: Annotated[str, AfterValidator(_sender)] = "convertd <no-reply@localhost>"
-    workers: int = Field(default_factory=_cores, ge=1)  # conversions at a time
-    metrics_port: int = Field(9464, ge=0, le=65_535)  # on this machine alone; 0 is off
+    workers: int = Field(default_factory=_cores, ge=1)  # concurrent conversions
+    metrics_port: int = Field(9464, ge=0, le=65_535)  # on the loopback interface; 0: off
     sandbox: Literal["required", "best_effort", "off"] = "best_effort"
     trusted_proxies: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_networks)] = ()
     log_format: Literal["text", "json"] = "text"
     file_retention_seconds: int = Field(86_400, ge=1)
-    blob_url: Annotated[SecretStr, _secret_url("s3")] | None = None  # None keeps files in data_dir
+    blob_url: Annotated[SecretStr, _secret_url("s3")] | None = None  # None: data_dir
     max_batch_files: int = Field(50, ge=1, le=1000)
     stripe_secret_key: Annotated[SecretStr, AfterValidator(_stripe_key)] | None = None
-    stripe_webhook_secret: SecretStr | None = Field(None, validate_default=True)  # several while one is replaced
+    stripe_webhook_secret: SecretStr | None = Field(None, validate_default=True)  # comma-separated during rotation
     stripe_api_base: Annotated[str, AfterValidator(_http_url)] = "https://api.stripe.com"
 
     @field_validator("stripe_webhook_secret")
     @classmethod
     def _goes_with_the_key(cls, value: SecretStr | None, others: ValidationInfo) -> SecretStr | None:
-        # Packs that are paid for would never be credited.
+        # With the key alone, payments would never be credited.
         key = others.data.get("stripe_secret_key", value)
         has_secret = value is not None and bool(value.get_secret_value().strip(", "))
         if (value is not None and not has_secret) or (key is None) != (value is None):
-            raise ValueError(f"must be set where {ENV_PREFIX}STRIPE_SECRET_KEY is set, and only there")
+            raise ValueError(f"must be set if and only if {ENV_PREFIX}STRIPE_SECRET_KEY is set")
         return value
 
     def rate_limit(self, tier: str) -> int:
-        """Requests a minute for an account of that tier."""
+        """Returns the rate limit of a tier in requests per minute."""
         return {"free": self.rate_limit_free, "paid": self.rate_limit_paid}[tier]
 
     def resolved_database_url(self) -> str:
@@ -175,7 +165,7 @@ class Settings(BaseSettings):
         return f"sqlite:///{self.data_dir.absolute() / 'convertd.db'}"
 
     def at_port(self, port: int) -> Settings:
-        """The same for a server on that port of this machine: links lead there, unless the base URL was set."""
+        """Returns the settings with the base URL of a local server on this port, unless a base URL was set."""
         if "base_url" in self.model_fields_set or port == 0:
             return self
         return self.model_copy(update={"base_url": f"http://localhost:{port}/api/v1"})
@@ -195,72 +185,80 @@ class Settings(BaseSettings):
 
 
 def load_settings() -> Settings:
-    """The settings of this process. Raises SettingsError with all that is wrong."""
+    """Reads the settings of this process. Raises SettingsError with all errors."""
     file = os.environ.get(TOML_VARIABLE)
     if file and not Path(file).is_file():
         raise SettingsError(f"{TOML_VARIABLE} names a file that does not exist: {file}")
-    fields = Settings.model_fields
-    wrong = {name: complaint(name, fields) for name in unknown(os.environ, fields)}
+    errors = {name: _unknown_message(name) for name in _unknown_variables()}
     try:
         settings = Settings()
     except ValidationError as error:
-        # Values stay out of the message: some settings are secrets.
-        wrong |= dict(map(_complaint, error.errors()))
+        # Without values: some settings are secrets.
+        errors |= dict(map(_error_message, error.errors()))
     except ValueError as error:
-        raise SettingsError(f"{file} is no valid TOML: {error}") from None
-    if wrong:
-        lines = [f"  {name}: {message}" for name, message in wrong.items()]
-        raise SettingsError("\n".join(["These settings cannot be used:", *lines]))
+        raise SettingsError(f"{file} is not valid TOML: {error}") from None
+    if errors:
+        lines = [f"  {name}: {message}" for name, message in errors.items()]
+        raise SettingsError("\n".join(["Invalid settings:", *lines]))
     return settings
 
 
-def _complaint(error: ErrorDetails) -> tuple[str, str]:
+def _error_message(error: ErrorDetails) -> tuple[str, str]:
     name = variable(str(error["loc"][0]))
     if error["type"] == "extra_forbidden":
-        return name, complaint(name, Settings.model_fields)
+        return name, _unknown_message(name)
     return name, error["msg"].removeprefix("Value error, ")
 
 
-_HIDDEN = "***"
-_PASSWORD = re.compile(r"(?<=://)([^/@]*?)(:[^/]*)?@")  # to the last @: a password may hold one
-_QUERY = re.compile(r"\?.*", re.DOTALL)
+def _unknown_variables() -> list[str]:
+    """Returns the CONVERTD_* variables that are not settings and have no other meaning."""
+    known = {variable(field) for field in Settings.model_fields} | _OTHER_VARIABLES
+    return sorted(name for name in os.environ if name.upper().startswith(ENV_PREFIX) and name.upper() not in known)
+
+
+def _unknown_message(name: str) -> str:
+    nearest = get_close_matches(name.upper(), map(variable, Settings.model_fields), n=1)
+    return f"unknown setting; did you mean {nearest[0]}?" if nearest else "unknown setting"
 
 
 @dataclass(frozen=True)
-class Effective:
-    """A setting: its full name, its value without secrets, and where that came from."""
+class EffectiveSetting:
+    """A setting: its variable, its value without secrets, and its source."""
 
     name: str
     value: str | int | None
     source: str
 
 
-def effective(settings: Settings) -> list[Effective]:
-    """All settings of this process, in the order in which they are declared."""
-    given = {name.upper() for name in os.environ}
-    found = []
+def effective_settings(settings: Settings) -> list[EffectiveSetting]:
+    """Returns all settings of this process in the order of their declaration."""
+    environment = {name.upper() for name in os.environ}
+    report = []
     for field in Settings.model_fields:
         name = variable(field)
-        source = "default" if field not in settings.model_fields_set else os.environ.get(TOML_VARIABLE, "")
-        found.append(Effective(name, _shown(getattr(settings, field)), "environment" if name in given else source))
-    return found
+        if name in environment:
+            source = "environment"
+        elif field in settings.model_fields_set:
+            source = os.environ.get(TOML_VARIABLE, "")
+        else:
+            source = "default"
+        report.append(EffectiveSetting(name, _display_value(getattr(settings, field)), source))
+    return report
 
 
-def _shown(value: Any) -> str | int | None:
+def _display_value(value: Any) -> str | int | None:
     if value is None or isinstance(value, int):
         return value
     if isinstance(value, SecretStr):
         secret = value.get_secret_value()
-        return _without_password(secret) if "://" in secret else _HIDDEN
+        return _without_password(secret) if "://" in secret else _MASK
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return _without_password(str(value))
 
 
 def _without_password(text: str) -> str:
-    """URLs without what may be secret in them; other texts as they are."""
+    """Masks the password and the query of a URL. Returns other texts unchanged."""
     if "://" not in text:
         return text
-    return _QUERY.sub(
-        f"?{_HIDDEN}", _PASSWORD.sub(lambda found: f"{found[1]}:{_HIDDEN}@" if found[2] else found[0], text)
-    )
+    return _QUERY.sub(f"?{_MASK}", _PASSWORD.sub(lambda found: f"{found[1]}:{_MASK}@" if found[2] else found[0], text))

@@ -1,1 +1,1 @@
-"""What outlives a request."""
+"""Persistent state: accounts, credits, files, blobs and rate limits."""

@@ -1,4 +1,4 @@
-"""Accounts: who has one, and what stands in it."""
+"""Accounts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storage.transaction import Transaction
 
 @dataclass(frozen=True)
 class Account:
-    """An account as it stands now. Amounts are credits, times Unix time in whole seconds."""
+    """An account. Amounts are credits, times are Unix time in whole seconds."""
 
     id: str
     email: str
@@ -28,7 +28,7 @@ class Account:
 
 
 def create(transaction: Transaction, email: str, name: str, *, free_credits: int, verified: bool = True) -> Account:
-    """A new account with its free credits. Raises EmailTaken."""
+    """Creates an account and grants its free credits. Raises EmailTaken."""
     account = new_id("acct")
     row = {
         "id": account,
@@ -38,7 +38,7 @@ def create(transaction: Transaction, email: str, name: str, *, free_credits: int
         "verified_at": transaction.now if verified else None,
         "created_at": transaction.now,
     }
-    if not transaction.add_if_new(models.Account.insert(row)):
+    if not transaction.insert_ignore(models.Account.insert(row)):
         raise EmailTaken
     if free_credits:
         ledger.credit(transaction, account, "grant", free_credits, ref=f"welcome:{account}")
@@ -46,33 +46,33 @@ def create(transaction: Transaction, email: str, name: str, *, free_credits: int
 
 
 def get(transaction: Transaction, account: str) -> Account:
-    """The account of that id. Raises Missing."""
+    """Returns the account with this id. Raises NotFound."""
     found = transaction.first(models.Account.select().where(models.Account.id == account))
     if found is None:
         raise NotFound("account")
-    return value(found)
+    return _from_row(found)
 
 
 def find(transaction: Transaction, email: str) -> Account | None:
-    """The account of an e-mail address, if it has one."""
+    """Returns the account with this email address, or None."""
     found = transaction.first(models.Account.select().where(models.Account.email_key == email_key(email)))
-    return value(found) if found else None
+    return _from_row(found) if found else None
 
 
-def exist(transaction: Transaction) -> bool:
-    """Whether there is any account."""
+def any_exists(transaction: Transaction) -> bool:
+    """Whether at least one account exists."""
     return transaction.first(models.Account.select()) is not None
 
 
-def verify(transaction: Transaction, account: str) -> None:
-    """Notes that the address is the owner's. The first time counts."""
+def mark_verified(transaction: Transaction, account: str) -> None:
+    """Records that the email address is verified. Keeps the time of the first verification."""
     table = models.Account
     unverified = (table.id == account) & table.verified_at.is_null()
-    transaction.change(table.update({table.verified_at: transaction.now}).where(unverified))
+    transaction.execute(table.update({table.verified_at: transaction.now}).where(unverified))
 
 
 def grant(transaction: Transaction, email: str, amount: int, ref: str | None = None) -> int:
-    """Gives an account credits, once for every `ref` where there is one; gives the balance. Raises Missing."""
+    """Grants credits. Idempotent per `ref` if there is one. Returns the balance in credits. Raises NotFound."""
     account = find(transaction, email)
     if account is None:
         raise NotFound("account")
@@ -80,12 +80,11 @@ def grant(transaction: Transaction, email: str, amount: int, ref: str | None = N
 
 
 def email_key(email: str) -> str:
-    """What is the same for all spellings of an address that differ in case only."""
+    """Returns the normalized address by which accounts are unique: trimmed, NFC, lower case."""
     return unicodedata.normalize("NFC", email.strip()).lower()
 
 
-def value(row: models.Account) -> Account:
-    """The row as a value, for other modules of this folder."""
+def _from_row(row: models.Account) -> Account:
     return Account(
         id=row.id,
         email=row.email,

@@ -1,4 +1,4 @@
-"""Batches: files that are sent one by one and converted together."""
+"""Batches: files that are uploaded one by one and converted together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Status = Literal["created", "processing", "completed", "partial", "failed"]
 
 @dataclass(frozen=True)
 class Counts:
-    """How many files there are; those whose last conversion failed are not among the pending ones."""
+    """Numbers of files. `pending` excludes files whose last conversion failed."""
 
     total: int
     pending: int
@@ -31,12 +31,12 @@ class Counts:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch as it stands now. It is never gone before its files. Times are Unix time in whole seconds."""
+    """A batch. It never expires before its files. Times are Unix time in whole seconds."""
 
     id: str
     account: str
     output_format: str
-    ran_at: int | None  # when it was last converted
+    ran_at: int | None  # start of the last conversion
     running: bool
     created_at: int
     updated_at: int
@@ -44,7 +44,7 @@ class Batch:
 
 
 def create(transaction: Transaction, account: str, output_format: str, retention: int) -> Batch:
-    """A new batch without files, kept for `retention` seconds."""
+    """Creates an empty batch that expires after `retention` seconds."""
     row = {
         "id": new_id("batch"),
         "account": account,
@@ -53,33 +53,33 @@ def create(transaction: Transaction, account: str, output_format: str, retention
         "updated_at": transaction.now,
         "expires_at": transaction.now + retention,
     }
-    transaction.add(models.Batch.insert(row))
-    return _value(models.Batch(**row), running=False)
+    transaction.insert(models.Batch.insert(row))
+    return _from_row(models.Batch(**row), running=False)
 
 
 def get(transaction: Transaction, account: str, batch_id: str) -> Batch:
-    """The account's batch of that id. Raises Missing."""
+    """Returns the account's batch with this id. Raises NotFound."""
     row = transaction.first(models.Batch.select().where(_live(transaction, account, batch_id)))
     if row is None:
         raise NotFound("batch")
     runs = (models.Run.batch == row.id) & (models.Run.lease_until > transaction.now)
-    return _value(row, running=transaction.first(models.Run.select().where(runs)) is not None)
+    return _from_row(row, running=transaction.first(models.Run.select().where(runs)) is not None)
 
 
 def list_files(transaction: Transaction, batch: Batch) -> tuple[File, ...]:
-    """Its files in the order in which they were added."""
+    """Returns the batch's files in the order in which they were added."""
     query = models.File.select().where(_inside(transaction, batch.account, batch.id)).order_by(models.File.place)
-    return tuple(File.of(row) for row in transaction.all(query))
+    return tuple(File.from_row(row) for row in transaction.all(query))
 
 
-def count(found: Iterable[File]) -> Counts:
-    """How many of the files there are of each kind."""
-    kinds = Counter("failed" if file.fault else file.status for file in found)
+def count(batch_files: Iterable[File]) -> Counts:
+    """Counts files by state."""
+    kinds = Counter("failed" if file.failure else file.status for file in batch_files)
     return Counts(kinds.total(), kinds["pending"], kinds["processed"], kinds["failed"])
 
 
 def status(batch: Batch, counts: Counts) -> Status:
-    """Where the batch stands, with so many files."""
+    """Returns the status of a batch with these numbers of files."""
     if batch.running:
         return "processing"
     if batch.ran_at is None:
@@ -92,15 +92,18 @@ def status(batch: Batch, counts: Counts) -> Status:
 def add_file(
     transaction: Transaction, account: str, batch_id: str, original: SourceFile, limit: int, retention: int
 ) -> tuple[File, int]:
-    """Adds an upload; gives it, and how many files there are now. Raises Missing, or BatchFull at `limit` files."""
+    """Adds an upload. Returns the file and the number of files in the batch.
+
+    Raises NotFound, or BatchFull if the batch has `limit` files already.
+    """
     table = models.Batch
     counted = table.update({table.added: table.added + 1}).where(_live(transaction, account, batch_id))
-    # The row stays locked until the end: whoever else adds a file waits, and then counts this one.
-    found = transaction.change_returning(counted, table.added)
+    # The update locks the batch, so that concurrent calls count each other's files.
+    found = transaction.execute_returning(counted, table.added)
     if not found:
         raise NotFound("batch")
-    inside = models.File.select(fn.COUNT(models.File.id)).where(_inside(transaction, account, batch_id))
-    total = int(transaction.tuples(inside)[0][0]) + 1
+    query = models.File.select(fn.COUNT(models.File.id)).where(_inside(transaction, account, batch_id))
+    total = int(transaction.rows(query)[0][0]) + 1
     if total > limit:
         raise BatchFull(limit)
     files.extend_batch(transaction, batch_id, transaction.now + retention)
@@ -108,43 +111,43 @@ def add_file(
 
 
 def begin(transaction: Transaction, account: str, batch_id: str, owner: ServerInstance, lease: int) -> str:
-    """The batch is converted, for `lease` seconds at most; gives the attempt. Raises Missing."""
+    """Starts a run of the batch with a lease of `lease` seconds. Returns the run's id. Raises NotFound."""
     table = models.Batch
     ran = {table.ran_at: transaction.now, table.updated_at: transaction.now}
-    if not transaction.change(table.update(ran).where(_live(transaction, account, batch_id))):
+    if not transaction.execute(table.update(ran).where(_live(transaction, account, batch_id))):
         raise NotFound("batch")
-    attempt = new_id("try")
+    run = new_id("try")
     until = transaction.now + lease
-    transaction.add(models.Run.insert(id=attempt, batch=batch_id, lease_until=until, **asdict(owner)))
-    return attempt
+    transaction.insert(models.Run.insert(id=run, batch=batch_id, lease_until=until, **asdict(owner)))
+    return run
 
 
-def renew(transaction: Transaction, batch_id: str, attempt: str, lease: int) -> None:
-    """The attempt goes on for `lease` more seconds at most."""
-    mine = (models.Run.batch == batch_id) & (models.Run.id == attempt)
-    transaction.change(models.Run.update(lease_until=transaction.now + lease).where(mine))
+def renew(transaction: Transaction, batch_id: str, run: str, lease: int) -> None:
+    """Extends the lease of a run to `lease` seconds from now."""
+    own = (models.Run.batch == batch_id) & (models.Run.id == run)
+    transaction.execute(models.Run.update(lease_until=transaction.now + lease).where(own))
 
 
-def end(transaction: Transaction, batch_id: str, attempt: str) -> None:
-    """The attempt has come to its end."""
-    mine = (models.Run.batch == batch_id) & (models.Run.id == attempt)
-    if transaction.change(models.Run.delete().where(mine)):
+def end(transaction: Transaction, batch_id: str, run: str) -> None:
+    """Ends a run."""
+    own = (models.Run.batch == batch_id) & (models.Run.id == run)
+    if transaction.execute(models.Run.delete().where(own)):
         files.extend_batch(transaction, batch_id, until=0)
 
 
 def recover(transaction: Transaction, owner: ServerInstance) -> int:
-    """Ends the attempts that earlier runs of this server had when they ended; says how many."""
+    """Ends the batch runs of earlier runs of this server. Returns their number."""
     table = models.Run
-    return transaction.change(table.delete().where((table.server == owner.server) & (table.boot != owner.boot)))
+    return transaction.execute(table.delete().where((table.server == owner.server) & (table.boot != owner.boot)))
 
 
-def expired(transaction: Transaction, limit: int) -> int:
-    """Forgets batches that have expired, so many at most, and after their files; says how many."""
+def delete_expired(transaction: Transaction, limit: int) -> int:
+    """Deletes at most `limit` expired batches without files. Returns their number."""
     table = models.Batch
-    within = models.File.select().where(models.File.batch == table.id)
-    over = (table.expires_at <= transaction.now) & ~fn.EXISTS(within)
-    some = table.select(table.id).where(over).limit(limit)
-    return transaction.change(table.delete().where(table.id.in_(some) & over))
+    batch_files = models.File.select().where(models.File.batch == table.id)
+    expired = (table.expires_at <= transaction.now) & ~fn.EXISTS(batch_files)
+    selected = table.select(table.id).where(expired).limit(limit)
+    return transaction.execute(table.delete().where(table.id.in_(selected) & expired))
 
 
 def _live(transaction: Transaction, account: str, batch_id: str) -> Any:
@@ -159,7 +162,7 @@ def _inside(transaction: Transaction, account: str, batch_id: str) -> Any:
     return (table.batch == batch_id) & (table.account == account) & (table.expires_at > transaction.now)
 
 
-def _value(row: models.Batch, *, running: bool) -> Batch:
+def _from_row(row: models.Batch, *, running: bool) -> Batch:
     return Batch(
         id=row.id,
         account=row.account,

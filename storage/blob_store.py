@@ -1,4 +1,4 @@
-"""Blobs: bytes by key, in a folder or in any store that speaks S3."""
+"""Blob store: bytes by key, in a folder or in an S3-compatible store."""
 
 from __future__ import annotations
 
@@ -18,57 +18,54 @@ from typing import Protocol
 from storage.errors import NotFound
 from storage.ids import new_id
 
-BLOCK = 256 << 10  # bytes that are read at a time
+BLOCK = 256 << 10  # bytes per read
 
 _KEY = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,199}")
 
 
 class BlobStore(Protocol):
-    """Keeps bytes by key. A key is an id of ours, or its methods raise ValueError.
-
-    All but `delete` and `list` concern one blob; `fetch` and `read` raise Missing where it is not there.
-    """
+    """Stores bytes by key. Methods raise ValueError for malformed keys; `fetch` and `read` raise NotFound."""
 
     async def put(self, key: str, path: Path) -> None:
-        """Takes the file over, which may be gone afterwards. The blob is there as a whole or not at all."""
+        """Stores a file atomically. The file may be moved."""
 
     async def fetch(self, key: str, path: Path) -> None:
-        """Makes a file of the blob; what is done to that file does nothing to the blob."""
+        """Copies the blob to a file."""
 
     def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
-        """The bytes from `start` to before `end`, which lie within the blob, in blocks of about BLOCK."""
+        """Yields the bytes from `start` up to but excluding `end`, in blocks of about BLOCK bytes."""
 
     async def delete(self, keys: Iterable[str]) -> None:
-        """Erases these blobs, as far as they are there."""
+        """Deletes blobs. Ignores keys that do not exist."""
 
     def list(self, older_than: int) -> AsyncIterator[str]:
-        """The keys that were put at least so many seconds ago, those of puts that were cut off among them."""
+        """Yields the keys stored at least `older_than` seconds ago, including those of interrupted puts."""
 
     async def ready(self) -> bool:
-        """Whether blobs can be put now."""
+        """Whether the store accepts blobs now."""
 
     async def close(self) -> None:
-        """Lets go of connections."""
+        """Closes connections."""
 
 
 def open_blob_store(url: str | None, folder: Path) -> BlobStore:
-    """The store of that URL, `s3://bucket/prefix`, or the folder where there is none. Works on the disk."""
+    """Opens the store at `s3://bucket/prefix`, or the folder if there is no URL. Blocks."""
     if url is None:
         return FolderBlobStore(folder)
-    # Loaded by its name, because the library below it is an extra that need not be installed.
-    opened: BlobStore = resolve_name("storage.blob_store_s3:S3BlobStore")(url)
-    return opened
+    # Imported by name because its library is an optional dependency.
+    store: BlobStore = resolve_name("storage.blob_store_s3:S3BlobStore")(url)
+    return store
 
 
-def checked(key: str) -> str:
-    """The key. Raises ValueError where it is none."""
+def validate_key(key: str) -> str:
+    """Returns the key. Raises ValueError if it is malformed."""
     if not _KEY.fullmatch(key):
         raise ValueError("A key has 1 to 200 letters, digits and _ . -, and begins with a letter or digit.")
     return key
 
 
 async def read_blocks(path: Path, start: int, end: int) -> AsyncIterator[bytes]:
-    """The bytes of a file from `start` to before `end`, read in threads, in blocks of BLOCK at most."""
+    """Yields a file's bytes from `start` up to but excluding `end`, at most BLOCK at a time. Reads in threads."""
     blocks = _blocks(path, start, end)
     while block := await asyncio.to_thread(next, blocks, b""):
         yield block
@@ -77,15 +74,15 @@ async def read_blocks(path: Path, start: int, end: int) -> AsyncIterator[bytes]:
             return
 
 
-def regular(path: Path) -> Path:
-    """The path. Raises OSError where a link lies there, which a job may have made to a file that is not its own."""
+def require_regular_file(path: Path) -> Path:
+    """Returns the path. Raises OSError if it is a link, with which a job could expose other files."""
     if not stat.S_ISREG(path.lstat().st_mode):
-        raise OSError(f"{path.name} is no regular file.")
+        raise OSError(f"{path.name} is not a regular file.")
     return path
 
 
 class FolderBlobStore:
-    """Blobs as the files of a folder, which is made. The disk is worked on in threads."""
+    """Blobs as files in a folder, which is created if needed. Accesses the disk in threads."""
 
     def __init__(self, folder: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder
@@ -111,27 +108,27 @@ class FolderBlobStore:
 
     async def list(self, older_than: int) -> AsyncIterator[str]:
         until = self._clock() - older_than
-        # In one go: a scan that another thread closes, as it would where this is cancelled, crashes the process.
+        # Not an iterator: closing a scandir in another thread, on cancellation, would crash the process.
         for name in await asyncio.to_thread(_put_before, self._folder, until):
             yield name
 
     async def ready(self) -> bool:
-        return await asyncio.to_thread(writable, self._folder)
+        return await asyncio.to_thread(is_writable, self._folder)
 
     async def close(self) -> None:
-        """There is nothing to let go of."""
+        """Does nothing."""
 
     def _path(self, key: str) -> Path:
-        return self._folder / checked(key)
+        return self._folder / validate_key(key)
 
     def _put(self, blob: Path, path: Path) -> None:
-        whole = blob.with_name(new_id("put"))  # a key that no file refers to: what is left of it gets swept
+        temporary = blob.with_name(new_id("put"))  # if left behind, the sweep of unreferenced keys deletes it
         try:
-            shutil.move(path, whole, copy_function=shutil.copyfile)
-            _settle(whole, self._clock())
-            whole.rename(blob)
+            shutil.move(path, temporary, copy_function=shutil.copyfile)
+            _seal(temporary, self._clock())
+            temporary.rename(blob)
         except BaseException:
-            whole.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
         _sync_folder(self._folder)
 
@@ -146,9 +143,9 @@ def _blocks(path: Path, start: int, end: int) -> Iterator[bytes]:
         os.close(file)
 
 
-def _settle(path: Path, now: float) -> None:
-    """Sees to it that the bytes survive a power cut, and that nobody writes to them."""
-    with regular(path).open("rb") as file:
+def _seal(path: Path, now: float) -> None:
+    """Makes the file read-only, sets its time and flushes it to disk."""
+    with require_regular_file(path).open("rb") as file:
         os.fchmod(file.fileno(), 0o400)
         os.utime(file.fileno(), (now, now))
         os.fsync(file.fileno())
@@ -180,14 +177,14 @@ def _put_before(folder: Path, until: float) -> list[str]:
     names = []
     with os.scandir(folder) as entries:
         for entry in entries:
-            with suppress(FileNotFoundError):  # deleted meanwhile
+            with suppress(FileNotFoundError):  # deleted since the scan
                 if entry.stat(follow_symlinks=False).st_mtime <= until:
                     names.append(entry.name)
     return names
 
 
-def writable(folder: Path) -> bool:
-    """Whether the folder can be written to. Works on the disk."""
+def is_writable(folder: Path) -> bool:
+    """Whether files can be written to the folder. Blocks."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             return file.write(b"ready") > 0

@@ -1,4 +1,4 @@
-"""Blobs in a store that speaks S3."""
+"""Blob store on S3-compatible object storage."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from storage.blob_store import BLOCK, checked, regular
+from storage.blob_store import BLOCK, require_regular_file, validate_key
 from storage.errors import NotFound, StoreUnavailable
 
 log = logging.getLogger("convertd.blobs")
 
-_CONNECT = timedelta(seconds=2)
-_PATIENCE = 10.0  # seconds that the store may be silent, while it is sent a part of 5 MiB too
-_WHOLE = timedelta(hours=1)  # of a download by a slow client
+_CONNECT_TIMEOUT = timedelta(seconds=2)
+_READ_TIMEOUT = 10.0  # seconds without a response, also while a part of 5 MiB is sent
+_TOTAL_TIMEOUT = timedelta(hours=1)  # a slow client may download for long
 _RETRIES = 2
 
 
 class S3BlobStore:
     """Blobs as objects below `s3://bucket/prefix`.
 
-    Credentials, region and endpoint come from the variables that other S3 clients read, AWS_ACCESS_KEY_ID and
-    so on. Methods raise StoreUnavailable when the store fails, or is silent for `patience` seconds.
+    Credentials, region and endpoint are read from the usual environment variables (AWS_ACCESS_KEY_ID etc.). Methods
+    raise StoreUnavailable if the store fails or does not respond for `timeout` seconds.
     """
 
-    def __init__(self, url: str, *, patience: float = _PATIENCE, clock: Callable[[], float] = time.time) -> None:
-        silence = timedelta(seconds=patience)
+    def __init__(self, url: str, *, timeout: float = _READ_TIMEOUT, clock: Callable[[], float] = time.time) -> None:
+        read_timeout = timedelta(seconds=timeout)
         self._clock = clock
         self._store = S3Store.from_url(
             url,
             client_options={
-                "allow_http": True,  # where the endpoint says so
-                "connect_timeout": _CONNECT,
-                "read_timeout": silence,
-                "timeout": _WHOLE,
+                "allow_http": True,  # if the endpoint is an http URL
+                "connect_timeout": _CONNECT_TIMEOUT,
+                "read_timeout": read_timeout,
+                "timeout": _TOTAL_TIMEOUT,
             },
-            retry_config={"max_retries": _RETRIES, "retry_timeout": silence},
+            retry_config={"max_retries": _RETRIES, "retry_timeout": read_timeout},
         )
 
     async def put(self, key: str, path: Path) -> None:
-        checked(key)
-        await asyncio.to_thread(regular, path)
+        validate_key(key)
+        await asyncio.to_thread(require_regular_file, path)
         with _store_errors():
             await obstore.put_async(self._store, key, path)
 
@@ -66,7 +66,7 @@ class S3BlobStore:
 
     async def delete(self, keys: Iterable[str]) -> None:
         with _store_errors():
-            await obstore.delete_async(self._store, [checked(key) for key in keys])
+            await obstore.delete_async(self._store, [validate_key(key) for key in keys])
 
     async def list(self, older_than: int) -> AsyncIterator[str]:
         until = self._clock() - older_than
@@ -79,16 +79,16 @@ class S3BlobStore:
     async def ready(self) -> bool:
         try:
             with _store_errors():
-                await obstore.put_async(self._store, "ready", b"")  # no file refers to it: it gets swept
+                await obstore.put_async(self._store, "ready", b"")  # deleted by the sweep of unreferenced keys
         except StoreUnavailable:
             return False
         return True
 
     async def close(self) -> None:
-        """Connections go with the last reference to the store."""
+        """Does nothing: the connections are closed with the last reference to the store."""
 
     async def _blocks(self, key: str, options: obstore.GetOptions) -> AsyncIterator[bytes]:
-        checked(key)
+        validate_key(key)
         with _store_errors():
             try:
                 found = await obstore.get_async(self._store, key, options=options)
@@ -102,6 +102,6 @@ class S3BlobStore:
 def _store_errors() -> Iterator[None]:
     try:
         yield
-    except (BaseError, FileNotFoundError) as error:  # FileNotFoundError where there is no such bucket
-        log.warning("the store of the blobs fails: %s", str(error).partition("\n")[0])
+    except (BaseError, FileNotFoundError) as error:  # FileNotFoundError if there is no such bucket
+        log.warning("blob store failed: %s", str(error).partition("\n")[0])
         raise StoreUnavailable from error

@@ -1,4 +1,4 @@
-"""Database: where everything is kept, and the one door to it."""
+"""Database: runs functions in transactions, on SQLite or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -27,69 +27,70 @@ log = logging.getLogger("convertd.database")
 
 _SQLITE = "sqlite:///"
 _POSTGRESQL = "postgresql://"
-_CONNECTIONS = 8  # of a PostgreSQL database; SQLite has one writer
-_PATIENCE = 5  # seconds to wait for another writer, or for a server to answer
-_DISK_FULL = "53100"  # its SQLSTATE
-_ROLLED_BACK = ("40001", "40P01")  # the SQLSTATEs of a conflict and of a deadlock
+_CONNECTIONS = 8  # to PostgreSQL; SQLite has one writer
+_TIMEOUT = 5  # seconds; for the write lock, a connection, and the queue of `run_with_timeout`
+_DISK_FULL = "53100"  # SQLSTATE
+_ROLLED_BACK = ("40001", "40P01")  # SQLSTATEs of a serialization failure and a deadlock
 
 
 class UnsupportedUrl(ValueError):
-    """A URL of no database that can be used. The message does not show it: it may hold a password."""
+    """The URL names no supported database. The message omits the URL, which may contain a password."""
 
 
 class _Unreachable(peewee.OperationalError):
-    """There is no server, or it lets nobody in."""
+    """The server cannot be reached or refuses the connection."""
 
 
 class Database:
-    """A database, with its tables up to date. Transactions run in threads of its own, never in the caller's.
+    """A database whose schema is migrated when it is opened. Transactions run in its own threads.
 
-    `url` is `sqlite:///relative/path`, `sqlite:////absolute/path` or `postgresql://…`; the clock gives Unix time.
+    `url` is `sqlite:///relative/path`, `sqlite:////absolute/path` or `postgresql://…`; `clock` returns Unix time in
+    seconds.
     """
 
     def __init__(self, url: str, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._peewee = _opened(url)
+        self._peewee = _open(url)
         self._pooled = isinstance(self._peewee, PooledPostgresqlDatabase)
         self._threads = ThreadPoolExecutor(_CONNECTIONS if self._pooled else 1, thread_name_prefix="database")
         try:
-            self._threads.submit(self._prepare).result()
+            self._threads.submit(self._migrate).result()
         except BaseException:
             self.close()
             raise
 
     async def run(self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Runs the function in a transaction, which is rolled back where it raises.
+        """Runs the function in a transaction, which is rolled back if the function raises.
 
-        It may run twice, when the connection was lost or a deadlock broken before the commit. Raises
-        OutcomeUnknown where the connection was lost during the commit, DatabaseBusy where another process keeps it
-        locked or it cannot be reached, and OSError (ENOSPC) where its disk is full. When cancelled, the function has
-        either never begun or run to its end, commit included, before CancelledError comes.
+        The function runs a second time if the connection is lost or a deadlock is resolved before the commit. Raises
+        CommitUnknown if the connection is lost during the commit, DatabaseBusy if the database is locked or
+        unreachable, OSError (ENOSPC) if its disk is full. If the caller is cancelled, CancelledError is raised after
+        the transaction has ended, or at once if it has not started.
         """
-        return await self._done(self._begun(function, *args, **kwargs))
+        return await self._result(self._submit(function, *args, **kwargs))
 
-    async def run_promptly(
+    async def run_with_timeout(
         self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """The same for what nothing has been done for yet: DatabaseBusy, too, where its turn does not come in time."""
-        job = self._begun(function, *args, **kwargs)
-        given_up = asyncio.get_running_loop().call_later(_PATIENCE, job.cancel)
+        """Like `run`, but also raises DatabaseBusy if the function has not started after 5 seconds."""
+        job = self._submit(function, *args, **kwargs)
+        timer = asyncio.get_running_loop().call_later(_TIMEOUT, job.cancel)
         try:
-            return await self._done(job)
+            return await self._result(job)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
             raise DatabaseBusy from None
         finally:
-            given_up.cancel()
+            timer.cancel()
 
-    def _begun(
+    def _submit(
         self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> Future[R]:
         return self._threads.submit(self._attempt, lambda transaction: function(transaction, *args, **kwargs))
 
-    async def _done(self, job: Future[R]) -> R:
+    async def _result(self, job: Future[R]) -> R:
         try:
             return await asyncio.wrap_future(job)
         except asyncio.CancelledError:
@@ -100,11 +101,11 @@ class Database:
     def run_blocking(
         self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """The same for callers without an event loop: blocks until it is done."""
-        return self._begun(function, *args, **kwargs).result()
+        """Like `run`, for callers without an event loop. Blocks."""
+        return self._submit(function, *args, **kwargs).result()
 
     def close(self) -> None:
-        """Lets what runs come to its end, then closes every connection. Blocks."""
+        """Waits for running transactions and closes all connections. Blocks."""
         self._threads.submit(self._peewee.close).result()
         self._threads.shutdown()
         if isinstance(self._peewee, PooledPostgresqlDatabase):
@@ -114,7 +115,7 @@ class Database:
         try:
             return self._transact(work)
         except _Unreachable as error:
-            log.warning("the database cannot be reached: %s", str(error).partition("\n")[0])
+            log.warning("database unreachable: %s", str(error).partition("\n")[0])
             raise DatabaseBusy from error
 
     def _transact(self, work: Callable[[Transaction], R], *, retry: bool = True) -> R:
@@ -129,15 +130,15 @@ class Database:
                 if _is_busy(error):
                     raise DatabaseBusy from error
                 if _is_full(error):
-                    raise OSError(errno.ENOSPC, "the disk of the database is full") from error
-                if not self._came_to_nothing(error, committing):
+                    raise OSError(errno.ENOSPC, "The disk of the database is full.") from error
+                if not self._can_retry(error, committing):
                     raise
                 if not retry:
                     raise DatabaseBusy from error
         return self._transact(work, retry=False)
 
-    def _came_to_nothing(self, error: peewee.PeeweeException, committing: bool) -> bool:
-        """Whether the transaction has certainly left no trace and may well succeed if it is run again."""
+    def _can_retry(self, error: peewee.PeeweeException, committing: bool) -> bool:
+        """Whether the transaction was rolled back for a temporary reason. Raises CommitUnknown if that is uncertain."""
         if self._peewee.is_connection_usable():
             return getattr(getattr(error, "orig", None), "sqlstate", None) in _ROLLED_BACK
         if committing:
@@ -156,9 +157,9 @@ class Database:
             yield
         finally:
             if self._pooled:
-                self._peewee.close()  # goes back to the pool, which asks it whether it lives before it is used again
+                self._peewee.close()  # returns the connection to the pool
 
-    def _prepare(self) -> None:
+    def _migrate(self) -> None:
         with self._connected():
             migrate(self._peewee)
 
@@ -169,7 +170,8 @@ def _is_busy(error: peewee.PeeweeException) -> bool:
 
 
 def _is_full(error: BaseException | None) -> bool:
-    """Whether this is why it failed, or why there was nothing to roll back: SQLite does that by itself then."""
+    """Whether the cause is a full disk."""
+    # SQLite rolls back by itself then; the rollback that follows fails with an error of its own.
     while error is not None:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
             return True
@@ -179,9 +181,9 @@ def _is_full(error: BaseException | None) -> bool:
     return False
 
 
-def _opened(url: str) -> peewee.Database:
+def _open(url: str) -> peewee.Database:
     if url.startswith(_POSTGRESQL):
-        options = {"connect_timeout": _PATIENCE, "application_name": "convertd"}
+        options = {"connect_timeout": _TIMEOUT, "application_name": "convertd"}
         server: peewee.Database = PooledPostgresqlDatabase(
             url, max_connections=_CONNECTIONS, prefer_psycopg3=True, **options
         )
@@ -190,6 +192,6 @@ def _opened(url: str) -> peewee.Database:
     if not url.startswith(_SQLITE) or not path.name:
         raise UnsupportedUrl("A database URL is sqlite:///path/to/file or postgresql://user@host/name.")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # The journal is of money: it has to survive a power cut, so synchronous is not NORMAL.
+    # Not NORMAL, which can lose committed transactions in a power cut.
     pragmas = {"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1}
-    return peewee.SqliteDatabase(str(path), pragmas=pragmas, timeout=_PATIENCE, lock_type="IMMEDIATE")
+    return peewee.SqliteDatabase(str(path), pragmas=pragmas, timeout=_TIMEOUT, lock_type="IMMEDIATE")

@@ -1,4 +1,4 @@
-"""Registration: an address is shown to be somebody's by a token that is mailed to it."""
+"""Email verification: single-use tokens sent to the address that an account is registered with."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _TOKEN_BYTES = 32
 
 @dataclass(frozen=True)
 class Registration:
-    """What is to be mailed, and where to. Of an address that has an account these are the account's own.
+    """The content of a verification email. `token` is its only copy; the repr omits it.
 
-    The same is done for a new address and for a known one, and the client must be told the same. `token` is the
-    only copy; it is kept out of the repr.
+    `email` and `name` are the account's own if the address has one. The API responds alike to new and known
+    addresses.
     """
 
     purpose: Purpose
@@ -35,7 +35,7 @@ class Registration:
 
 @dataclass(frozen=True)
 class Verified:
-    """An account whose address is verified, and a new key to it."""
+    """An account with a verified address, and a new key for it."""
 
     purpose: Purpose
     account: Account
@@ -43,7 +43,7 @@ class Verified:
 
 
 def register(transaction: Transaction, email: str, name: str) -> Registration:
-    """Begins an account, or the replacement of a lost key where the address has one."""
+    """Creates a token that registers an account, or replaces a lost key if the address has an account."""
     known = accounts.find(transaction, email)
     registration = Registration(
         purpose="replace" if known else "register",
@@ -61,40 +61,40 @@ def register(transaction: Transaction, email: str, name: str) -> Registration:
         "created_at": transaction.now,
         "expires_at": registration.expires_at,
     }
-    transaction.add(models.Verification.insert(row))
+    transaction.insert(models.Verification.insert(row))
     return registration
 
 
 def verify(transaction: Transaction, token: str, *, free_credits: int) -> Verified:
-    """Uses a token up: makes the account if there is none yet, and a key. Other keys go on working.
+    """Consumes a token: creates the account if needed and issues a key. Other keys stay valid.
 
-    Raises Missing for a token that is unknown, used, or older than 24 hours.
+    Raises NotFound if the token is unknown, used, or older than 24 hours.
     """
     table = models.Verification
     unused = (table.sha256 == digest(token)) & table.used_at.is_null() & (table.expires_at > transaction.now)
     used = table.update({table.used_at: transaction.now}).where(unused)
-    found = transaction.change_returning(used, table.email, table.name)
+    found = transaction.execute_returning(used, table.email, table.name)
     if not found:
         raise NotFound("verification token")
     email, name = found[0]
     purpose, account = _account(transaction, email, name, free_credits)
-    accounts.verify(transaction, account)
+    accounts.mark_verified(transaction, account)
     issued = api_keys.issue(transaction, account, name)
     return Verified(purpose, accounts.get(transaction, account), issued)
 
 
+def delete_expired(transaction: Transaction) -> int:
+    """Deletes expired tokens. Returns their number."""
+    table = models.Verification
+    return transaction.execute(table.delete().where(table.expires_at <= transaction.now))
+
+
 def _account(transaction: Transaction, email: str, name: str, free_credits: int) -> tuple[Purpose, str]:
-    """The id of the account of that address. Of two registrations, the second finds the account of the first."""
+    """Returns the id of the address's account, created if needed."""
     try:
         return "register", accounts.create(transaction, email, name, free_credits=free_credits, verified=True).id
-    except EmailTaken:
+    except EmailTaken:  # also if another token for the same address was used first
         known = accounts.find(transaction, email)
         if known is None:
             raise
         return "replace", known.id
-
-
-def sweep(transaction: Transaction) -> int:
-    """Forgets tokens that can no longer be used; says how many."""
-    table = models.Verification
-    return transaction.change(table.delete().where(table.expires_at <= transaction.now))

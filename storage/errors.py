@@ -1,17 +1,17 @@
-"""What can go wrong with what is kept. Each kind carries its public code; HTTP statuses are not known here.
+"""Errors of the storage package. Each class has its public code; HTTP statuses are assigned in web.
 
 StorageError     server_error
 ├─ InvalidKey    invalid_api_key
 ├─ NoCredits     no_credits
-├─ Missing       not_found
+├─ NotFound      not_found
 ├─ LastKey       invalid_parameter / last_key
 ├─ EmailTaken    invalid_parameter / email_taken
 ├─ BatchFull     invalid_parameter
 ├─ HoldLost      server_error                     retryable
 ├─ ClaimLost     server_error                     retryable
-├─ OutcomeUnknown    server_error                 retryable
+├─ CommitUnknown     server_error                 retryable
 ├─ StoreUnavailable  server_error                 retryable
-└─ DatabaseBusy      not_ready                    retryable
+└─ DatabaseBusy      not_ready                    retryable, after 1 s
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from typing import Any, ClassVar
 
 
 class StorageError(Exception):
-    """Something that cannot be done; `str(error)` is a sentence for the client.
+    """Base class. `str(error)` is a sentence for the client.
 
-    `reason` narrows the code, `param` names the request field at fault, `details` holds JSON values only.
+    `code` is the public error code, `reason` narrows it, `param` names the request field at fault. `retryable`
+    errors may succeed if the request is repeated, after `retry_after` seconds if set. `details` holds JSON values.
     """
 
     code: ClassVar[str] = "server_error"
     reason: ClassVar[str | None] = None
     param: ClassVar[str | None] = None
     retryable: ClassVar[bool] = False
-    retry_after: ClassVar[int | None] = None  # seconds
+    retry_after: ClassVar[int | None] = None
 
     def __init__(self, message: str, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -38,7 +39,7 @@ class StorageError(Exception):
 
 
 class InvalidKey(StorageError):
-    """No key, a key that is none of ours, or one that no longer works: nobody is told which."""
+    """The API key is missing, malformed, unknown, expired or revoked. Clients cannot distinguish these cases."""
 
     code = "invalid_api_key"
 
@@ -47,7 +48,7 @@ class InvalidKey(StorageError):
 
 
 class NoCredits(StorageError):
-    """The balance is below what the operation costs."""
+    """The balance is below the price of the operation."""
 
     code = "no_credits"
 
@@ -59,7 +60,7 @@ class NoCredits(StorageError):
 
 
 class NotFound(StorageError):
-    """No such thing in this account, or one that has expired."""
+    """The account has no such object, or it has expired."""
 
     code = "not_found"
 
@@ -68,7 +69,7 @@ class NotFound(StorageError):
 
 
 class LastKey(StorageError):
-    """Without this key the account would have none that lasts."""
+    """The account would be left without a key that does not expire."""
 
     code = "invalid_parameter"
     reason = "last_key"
@@ -78,28 +79,28 @@ class LastKey(StorageError):
 
 
 class EmailTaken(StorageError):
-    """The address has an account. For operators: the public is never told."""
+    """The email address already has an account. Shown to operators only: the API must not reveal who has one."""
 
     code = "invalid_parameter"
     reason = "email_taken"
     param = "email"
 
     def __init__(self) -> None:
-        super().__init__("This e-mail address already has an account.")
+        super().__init__("This email address already has an account.")
 
 
 class BatchFull(StorageError):
-    """A batch has as many files as it may have."""
+    """The batch has reached its maximum number of files."""
 
     code = "invalid_parameter"
     param = "file"
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"A batch holds {limit} files at most.", {"max_files": limit})
+        super().__init__(f"A batch has at most {limit} files.", {"max_files": limit})
 
 
 class HoldLost(StorageError):
-    """The hold was settled or released before, by its expiry at the latest. Nothing has been charged by this."""
+    """The hold was settled, released or has expired. Nothing was charged by this call."""
 
     retryable = True
 
@@ -108,34 +109,34 @@ class HoldLost(StorageError):
 
 
 class ClaimLost(StorageError):
-    """Another attempt has taken over the idempotency key, because the lease of this one had run out."""
+    """The lease on the idempotency key expired and another attempt has claimed the key."""
 
     retryable = True
 
     def __init__(self) -> None:
-        super().__init__("The operation took too long; another attempt has taken its place.")
+        super().__init__("The operation took too long; another attempt has replaced it.")
 
 
 class CommitUnknown(StorageError):
-    """The connection was lost during the commit: the transaction may have happened or not."""
+    """The connection was lost during COMMIT: the transaction may or may not have been committed."""
 
     retryable = True
 
     def __init__(self) -> None:
-        super().__init__("The database was lost while it was saving.")
+        super().__init__("The connection to the database was lost while saving.")
 
 
 class StoreUnavailable(StorageError):
-    """The store of the blobs does not answer, or does not do what it is asked to."""
+    """The blob store does not respond, or an operation on it failed."""
 
     retryable = True
 
     def __init__(self) -> None:
-        super().__init__("The store of the files cannot be reached.")
+        super().__init__("The file store is unavailable.")
 
 
 class DatabaseBusy(StorageError):
-    """The database is somebody else's for longer than is waited, or cannot be reached. Nothing has been changed."""
+    """The database is locked for longer than the timeout, or unreachable. Nothing was changed."""
 
     code = "not_ready"
     retryable = True

@@ -1,4 +1,4 @@
-"""Values: files, what was sent, and the result or the fault that came of it."""
+"""Stored files: uploads, the results of their conversions, and failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from storage.transaction import Transaction
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file as it was sent. `source` is the blob of its bytes, None where they are not kept; sizes are in bytes."""
+    """An uploaded file. `source` is the key of its blob, None if its bytes are not stored. Sizes are in bytes."""
 
     original_name: str
     extension: str
@@ -28,7 +28,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class ConvertedFile:
-    """What a conversion made of a file: `size` bytes in `blob`. Warnings are pairs of a code and a message."""
+    """The result of a conversion: `size` bytes in `blob`. Warnings are pairs of a code and a message."""
 
     output_format: str
     size: int
@@ -50,7 +50,7 @@ class ConvertedFile:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a conversion failed, as clients are told."""
+    """The error of a failed conversion, as the API reports it."""
 
     code: str
     message: str
@@ -67,7 +67,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class File:
-    """A file of an account. It has a fault when its last conversion failed, and can then be converted again."""
+    """A stored file. `failure` is set if the last conversion failed; the file can be converted again then.
+
+    Times are Unix time in whole seconds.
+    """
 
     id: str
     account: str
@@ -76,30 +79,29 @@ class File:
     input_format: str
     original_size: int
     source: str | None
-    outcome: ConvertedFile | None
-    fault: Failure | None
+    converted: ConvertedFile | None
+    failure: Failure | None
     batch: str | None
-    source_file: str | None  # the file that it was converted anew from
+    source_file: str | None  # the file whose repeated conversion created this one
     created_at: int
     processed_at: int | None
     expires_at: int
 
     @property
-    def material(self) -> SourceFile:
-        """What is converted when the file is: what was sent, or its result where nothing else is kept."""
-        made = self.outcome
-        if self.source is not None or made is None:
+    def conversion_source(self) -> SourceFile:
+        """The input of the next conversion: the upload if its bytes are stored, else the result."""
+        result = self.converted
+        if self.source is not None or result is None:
             return SourceFile(self.original_name, self.extension, self.input_format, self.original_size, self.source)
-        extension = made.filename.rpartition(".")[2]
-        return SourceFile(made.filename, extension, made.output_format, made.size, made.blob)
+        extension = result.filename.rpartition(".")[2]
+        return SourceFile(result.filename, extension, result.output_format, result.size, result.blob)
 
     @property
     def status(self) -> Literal["pending", "processed"]:
-        return "processed" if self.outcome else "pending"
+        return "processed" if self.converted else "pending"
 
     @classmethod
-    def of(cls, row: models.File) -> File:
-        """The row as a value."""
+    def from_row(cls, row: models.File) -> File:
         return cls(
             id=row.id,
             account=row.account,
@@ -108,8 +110,8 @@ class File:
             input_format=row.input_format,
             original_size=row.original_size,
             source=row.source,
-            outcome=ConvertedFile.from_json(row.outcome) if row.outcome else None,
-            fault=Failure.from_json(row.fault) if row.fault else None,
+            converted=ConvertedFile.from_json(row.outcome) if row.outcome else None,
+            failure=Failure.from_json(row.fault) if row.fault else None,
             batch=row.batch,
             source_file=row.source_file,
             created_at=row.created_at,
@@ -119,132 +121,127 @@ class File:
 
 
 def add(transaction: Transaction, account: str, original: SourceFile, retention: int) -> File:
-    """Keeps an upload that is yet to be converted, for `retention` seconds."""
+    """Adds an upload that expires after `retention` seconds."""
     return insert(transaction, account, original, retention)
 
 
-def stored(transaction: Transaction, account: str) -> int:
-    """The bytes of the account's uploads that are kept."""
+def stored_bytes(transaction: Transaction, account: str) -> int:
+    """Returns the size of the account's stored uploads in bytes."""
     table = models.File
-    mine = (table.account == account) & table.source.is_null(False) & (table.expires_at > transaction.now)
-    # Files that were made of the same upload share it.
-    own = mine & table.source_file.is_null()
-    ((total,),) = transaction.tuples(table.select(fn.SUM(table.original_size)).where(own))
+    own = (table.account == account) & table.source.is_null(False) & (table.expires_at > transaction.now)
+    # Files with a `source_file` share its upload.
+    ((total,),) = transaction.rows(table.select(fn.SUM(table.original_size)).where(own & table.source_file.is_null()))
     return int(total or 0)
 
 
-def record(
+def add_processed(
     transaction: Transaction,
     account: str,
     original: SourceFile,
-    outcome: ConvertedFile,
+    converted: ConvertedFile,
     retention: int,
     file_id: str | None = None,
 ) -> File:
-    """Keeps what was sent and converted in one request.
-
-    A caller that chooses the id beforehand can look the file up after an OutcomeUnknown.
-    """
-    return insert(transaction, account, original, retention, id=file_id, **_processed(transaction, outcome))
+    """Adds a file that was uploaded and converted in one request. It expires after `retention` seconds."""
+    return insert(transaction, account, original, retention, id=file_id, **_result_columns(transaction, converted))
 
 
 def get(transaction: Transaction, account: str, file_id: str) -> File:
-    """The account's file of that id. Raises Missing."""
+    """Returns the account's file with this id. Raises NotFound."""
     found = transaction.first(models.File.select().where(_live(transaction, account, file_id)))
     if found is None:
         raise NotFound("file")
-    return File.of(found)
+    return File.from_row(found)
 
 
 def find_by_result(transaction: Transaction, account: str, blob: str) -> File | None:
-    """The account's file whose result is that blob: what to look for after an OutcomeUnknown."""
-    mine = (models.File.result == blob) & (models.File.account == account)
-    found = transaction.first(models.File.select().where(mine))
-    return File.of(found) if found else None
+    """Returns the account's file with this result, or None. Resolves a CommitUnknown."""
+    own = (models.File.result == blob) & (models.File.account == account)
+    found = transaction.first(models.File.select().where(own))
+    return File.from_row(found) if found else None
 
 
-def process(
+def mark_processed(
     transaction: Transaction,
     account: str,
     file_id: str,
-    outcome: ConvertedFile,
+    converted: ConvertedFile,
     retention: int,
-    anew_id: str | None = None,
+    copy_id: str | None = None,
 ) -> File:
-    """A conversion succeeded: the file is processed, and expires `retention` seconds from now.
+    """Saves the result of a conversion. The file expires `retention` seconds from now.
 
-    What a file has become never changes. Where it was processed before, this gives a new file, of the id
-    `anew_id` if there is one, that is in no batch. Raises Missing where the file was deleted or has expired.
+    Results are immutable: if the file has one already, a new file outside of any batch gets this one (with the id
+    `copy_id` if given). Returns the file that has the result. Raises NotFound if the file was deleted or has expired.
     """
-    row = transaction.locked(models.File.select().where(_live(transaction, account, file_id)))
+    row = transaction.select_for_update(models.File.select().where(_live(transaction, account, file_id)))
     if row is None:
         raise NotFound("file")
     if row.processed_at is not None:
-        original = File.of(row).material
-        new = {"id": anew_id, "source_file": row.id, **_processed(transaction, outcome)}
-        return insert(transaction, account, original, retention, **new)
-    changes = {**_processed(transaction, outcome), "fault": None, "expires_at": transaction.now + retention}
-    _change(transaction, row, changes)
+        original = File.from_row(row).conversion_source
+        columns = {"id": copy_id, "source_file": row.id, **_result_columns(transaction, converted)}
+        return insert(transaction, account, original, retention, **columns)
+    changes = {**_result_columns(transaction, converted), "fault": None, "expires_at": transaction.now + retention}
+    _update(transaction, row, changes)
     return get(transaction, account, file_id)
 
 
-def fail(transaction: Transaction, account: str, file_id: str, fault: Failure) -> None:
-    """A conversion failed: the file stays pending. Does nothing where it is processed or gone."""
+def mark_failed(transaction: Transaction, account: str, file_id: str, failure: Failure) -> None:
+    """Saves the failure of a conversion. Does nothing if the file is processed, deleted or expired."""
     pending = _live(transaction, account, file_id) & models.File.processed_at.is_null()
-    row = transaction.locked(models.File.select().where(pending))
+    row = transaction.select_for_update(models.File.select().where(pending))
     if row is not None:
-        _change(transaction, row, {"fault": fault.as_json()})
+        _update(transaction, row, {"fault": failure.as_json()})
 
 
 def delete(transaction: Transaction, account: str, file_id: str) -> tuple[str, ...]:
-    """Forgets a file; gives the blobs that nobody needs any more. Raises Missing."""
-    gone = _erase(transaction, _live(transaction, account, file_id))
-    if not gone:
+    """Deletes a file. Returns the blobs that no file refers to any more. Raises NotFound."""
+    deleted = _delete_rows(transaction, _live(transaction, account, file_id))
+    if not deleted:
         raise NotFound("file")
-    return _unneeded(transaction, gone)
+    return _unreferenced(transaction, deleted)
 
 
-def expired(transaction: Transaction, limit: int) -> tuple[str, ...]:
-    """Forgets files that have expired, so many at most; gives the blobs that nobody needs any more."""
+def delete_expired(transaction: Transaction, limit: int) -> tuple[str, ...]:
+    """Deletes at most `limit` expired files. Returns the blobs that no file refers to any more."""
     table = models.File
-    over = table.expires_at <= transaction.now
-    some = table.select(table.id).where(over).order_by(table.expires_at).limit(limit)
-    # Asked again, because one of them may have been converted since and live on.
-    return _unneeded(transaction, _erase(transaction, table.id.in_(some) & over))
+    expired = table.expires_at <= transaction.now
+    selected = table.select(table.id).where(expired).order_by(table.expires_at).limit(limit)
+    # The condition is repeated because a conversion may have extended a selected file's life.
+    return _unreferenced(transaction, _delete_rows(transaction, table.id.in_(selected) & expired))
 
 
-def known(transaction: Transaction, keys: Collection[str]) -> frozenset[str]:
-    """Which of these blobs, a thousand at most, belong to a file."""
+def referenced_blobs(transaction: Transaction, keys: Collection[str]) -> frozenset[str]:
+    """Returns those of the blobs (at most 1,000) that a file refers to."""
     table = models.File
     query = table.select(table.source, table.result).where(table.source.in_(keys) | table.result.in_(keys))
-    return frozenset(keys) & {key for row in transaction.tuples(query) for key in row}
+    return frozenset(keys) & {key for row in transaction.rows(query) for key in row}
 
 
-def insert(transaction: Transaction, account: str, original: SourceFile, retention: int, **more: Any) -> File:
-    """Adds a row, with the columns of `more`; for other modules of this folder."""
+def insert(transaction: Transaction, account: str, original: SourceFile, retention: int, **columns: Any) -> File:
+    """Inserts a file with additional columns. For other modules of this package."""
     row = {
         **asdict(original),
-        **more,
-        "id": more.get("id") or new_id("file"),
+        **columns,
+        "id": columns.get("id") or new_id("file"),
         "account": account,
         "created_at": transaction.now,
         "expires_at": transaction.now + retention,
     }
-    transaction.add(models.File.insert(row))
-    return File.of(models.File(**row))
+    transaction.insert(models.File.insert(row))
+    return File.from_row(models.File(**row))
 
 
 def extend_batch(transaction: Transaction, batch_id: str, until: int) -> None:
-    """Notes that a batch has changed, and lets it live as long as its files; for other modules of this folder."""
+    """Updates a batch's time of change and defers its expiry to `until` at least. For other modules of this package."""
     table = models.Batch
-    transaction.change(table.update({table.updated_at: transaction.now}).where(table.id == batch_id))
-    younger = (table.id == batch_id) & (table.expires_at < until)
-    transaction.change(table.update({table.expires_at: until}).where(younger))
+    transaction.execute(table.update({table.updated_at: transaction.now}).where(table.id == batch_id))
+    expires_earlier = (table.id == batch_id) & (table.expires_at < until)
+    transaction.execute(table.update({table.expires_at: until}).where(expires_earlier))
 
 
-def _processed(transaction: Transaction, outcome: ConvertedFile) -> dict[str, Any]:
-    """The columns of a file that has been converted."""
-    return {"result": outcome.blob, "outcome": outcome.as_json(), "processed_at": transaction.now}
+def _result_columns(transaction: Transaction, converted: ConvertedFile) -> dict[str, Any]:
+    return {"result": converted.blob, "outcome": converted.as_json(), "processed_at": transaction.now}
 
 
 def _live(transaction: Transaction, account: str, file_id: str) -> Any:
@@ -254,18 +251,18 @@ def _live(transaction: Transaction, account: str, file_id: str) -> Any:
     return (table.id == file_id) & (table.account == account) & (table.expires_at > transaction.now)
 
 
-def _change(transaction: Transaction, row: models.File, changes: dict[str, Any]) -> None:
-    transaction.change(models.File.update(changes).where(models.File.id == row.id))
+def _update(transaction: Transaction, row: models.File, changes: dict[str, Any]) -> None:
+    transaction.execute(models.File.update(changes).where(models.File.id == row.id))
     if row.batch is not None:
         extend_batch(transaction, row.batch, changes.get("expires_at", 0))
 
 
-def _erase(transaction: Transaction, which: Any) -> list[tuple[Any, ...]]:
-    """Deletes rows; gives the blobs that they refer to."""
+def _delete_rows(transaction: Transaction, condition: Any) -> list[tuple[Any, ...]]:
+    """Deletes files. Returns the blobs of each: source and result."""
     table = models.File
-    return transaction.change_returning(table.delete().where(which), table.source, table.result)
+    return transaction.execute_returning(table.delete().where(condition), table.source, table.result)
 
 
-def _unneeded(transaction: Transaction, blobs: list[tuple[Any, ...]]) -> tuple[str, ...]:
+def _unreferenced(transaction: Transaction, blobs: list[tuple[Any, ...]]) -> tuple[str, ...]:
     keys = {key for pair in blobs for key in pair if key is not None}
-    return tuple(sorted(keys - known(transaction, keys)))
+    return tuple(sorted(keys - referenced_blobs(transaction, keys)))

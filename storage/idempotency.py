@@ -1,4 +1,4 @@
-"""Idempotency keys: a request that comes again gets the answer that it had, and is not charged again."""
+"""Idempotency keys: a repeated request gets the stored response and is not charged again."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from storage.ids import new_id
 from storage.ledger import ServerInstance
 from storage.transaction import Transaction
 
-KEPT = 86_400  # seconds from the beginning of the attempt that was answered
+_RETENTION = 86_400  # seconds from the start of the attempt that completed
 
 
 @dataclass(frozen=True)
 class StoredResponse:
-    """An answer: its status, its headers, and a body of text, a file, or neither."""
+    """A stored response: status, headers, and either a text body, a file, or neither."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -28,10 +28,7 @@ class StoredResponse:
 
 @dataclass(frozen=True)
 class Claim:
-    """An attempt at a request. Once begun it has the key to itself until its lease runs out, or it ends.
-
-    It ends with `finish` or `abandon`.
-    """
+    """An attempt to process a request. After `begin` it owns the key until `finish`, `abandon`, or its lease ends."""
 
     account: str
     path: str
@@ -41,33 +38,33 @@ class Claim:
 
 @dataclass(frozen=True)
 class InProgress:
-    """Another attempt works on it, for `seconds` more at most."""
+    """Another attempt owns the key for at most `seconds` more."""
 
     seconds: int
 
 
 @dataclass(frozen=True)
 class Replay:
-    """It has been answered."""
+    """The request has completed before."""
 
     stored: StoredResponse
 
 
 @dataclass(frozen=True)
 class KeyMismatch:
-    """The key belongs to another request."""
+    """The key was used for a different request."""
 
 
 ClaimOutcome: TypeAlias = Claim | InProgress | Replay | KeyMismatch
 
 
-def attempt(account: str, path: str, key: str, owner: ServerInstance) -> Claim:
-    """An attempt that is yet to begin, so that it can be abandoned even if nobody hears how its beginning ended."""
-    return Claim(account, path, key, f"{_attempts(owner)}{new_id('try')}")
+def new_claim(account: str, path: str, key: str, owner: ServerInstance) -> Claim:
+    """Creates a claim for `begin`. Known beforehand, it can be abandoned even if `begin` is cancelled."""
+    return Claim(account, path, key, f"{_attempt_prefix(owner)}{new_id('try')}")
 
 
 def begin(transaction: Transaction, claim: Claim, fingerprint: str, lease: int) -> ClaimOutcome:
-    """Claims the key for `lease` seconds, unless its request runs, has been answered, or was another one."""
+    """Claims the key for `lease` seconds. Returns the claim, or the reason why the key cannot be claimed."""
     state = {
         "fingerprint": fingerprint,
         "state": "running",
@@ -76,28 +73,28 @@ def begin(transaction: Transaction, claim: Claim, fingerprint: str, lease: int) 
         "created_at": transaction.now,
     }
     names = {"account": claim.account, "path": claim.path, "key": claim.key}
-    if transaction.add_if_new(models.Idempotency.insert(names | state)):
+    if transaction.insert_ignore(models.Idempotency.insert(names | state)):
         return claim
-    row = transaction.locked(models.Idempotency.select().where(_named(claim)))
-    if row is None:  # abandoned at this very moment
+    row = transaction.select_for_update(models.Idempotency.select().where(_same_key(claim)))
+    if row is None:  # abandoned since the insert
         return begin(transaction, claim, fingerprint, lease)
-    found = _found(row, fingerprint, transaction.now)
-    if found is None:
-        again = state | {"status": None, "headers": None, "body": None, "file_id": None}
-        transaction.change(models.Idempotency.update(again).where(_named(claim)))
-    return found or claim
+    conflict = _conflict(row, fingerprint, transaction.now)
+    if conflict is None:
+        restarted = state | {"status": None, "headers": None, "body": None, "file_id": None}
+        transaction.execute(models.Idempotency.update(restarted).where(_same_key(claim)))
+    return conflict or claim
 
 
 def renew(transaction: Transaction, claim: Claim, lease: int) -> None:
-    """Has the key for `lease` more seconds. Raises ClaimLost where another attempt has taken over."""
-    if not transaction.change(models.Idempotency.update(lease_until=transaction.now + lease).where(_running(claim))):
+    """Extends the lease to `lease` seconds from now. Raises ClaimLost if another attempt has claimed the key."""
+    if not transaction.execute(models.Idempotency.update(lease_until=transaction.now + lease).where(_running(claim))):
         raise ClaimLost
 
 
 def finish(transaction: Transaction, claim: Claim, stored: StoredResponse) -> None:
-    """Keeps the answer. Belongs into the transaction that charges for it, so that both happen or neither.
+    """Stores the response. Must run in the transaction that charges for the request.
 
-    Raises ClaimLost where another attempt has taken over.
+    Raises ClaimLost if another attempt has claimed the key.
     """
     done = {
         "state": "done",
@@ -106,33 +103,33 @@ def finish(transaction: Transaction, claim: Claim, stored: StoredResponse) -> No
         "body": stored.body,
         "file_id": stored.file_id,
     }
-    if not transaction.change(models.Idempotency.update(done).where(_running(claim))):
+    if not transaction.execute(models.Idempotency.update(done).where(_running(claim))):
         raise ClaimLost
 
 
 def abandon(transaction: Transaction, claim: Claim) -> None:
-    """Keeps nothing: the next attempt runs anew. Does nothing where another attempt has taken over."""
-    transaction.change(models.Idempotency.delete().where(_running(claim)))
+    """Deletes the claim, so that the next attempt runs. Does nothing if another attempt has claimed the key."""
+    transaction.execute(models.Idempotency.delete().where(_running(claim)))
 
 
 def recover(transaction: Transaction, owner: ServerInstance) -> int:
-    """Gives up the claims that earlier runs of this server had when they ended; says how many."""
+    """Deletes the unfinished claims of earlier runs of this server. Returns their number."""
     table = models.Idempotency
-    earlier = table.attempt.startswith(f"{owner.server}.") & ~table.attempt.startswith(_attempts(owner))
-    return transaction.change(table.delete().where((table.state == "running") & earlier))
+    earlier = table.attempt.startswith(f"{owner.server}.") & ~table.attempt.startswith(_attempt_prefix(owner))
+    return transaction.execute(table.delete().where((table.state == "running") & earlier))
 
 
-def sweep(transaction: Transaction) -> int:
-    """Forgets what is older than 24 hours; says how many."""
+def delete_expired(transaction: Transaction) -> int:
+    """Deletes responses and lapsed claims older than 24 hours. Returns their number."""
     table = models.Idempotency
     idle = (table.state == "done") | (table.lease_until <= transaction.now)
-    return transaction.change(table.delete().where((table.created_at + KEPT <= transaction.now) & idle))
+    return transaction.execute(table.delete().where((table.created_at + _RETENTION <= transaction.now) & idle))
 
 
-def _found(row: models.Idempotency, fingerprint: str, now: int) -> InProgress | Replay | KeyMismatch | None:
-    """What the row says to a new attempt; None where that may take it over."""
+def _conflict(row: models.Idempotency, fingerprint: str, now: int) -> InProgress | Replay | KeyMismatch | None:
+    """Returns why a new attempt cannot claim the key; None if it can."""
     leased = row.state == "running" and row.lease_until > now
-    if row.created_at + KEPT <= now and not leased:
+    if row.created_at + _RETENTION <= now and not leased:
         return None
     if row.fingerprint != fingerprint:
         return KeyMismatch()
@@ -141,16 +138,16 @@ def _found(row: models.Idempotency, fingerprint: str, now: int) -> InProgress | 
     return InProgress(row.lease_until - now) if leased else None
 
 
-def _attempts(owner: ServerInstance) -> str:
-    """What the attempts of a run of a server have in common."""
+def _attempt_prefix(owner: ServerInstance) -> str:
+    """Prefix of the attempt ids of one run of a server."""
     return f"{owner.server}.{owner.boot}."
 
 
-def _named(claim: Claim) -> Any:
+def _same_key(claim: Claim) -> Any:
     table = models.Idempotency
     return (table.account == claim.account) & (table.path == claim.path) & (table.key == claim.key)
 
 
 def _running(claim: Claim) -> Any:
     table = models.Idempotency
-    return _named(claim) & (table.attempt == claim.attempt) & (table.state == "running")
+    return _same_key(claim) & (table.attempt == claim.attempt) & (table.state == "running")

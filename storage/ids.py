@@ -8,13 +8,13 @@ import string
 
 ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _LENGTH = 22  # of 62 characters: 130 bits
-_BITS = 6  # enough for a character
-_SURPLUS = 64  # bits; so many more than needed that no text is likelier than another
+_BITS_PER_CHARACTER = 6
+_EXTRA_BITS = 64  # make the bias of the modulo negligible
 
 
 def random_text(length: int) -> str:
-    """So many random letters and digits."""
-    number, text = secrets.randbits(length * _BITS + _SURPLUS), ""
+    """Returns `length` random ASCII letters and digits."""
+    number, text = secrets.randbits(length * _BITS_PER_CHARACTER + _EXTRA_BITS), ""
     for _ in range(length):
         number, digit = divmod(number, len(ALPHABET))
         text += ALPHABET[digit]
@@ -22,10 +22,10 @@ def random_text(length: int) -> str:
 
 
 def new_id(kind: str) -> str:
-    """An id that nobody can guess: `key_` and so on, then letters and digits."""
+    """Returns a random id: the kind, an underscore, 22 letters and digits."""
     return f"{kind}_{random_text(_LENGTH)}"
 
 
 def is_id(kind: str, text: str) -> bool:
-    """Whether the text has the form of such an id. What comes from clients is asked this before any look-up."""
+    """Whether the text has the form of an id of this kind. Checked before ids from clients are looked up."""
     return re.fullmatch(rf"{kind}_[0-9A-Za-z]{{{_LENGTH}}}", text) is not None

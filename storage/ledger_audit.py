@@ -1,4 +1,4 @@
-"""The audit: whether the ledger adds up, looked at from outside of the code that writes it."""
+"""Ledger audit: checks the invariants of the ledger, independently of the code that writes it."""
 
 from __future__ import annotations
 
@@ -9,40 +9,39 @@ from storage.transaction import Transaction
 
 
 def check(transaction: Transaction, account: str | None = None) -> tuple[str, ...]:
-    """What is wrong with the ledger, or with one account, a sentence each; nothing where it is sound.
+    """Returns one sentence per violated invariant, for one account or for all.
 
-    It reads all that there is, which is for operators and tests, not for requests.
+    Reads whole tables, so it is meant for operators and tests, not for requests.
     """
     query = models.Account.select()
     accounts = transaction.all(query if account is None else query.where(models.Account.id == account))
-    return tuple(problem for row in accounts for problem in _wrong_with(transaction, row))
+    return tuple(violation for row in accounts for violation in _violations(transaction, row))
 
 
-def _wrong_with(transaction: Transaction, account: models.Account) -> list[str]:
-    journal = _journal(transaction, account.id)
+def _violations(transaction: Transaction, account: models.Account) -> list[str]:
+    sums = _entry_sums(transaction, account.id)
     holds = _holds(transaction, account.id)
     charges = _charges(transaction, account.id)
     settled = {hold: amount for hold, (state, amount) in holds.items() if state == "settled"}
     open_amount = sum(amount for state, amount in holds.values() if state == "held")
     rules = {
-        "the journal is the balance and what is held": sum(journal.values()) == account.balance + account.held,
-        "what is held is the sum of the open holds": account.held == open_amount,
+        "the entries sum to the balance plus held credits": sum(sums.values()) == account.balance + account.held,
+        "held is the sum of the open holds": account.held == open_amount,
         "balance and held are not negative": account.balance >= 0 and account.held >= 0,
-        "each settled hold has its one charge": charges == settled,
+        "each settled hold has exactly one charge": charges == settled,
         "used is the sum of the charges": account.used == sum(charges.values()),
-        "purchased is the sum of the purchases": account.purchased == journal.get("purchase", 0),
-        "each paid purchase has its one entry": _paid(transaction, account.id),
-        "what reversals took is what the payments lost": journal.get("reversal", 0)
-        == -_reversed(transaction, account.id),
+        "purchased is the sum of the purchases": account.purchased == sums.get("purchase", 0),
+        "each paid purchase has exactly one entry": _purchases_credited(transaction, account.id),
+        "reversal entries match the reversed payments": sums.get("reversal", 0) == -_reversed(transaction, account.id),
     }
-    return [f"{account.id}: not so: {rule}." for rule, holds_true in rules.items() if not holds_true]
+    return [f"{account.id}: violated: {rule}." for rule, holds_true in rules.items() if not holds_true]
 
 
-def _journal(transaction: Transaction, account: str) -> dict[str, int]:
-    """The sums of the entries by their kind."""
+def _entry_sums(transaction: Transaction, account: str) -> dict[str, int]:
+    """Sum of the entries in credits, by kind."""
     table = models.Entry
     query = table.select(table.kind, fn.SUM(table.amount)).where(table.account == account).group_by(table.kind)
-    return {kind: int(amount) for kind, amount in transaction.tuples(query)}
+    return {kind: int(amount) for kind, amount in transaction.rows(query)}
 
 
 def _holds(transaction: Transaction, account: str) -> dict[str, tuple[str, int]]:
@@ -56,18 +55,18 @@ def _charges(transaction: Transaction, account: str) -> dict[str, int]:
     return {entry.ref: -entry.amount for entry in transaction.all(query)}
 
 
-def _paid(transaction: Transaction, account: str) -> bool:
-    """Whether each purchase that is paid, and none that is not, has brought its credits."""
+def _purchases_credited(transaction: Transaction, account: str) -> bool:
+    """Whether exactly the paid purchases were credited, each with its number of credits."""
     table = models.Purchase
     purchases = transaction.all(table.select().where((table.account == account) & table.session.is_null(False)))
-    wanted = {purchase.session: purchase.credits for purchase in purchases if purchase.state == "paid"}
+    expected = {purchase.session: purchase.credits for purchase in purchases if purchase.state == "paid"}
     sessions = [purchase.session for purchase in purchases]
     entries = transaction.all(models.Entry.select().where(models.Entry.ref.in_(sessions)))
-    return wanted == {entry.ref: entry.amount for entry in entries}
+    return expected == {entry.ref: entry.amount for entry in entries}
 
 
 def _reversed(transaction: Transaction, account: str) -> int:
-    """The credits that went because money went back."""
-    mine = models.Purchase.select(models.Purchase.id).where(models.Purchase.account == account)
-    payments = transaction.all(models.Payment.select().where(models.Payment.purchase.in_(mine)))
+    """Credits removed because payments were reversed."""
+    own = models.Purchase.select(models.Purchase.id).where(models.Purchase.account == account)
+    payments = transaction.all(models.Payment.select().where(models.Payment.purchase.in_(own)))
     return sum(payment.reversed - payment.shortfall for payment in payments)

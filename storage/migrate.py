@@ -1,4 +1,4 @@
-"""The tables of a database, brought up to date by the numbered scripts in `migrations`."""
+"""Schema migrations: runs the numbered scripts in `migrations`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ import peewee
 from playhouse.migrations import Runner
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-_LOCK = 0x636F6E76657274  # any number, as long as all servers use the same
+_LOCK = 0x636F6E76657274  # an arbitrary number, the same on all servers
 
 
 class NewerSchema(RuntimeError):
-    """The database was last used by a newer release, whose tables this one does not know."""
+    """The schema belongs to a newer release."""
 
 
 def migrate(connection: peewee.Database) -> None:
-    """Applies what has not yet been applied, all of it or nothing. Whoever comes first does it, others wait."""
-    with _alone(connection):
+    """Applies all pending migrations in one transaction. Servers that start at the same time wait for each other.
+
+    Raises NewerSchema if the database has migrations that this release does not know.
+    """
+    with _exclusive_transaction(connection):
         runner = Runner(connection, str(MIGRATIONS))
         if any(migration.path is None for migration in runner.status()):
             raise NewerSchema("The database was last used by a newer release of convertd.")
@@ -27,10 +30,10 @@ def migrate(connection: peewee.Database) -> None:
 
 
 @contextmanager
-def _alone(connection: peewee.Database) -> Iterator[None]:
+def _exclusive_transaction(connection: peewee.Database) -> Iterator[None]:
     if isinstance(connection, peewee.SqliteDatabase):
-        # A table that is rebuilt must not drag along the rows that refer to it. Inside of a transaction this
-        # could no longer be said.
+        # Rebuilding a table must not delete the rows that refer to it. SQLite ignores this pragma inside of a
+        # transaction.
         connection.pragma("foreign_keys", 0)
         try:
             with connection.atomic("IMMEDIATE"):

@@ -1,6 +1,6 @@
-"""The tables. They belong to no database: every query is given the one it runs on by its transaction.
+"""Peewee models of all tables. They are bound to no database: each query runs on its transaction's connection.
 
-Times are Unix time in whole seconds, amounts are credits. Constraints and indexes stand in the migrations.
+Times are Unix time in whole seconds, amounts are credits. Constraints and indexes are defined in the migrations.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from peewee import BigIntegerField, BooleanField, CompositeKey, Model, TextField
 
 
 class Account(Model):
-    """Who pays. What is held is no longer in the balance."""
+    """An account. `balance` excludes `held` credits."""
 
     id = TextField(primary_key=True)
     email = TextField()
-    email_key = TextField(unique=True)  # the address without regard to case
+    email_key = TextField(unique=True)  # the normalized address
     name = TextField()
     verified_at = BigIntegerField(null=True)
     balance = BigIntegerField(default=0)
@@ -25,7 +25,7 @@ class Account(Model):
 
 
 class Key(Model):
-    """An API key of which only the SHA-256 is known. After a rotation it lives on until `expires_at`."""
+    """An API key, stored as its SHA-256. A rotated key is valid until `expires_at`."""
 
     id = TextField(primary_key=True)
     account = TextField()
@@ -42,7 +42,7 @@ class Key(Model):
 
 
 class Verification(Model):
-    """A mailed token, by its SHA-256: for an account, or for one that is yet to be."""
+    """An email verification token, stored as its SHA-256. `account` is null for a new registration."""
 
     sha256 = TextField(primary_key=True)
     purpose = TextField()
@@ -55,17 +55,17 @@ class Verification(Model):
 
 
 class Entry(Model):
-    """The journal: what came in or went out, once per `ref`. Rows are only ever added."""
+    """A ledger entry, unique per `ref`. Rows are never changed or deleted."""
 
     ref = TextField(primary_key=True)
     account = TextField()
     kind = TextField()
-    amount = BigIntegerField()  # negative where credits leave
+    amount = BigIntegerField()  # negative if credits are removed
     at = BigIntegerField()
 
 
 class Hold(Model):
-    """Credits set aside for an operation that runs."""
+    """Credits reserved for an operation."""
 
     id = TextField(primary_key=True)
     account = TextField()
@@ -78,7 +78,7 @@ class Hold(Model):
 
 
 class Usage(Model):
-    """An operation that ran to its end, well or badly."""
+    """A finished operation, successful or failed."""
 
     account = TextField()
     operation = TextField()
@@ -95,7 +95,7 @@ class Usage(Model):
 
 
 class Idempotency(Model):
-    """A request that may be repeated: an attempt that runs, or its answer."""
+    """An idempotency key: a running attempt, or the stored response."""
 
     account = TextField()
     path = TextField()
@@ -120,7 +120,7 @@ class Batch(Model):
     id = TextField(primary_key=True)
     account = TextField()
     output_format = TextField()
-    added = BigIntegerField(default=0)  # how many files have ever been added
+    added = BigIntegerField(default=0)  # number of files ever added
     ran_at = BigIntegerField(null=True)
     created_at = BigIntegerField()
     updated_at = BigIntegerField()
@@ -128,7 +128,7 @@ class Batch(Model):
 
 
 class Run(Model):
-    """A conversion of a batch that runs, or that ended with its server."""
+    """A running conversion of a batch, or one whose server has crashed."""
 
     id = TextField(primary_key=True)
     batch = TextField()
@@ -141,7 +141,7 @@ class Run(Model):
 
 
 class File(Model):
-    """A file that was sent, and what was made of it. Several may have been made of one upload."""
+    """An uploaded file and its result. Several files may share one upload."""
 
     id = TextField(primary_key=True)
     account = TextField()
@@ -152,17 +152,17 @@ class File(Model):
     source = TextField(null=True)  # the blob of the upload
     source_file = TextField(null=True)
     batch = TextField(null=True)
-    place = BigIntegerField(null=True)  # in the order of the batch
+    place = BigIntegerField(null=True)  # position in the batch
     result = TextField(null=True)  # the blob of the result
-    outcome = TextField(null=True)  # a JSON object
-    fault = TextField(null=True)  # a JSON object
+    outcome = TextField(null=True)  # a ConvertedFile as JSON
+    fault = TextField(null=True)  # a Failure as JSON
     created_at = BigIntegerField()
     processed_at = BigIntegerField(null=True)
     expires_at = BigIntegerField()
 
 
 class Purchase(Model):
-    """A pack that is being bought, as the checkout was opened for it. `amount` is in minor units of its currency."""
+    """A purchase of a credit pack. `amount` is in minor units of the currency."""
 
     id = TextField(primary_key=True)
     account = TextField()
@@ -171,35 +171,35 @@ class Purchase(Model):
     amount = BigIntegerField()
     currency = TextField()
     state = TextField()
-    session = TextField(unique=True, null=True)  # the provider's name for it
-    event = TextField(null=True)  # what told that it is paid
+    session = TextField(unique=True, null=True)  # the provider's id of the checkout session
+    event = TextField(null=True)  # the provider's id of the event that reported the payment
     created_at = BigIntegerField()
     expires_at = BigIntegerField(null=True)
     paid_at = BigIntegerField(null=True)
 
 
 class Payment(Model):
-    """Money that moved, by the provider's name for it. What it paid for may become known after it went back."""
+    """A payment, by the provider's id. `purchase` is null if a reversal was reported before the purchase."""
 
     id = TextField(primary_key=True)
     purchase = TextField(unique=True, null=True)
-    reversed = BigIntegerField(default=0)  # credits that were to go because money went back
-    shortfall = BigIntegerField(default=0)  # how many of these had been spent before
+    reversed = BigIntegerField(default=0)  # credits to remove because of reversals
+    shortfall = BigIntegerField(default=0)  # those of them that had been spent already
 
 
 class Reversal(Model):
-    """A refund, a dispute, or the sum of a charge's refunds, as it stood at last. Amounts are minor units."""
+    """The latest state of a refund, a dispute, or all refunds of a charge. Amounts are in minor units."""
 
     id = TextField(primary_key=True)
     payment = TextField()
     kind = TextField()  # refund, dispute or charge
-    amount = BigIntegerField()  # 0 where the money stayed or came back
+    amount = BigIntegerField()  # 0 if the reversal failed or was withdrawn
     at = BigIntegerField()
     final = BooleanField()
 
 
 class Session(Model):
-    """Somebody at the dashboard, by the SHA-256 of a token; it is over when its key is."""
+    """A dashboard session, by the SHA-256 of its token. It ends with its API key at the latest."""
 
     sha256 = TextField(primary_key=True)
     api_key = TextField()
@@ -208,7 +208,7 @@ class Session(Model):
 
 
 class Request(Model):
-    """A request of late. Many come in a second."""
+    """A logged request. Times are in milliseconds."""
 
     id = TextField(primary_key=True)
     account = TextField()

@@ -1,4 +1,4 @@
-"""Purchases: a pack, from the checkout that is opened for it to the credits that come in."""
+"""Purchases of credit packs, from checkout to credited."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from storage.transaction import Transaction
 State: TypeAlias = Literal["opening", "open", "processing", "failed", "expired", "paid"]
 Outcome: TypeAlias = Literal["credited", "noted", "known", "foreign", "mismatch"]
 
-_ABANDONED = 86_400  # seconds after which nobody will open a checkout any more
+_ABANDONED = 86_400  # seconds without a checkout session
 _PROGRESS: tuple[State, ...] = ("opening", "open", "processing", "failed", "expired", "paid")
 
 
 @dataclass(frozen=True)
 class Purchase:
-    """A purchase as it stands. `amount` is in minor units of the currency, times are Unix time in whole seconds."""
+    """A purchase. `amount` is in minor units of the currency, times are Unix time in whole seconds."""
 
     id: str
     account: str
@@ -33,9 +33,10 @@ class Purchase:
 
 @dataclass(frozen=True)
 class CheckoutReport:
-    """What the provider says of one of its checkout sessions, and the purchase that it was told it was for.
+    """The state of a checkout session as reported by the payment provider.
 
-    `event` is the id of the message that says so.
+    `purchase` is the id that the session was created with, `event` the id of the provider's event. `amount` is in
+    minor units.
     """
 
     session: str
@@ -47,7 +48,7 @@ class CheckoutReport:
 
 
 def begin(transaction: Transaction, account: str, pack: str, credits: int, amount: int, currency: str) -> str:
-    """Notes what is about to be bought, before the provider is asked; gives the purchase's id."""
+    """Records a purchase before its checkout session is created. Returns its id."""
     row = {
         "id": new_id("pur"),
         "account": account,
@@ -58,34 +59,34 @@ def begin(transaction: Transaction, account: str, pack: str, credits: int, amoun
         "state": "opening",
         "created_at": transaction.now,
     }
-    transaction.add(models.Purchase.insert(row))
+    transaction.insert(models.Purchase.insert(row))
     return str(row["id"])
 
 
-def opened(transaction: Transaction, purchase: str, session: str, expires_at: int) -> None:
-    """Notes the checkout session. What the provider has told of it in the meantime stands."""
+def set_session(transaction: Transaction, purchase: str, session: str, expires_at: int) -> None:
+    """Records the checkout session. Keeps a state that the provider has reported in the meantime."""
     table = models.Purchase
-    noted = {table.session: session, table.expires_at: expires_at}
-    transaction.change(table.update(noted).where(table.id == purchase))
+    changes = {table.session: session, table.expires_at: expires_at}
+    transaction.execute(table.update(changes).where(table.id == purchase))
     opening = (table.id == purchase) & (table.state == "opening")
-    transaction.change(table.update({table.state: "open"}).where(opening))
+    transaction.execute(table.update({table.state: "open"}).where(opening))
 
 
 def abandon(transaction: Transaction, purchase: str) -> None:
-    """Forgets a purchase for which no checkout could be opened."""
+    """Deletes a purchase whose checkout session could not be created."""
     table = models.Purchase
-    transaction.change(table.delete().where((table.id == purchase) & (table.state == "opening")))
+    transaction.execute(table.delete().where((table.id == purchase) & (table.state == "opening")))
 
 
-def sweep(transaction: Transaction) -> int:
-    """Forgets those that a crash has left without a checkout; says how many."""
+def delete_abandoned(transaction: Transaction) -> int:
+    """Deletes purchases that have had no checkout session for a day. Returns their number."""
     table = models.Purchase
-    left = (table.state == "opening") & (table.created_at + _ABANDONED <= transaction.now)
-    return transaction.change(table.delete().where(left))
+    abandoned = (table.state == "opening") & (table.created_at + _ABANDONED <= transaction.now)
+    return transaction.execute(table.delete().where(abandoned))
 
 
 def find(transaction: Transaction, session: str) -> Purchase | None:
-    """The purchase of a checkout session, if it is one of ours."""
+    """Returns the purchase of a checkout session, or None."""
     row = transaction.first(models.Purchase.select().where(models.Purchase.session == session))
     if row is None:
         return None
@@ -103,39 +104,40 @@ def find(transaction: Transaction, session: str) -> Purchase | None:
 
 
 def pay(transaction: Transaction, report: CheckoutReport) -> Outcome:
-    """The credits of a session that is paid come in, once however often this is called.
+    """Credits a paid purchase. Idempotent per session.
 
-    They are what we have noted, not what the report says; a report of another price gives nothing.
+    Credits the number recorded with the purchase. Returns "mismatch" and credits nothing if the reported price
+    differs.
     """
-    row = _reported(transaction, report)
+    row = _find_for_update(transaction, report)
     if row is None:
         return "foreign"
     if (report.amount, report.currency) != (row.amount, row.currency):
         return "mismatch"
-    if not ledger.credit(transaction, row.account, "purchase", row.credits, ref=report.session).fresh:
+    if not ledger.credit(transaction, row.account, "purchase", row.credits, ref=report.session).added:
         return "known"
     changes = {"state": "paid", "session": report.session, "event": report.event, "paid_at": transaction.now}
-    transaction.change(models.Purchase.update(changes).where(models.Purchase.id == row.id))
+    transaction.execute(models.Purchase.update(changes).where(models.Purchase.id == row.id))
     if report.payment is not None:
-        refunds.claim(transaction, report.payment, row.id, report.event)
+        refunds.link_purchase(transaction, report.payment, row.id, report.event)
     return "credited"
 
 
-def progress(transaction: Transaction, report: CheckoutReport, state: State) -> Outcome:
-    """Notes how far a session that is not paid has come. It never goes back, however late a report arrives."""
-    row = _reported(transaction, report)
+def set_state(transaction: Transaction, report: CheckoutReport, state: State) -> Outcome:
+    """Records the state of an unpaid session. Ignores late reports of an earlier state."""
+    row = _find_for_update(transaction, report)
     if row is None:
         return "foreign"
     if _PROGRESS.index(state) <= _PROGRESS.index(row.state):
         return "known"
     changes = {"state": state, "session": report.session}
-    transaction.change(models.Purchase.update(changes).where(models.Purchase.id == row.id))
+    transaction.execute(models.Purchase.update(changes).where(models.Purchase.id == row.id))
     return "noted"
 
 
-def _reported(transaction: Transaction, report: CheckoutReport) -> models.Purchase | None:
-    """The purchase that a report is of, locked. A report may come before its session has been noted."""
+def _find_for_update(transaction: Transaction, report: CheckoutReport) -> models.Purchase | None:
+    """Returns the purchase of a report, locked. Its session may not have been recorded yet."""
     table = models.Purchase
-    named = (table.session == report.session) | (table.id == report.purchase)
-    row = transaction.locked(table.select().where(named))
+    matching = (table.session == report.session) | (table.id == report.purchase)
+    row = transaction.select_for_update(table.select().where(matching))
     return row if row is not None and row.session in (None, report.session) else None

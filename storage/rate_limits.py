@@ -1,4 +1,4 @@
-"""Request limits: so many in a window that opens with its first request."""
+"""Rate limits: a number of requests per window, in memory or with a fallback while Redis is unavailable."""
 
 from __future__ import annotations
 
@@ -9,32 +9,36 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+log = logging.getLogger("convertd.limits")
+
+_RETRY_INTERVAL = 5.0  # seconds
+
 
 @dataclass(frozen=True)
 class RateLimitStatus:
-    """Whether a request is allowed, and where its key stands after it."""
+    """Whether a request is allowed, and the state of its key's window after it."""
 
     allowed: bool
     limit: int
     remaining: int
-    reset_unix: int  # the window's end in whole seconds of Unix time, rounded up
-    retry_after: int  # whole seconds until the window's end, at least 1
+    reset_unix: int  # end of the window, Unix time in seconds, rounded up
+    retry_after: int  # seconds until the end of the window, at least 1
 
 
 class RateLimiter(Protocol):
-    """Counts requests by key. A window opens with the first request and lasts `window` seconds.
+    """Counts requests by key. A window starts with its first request and lasts `window` seconds.
 
-    A request that is not allowed is not counted, so one that waits for the window's end always succeeds.
+    Refused requests are not counted, so a request after the end of the window succeeds.
     """
 
     async def hit(self, key: str, limit: int, window: int) -> RateLimitStatus:
-        """Counts one request if that is allowed."""
+        """Counts one request if it is allowed."""
 
     async def peek(self, key: str, limit: int, window: int) -> RateLimitStatus:
-        """Where the key stands, with nothing counted; `allowed` tells what a request would find."""
+        """Returns the state of the key without counting. `allowed` is what `hit` would return."""
 
     async def close(self) -> None:
-        """Gives back what it holds."""
+        """Closes connections."""
 
 
 @dataclass
@@ -44,19 +48,19 @@ class _Window:
 
 
 class MemoryRateLimiter:
-    """The limits of one process. Of each length it keeps at most `capacity` windows and forgets the oldest."""
+    """Limits within one process. Drops the oldest windows beyond `capacity` per window length."""
 
     def __init__(self, *, capacity: int = 100_000, clock: Callable[[], float] = time.time) -> None:
         self._capacity = capacity
         self._clock = clock
-        # By length, so that each mapping stands in the order in which its windows end.
+        # By length, so that each dict is in the order in which its windows end.
         self._windows: dict[int, dict[str, _Window]] = {}
 
     async def hit(self, key: str, limit: int, window: int) -> RateLimitStatus:
         now = self._clock()
         current = self._current(key, window, now)
         if current is None:
-            current = self._opened(key, window, now)
+            current = self._open(key, window, now)
         allowed = current.count < limit
         current.count += allowed
         return _status(allowed, limit, current, now)
@@ -71,10 +75,10 @@ class MemoryRateLimiter:
 
     def _current(self, key: str, window: int, now: float) -> _Window | None:
         found = self._windows.get(window, {}).get(key)
-        # An end too far away is one from before the clock was set back.
+        # A later end means that the clock was set back.
         return found if found and now < found.end <= now + window else None
 
-    def _opened(self, key: str, window: int, now: float) -> _Window:
+    def _open(self, key: str, window: int, now: float) -> _Window:
         windows = self._windows.setdefault(window, {})
         windows.pop(key, None)
         while windows:
@@ -82,12 +86,12 @@ class MemoryRateLimiter:
             if windows[oldest].end > now and len(windows) < self._capacity:
                 break
             del windows[oldest]
-        windows[key] = opened = _Window(now + window)
-        return opened
+        windows[key] = _Window(now + window)
+        return windows[key]
 
 
 def unused(limit: int, window: int, now: float) -> RateLimitStatus:
-    """The verdict on somebody who has not asked for anything."""
+    """Returns the status of a key without requests."""
     return _status(True, limit, _Window(now + window), now)
 
 
@@ -96,68 +100,62 @@ def _status(allowed: bool, limit: int, window: _Window, now: float) -> RateLimit
     return RateLimitStatus(allowed, limit, remaining, math.ceil(window.end), max(1, math.ceil(window.end - now)))
 
 
-log = logging.getLogger("convertd.limits")
-
-_RETRY_INTERVAL = 5.0  # seconds
-
-
 class FailoverRateLimiter:
-    """Asks `shared`, and `local` while `shared` fails: limits then hold for each process by itself.
+    """Uses `shared`, and `local` while `shared` fails; limits then apply per process.
 
-    After a failure nobody asks `shared` for `pause` seconds. Then one request tries, while `local` goes on for the
-    others; if it fails, nobody asks for another pause.
+    After a failure, one request every `retry_interval` seconds tries `shared`; all others use `local`.
     """
 
-    def __init__(self, shared: RateLimiter, local: RateLimiter, *, pause: float = _RETRY_INTERVAL) -> None:
+    def __init__(self, shared: RateLimiter, local: RateLimiter, *, retry_interval: float = _RETRY_INTERVAL) -> None:
         self._shared = shared
         self._local = local
-        self._pause = pause
-        self._retry_at: float | None = None  # on the monotonic clock; None while `shared` answers
+        self._retry_interval = retry_interval
+        self._retry_at: float | None = None  # monotonic time; None while `shared` works
 
     @property
     def failing(self) -> bool:
-        """Whether `local` stands in."""
+        """Whether `local` is in use."""
         return self._retry_at is not None
 
     async def hit(self, key: str, limit: int, window: int) -> RateLimitStatus:
-        return await self._first_to_answer(lambda limiter: limiter.hit(key, limit, window))
+        return await self._call(lambda limiter: limiter.hit(key, limit, window))
 
     async def peek(self, key: str, limit: int, window: int) -> RateLimitStatus:
-        return await self._first_to_answer(lambda limiter: limiter.peek(key, limit, window))
+        return await self._call(lambda limiter: limiter.peek(key, limit, window))
 
     async def close(self) -> None:
         await self._shared.close()
         await self._local.close()
 
-    async def _first_to_answer(self, ask: Callable[[RateLimiter], Awaitable[RateLimitStatus]]) -> RateLimitStatus:
-        again = self._retry_at is not None
-        if not self._may_ask():
-            return await ask(self._local)
+    async def _call(self, method: Callable[[RateLimiter], Awaitable[RateLimitStatus]]) -> RateLimitStatus:
+        was_failing = self.failing
+        if not self._may_use_shared():
+            return await method(self._local)
         try:
-            verdict = await ask(self._shared)
-        except Exception as error:  # whatever it is, no request fails because it could not be counted
+            status = await method(self._shared)
+        except Exception as error:  # a request must not fail because it cannot be counted
             self._failed(error)
-            return await ask(self._local)
-        if again:
+            return await method(self._local)
+        if was_failing:
             self._recovered()
-        return verdict
+        return status
 
-    def _may_ask(self) -> bool:
+    def _may_use_shared(self) -> bool:
         if self._retry_at is None:
             return True
         now = time.monotonic()
         if now < self._retry_at:
             return False
-        self._retry_at = now + self._pause
+        self._retry_at = now + self._retry_interval
         return True
 
     def _failed(self, error: Exception) -> None:
         if self._retry_at is None:
             reason = f"{type(error).__name__} {error}".strip()
-            log.warning("limits hold for each process by itself, until Redis answers: %s", reason)
-        self._retry_at = time.monotonic() + self._pause
+            log.warning("Redis unavailable, rate limits apply per process: %s", reason)
+        self._retry_at = time.monotonic() + self._retry_interval
 
     def _recovered(self) -> None:
         if self._retry_at is not None:
-            log.warning("limits hold for all processes again: Redis answers")
+            log.warning("Redis available, rate limits are shared again")
         self._retry_at = None

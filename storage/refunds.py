@@ -1,7 +1,7 @@
-"""Reversals: money that goes back takes its credits with it, as far as they are not spent.
+"""Refunds, disputes and chargebacks: removes the credits of reversed payments, as far as they are unspent.
 
-A payment's row is locked by whoever learns of it, so that its purchase and its reversals find each other in
-whatever order, and however close to each other, they become known.
+Events arrive in any order and concurrently. Each transaction locks the payment's row, which is created by the first
+event that names the payment.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Kind: TypeAlias = Literal["refund", "dispute", "charge"]
 
 @dataclass(frozen=True)
 class Reversal:
-    """A refund or a dispute by its id, or all refunds of a charge by the charge's, as it stands `at` a time.
+    """The state of a refund, of a dispute, or of all refunds of a charge (then `id` is the charge's).
 
-    `amount` is in minor units, and 0 where the money stayed or came back. Of what is said of the same second,
-    that which is `final` counts, and then what comes to more.
+    `amount` is in minor units, 0 if the reversal failed or was withdrawn. `at` is Unix time in seconds. Of two states
+    of the same second, a `final` one takes precedence, then the larger amount.
     """
 
     id: str
@@ -34,40 +34,40 @@ class Reversal:
 
 @dataclass(frozen=True)
 class RefundResult:
-    """What came of it: the credits that an account got (fewer than 0 where it lost them)."""
+    """The change of an account's balance in credits; negative if credits were removed."""
 
     account: str
     credits: int
 
 
-def note(transaction: Transaction, reversal: Reversal, event: str) -> RefundResult | None:
-    """Takes credits back, or gives them back, for a reversal as `event` tells it.
+def record(transaction: Transaction, reversal: Reversal, event: str) -> RefundResult | None:
+    """Records a reversal and adjusts the account's credits. `event` is the id of the provider's event.
 
-    None where what is known is newer, or where the payment is for nothing that is known so far.
+    Returns None if a newer state is recorded already or the payment's purchase is not known yet.
     """
-    payment = _locked(transaction, reversal.payment)
-    return _adjust(transaction, payment, event) if _newest(transaction, reversal) else None
+    payment = _lock_payment(transaction, reversal.payment)
+    return _adjust(transaction, payment, event) if _save_if_newer(transaction, reversal) else None
 
 
-def claim(transaction: Transaction, payment: str, purchase: str, event: str) -> None:
-    """Notes what the payment is for. What went back before is taken into account now."""
-    row = _locked(transaction, payment)
+def link_purchase(transaction: Transaction, payment: str, purchase: str, event: str) -> None:
+    """Records the purchase of a payment and applies reversals that were recorded before."""
+    row = _lock_payment(transaction, payment)
     if row.purchase is None:
         row.purchase = purchase
-        transaction.change(models.Payment.update(purchase=purchase).where(models.Payment.id == payment))
+        transaction.execute(models.Payment.update(purchase=purchase).where(models.Payment.id == payment))
         _adjust(transaction, row, event)
 
 
-def _locked(transaction: Transaction, payment: str) -> models.Payment:
+def _lock_payment(transaction: Transaction, payment: str) -> models.Payment:
     table = models.Payment
-    transaction.add_if_new(table.insert(id=payment, reversed=0, shortfall=0))
-    row = transaction.locked(table.select().where(table.id == payment))
+    transaction.insert_ignore(table.insert(id=payment, reversed=0, shortfall=0))
+    row = transaction.select_for_update(table.select().where(table.id == payment))
     assert row is not None  # rows are never deleted
     return row
 
 
-def _newest(transaction: Transaction, reversal: Reversal) -> bool:
-    """Keeps the reversal unless what is known of it is newer; says whether it did."""
+def _save_if_newer(transaction: Transaction, reversal: Reversal) -> bool:
+    """Saves the reversal unless the recorded state is the same or newer. Returns whether it was saved."""
     table = models.Reversal
     row = {
         "id": reversal.id,
@@ -77,18 +77,18 @@ def _newest(transaction: Transaction, reversal: Reversal) -> bool:
         "at": reversal.at,
         "final": reversal.final,
     }
-    if transaction.add_if_new(table.insert(row)):
+    if transaction.insert_ignore(table.insert(row)):
         return True
-    known = transaction.locked(table.select().where(table.id == reversal.id))
+    known = transaction.select_for_update(table.select().where(table.id == reversal.id))
     assert known is not None
     if (known.at, known.final, known.amount) >= (reversal.at, reversal.final, reversal.amount):
         return False
-    transaction.change(table.update(row).where(table.id == reversal.id))
+    transaction.execute(table.update(row).where(table.id == reversal.id))
     return True
 
 
 def _adjust(transaction: Transaction, payment: models.Payment, event: str) -> RefundResult | None:
-    """Brings the account to where the payment's reversals want it."""
+    """Adds or removes credits until they match the payment's reversals."""
     purchase = transaction.first(models.Purchase.select().where(models.Purchase.id == payment.purchase))
     if purchase is None:
         return None
@@ -99,18 +99,18 @@ def _adjust(transaction: Transaction, payment: models.Payment, event: str) -> Re
         taken = ledger.claw_back(transaction, purchase.account, more, ref=event)
         credits, shortfall = -taken, payment.shortfall + more - taken
     else:
-        # What was lacking when it was taken is not given back either.
+        # Credits that could not be removed earlier are not returned.
         shortfall = max(0, payment.shortfall + more)
         credits = -more - (payment.shortfall - shortfall)
         if credits:
             ledger.credit(transaction, purchase.account, "reversal", credits, ref=event)
     changes = {"reversed": reversed_credits, "shortfall": shortfall}
-    transaction.change(models.Payment.update(changes).where(models.Payment.id == payment.id))
+    transaction.execute(models.Payment.update(changes).where(models.Payment.id == payment.id))
     return RefundResult(purchase.account, credits)
 
 
 def _returned(transaction: Transaction, payment: str) -> int:
-    """The money that went back, in minor units. Refunds say more than the charge's sum of them."""
+    """Returns the reversed amount in minor units. Single refunds take precedence over the sum of the charge."""
     amounts: Counter[str] = Counter()
     rows = transaction.all(models.Reversal.select().where(models.Reversal.payment == payment))
     for row in rows:

@@ -1,22 +1,20 @@
-"""The latest requests of every account, for its owner to look at."""
+"""Request log: the latest requests of each account, shown in its dashboard."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
-
-from peewee import BaseQuery
+from dataclasses import dataclass
 
 from storage import models
-from storage.prepared import Given, Prepared
+from storage.sql_statements import DELETE_OLD_REQUESTS, INSERT_REQUEST
 from storage.transaction import Transaction
 
-KEPT = 200  # of an account
+KEPT = 200  # requests per account
 
 
 @dataclass(frozen=True)
 class LoggedRequest:
-    """A request that was answered. `code` is that of an error; neither query nor file names are kept."""
+    """A completed request. `code` is the error code, if any. Query strings and file names are not stored."""
 
     id: str
     account: str
@@ -29,36 +27,17 @@ class LoggedRequest:
 
 
 def record(transaction: Transaction, requests: Iterable[LoggedRequest]) -> None:
-    """Notes requests, and forgets what is older than the latest KEPT of their accounts."""
-    noted = tuple(requests)
-    transaction.change_each(_NOTE, map(vars, noted))
-    for account in sorted({request.account for request in noted}):
-        transaction.ask(_FORGET, account=account)
-
-
-def _noting(given: Given) -> BaseQuery:
-    table = models.Request
-    row = {field.name: given(field.name) for field in fields(LoggedRequest)}
-    return table.insert(row).on_conflict_ignore().as_rowcount()
-
-
-_NOTE = Prepared(_noting)
+    """Inserts requests and deletes all but the latest KEPT of each of their accounts."""
+    inserted = tuple(requests)
+    transaction.execute_many(INSERT_REQUEST, map(vars, inserted))
+    for account in sorted({request.account for request in inserted}):
+        transaction.execute_statement(DELETE_OLD_REQUESTS, account=account, kept=KEPT)
 
 
 def latest(transaction: Transaction, account: str) -> tuple[LoggedRequest, ...]:
-    """The requests that are kept, the latest first."""
+    """Returns the account's stored requests, newest first."""
     table = models.Request
     columns = [getattr(table, name) for name in LoggedRequest.__dataclass_fields__]
     query = table.select(*columns).where(table.account == account)
-    rows = transaction.tuples(query.order_by(table.at_milliseconds.desc(), table.id.desc()).limit(KEPT))
+    rows = transaction.rows(query.order_by(table.at_milliseconds.desc(), table.id.desc()).limit(KEPT))
     return tuple(LoggedRequest(*row) for row in rows)
-
-
-def _forgetting(given: Given) -> BaseQuery:
-    table = models.Request
-    mine = table.select(table.id).where(table.account == given("account"))
-    older = mine.order_by(table.at_milliseconds.desc(), table.id.desc()).offset(KEPT).limit(KEPT * 50)
-    return table.delete().where(table.id.in_(older))
-
-
-_FORGET = Prepared(_forgetting)

@@ -1,4 +1,4 @@
-"""Sessions: a key was shown once, and its owner is known by a token for a while."""
+"""Dashboard sessions: a random token in place of an API key, valid for 12 hours."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _TOKEN_BYTES = 32
 
 
 def begin(transaction: Transaction, sha256: str) -> tuple[str, Account]:
-    """A token for whoever has the key of that SHA-256, and the account. Raises InvalidKey.
+    """Starts a session for the key with this SHA-256. Returns its token and the account. Raises InvalidKey.
 
-    The token is the only copy. The account need not be verified: `verified_at` tells.
+    Only the SHA-256 of the token is stored. The account may be unverified; callers check `verified_at`.
     """
     account, key = api_keys.authenticate(transaction, sha256)
     token = secrets.token_urlsafe(_TOKEN_BYTES)
@@ -27,27 +27,27 @@ def begin(transaction: Transaction, sha256: str) -> tuple[str, Account]:
         "created_at": transaction.now,
         "expires_at": transaction.now + LIFETIME,
     }
-    transaction.add(models.Session.insert(row))
+    transaction.insert(models.Session.insert(row))
     return token, account
 
 
 def find(transaction: Transaction, token: str) -> tuple[Account, Key]:
-    """Whose session it is. Raises InvalidKey where it is over, or its key works no more."""
+    """Returns the account and the key of a session. Raises InvalidKey if the session or its key has ended."""
     table = models.Session
-    running = (table.sha256 == digest(token)) & (table.expires_at > transaction.now)
-    row = transaction.first(table.select().where(running))
+    active = (table.sha256 == digest(token)) & (table.expires_at > transaction.now)
+    row = transaction.first(table.select().where(active))
     if row is None:
         raise InvalidKey
     return api_keys.by_key_id(transaction, row.api_key)
 
 
 def end(transaction: Transaction, token: str) -> None:
-    """Ends the session, if there is one."""
+    """Ends the session. Does nothing if there is none."""
     table = models.Session
-    transaction.change(table.delete().where(table.sha256 == digest(token)))
+    transaction.execute(table.delete().where(table.sha256 == digest(token)))
 
 
-def sweep(transaction: Transaction) -> int:
-    """Forgets sessions that are over; says how many."""
+def delete_expired(transaction: Transaction) -> int:
+    """Deletes expired sessions. Returns their number."""
     table = models.Session
-    return transaction.change(table.delete().where(table.expires_at <= transaction.now))
+    return transaction.execute(table.delete().where(table.expires_at <= transaction.now))

@@ -1,4 +1,4 @@
-"""The stock: how many accounts, credits and files there are in all."""
+"""Totals over all accounts, for the metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from storage.transaction import Transaction
 
 @dataclass(frozen=True)
 class Totals:
-    """What is there. A paid account has once bought credits; `bytes` is the size of all blobs that files refer to."""
+    """Numbers of accounts and files, sums of credits, and the size of all blobs in bytes.
+
+    An account that has ever bought credits is a paid account.
+    """
 
     free_accounts: int
     paid_accounts: int
@@ -25,13 +28,13 @@ class Totals:
 
 
 def read(transaction: Transaction) -> Totals:
-    """The stock as it is now. Looks at every account and every file."""
+    """Returns the current totals. Scans all accounts and files."""
     accounts, files = models.Account, models.File
-    paid = fn.COUNT(fn.NULLIF(accounts.purchased, 0))
-    columns = (fn.COUNT(accounts.id), paid, fn.SUM(accounts.balance), fn.SUM(accounts.held))
-    ((all_accounts, paid_accounts, balance, held),) = transaction.tuples(accounts.select(*columns))
+    ever_paid = fn.COUNT(fn.NULLIF(accounts.purchased, 0))
+    columns = (fn.COUNT(accounts.id), ever_paid, fn.SUM(accounts.balance), fn.SUM(accounts.held))
+    ((all_accounts, paid_accounts, balance, held),) = transaction.rows(accounts.select(*columns))
     numbers = (fn.COUNT(files.id), fn.COUNT(files.processed_at))
-    ((all_files, processed),) = transaction.tuples(files.select(*numbers))
+    ((all_files, processed),) = transaction.rows(files.select(*numbers))
     return Totals(
         free_accounts=all_accounts - paid_accounts,
         paid_accounts=paid_accounts,
@@ -45,17 +48,16 @@ def read(transaction: Transaction) -> Totals:
 
 def _bytes(transaction: Transaction) -> int:
     table = models.File
-    sent = table.select(table.source.alias("blob"), table.original_size.alias("size")).where(
-        table.source.is_null(False)
-    )
-    size = _size_of_outcome(transaction.connection).alias("size")
-    made = table.select(table.result.alias("blob"), size).where(table.result.is_null(False))
-    blobs = sent | made  # each once, however many files it belongs to
-    ((total,),) = transaction.tuples(models.File.select(fn.SUM(blobs.c.size)).from_(blobs))
+    uploads = table.select(table.source.alias("blob"), table.original_size.alias("size"))
+    result_size = _result_size(transaction.connection).alias("size")
+    results = table.select(table.result.alias("blob"), result_size).where(table.result.is_null(False))
+    # A UNION, so that a blob shared by several files counts once.
+    blobs = uploads.where(table.source.is_null(False)) | results
+    ((total,),) = transaction.rows(models.File.select(fn.SUM(blobs.c.size)).from_(blobs))
     return int(total or 0)
 
 
-def _size_of_outcome(connection: Database) -> Any:
+def _result_size(connection: Database) -> Any:
     if isinstance(connection, SqliteDatabase):
         return fn.json_extract(models.File.outcome, "$.size")
     return SQL("(outcome::json ->> 'size')::bigint")

@@ -1,4 +1,4 @@
-"""Transaction: what functions of this folder are given to work in."""
+"""Transaction: the database access that the functions of this package receive."""
 
 from __future__ import annotations
 
@@ -8,61 +8,63 @@ from typing import Any, TypeVar
 
 import peewee
 
-from storage.prepared import Prepared
+from storage.sql_statements import Statement
 
 Row = TypeVar("Row", bound=peewee.Model)
 
 
 @dataclass(frozen=True)
 class Transaction:
-    """One transaction, and the time at which it takes place (Unix time in whole seconds).
+    """A database transaction and its time (`now`, Unix time in whole seconds).
 
-    It may be run a second time when its first run came to nothing, so functions do nothing outside of it.
+    A transaction that was rolled back may run a second time, so functions must have no other side effects.
     """
 
     connection: peewee.Database
     now: int
 
-    def change(self, query: peewee.Update | peewee.Delete) -> int:
-        """Updates or deletes; says how many rows that concerned."""
+    def execute(self, query: peewee.Update | peewee.Delete) -> int:
+        """Runs an UPDATE or DELETE. Returns the number of rows affected."""
         return int(query.execute(self.connection))
 
-    def change_returning(
+    def execute_returning(
         self, query: peewee.Update | peewee.Delete, *columns: peewee.Field[Any]
     ) -> list[tuple[Any, ...]]:
-        """Updates or deletes; gives these columns of the rows that it concerned, as they are afterwards or were."""
+        """Runs an UPDATE or DELETE. Returns these columns of each affected row: new values, or deleted ones."""
         return list(query.returning(*columns).tuples().execute(self.connection))
 
-    def add(self, query: peewee.Insert) -> None:
+    def execute_statement(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
+        """Runs an SQL statement with these parameters. Returns its rows, if any."""
+        cursor = self.connection.execute_sql(statement.sql(self.connection), values)
+        return list(cursor.fetchall()) if cursor.description else []
+
+    def execute_many(self, statement: Statement, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Runs an SQL statement once for each mapping of parameters."""
+        with peewee.__exception_wrapper__:  # type: ignore[attr-defined]  # as Peewee does for all its own calls
+            self.connection.cursor().executemany(statement.sql(self.connection), list(rows))
+
+    def insert(self, query: peewee.Insert) -> None:
         """Inserts a row."""
         query.as_rowcount().execute(self.connection)
 
-    def add_if_new(self, query: peewee.Insert) -> bool:
-        """Inserts a row unless its key is taken; says whether it did."""
+    def insert_ignore(self, query: peewee.Insert) -> bool:
+        """Inserts a row unless it violates a unique key. Returns whether it was inserted."""
         return bool(query.on_conflict_ignore().as_rowcount().execute(self.connection))
 
     def first(self, query: peewee.ModelSelect[Row]) -> Row | None:
-        """The first row, if there is one."""
-        # Not get_or_none: where it finds nothing it writes the query down for no database, which fails for a lock.
+        """Returns the first row, or None."""
+        # Not get_or_none: without a match it renders the query for no database, which fails for SELECT FOR UPDATE.
         return next(iter(self.all(query.limit(1))), None)
 
-    def locked(self, query: peewee.ModelSelect[Row]) -> Row | None:
-        """The first row, which nobody else can change before this transaction ends."""
-        # SQLite has one writer at a time, and every transaction here is a writer from its beginning.
+    def select_for_update(self, query: peewee.ModelSelect[Row]) -> Row | None:
+        """Returns the first row, or None, and locks it until the transaction ends."""
+        # SQLite has one writer at a time, and each transaction holds the write lock from its start.
         return self.first(query.for_update() if self.connection.for_update else query)
 
     def all(self, query: peewee.ModelSelect[Row]) -> list[Row]:
-        """All rows."""
+        """Returns all rows as model instances."""
         return list(query.execute(self.connection))
 
-    def tuples(self, query: peewee.ModelSelect[Row]) -> list[tuple[Any, ...]]:
-        """All rows, as tuples of what was selected."""
+    def rows(self, query: peewee.ModelSelect[Row]) -> list[tuple[Any, ...]]:
+        """Returns all rows as tuples of the selected columns."""
         return list(query.tuples().execute(self.connection))
-
-    def ask(self, query: Prepared, **values: Any) -> list[tuple[Any, ...]]:
-        """All rows of a prepared query, with these values in its blanks."""
-        return query.ask(self.connection, values)
-
-    def change_each(self, query: Prepared, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Runs a prepared query that changes something, with the values of each row in its blanks in turn."""
-        query.change_each(self.connection, rows)

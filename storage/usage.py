@@ -1,4 +1,4 @@
-"""What accounts did: one row for every operation that ran to its end, and the report over a period."""
+"""Usage: one row per finished operation, and reports over a period."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from peewee import SQL, fn
 
 from storage import models
-from storage.charge_queries import ADD_USE
+from storage.sql_statements import INSERT_USAGE
 from storage.transaction import Transaction
 
 Operation = Literal["convert", "batch", "pdf_merge", "pdf_delete_pages"]
@@ -21,7 +21,7 @@ _DAY = 86_400  # seconds
 
 @dataclass(frozen=True)
 class UsageRecord:
-    """An operation: formats by their names, bytes of all inputs and of the result."""
+    """An operation: names of its formats, size of all inputs and of the result in bytes."""
 
     operation: Operation
     input_format: str
@@ -32,7 +32,7 @@ class UsageRecord:
 
 @dataclass(frozen=True)
 class PairUsage:
-    """What was converted between a pair of formats, failures included."""
+    """Conversions from one format to another, failed ones included."""
 
     input_format: str
     output_format: str
@@ -42,7 +42,7 @@ class PairUsage:
 
 @dataclass(frozen=True)
 class DayUsage:
-    """A day (in UTC, YYYY-MM-DD) on which something was done; `failed` are among the `conversions`."""
+    """Usage of one day (UTC, YYYY-MM-DD). `conversions` includes `failed`."""
 
     date: str
     conversions: int
@@ -54,7 +54,7 @@ class DayUsage:
 
 @dataclass(frozen=True)
 class UsageReport:
-    """What an account did in a period. Totals include failures; days without any use are left out."""
+    """Usage of an account in a period. Totals include failures; days without usage are omitted."""
 
     total_conversions: int
     successful_conversions: int
@@ -70,7 +70,7 @@ class UsageReport:
 
 @dataclass(frozen=True)
 class _Group:
-    """Uses that have day, operation, formats and outcome in common. The fields stand in the query's order."""
+    """Operations with equal day, operation, formats and success. The fields are in the order of the query."""
 
     day: int
     operation: str
@@ -83,15 +83,15 @@ class _Group:
     bytes_out: int
 
 
-def record(transaction: Transaction, account: str, use: UsageRecord, *, success: bool, credits: int) -> None:
-    """Notes an operation that has ended, in the transaction that charges it or gives its credits back."""
-    row = {field.name: getattr(use, field.name) for field in fields(use)}
+def record(transaction: Transaction, account: str, operation: UsageRecord, *, success: bool, credits: int) -> None:
+    """Records a finished operation. Runs in the transaction that charges or releases its hold."""
+    row = {field.name: getattr(operation, field.name) for field in fields(operation)}
     row |= {"account": account, "success": success, "credits": credits, "at": transaction.now}
-    transaction.ask(ADD_USE, **row)
+    transaction.execute_statement(INSERT_USAGE, **row)
 
 
 def report(transaction: Transaction, account: str, start: int, end: int) -> UsageReport:
-    """What the account did from `start` until before `end`, both Unix time in whole seconds."""
+    """Returns the usage from `start` up to but excluding `end`, both Unix time in seconds."""
     groups = _groups(transaction, account, start, end)
     total = sum(group.count for group in groups)
     failed = sum(group.count for group in groups if not group.success)
@@ -120,17 +120,17 @@ def _groups(transaction: Transaction, account: str, start: int, end: int) -> lis
         .where((table.account == account) & (table.at >= start) & (table.at < end))
         .group_by(*common)
     )
-    return [_group(row) for row in transaction.tuples(query)]
+    return [_group(row) for row in transaction.rows(query)]
 
 
 def _group(row: tuple[Any, ...]) -> _Group:
     day, operation, input_format, output_format, success, *numbers = row
-    # PostgreSQL sums up to decimals.
+    # SUM is a Decimal on PostgreSQL.
     return _Group(day, operation, input_format, output_format, bool(success), *(int(number) for number in numbers))
 
 
 def _by_conversion(groups: Iterable[_Group]) -> tuple[PairUsage, ...]:
-    """The pairs, those used most first."""
+    """Pairs of formats, most used first."""
     pairs: dict[tuple[str, str], list[_Group]] = {}
     for group in groups:
         pairs.setdefault((group.input_format, group.output_format), []).append(group)

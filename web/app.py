@@ -162,7 +162,7 @@ async def serve(settings: Settings, host: str, port: int) -> None:
         await asyncio.to_thread(_freeze_garbage_collector)
         async with listening(services, host, port) as url:
             _announce(registry, settings, url)
-            if not await services.database.run(accounts.exist):
+            if not await services.database.run(accounts.any_exists):
                 log.info("no account yet; create one with: convertd account create")
             await stop.wait()
             log.info("stopping: no new connections, up to %d s for requests in progress", _DRAIN_TIMEOUT)

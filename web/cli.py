@@ -190,9 +190,9 @@ def _run_transaction(work: Callable[[Transaction], R]) -> R:
 @cli.command()
 def config(as_json: Json = False) -> None:
     """Show effective settings and their sources. Secrets are masked."""
-    from config.settings import effective
+    from config.settings import effective_settings
 
-    settings = effective(load_settings_or_exit())
+    settings = effective_settings(load_settings_or_exit())
     if as_json:
         values = {setting.name: {"value": setting.value, "source": setting.source} for setting in settings}
         return print(json.dumps(values, indent=2))

@@ -1,4 +1,4 @@
-"""Accounts, their keys and credits, what they did, and what they may repeat."""
+"""Accounts, API keys, ledger, usage and idempotency keys."""
 
 from __future__ import annotations
 
@@ -106,6 +106,6 @@ STATEMENTS = (
 
 
 def up(_migrator: object, database: Database) -> None:
-    """Makes the tables, in SQL that both databases read."""
+    """Creates the tables, in SQL that both databases accept."""
     for statement in STATEMENTS:
         database.execute_sql(statement)

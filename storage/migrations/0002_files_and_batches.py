@@ -1,4 +1,4 @@
-"""Files, what became of them, and the batches that they are in."""
+"""Files and batches."""
 
 from __future__ import annotations
 
@@ -59,6 +59,6 @@ STATEMENTS = (
 
 
 def up(_migrator: object, database: Database) -> None:
-    """Makes the tables, in SQL that both databases read."""
+    """Creates the tables, in SQL that both databases accept."""
     for statement in STATEMENTS:
         database.execute_sql(statement)

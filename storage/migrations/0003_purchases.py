@@ -1,4 +1,4 @@
-"""Purchases, the payments for them, and what of these went back."""
+"""Purchases, payments and reversals."""
 
 from __future__ import annotations
 
@@ -46,6 +46,6 @@ STATEMENTS = (
 
 
 def up(_migrator: object, database: Database) -> None:
-    """Makes the tables, in SQL that both databases read."""
+    """Creates the tables, in SQL that both databases accept."""
     for statement in STATEMENTS:
         database.execute_sql(statement)

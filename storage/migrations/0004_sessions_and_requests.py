@@ -1,4 +1,4 @@
-"""Sessions of people at the dashboard, and the latest requests of every account."""
+"""Dashboard sessions and the request log."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ STATEMENTS = (
 
 
 def up(_migrator: object, database: Database) -> None:
-    """Makes the tables, in SQL that both databases read."""
+    """Creates the tables, in SQL that both databases accept."""
     for statement in STATEMENTS:
         database.execute_sql(statement)

@@ -1,4 +1,4 @@
-"""Finds what an account keeps."""
+"""An index for the stored files of an account."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from peewee import Database
 
 
 def up(_migrator: object, database: Database) -> None:
-    """Makes the index."""
+    """Creates the index."""
     database.execute_sql("CREATE INDEX file_account ON file (account, expires_at)")

@@ -1,4 +1,4 @@
-"""What an operator reads of the settings: all of them, where they come from, and no secret."""
+"""The settings report: all settings with their sources, and no secrets."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ def test_every_setting_has_its_source(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("CONVERTD_CONFIG", str(file))
     monkeypatch.setenv("CONVERTD_WORKERS", "5")
     monkeypatch.setenv("CONVERTD_TRUSTED_PROXIES", "10.0.0.0/8,::1")
-    told = json.loads(printed("--json"))
-    assert set(told) == {f"CONVERTD_{field.upper()}" for field in Settings.model_fields}
-    assert told["CONVERTD_WORKERS"] == {"value": 5, "source": "environment"}
-    assert told["CONVERTD_LOG_FORMAT"] == {"value": "json", "source": str(file)}
-    assert told["CONVERTD_TRUSTED_PROXIES"] == {"value": "10.0.0.0/8,::1/128", "source": "environment"}
-    assert told["CONVERTD_METRICS_PORT"] == {"value": 9464, "source": "default"}
-    assert told["CONVERTD_REDIS_URL"] == {"value": None, "source": "default"}
+    report = json.loads(printed("--json"))
+    assert set(report) == {f"CONVERTD_{field.upper()}" for field in Settings.model_fields}
+    assert report["CONVERTD_WORKERS"] == {"value": 5, "source": "environment"}
+    assert report["CONVERTD_LOG_FORMAT"] == {"value": "json", "source": str(file)}
+    assert report["CONVERTD_TRUSTED_PROXIES"] == {"value": "10.0.0.0/8,::1/128", "source": "environment"}
+    assert report["CONVERTD_METRICS_PORT"] == {"value": 9464, "source": "default"}
+    assert report["CONVERTD_REDIS_URL"] == {"value": None, "source": "default"}
 
 
 def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, (value, _) in SECRETS.items():
         monkeypatch.setenv(f"CONVERTD_{name}", value)
-    told = json.loads(printed("--json"))
-    assert {name: told[f"CONVERTD_{name}"]["value"] for name in SECRETS} == {n: v for n, (_, v) in SECRETS.items()}
-    assert CANARY not in json.dumps(told)
+    report = json.loads(printed("--json"))
+    assert {name: report[f"CONVERTD_{name}"]["value"] for name in SECRETS} == {n: v for n, (_, v) in SECRETS.items()}
+    assert CANARY not in json.dumps(report)
     assert CANARY not in printed()
     assert "me:***@db" in printed()
 
 
-def test_settings_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_settings_end_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVERTD_SANDBXO", "required")
     done = CliRunner().invoke(cli, ["serve"])
     assert done.exit_code == 2
-    assert "CONVERTD_SANDBXO: is no setting; did you mean CONVERTD_SANDBOX?" in done.stderr
+    assert "CONVERTD_SANDBXO: unknown setting; did you mean CONVERTD_SANDBOX?" in done.stderr

@@ -1,15 +1,23 @@
-"""What log lines look like, and what they must not hold."""
+"""Log lines: their format, masked secrets, and the background thread that writes them."""
 
 from __future__ import annotations
 
 import json
 import logging
-from typing import Any
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from io import StringIO
+from typing import Any, TextIO
 
 import pytest
 
-from config.logs import JsonFormatter, TextFormatter
+from config.logs import BackgroundHandler, JsonFormatter, TextFormatter
 
+CAPACITY = 100
 KEY = "cvd_live_" + "k" * 38
 
 
@@ -37,25 +45,25 @@ def test_json() -> None:
 
 
 @pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
-def test_secrets_are_scrubbed(formatter: logging.Formatter) -> None:
+def test_secrets_are_masked(formatter: logging.Formatter) -> None:
     line = formatter.format(record(f"Authorization: Bearer {KEY} and {KEY} at /verify?token=abc123"))
     assert KEY not in line
     assert "abc123" not in line
 
 
 @pytest.mark.parametrize("secret", ["sk_live_51Abc", "rk_test_51Abc", "whsec_Abc"])
-def test_secrets_of_stripe_are_scrubbed(secret: str) -> None:
+def test_secrets_of_stripe_are_masked(secret: str) -> None:
     assert TextFormatter().format(record(f"no such key: {secret}")).endswith("no such key: ***")
 
 
 @pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
-def test_a_developer_may_read_a_link(formatter: logging.Formatter) -> None:
+def test_unscrubbed_records_keep_their_secrets(formatter: logging.Formatter) -> None:
     link = record("/verify?token=abc123")
     link.unscrubbed = True
     assert "token=abc123" in formatter.format(link)
 
 
-def test_no_text_forges_a_line() -> None:
+def test_a_message_cannot_forge_a_line() -> None:
     assert "\n" not in TextFormatter().format(record("a\n2026-09-21 INFO forged\x1b[31m"))
 
 
@@ -67,3 +75,118 @@ def test_tracebacks_are_kept() -> None:
         found.exc_info = (type(error), error, error.__traceback__)
     assert "ValueError: why" in TextFormatter().format(found)
     assert "ValueError: why" in json.loads(JsonFormatter().format(found))["traceback"]
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[TextIO, TextIO]]:
+    """The writing and the reading end of a pipe."""
+    out, into = os.pipe()
+    with os.fdopen(into, "w") as writing, os.fdopen(out) as reading:
+        yield writing, reading
+
+
+def logger(stream: TextIO) -> tuple[logging.Logger, BackgroundHandler]:
+    handler = BackgroundHandler(stream, capacity=CAPACITY)
+    log = logging.Logger("test")
+    log.addHandler(handler)
+    return log, handler
+
+
+def test_lines_of_many_threads_are_written_in_order() -> None:
+    stream = StringIO()
+    log, handler = logger(stream)
+
+    def write(name: str) -> None:
+        for number in range(20):
+            log.info("%s %d", name, number)
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    handler.close()
+    lines = stream.getvalue().splitlines()
+    for name in "abcd":
+        assert [line for line in lines if line[0] == name] == [f"{name} {number}" for number in range(20)]
+
+
+def test_logging_does_not_wait_for_a_slow_reader(pipe: tuple[TextIO, TextIO]) -> None:
+    writing, reading = pipe
+    log, handler = logger(writing)
+    count = 40 * CAPACITY
+    for number in range(count):
+        log.info("%d %s", number, "x" * 4000)  # more than any pipe holds
+    log.removeHandler(handler)
+    closing = threading.Thread(target=handler.close)
+    closing.start()
+    written, lost = list[int](), 0
+    while len(written) + lost < count:
+        line = reading.readline()
+        if line.endswith("x\n"):
+            written.append(int(line.split()[0]))
+        else:
+            lost += int(line.split()[0])
+    closing.join()
+    assert written == sorted(written)
+    assert lost > 0
+
+
+def test_logging_continues_without_a_reader(pipe: tuple[TextIO, TextIO]) -> None:
+    writing, reading = pipe
+    log, handler = logger(writing)
+    reading.close()
+    for number in range(3):
+        log.info("%d", number)
+        handler.flush()
+    handler.close()
+    with suppress(BrokenPipeError):
+        writing.close()
+
+
+def test_the_last_lines_of_a_process_are_written() -> None:
+    program = "import logging, config.logs as logs; logs.configure('text'); logging.getLogger('a').info('the last')"
+    ended = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
+    assert ended.stderr.endswith("INFO a the last\n")
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_lines_logged_at_exit_are_written(log_format: str) -> None:
+    program = f"""
+import logging, threading, config.logs as logs
+logs.configure({log_format!r})
+def log(name):
+    for number in range(1000):
+        logging.getLogger(name).info("line %d", number)
+threads = [threading.Thread(target=log, args=(name,)) for name in "ab"]
+for thread in threads:
+    thread.start()
+"""
+    ended = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True, timeout=60)
+    assert len(ended.stderr.splitlines()) == 2000
+
+
+def test_closing_gives_up_on_a_blocked_reader(pipe: tuple[TextIO, TextIO], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("config.logs._FLUSH_TIMEOUT", 0.1)
+    log, handler = logger(pipe[0])
+    log.info("x" * 1_000_000)
+    handler.close()
+    assert len(pipe[1].readline()) == 1_000_001
+
+
+def test_closing_twice(pipe: tuple[TextIO, TextIO]) -> None:
+    log, handler = logger(pipe[0])
+    log.info("once")
+    handler.close()
+    handler.close()
+    assert pipe[1].readline() == "once\n"
+
+
+def test_a_record_that_cannot_be_formatted_does_not_stop_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = StringIO()
+    log, handler = logger(stream)
+    log.info("%d", "text")
+    log.info("next")
+    handler.close()
+    assert stream.getvalue() == "next\n"
+    assert "Logging error" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Settings: where they come from, and what is said about wrong ones."""
+"""Settings: sources, validation and error messages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_environment_wins_over_the_file(monkeypatch: pytest.MonkeyPatch, tmp
     assert settings.trusted_proxies == (ip_network("::1"),)
 
 
-def test_all_wrong_values_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_invalid_values_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = {
         "WORKERS": "many",
         "RATE_LIMIT_FREE": "0",
@@ -71,7 +71,7 @@ def test_all_wrong_values_are_reported_together(monkeypatch: pytest.MonkeyPatch)
     assert len(lines) == len(wrong) + 1
 
 
-def test_names_that_are_no_settings_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unknown_names_are_errors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "convertd.toml"
     file.write_text("workres = 3\n")
     monkeypatch.setenv("CONVERTD_CONFIG", str(file))
@@ -81,15 +81,15 @@ def test_names_that_are_no_settings_are_refused(monkeypatch: pytest.MonkeyPatch,
     with pytest.raises(SettingsError) as refused:
         load_settings()
     assert sorted(str(refused.value).splitlines()[1:]) == [
-        "  CONVERTD_NOTHING_OF_THE_KIND: is no setting",
-        "  CONVERTD_SANDBXO: is no setting; did you mean CONVERTD_SANDBOX?",
+        "  CONVERTD_NOTHING_OF_THE_KIND: unknown setting",
+        "  CONVERTD_SANDBXO: unknown setting; did you mean CONVERTD_SANDBOX?",
         "  CONVERTD_WORKERS: Input should be a valid integer, unable to parse string as an integer",
-        "  CONVERTD_WORKRES: is no setting; did you mean CONVERTD_WORKERS?",
+        "  CONVERTD_WORKRES: unknown setting; did you mean CONVERTD_WORKERS?",
     ]
 
 
 @pytest.mark.parametrize("name", ["CONVERTD_API_KEY", "CONVERTD_URL", "CONVERTD_KEY", "convertd_workers"])
-def test_other_names_are_left_alone(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_other_variables_are_ignored(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "1")
     load_settings()
 
@@ -100,11 +100,11 @@ def test_a_missing_file_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         load_settings()
 
 
-def test_a_file_that_is_no_toml_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_file_that_is_not_toml_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "convertd.toml"
     file.write_text("workers: 3")
     monkeypatch.setenv("CONVERTD_CONFIG", str(file))
-    with pytest.raises(SettingsError, match=r"no valid TOML"):
+    with pytest.raises(SettingsError, match=r"not valid TOML"):
         load_settings()
 
 
@@ -136,7 +136,7 @@ def test_urls_keep_their_secrets(monkeypatch: pytest.MonkeyPatch, setting: str, 
 @pytest.mark.parametrize(
     "rest", ["http://:pass@host", "{}://", "{}://:pass@host:port", "{}://:pass@host:0", "pass", "unix://", "{}://[pass"]
 )
-def test_wrong_urls_are_not_repeated(monkeypatch: pytest.MonkeyPatch, setting: str, rest: str) -> None:
+def test_invalid_urls_are_not_shown(monkeypatch: pytest.MonkeyPatch, setting: str, rest: str) -> None:
     monkeypatch.setenv(f"CONVERTD_{setting}", rest.format(setting[:5].rstrip("_").lower()))
     with pytest.raises(SettingsError, match=rf"CONVERTD_{setting}: must be a URL") as refused:
         load_settings()
@@ -150,13 +150,13 @@ def test_senders(monkeypatch: pytest.MonkeyPatch, sender: str) -> None:
 
 
 @pytest.mark.parametrize("sender", ["", "nobody", "a b@example.org", "a@example.org\nBcc: b@example.org", "a@b, c@d"])
-def test_wrong_senders(monkeypatch: pytest.MonkeyPatch, sender: str) -> None:
+def test_invalid_senders(monkeypatch: pytest.MonkeyPatch, sender: str) -> None:
     monkeypatch.setenv("CONVERTD_MAIL_FROM", sender)
-    with pytest.raises(SettingsError, match="CONVERTD_MAIL_FROM: must be an e-mail address"):
+    with pytest.raises(SettingsError, match="CONVERTD_MAIL_FROM: must be an email address"):
         load_settings()
 
 
-def test_links_lead_to_the_port_unless_the_base_url_is_set() -> None:
+def test_the_port_is_in_the_base_url_unless_it_is_set() -> None:
     assert Settings().at_port(8099).base_url == "http://localhost:8099/api/v1"
     assert Settings().at_port(0).base_url == Settings().base_url
     assert Settings(base_url="https://here.example/api/v1").at_port(8099).base_url == "https://here.example/api/v1"
@@ -174,14 +174,14 @@ def test_stripe_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("key", "secret", "wrong"),
     [
-        ("sk_test_quiet", None, "STRIPE_WEBHOOK_SECRET: must be set where CONVERTD_STRIPE_SECRET_KEY is set"),
-        ("sk_test_quiet", " , ", "STRIPE_WEBHOOK_SECRET: must be set where CONVERTD_STRIPE_SECRET_KEY is set"),
-        (None, "whsec_quiet", "STRIPE_WEBHOOK_SECRET: must be set where CONVERTD_STRIPE_SECRET_KEY is set"),
-        ("pk_live_quiet", "whsec_quiet", "STRIPE_SECRET_KEY: must be a secret or restricted key"),
-        ("", "whsec_quiet", "STRIPE_SECRET_KEY: must be a secret or restricted key"),
+        ("sk_test_quiet", None, "STRIPE_WEBHOOK_SECRET: must be set if and only if CONVERTD_STRIPE_SECRET_KEY is set"),
+        ("sk_test_quiet", " , ", "STRIPE_WEBHOOK_SECRET: must be set if and only if CONVERTD_STRIPE_SECRET_KEY is set"),
+        (None, "whsec_quiet", "STRIPE_WEBHOOK_SECRET: must be set if and only if CONVERTD_STRIPE_SECRET_KEY is set"),
+        ("pk_live_quiet", "whsec_quiet", "STRIPE_SECRET_KEY: must be a secret or restricted Stripe key"),
+        ("", "whsec_quiet", "STRIPE_SECRET_KEY: must be a secret or restricted Stripe key"),
     ],
 )
-def test_wrong_stripe_keys(monkeypatch: pytest.MonkeyPatch, key: str | None, secret: str | None, wrong: str) -> None:
+def test_invalid_stripe_keys(monkeypatch: pytest.MonkeyPatch, key: str | None, secret: str | None, wrong: str) -> None:
     for name, value in {"SECRET_KEY": key, "WEBHOOK_SECRET": secret}.items():
         if value is not None:
             monkeypatch.setenv(f"CONVERTD_STRIPE_{name}", value)
@@ -192,7 +192,7 @@ def test_wrong_stripe_keys(monkeypatch: pytest.MonkeyPatch, key: str | None, sec
 
 
 @pytest.mark.parametrize("url", ["api.stripe.com", "ftp://api.stripe.com", "https://", "https://host/?query"])
-def test_wrong_addresses_of_stripe(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+def test_invalid_stripe_urls(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("CONVERTD_STRIPE_API_BASE", url)
     with pytest.raises(SettingsError, match="CONVERTD_STRIPE_API_BASE: must be an http or https URL"):
         load_settings()

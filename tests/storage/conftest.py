@@ -1,4 +1,4 @@
-"""A database, and every way to count requests."""
+"""Fixtures: a database and all rate limiters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storage.rate_limits_redis import RedisRateLimiter
 from tests.support.redis_server import RedisServer
 from tests.support.storage_samples import Clock
 
-PATIENT = 30.0  # seconds; for tests that are not about speed
+LONG_TIMEOUT = 30.0  # seconds; for tests of other things than timeouts
 
 
 @pytest.fixture
@@ -26,20 +26,20 @@ async def redis(redis_server: RedisServer) -> AsyncIterator[Redis]:
 
 @pytest.fixture
 async def redis_limiter(redis_server: RedisServer, redis: Redis) -> AsyncIterator[RedisRateLimiter]:
-    limiter = RedisRateLimiter(redis_server.url, patience=PATIENT)
+    limiter = RedisRateLimiter(redis_server.url, timeout=LONG_TIMEOUT)
     yield limiter
     await limiter.close()
 
 
 @pytest.fixture(params=["memory", "redis", "failover"])
 def limiter(request: pytest.FixtureRequest, redis_limiter: RedisRateLimiter) -> RateLimiter:
-    """Every way to count."""
-    ways: dict[str, RateLimiter] = {
+    """Each implementation."""
+    limiters: dict[str, RateLimiter] = {
         "memory": MemoryRateLimiter(),
         "redis": redis_limiter,
         "failover": FailoverRateLimiter(redis_limiter, MemoryRateLimiter()),
     }
-    return ways[request.param]
+    return limiters[request.param]
 
 
 @pytest.fixture

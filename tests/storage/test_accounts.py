@@ -1,4 +1,4 @@
-"""Accounts: one for every address, its free credits once."""
+"""Accounts: one per address, free credits once."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ def test_a_new_account(database: Database, clock: Clock) -> None:
     assert database.run_blocking(accounts.find, "ada@EXAMPLE.org") == account
 
 
-def test_an_account_need_not_be_verified(database: Database, clock: Clock) -> None:
+def test_an_account_may_be_unverified(database: Database, clock: Clock) -> None:
     account = database.run_blocking(accounts.create, "a@b.org", "Engine", free_credits=0, verified=False)
     assert (account.verified_at, account.balance) == (None, 0)
     for _ in range(2):
-        database.run_blocking(accounts.verify, account.id)
+        database.run_blocking(accounts.mark_verified, account.id)
         clock.now += 10
     assert database.run_blocking(accounts.get, account.id).verified_at == int(clock.now) - 20
 
 
 @pytest.mark.parametrize("spelling", ["ÄDA@EXAMPLE.ORG", "A\u0308da@example.org", "äda@example.org "])
-def test_an_address_has_one_account_in_whatever_case(database: Database, spelling: str) -> None:
+def test_addresses_are_unique_regardless_of_case(database: Database, spelling: str) -> None:
     database.run_blocking(accounts.create, "Äda@example.org", "Engine", free_credits=50)
     with pytest.raises(EmailTaken):
         database.run_blocking(accounts.create, spelling, "Engine", free_credits=50)
     assert len(database.run_blocking(lambda transaction: transaction.all(models.Account.select()))) == 1
 
 
-async def test_of_many_at_once_one_gets_the_address(database: Database) -> None:
+async def test_concurrent_creations_of_one_address(database: Database) -> None:
     attempts = (database.run(accounts.create, "a@b.org", "Engine", free_credits=50) for _ in range(20))
     results = await asyncio.gather(*attempts, return_exceptions=True)
     assert sorted(type(result).__name__ for result in results) == ["Account", *["EmailTaken"] * 19]
@@ -56,7 +56,7 @@ def test_credits_are_granted_by_address(database: Database) -> None:
         database.run_blocking(accounts.grant, "b@b.org", 5)
 
 
-def test_an_unknown_account_is_missing(database: Database) -> None:
+def test_unknown_accounts_are_not_found(database: Database) -> None:
     assert database.run_blocking(accounts.find, "a@b.org") is None
     with pytest.raises(NotFound) as caught:
         database.run_blocking(accounts.get, "acct_of_nobody")

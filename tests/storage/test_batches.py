@@ -1,4 +1,4 @@
-"""Batches: their files, how they stand, and how long they live."""
+"""Batches: files, status and expiry."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from storage.errors import BatchFull, NotFound
 from storage.files import File
 from storage.ids import new_id
 from storage.ledger import ServerInstance
-from tests.storage.test_files import DAY, FAULT, ORIGINAL, OUTCOME
-from tests.support.storage_samples import OWNER, Clock, open_account
+from tests.support.storage_samples import CONVERTED, DAY, FAILURE, OWNER, SOURCE, Clock, open_account
 
 LEASE = 600
 
@@ -29,7 +28,7 @@ def get(database: Database, batch: Batch) -> Batch:
 
 
 def add(database: Database, batch: Batch, limit: int = 50) -> File:
-    return database.run_blocking(batches.add_file, batch.account, batch.id, ORIGINAL, limit, DAY)[0]
+    return database.run_blocking(batches.add_file, batch.account, batch.id, SOURCE, limit, DAY)[0]
 
 
 def inside(database: Database, batch: Batch) -> tuple[File, ...]:
@@ -41,7 +40,7 @@ def status(database: Database, batch: Batch) -> Status:
 
 
 def process(database: Database, file: File) -> File:
-    return database.run_blocking(files.process, file.account, file.id, OUTCOME, DAY)
+    return database.run_blocking(files.mark_processed, file.account, file.id, CONVERTED, DAY)
 
 
 def begin(database: Database, batch: Batch, owner: ServerInstance = OWNER) -> str:
@@ -59,7 +58,7 @@ def test_a_new_batch_is_empty(database: Database, batch: Batch, clock: Clock) ->
     assert (inside(database, batch), status(database, batch)) == ((), "created")
 
 
-def test_files_come_in_the_order_in_which_they_were_added(database: Database, batch: Batch) -> None:
+def test_files_are_listed_in_the_order_of_their_addition(database: Database, batch: Batch) -> None:
     added = [add(database, batch) for _ in range(5)]
     database.run_blocking(files.delete, batch.account, added.pop(1).id)
     added.append(add(database, batch))
@@ -71,7 +70,7 @@ def test_files_come_in_the_order_in_which_they_were_added(database: Database, ba
     ("processed", "failed", "pending", "expected"),
     [(2, 0, 0, "completed"), (1, 1, 0, "partial"), (1, 0, 1, "partial"), (0, 2, 0, "failed"), (0, 0, 1, "failed")],
 )
-def test_how_it_stands(
+def test_status_and_counts(
     database: Database, batch: Batch, processed: int, failed: int, pending: int, expected: Status
 ) -> None:
     for _ in range(pending):
@@ -80,7 +79,7 @@ def test_how_it_stands(
     for _ in range(processed):
         process(database, add(database, batch))
     for _ in range(failed):
-        database.run_blocking(files.fail, batch.account, add(database, batch).id, FAULT)
+        database.run_blocking(files.mark_failed, batch.account, add(database, batch).id, FAILURE)
     assert status(database, batch) == "processing"
     end(database, batch, attempt)
     assert status(database, batch) == expected
@@ -88,7 +87,7 @@ def test_how_it_stands(
     assert batches.count(inside(database, batch)) == Counts(total, pending, processed, failed)
 
 
-def test_it_is_processing_until_its_last_run_has_ended(database: Database, batch: Batch) -> None:
+def test_a_batch_is_processing_until_its_last_run_ends(database: Database, batch: Batch) -> None:
     process(database, add(database, batch))
     first, second = begin(database, batch), begin(database, batch)
     end(database, batch, second)
@@ -97,7 +96,7 @@ def test_it_is_processing_until_its_last_run_has_ended(database: Database, batch
     assert status(database, batch) == "completed"
 
 
-def test_a_run_is_over_when_its_lease_is_out(database: Database, batch: Batch, clock: Clock) -> None:
+def test_a_run_ends_with_its_lease(database: Database, batch: Batch, clock: Clock) -> None:
     add(database, batch)
     attempt = begin(database, batch)
     clock.now += LEASE - 1
@@ -107,7 +106,7 @@ def test_a_run_is_over_when_its_lease_is_out(database: Database, batch: Batch, c
     end(database, batch, attempt)
 
 
-def test_a_restart_ends_the_runs_of_its_own_server(database: Database, batch: Batch) -> None:
+def test_recovery_ends_runs_of_the_same_server(database: Database, batch: Batch) -> None:
     begin(database, batch)
     elsewhere = begin(database, batch, ServerInstance("other", "boot-1"))
     assert database.run_blocking(batches.recover, OWNER) == 0
@@ -117,9 +116,9 @@ def test_a_restart_ends_the_runs_of_its_own_server(database: Database, batch: Ba
     assert not get(database, batch).running
 
 
-def test_a_full_batch_takes_no_more(database: Database, batch: Batch) -> None:
+def test_a_full_batch_rejects_files(database: Database, batch: Batch) -> None:
     for number in range(1, 4):
-        _, total = database.run_blocking(batches.add_file, batch.account, batch.id, ORIGINAL, 3, DAY)
+        _, total = database.run_blocking(batches.add_file, batch.account, batch.id, SOURCE, 3, DAY)
         assert total == number
     with pytest.raises(BatchFull) as refused:
         add(database, batch, limit=3)
@@ -128,8 +127,8 @@ def test_a_full_batch_takes_no_more(database: Database, batch: Batch) -> None:
     add(database, batch, limit=3)
 
 
-async def test_of_60_files_added_at_once_50_get_in(database: Database, batch: Batch) -> None:
-    adds = (database.run(batches.add_file, batch.account, batch.id, ORIGINAL, 50, DAY) for _ in range(60))
+async def test_concurrent_additions_do_not_exceed_the_limit(database: Database, batch: Batch) -> None:
+    adds = (database.run(batches.add_file, batch.account, batch.id, SOURCE, 50, DAY) for _ in range(60))
     results = await asyncio.gather(*adds, return_exceptions=True)
     totals = [one[1] for one in results if isinstance(one, tuple)]
     assert sum(isinstance(one, BatchFull) for one in results) == 10
@@ -137,19 +136,19 @@ async def test_of_60_files_added_at_once_50_get_in(database: Database, batch: Ba
     assert len(await database.run(batches.list_files, batch)) == 50
 
 
-def test_batches_of_others_unknown_and_strange_ones_are_missing(database: Database, batch: Batch) -> None:
+def test_foreign_unknown_and_malformed_ids_are_not_found(database: Database, batch: Batch) -> None:
     stranger = open_account(database).id
     for account, batch_id in [(stranger, batch.id), (batch.account, new_id("batch")), (batch.account, "batch_'")]:
         with pytest.raises(NotFound):
             database.run_blocking(batches.get, account, batch_id)
         with pytest.raises(NotFound):
-            database.run_blocking(batches.add_file, account, batch_id, ORIGINAL, 50, DAY)
+            database.run_blocking(batches.add_file, account, batch_id, SOURCE, 50, DAY)
         with pytest.raises(NotFound):
             database.run_blocking(batches.begin, account, batch_id, OWNER, LEASE)
     assert get(database, batch) == batch
 
 
-def test_adding_and_converting_prolong_its_life(database: Database, batch: Batch, clock: Clock) -> None:
+def test_additions_and_conversions_defer_the_expiry(database: Database, batch: Batch, clock: Clock) -> None:
     clock.now += 1000
     file = add(database, batch)
     assert get(database, batch).expires_at == file.expires_at == int(clock.now) + DAY
@@ -158,25 +157,25 @@ def test_adding_and_converting_prolong_its_life(database: Database, batch: Batch
     changed = get(database, batch)
     assert changed.expires_at == file.expires_at == int(clock.now) + DAY
     assert changed.updated_at == int(clock.now)
-    database.run_blocking(batches.add_file, batch.account, batch.id, ORIGINAL, 50, 1)
+    database.run_blocking(batches.add_file, batch.account, batch.id, SOURCE, 50, 1)
     assert get(database, batch).expires_at == file.expires_at
 
 
-def test_converted_again_a_file_is_in_no_batch(database: Database, batch: Batch) -> None:
+def test_a_repeated_conversion_is_in_no_batch(database: Database, batch: Batch) -> None:
     file = process(database, add(database, batch))
     assert process(database, file).batch is None
     assert inside(database, batch) == (file,)
 
 
-def test_an_expired_batch_is_missing_and_goes_after_its_files(database: Database, batch: Batch, clock: Clock) -> None:
+def test_an_expired_batch_is_deleted_after_its_files(database: Database, batch: Batch, clock: Clock) -> None:
     begin(database, batch)
     add(database, batch)
     clock.now += DAY - 1
-    assert database.run_blocking(batches.expired, 10) == 0
+    assert database.run_blocking(batches.delete_expired, 10) == 0
     clock.now += 1
     with pytest.raises(NotFound):
         get(database, batch)
-    assert database.run_blocking(batches.expired, 10) == 0
-    database.run_blocking(files.expired, 10)
-    assert database.run_blocking(batches.expired, 10) == 1
-    assert database.run_blocking(batches.expired, 10) == 0
+    assert database.run_blocking(batches.delete_expired, 10) == 0
+    database.run_blocking(files.delete_expired, 10)
+    assert database.run_blocking(batches.delete_expired, 10) == 1
+    assert database.run_blocking(batches.delete_expired, 10) == 0

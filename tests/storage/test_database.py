@@ -1,4 +1,4 @@
-"""The door to the database: threads, transactions, migrations, lost connections."""
+"""Database: threads, transactions, cancellation, locks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.storage_samples import Clock, open_account
 
 
 class Trouble(Exception):
-    """Something that goes wrong in the middle of a transaction."""
+    """An error in the middle of a transaction."""
 
 
 def balance_of(database: Database, account: str) -> int:
@@ -32,20 +32,20 @@ def grant_and_fail(transaction: Transaction, account: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "mysql://root:secret@localhost/x", "convertd.db"])
-def test_other_urls_are_refused_without_being_shown(url: str) -> None:
+def test_unsupported_urls_are_not_shown(url: str) -> None:
     with pytest.raises(UnsupportedUrl) as caught:
         Database(url)
     assert "secret" not in str(caught.value)
 
 
-def test_what_fails_is_rolled_back(database: Database) -> None:
+def test_errors_roll_back(database: Database) -> None:
     account = open_account(database, 1)
     with pytest.raises(Trouble):
         database.run_blocking(grant_and_fail, account.id)
     assert balance_of(database, account.id) == 1
 
 
-async def test_transactions_stay_off_the_event_loop(database: Database) -> None:
+async def test_transactions_do_not_block_the_event_loop(database: Database) -> None:
     def thread(_transaction: Transaction) -> int:
         time.sleep(0.02)
         return threading.get_ident()
@@ -55,11 +55,11 @@ async def test_transactions_stay_off_the_event_loop(database: Database) -> None:
     assert len(set(threads)) == (1 if isinstance(database._peewee, peewee.SqliteDatabase) else 8)
 
 
-def test_the_time_of_a_transaction_is_the_clocks(database: Database, clock: Clock) -> None:
+def test_transactions_have_the_time_of_the_clock(database: Database, clock: Clock) -> None:
     assert database.run_blocking(lambda transaction: transaction.now) == int(clock.now)
 
 
-async def test_what_is_cancelled_has_ended_or_never_begins(database: Database) -> None:
+async def test_cancelled_transactions_have_ended_or_never_start(database: Database) -> None:
     account = open_account(database, 1)
     begun = threading.Event()
     ended: list[str] = []
@@ -89,7 +89,7 @@ async def test_what_is_cancelled_has_ended_or_never_begins(database: Database) -
     assert "waiting" not in refs
 
 
-def test_sqlite_survives_a_power_cut(tmp_path: Path) -> None:
+def test_sqlite_flushes_every_commit(tmp_path: Path) -> None:
     def pragmas(transaction: Transaction) -> list[object]:
         names = ("journal_mode", "synchronous", "busy_timeout", "foreign_keys")
         return [transaction.connection.execute_sql(f"PRAGMA {name}").fetchone()[0] for name in names]
@@ -99,7 +99,7 @@ def test_sqlite_survives_a_power_cut(tmp_path: Path) -> None:
     opened.close()
 
 
-def test_a_transaction_of_sqlite_is_a_writer_from_its_beginning(tmp_path: Path) -> None:
+def test_sqlite_transactions_hold_the_write_lock_from_the_start(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'convertd.db'}"
     one, other = Database(url), Database(url)
     account = open_account(one, 0)
@@ -119,7 +119,7 @@ def test_a_transaction_of_sqlite_is_a_writer_from_its_beginning(tmp_path: Path) 
     other.close()
 
 
-def test_a_database_that_another_keeps_locked_is_busy(tmp_path: Path) -> None:
+def test_a_locked_database_is_busy(tmp_path: Path) -> None:
     opened = Database(f"sqlite:///{tmp_path / 'convertd.db'}")
     account = open_account(opened, 3)
     other = sqlite3.connect(tmp_path / "convertd.db", isolation_level=None)
@@ -134,18 +134,18 @@ def test_a_database_that_another_keeps_locked_is_busy(tmp_path: Path) -> None:
     opened.close()
 
 
-async def test_what_is_to_run_promptly_does_not_wait_behind_others(tmp_path: Path) -> None:
+async def test_run_with_timeout_does_not_wait_in_the_queue(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path / 'convertd.db'}")
     slow = asyncio.create_task(database.run(lambda _: time.sleep(6)))
     await asyncio.sleep(0.1)
-    cancelled = asyncio.create_task(database.run_promptly(lambda _: None))
+    cancelled = asyncio.create_task(database.run_with_timeout(lambda _: None))
     await asyncio.sleep(0)
     cancelled.cancel()
     with pytest.raises(asyncio.CancelledError):
         await cancelled
     with pytest.raises(DatabaseBusy):
-        await database.run_promptly(lambda _: None)
+        await database.run_with_timeout(lambda _: None)
     assert not slow.done()
     await slow
-    assert await database.run_promptly(lambda _: "in time") == "in time"
+    assert await database.run_with_timeout(lambda _: "in time") == "in time"
     database.close()

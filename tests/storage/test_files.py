@@ -1,4 +1,4 @@
-"""Files: what becomes of them, who sees them, and which blobs they leave behind."""
+"""Stored files: conversions, ownership, expiry and unreferenced blobs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,10 @@ import pytest
 from storage import files
 from storage.database import Database
 from storage.errors import NotFound
-from storage.files import ConvertedFile, Failure, File, SourceFile
+from storage.files import File
 from storage.ids import new_id
 from tests.support import storage_processes
-from tests.support.storage_samples import Clock, open_account
-
-DAY = 86_400
-ORIGINAL = SourceFile("größe.JPG", "jpg", "jpeg", 100, source="up_1")
-OUTCOME = ConvertedFile("webp", 40, "größe.webp", "image/webp", "blob_1", 0.25, (("alpha_flattened", "It was."),))
-FAULT = Failure("processing_failed", "The file is damaged.", "corrupt_input", retryable=False)
+from tests.support.storage_samples import CONVERTED, DAY, FAILURE, SOURCE, Clock, open_account
 
 
 @pytest.fixture
@@ -27,11 +22,11 @@ def account(database: Database) -> str:
 
 
 def add(database: Database, account: str) -> File:
-    return database.run_blocking(files.add, account, ORIGINAL, DAY)
+    return database.run_blocking(files.add, account, SOURCE, DAY)
 
 
 def process(database: Database, account: str, file_id: str, blob: str = "blob_1") -> File:
-    return database.run_blocking(files.process, account, file_id, replace(OUTCOME, blob=blob), DAY)
+    return database.run_blocking(files.mark_processed, account, file_id, replace(CONVERTED, blob=blob), DAY)
 
 
 def get(database: Database, file: File) -> File:
@@ -45,71 +40,71 @@ def delete(database: Database, file: File) -> tuple[str, ...]:
 def test_an_upload_is_pending(database: Database, account: str, clock: Clock) -> None:
     file = add(database, account)
     assert get(database, file) == file
-    assert (file.status, file.outcome, file.fault, file.processed_at) == ("pending", None, None, None)
+    assert (file.status, file.converted, file.failure, file.processed_at) == ("pending", None, None, None)
     assert (file.original_name, file.original_size, file.source) == ("größe.JPG", 100, "up_1")
     assert (file.created_at, file.expires_at) == (int(clock.now), int(clock.now) + DAY)
 
 
-def test_the_same_file_becomes_processed_and_lives_on_from_then(database: Database, account: str, clock: Clock) -> None:
+def test_processing_defers_the_expiry(database: Database, account: str, clock: Clock) -> None:
     file = add(database, account)
     clock.now += 1000
     processed = process(database, account, file.id)
     now = int(clock.now)
-    assert processed == replace(file, outcome=OUTCOME, processed_at=now, expires_at=now + DAY)
+    assert processed == replace(file, converted=CONVERTED, processed_at=now, expires_at=now + DAY)
     assert (get(database, file), processed.status) == (processed, "processed")
 
 
-def test_a_fault_stays_until_a_conversion_succeeds(database: Database, account: str) -> None:
+def test_a_failure_is_kept_until_a_conversion_succeeds(database: Database, account: str) -> None:
     file = add(database, account)
-    database.run_blocking(files.fail, account, file.id, FAULT)
-    assert get(database, file) == replace(file, fault=FAULT)
-    assert process(database, account, file.id).fault is None
-    database.run_blocking(files.fail, account, file.id, FAULT)
-    assert get(database, file).fault is None
+    database.run_blocking(files.mark_failed, account, file.id, FAILURE)
+    assert get(database, file) == replace(file, failure=FAILURE)
+    assert process(database, account, file.id).failure is None
+    database.run_blocking(files.mark_failed, account, file.id, FAILURE)
+    assert get(database, file).failure is None
 
 
-def test_converted_again_it_is_a_new_file(database: Database, account: str) -> None:
+def test_a_repeated_conversion_creates_a_file(database: Database, account: str) -> None:
     first = process(database, account, add(database, account).id)
     second = process(database, account, first.id, "blob_2")
     assert get(database, first) == first
     assert get(database, second) == second
     assert second == replace(
-        first, id=second.id, source_file=first.id, outcome=replace(OUTCOME, blob="blob_2"), batch=None
+        first, id=second.id, source_file=first.id, converted=replace(CONVERTED, blob="blob_2"), batch=None
     )
     assert second.id != first.id
 
 
-def test_ids_may_be_chosen_beforehand(database: Database, account: str) -> None:
+def test_callers_may_choose_ids(database: Database, account: str) -> None:
     one, other = new_id("file"), new_id("file")
-    recorded = database.run_blocking(files.record, account, replace(ORIGINAL, source=None), OUTCOME, DAY, one)
+    recorded = database.run_blocking(files.add_processed, account, replace(SOURCE, source=None), CONVERTED, DAY, one)
     assert (recorded.id, recorded.status, recorded.source) == (one, "processed", None)
     assert get(database, recorded) == recorded
-    assert database.run_blocking(files.process, account, one, OUTCOME, DAY, other).id == other
+    assert database.run_blocking(files.mark_processed, account, one, CONVERTED, DAY, other).id == other
 
 
 @pytest.mark.parametrize(
     "file_id", ["", "file_1", "batch_0123456789012345678901", "file_\x00", "file_0123456789012345678901"]
 )
-def test_unknown_and_strange_ids_are_missing(database: Database, account: str, file_id: str) -> None:
+def test_unknown_and_malformed_ids_are_not_found(database: Database, account: str, file_id: str) -> None:
     for attempt in (files.get, files.delete):
         with pytest.raises(NotFound):
             database.run_blocking(attempt, account, file_id)
     with pytest.raises(NotFound):
-        database.run_blocking(files.process, account, file_id, OUTCOME, DAY)
+        database.run_blocking(files.mark_processed, account, file_id, CONVERTED, DAY)
 
 
-def test_files_of_others_are_missing(database: Database, account: str) -> None:
+def test_files_of_other_accounts_are_not_found(database: Database, account: str) -> None:
     file, stranger = add(database, account), open_account(database).id
     for attempt in (files.get, files.delete):
         with pytest.raises(NotFound):
             database.run_blocking(attempt, stranger, file.id)
     with pytest.raises(NotFound):
         process(database, stranger, file.id)
-    database.run_blocking(files.fail, stranger, file.id, FAULT)
+    database.run_blocking(files.mark_failed, stranger, file.id, FAILURE)
     assert get(database, file) == file
 
 
-def test_expired_files_are_missing_before_they_are_erased(database: Database, account: str, clock: Clock) -> None:
+def test_expired_files_are_not_found_before_their_deletion(database: Database, account: str, clock: Clock) -> None:
     file = add(database, account)
     clock.now += DAY - 1
     assert get(database, file) == file
@@ -118,21 +113,21 @@ def test_expired_files_are_missing_before_they_are_erased(database: Database, ac
         get(database, file)
     with pytest.raises(NotFound):
         process(database, account, file.id)
-    database.run_blocking(files.fail, account, file.id, FAULT)
-    assert database.run_blocking(files.expired, 10) == ("up_1",)
+    database.run_blocking(files.mark_failed, account, file.id, FAILURE)
+    assert database.run_blocking(files.delete_expired, 10) == ("up_1",)
 
 
-def test_expiry_is_erased_bit_by_bit_and_spares_the_living(database: Database, account: str, clock: Clock) -> None:
-    old = [database.run_blocking(files.add, account, replace(ORIGINAL, source=f"up_{n}"), n + 1) for n in range(5)]
-    young = database.run_blocking(files.add, account, replace(ORIGINAL, source="young"), DAY)
+def test_expired_files_are_deleted_in_batches(database: Database, account: str, clock: Clock) -> None:
+    old = [database.run_blocking(files.add, account, replace(SOURCE, source=f"up_{n}"), n + 1) for n in range(5)]
+    young = database.run_blocking(files.add, account, replace(SOURCE, source="young"), DAY)
     clock.now += len(old)
-    assert database.run_blocking(files.expired, 3) == ("up_0", "up_1", "up_2")
-    assert database.run_blocking(files.expired, 3) == ("up_3", "up_4")
-    assert database.run_blocking(files.expired, 3) == ()
+    assert database.run_blocking(files.delete_expired, 3) == ("up_0", "up_1", "up_2")
+    assert database.run_blocking(files.delete_expired, 3) == ("up_3", "up_4")
+    assert database.run_blocking(files.delete_expired, 3) == ()
     assert get(database, young) == young
 
 
-def test_a_shared_upload_goes_with_the_last_that_needs_it(database: Database, account: str, clock: Clock) -> None:
+def test_a_shared_upload_is_deleted_with_its_last_file(database: Database, account: str, clock: Clock) -> None:
     first = process(database, account, add(database, account).id, "blob_1")
     second = process(database, account, first.id, "blob_2")
     clock.now += 10
@@ -141,22 +136,24 @@ def test_a_shared_upload_goes_with_the_last_that_needs_it(database: Database, ac
     with pytest.raises(NotFound):
         delete(database, first)
     clock.now += DAY - 10
-    assert database.run_blocking(files.expired, 10) == ("blob_2",)
+    assert database.run_blocking(files.delete_expired, 10) == ("blob_2",)
     assert delete(database, third) == ("blob_3", "up_1")
 
 
-def test_known_blobs_are_those_that_a_file_refers_to(database: Database, account: str) -> None:
+def test_referenced_blobs(database: Database, account: str) -> None:
     process(database, account, add(database, account).id)
     keys = ["up_1", "blob_1", "orphan"]
-    assert database.run_blocking(files.known, keys) == {"up_1", "blob_1"}
-    assert database.run_blocking(files.known, []) == frozenset()
+    assert database.run_blocking(files.referenced_blobs, keys) == {"up_1", "blob_1"}
+    assert database.run_blocking(files.referenced_blobs, []) == frozenset()
 
 
-async def test_of_many_conversions_one_wins_the_id(database: Database, account: str) -> None:
+async def test_concurrent_conversions_of_one_file(database: Database, account: str) -> None:
     for _ in range(20):
-        file = await database.run(files.add, account, ORIGINAL, DAY)
-        outcomes = [replace(OUTCOME, blob=new_id("blob")) for _ in range(6)]
-        made = await asyncio.gather(*(database.run(files.process, account, file.id, one, DAY) for one in outcomes))
+        file = await database.run(files.add, account, SOURCE, DAY)
+        outcomes = [replace(CONVERTED, blob=new_id("blob")) for _ in range(6)]
+        made = await asyncio.gather(
+            *(database.run(files.mark_processed, account, file.id, one, DAY) for one in outcomes)
+        )
         winners = [one for one in made if one.id == file.id]
         assert len(winners) == 1
         assert {one.source_file for one in made if one.id != file.id} == {file.id}
@@ -164,7 +161,7 @@ async def test_of_many_conversions_one_wins_the_id(database: Database, account: 
         assert (await database.run(files.get, account, file.id)) == winners[0]
 
 
-def test_of_four_processes_one_wins_the_id(url: str) -> None:
+def test_conversions_of_one_file_in_four_processes(url: str) -> None:
     database = Database(url)
     account = open_account(database).id
     racers = [storage_processes.start("convert", url) for _ in range(4)]
@@ -177,7 +174,7 @@ def test_of_four_processes_one_wins_the_id(url: str) -> None:
             ids = [storage_processes.answer(racer) for racer in racers]
             assert (ids.count(file.id), len(set(ids))) == (1, 4)
             made = [database.run_blocking(files.get, account, file_id) for file_id in ids]
-            assert len({one.outcome.blob for one in made if one.outcome}) == 4
+            assert len({one.converted.blob for one in made if one.converted}) == 4
     finally:
         codes = [storage_processes.end(racer) for racer in racers]
         database.close()

@@ -1,4 +1,4 @@
-"""A PostgreSQL database whose disk is full: what is not written was never there, and it goes on when there is room."""
+"""A PostgreSQL server with a full disk: transactions fail as a whole and succeed again once there is space."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SIZE = "4m"
 
 @pytest.fixture
 def small_disk(postgres: str) -> Iterator[Path]:
-    """A file system of its own, which the server may write to, and has as the tablespace `small`."""
+    """A small file system with the tablespace `small`."""
     with tempfile.TemporaryDirectory(prefix="convertd-disk-") as name, psycopg.connect(postgres, autocommit=True) as db:
         folder = Path(name) / "disk"
         folder.mkdir()
@@ -52,7 +52,7 @@ def _holds_until_it_is_full(database: Database, account: str) -> list[Hold]:
             return holds
 
 
-def test_what_cannot_be_written(small_disk: Path, new_postgres_url: MakeUrl) -> None:
+def test_a_full_disk_rolls_back_and_recovers(small_disk: Path, new_postgres_url: MakeUrl) -> None:
     url = f"{new_postgres_url()}%20-cdefault_tablespace%3Dsmall"
     database = Database(url)
     try:

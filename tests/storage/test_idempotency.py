@@ -24,7 +24,7 @@ def account(database: Database) -> str:
 def begin(
     database: Database, account: str, fingerprint: str = "f", path: str = "/convert", key: str = "k"
 ) -> ClaimOutcome:
-    return database.run_blocking(idempotency.begin, idempotency.attempt(account, path, key, OWNER), fingerprint, 60)
+    return database.run_blocking(idempotency.begin, idempotency.new_claim(account, path, key, OWNER), fingerprint, 60)
 
 
 def fresh(database: Database, account: str, fingerprint: str = "f") -> Claim:
@@ -34,25 +34,25 @@ def fresh(database: Database, account: str, fingerprint: str = "f") -> Claim:
 
 
 @pytest.mark.parametrize("answer", [ANSWER, StoredResponse(200)])
-def test_an_answer_is_given_again(database: Database, account: str, answer: StoredResponse) -> None:
+def test_responses_are_replayed(database: Database, account: str, answer: StoredResponse) -> None:
     database.run_blocking(idempotency.finish, fresh(database, account), answer)
     assert begin(database, account) == Replay(answer)
 
 
-def test_while_it_runs_others_wait(database: Database, account: str, clock: Clock) -> None:
+def test_a_running_attempt_owns_the_key(database: Database, account: str, clock: Clock) -> None:
     fresh(database, account)
     clock.now += 20
     assert begin(database, account) == InProgress(40)
 
 
-def test_a_key_is_of_one_request(database: Database, account: str) -> None:
+def test_a_key_belongs_to_one_request(database: Database, account: str) -> None:
     claim = fresh(database, account)
     assert begin(database, account, "other") == KeyMismatch()
     database.run_blocking(idempotency.finish, claim, ANSWER)
     assert begin(database, account, "other") == KeyMismatch()
 
 
-def test_keys_are_apart_by_account_and_path(database: Database, account: str) -> None:
+def test_keys_are_separate_by_account_and_path(database: Database, account: str) -> None:
     fresh(database, account)
     other = open_account(database).id
     for begun in (
@@ -63,12 +63,12 @@ def test_keys_are_apart_by_account_and_path(database: Database, account: str) ->
         assert isinstance(begun, Claim)
 
 
-def test_what_is_abandoned_may_be_asked_again_even_otherwise(database: Database, account: str) -> None:
+def test_an_abandoned_key_is_free_for_any_request(database: Database, account: str) -> None:
     database.run_blocking(idempotency.abandon, fresh(database, account))
     fresh(database, account, "other")
 
 
-def test_a_crashed_attempt_is_taken_over_when_its_lease_is_out(database: Database, account: str, clock: Clock) -> None:
+def test_a_key_can_be_claimed_after_its_lease(database: Database, account: str, clock: Clock) -> None:
     crashed = fresh(database, account)
     clock.now += 60
     assert begin(database, account, "other") == KeyMismatch()
@@ -83,7 +83,7 @@ def test_a_crashed_attempt_is_taken_over_when_its_lease_is_out(database: Databas
     assert begin(database, account) == Replay(ANSWER)
 
 
-def test_who_has_lost_the_claim_is_not_charged(database: Database, account: str, clock: Clock) -> None:
+def test_a_lost_claim_is_not_charged(database: Database, account: str, clock: Clock) -> None:
     late = fresh(database, account)
     hold = database.run_blocking(ledger.reserve, account, 1, OWNER, 1000)
     clock.now += 60
@@ -95,7 +95,7 @@ def test_who_has_lost_the_claim_is_not_charged(database: Database, account: str,
     assert database.run_blocking(ledger_audit.check) == ()
 
 
-def test_answers_are_kept_for_24_hours(database: Database, account: str, clock: Clock) -> None:
+def test_responses_are_kept_for_24_hours(database: Database, account: str, clock: Clock) -> None:
     database.run_blocking(idempotency.finish, fresh(database, account), ANSWER)
     clock.now += 86_399
     assert begin(database, account) == Replay(ANSWER)
@@ -104,35 +104,38 @@ def test_answers_are_kept_for_24_hours(database: Database, account: str, clock: 
     assert begin(database, account, "other") == InProgress(60)
 
 
-def test_the_sweep_takes_what_is_old_and_does_not_run(database: Database, account: str, clock: Clock) -> None:
+def test_only_old_and_idle_keys_are_deleted(database: Database, account: str, clock: Clock) -> None:
     database.run_blocking(idempotency.finish, fresh(database, account), ANSWER)
-    database.run_blocking(idempotency.begin, idempotency.attempt(account, "/convert", "long", OWNER), "f", 200_000)
-    database.run_blocking(idempotency.begin, idempotency.attempt(account, "/convert", "crashed", OWNER), "f", 60)
+    database.run_blocking(idempotency.begin, idempotency.new_claim(account, "/convert", "long", OWNER), "f", 200_000)
+    database.run_blocking(idempotency.begin, idempotency.new_claim(account, "/convert", "crashed", OWNER), "f", 60)
     clock.now += 86_399
-    database.run_blocking(idempotency.begin, idempotency.attempt(account, "/convert", "young", OWNER), "f", 1)
-    assert database.run_blocking(idempotency.sweep) == 0
+    database.run_blocking(idempotency.begin, idempotency.new_claim(account, "/convert", "young", OWNER), "f", 1)
+    assert database.run_blocking(idempotency.delete_expired) == 0
     clock.now += 1
-    assert database.run_blocking(idempotency.sweep) == 2
+    assert database.run_blocking(idempotency.delete_expired) == 2
     rows = database.run_blocking(lambda transaction: transaction.all(models.Idempotency.select()))
     assert {row.key for row in rows} == {"long", "young"}
 
 
-async def test_of_many_at_once_one_runs(database: Database, account: str) -> None:
+async def test_one_of_many_concurrent_attempts_runs(database: Database, account: str) -> None:
     for round_ in range(20):
         attempts = (
-            database.run(idempotency.begin, idempotency.attempt(account, "/p", f"{round_}", OWNER), "f", 60)
+            database.run(idempotency.begin, idempotency.new_claim(account, "/p", f"{round_}", OWNER), "f", 60)
             for _ in range(20)
         )
         begun = await asyncio.gather(*attempts)
         assert sorted(type(one).__name__ for one in begun) == ["Claim", *["InProgress"] * 19]
 
 
-async def test_of_many_at_once_one_takes_over(database: Database, account: str, clock: Clock) -> None:
+async def test_one_of_many_concurrent_attempts_takes_over_a_lapsed_key(
+    database: Database, account: str, clock: Clock
+) -> None:
     for _ in range(20):
-        await database.run(idempotency.begin, idempotency.attempt(account, "/p", "k", OWNER), "f", 60)
+        await database.run(idempotency.begin, idempotency.new_claim(account, "/p", "k", OWNER), "f", 60)
         clock.now += 60
         attempts = (
-            database.run(idempotency.begin, idempotency.attempt(account, "/p", "k", OWNER), "f", 60) for _ in range(20)
+            database.run(idempotency.begin, idempotency.new_claim(account, "/p", "k", OWNER), "f", 60)
+            for _ in range(20)
         )
         begun = await asyncio.gather(*attempts)
         assert sorted(type(one).__name__ for one in begun) == ["Claim", *["InProgress"] * 19]

@@ -1,4 +1,4 @@
-"""Processes that are killed while they work: whoever got an answer has paid once, nobody else has paid."""
+"""Processes killed at any time: an operation is charged if and only if it finished."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORKERS = 3
 KILLS = 4
 
 
-def test_what_is_charged_has_been_done_and_the_rest_is_given_back(database: Database, url: str, tmp_path: Path) -> None:
+def test_killed_processes_charge_only_finished_operations(database: Database, url: str, tmp_path: Path) -> None:
     account = open_account(database, 100_000).id
     files = [tmp_path / f"worker-{number}" for number in range(WORKERS)]
     workers = [storage_processes.start("work", url, account, str(file)) for file in files]

@@ -1,4 +1,4 @@
-"""The ledger, one call at a time."""
+"""Ledger: single calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.storage_samples import OWNER, USE, Clock, open_account
 
 
 class Trouble(Exception):
-    """Something that goes wrong in the middle of a transaction."""
+    """An error in the middle of a transaction."""
 
 
 def reserve(
@@ -26,13 +26,13 @@ def reserve(
 
 
 def now(database: Database, account: Account) -> tuple[int, int, int]:
-    """Balance, held and used. The ledger has to add up."""
+    """Returns balance, held and used credits. Fails if the audit finds a violation."""
     assert database.run_blocking(ledger_audit.check) == ()
     found = database.run_blocking(accounts.get, account.id)
     return (found.balance, found.held, found.used)
 
 
-def test_an_operation_that_succeeds_is_charged(database: Database) -> None:
+def test_a_successful_operation_is_charged(database: Database) -> None:
     account = open_account(database, 10)
     hold = reserve(database, account, 3)
     assert hold.balance == 7
@@ -45,7 +45,7 @@ def test_an_operation_that_succeeds_is_charged(database: Database) -> None:
     assert (report.successful_conversions, report.credits_used, report.bytes_total) == (1, 3, 140)
 
 
-def test_an_operation_that_fails_is_not(database: Database) -> None:
+def test_a_failed_operation_is_not_charged(database: Database) -> None:
     account = open_account(database, 10)
     hold = reserve(database, account, 3)
     assert database.run_blocking(ledger.release, account.id, hold.id, USE) == 10
@@ -54,7 +54,7 @@ def test_an_operation_that_fails_is_not(database: Database) -> None:
     assert (report.failed_conversions, report.credits_used) == (1, 0)
 
 
-def test_an_operation_that_never_ran_leaves_no_trace(database: Database) -> None:
+def test_a_released_hold_leaves_no_usage(database: Database) -> None:
     account = open_account(database, 10)
     database.run_blocking(ledger.release, account.id, reserve(database, account).id)
     assert database.run_blocking(usage.report, account.id, 0, 10**11).total_conversions == 0
@@ -83,7 +83,7 @@ def test_a_hold_ends_once(database: Database) -> None:
     assert database.run_blocking(usage.report, account.id, 0, 10**11).total_conversions == 1
 
 
-def test_holds_of_others_and_of_nobody_stay_as_they_are(database: Database) -> None:
+def test_foreign_and_unknown_holds_are_unchanged(database: Database) -> None:
     account, other = open_account(database, 10), open_account(database, 20)
     hold = reserve(database, account)
     foreign = Hold(hold.id, other.id, 1, 0)
@@ -94,7 +94,7 @@ def test_holds_of_others_and_of_nobody_stay_as_they_are(database: Database) -> N
     assert (now(database, account), now(database, other)) == ((9, 1, 0), (20, 0, 0))
 
 
-def test_what_is_kept_with_the_charge_shares_its_fate(database: Database) -> None:
+def test_writes_of_the_caller_are_atomic_with_the_charge(database: Database) -> None:
     account = open_account(database, 10)
     hold = reserve(database, account)
 
@@ -112,7 +112,7 @@ def test_what_is_kept_with_the_charge_shares_its_fate(database: Database) -> Non
     assert now(database, account) == (14, 0, 1)
 
 
-def test_a_hold_can_be_released_by_an_id_chosen_before(database: Database) -> None:
+def test_a_hold_can_be_released_by_its_chosen_id(database: Database) -> None:
     account = open_account(database, 10)
     chosen = new_id("hold")
     assert database.run_blocking(ledger.release, account.id, chosen) == 10
@@ -125,22 +125,22 @@ def test_a_hold_can_be_released_by_an_id_chosen_before(database: Database) -> No
 
 
 @pytest.mark.parametrize("amount", [0, -1])
-def test_amounts_are_more_than_0(database: Database, amount: int) -> None:
+def test_amounts_must_be_positive(database: Database, amount: int) -> None:
     account = open_account(database, 10)
-    with pytest.raises(ValueError, match="more than 0"):
+    with pytest.raises(ValueError, match="must be positive"):
         reserve(database, account, amount)
-    with pytest.raises(ValueError, match="more than 0"):
+    with pytest.raises(ValueError, match="must be positive"):
         database.run_blocking(ledger.credit, account.id, "grant", amount, "ref")
 
 
-def test_an_unknown_account_is_missing(database: Database) -> None:
+def test_unknown_accounts_are_not_found(database: Database) -> None:
     with pytest.raises(NotFound):
         database.run_blocking(ledger.reserve, "acct_of_nobody", 1, OWNER, 60)
     with pytest.raises(NotFound):
         database.run_blocking(ledger.credit, "acct_of_nobody", "grant", 1, "ref")
 
 
-def test_credits_come_in_once_for_every_ref(database: Database) -> None:
+def test_credits_are_added_once_per_ref(database: Database) -> None:
     account = open_account(database, 10)
     for fresh in (True, False, False):
         credited = database.run_blocking(ledger.credit, account.id, "purchase", 500, "checkout")
@@ -149,7 +149,7 @@ def test_credits_come_in_once_for_every_ref(database: Database) -> None:
     assert now(database, account) == (510, 0, 0)
 
 
-def test_recovery_gives_back_what_earlier_runs_of_the_server_held(database: Database) -> None:
+def test_recovery_releases_holds_of_earlier_runs(database: Database) -> None:
     account, other = open_account(database, 10), open_account(database, 10)
     for holder in (account, account, other):
         reserve(database, holder, 2)
@@ -160,20 +160,20 @@ def test_recovery_gives_back_what_earlier_runs_of_the_server_held(database: Data
     database.run_blocking(ledger.settle, kept, USE)
 
 
-def test_the_sweep_gives_back_what_is_held_for_too_long(database: Database, clock: Clock) -> None:
+def test_expired_holds_are_released(database: Database, clock: Clock) -> None:
     account = open_account(database, 10)
     expires, lasts = reserve(database, account, 2, lifetime=60), reserve(database, account, 3, lifetime=61)
     clock.now += 59
-    assert database.run_blocking(ledger.sweep) == 0
+    assert database.run_blocking(ledger.release_expired) == 0
     clock.now += 1
-    assert database.run_blocking(ledger.sweep) == 1
+    assert database.run_blocking(ledger.release_expired) == 1
     with pytest.raises(HoldLost):
         database.run_blocking(ledger.settle, expires, USE)
     database.run_blocking(ledger.settle, lasts, USE)
     assert now(database, account) == (7, 0, 3)
 
 
-def test_what_is_taken_back_is_never_more_than_there_is(database: Database) -> None:
+def test_claw_back_is_limited_to_the_balance(database: Database) -> None:
     account = open_account(database, 10)
     reserve(database, account, 4)
     assert database.run_blocking(ledger.claw_back, account.id, 5, "first") == 5

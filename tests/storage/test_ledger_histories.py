@@ -1,4 +1,4 @@
-"""Whole histories of a ledger, crashes included, against a model of a few numbers."""
+"""Ledger: random histories with crashes, checked against a simple model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Ending = Literal["succeeds", "fails", "crashes", "crashes while it settles"]
 
 
 class Crash(Exception):
-    """The end of the process, in the middle of a transaction."""
+    """Simulates the end of the process in the middle of a transaction."""
 
 
 def crash(_transaction: Transaction) -> None:
@@ -41,14 +41,14 @@ def crash(_transaction: Transaction) -> None:
 
 
 def look(transaction: Transaction, account: str) -> tuple[tuple[str, ...], Account, set[str]]:
-    """What the audit finds, the account, and what has been charged to it."""
+    """Returns the violations, the account, and the refs of its charges."""
     query = models.Entry.select().where((models.Entry.account == account) & (models.Entry.kind == "charge"))
     charges = {row.ref for row in transaction.all(query)}
     return ledger_audit.check(transaction, account), accounts.get(transaction, account), charges
 
 
 class Histories(RuleBasedStateMachine):
-    """One account, one server that may crash."""
+    """One account and one server that may crash."""
 
     holds: Bundle[Hold] = Bundle("holds")
 
@@ -68,7 +68,7 @@ class Histories(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.clock.now += 1_000_000
-        self.database.run_blocking(ledger.sweep)  # nothing is left to the histories that follow
+        self.database.run_blocking(ledger.release_expired)  # nothing is left to the histories that follow
         self.database.close()
 
     @property
@@ -78,8 +78,8 @@ class Histories(RuleBasedStateMachine):
     @rule(kind=st.sampled_from(["grant", "purchase"]), amount=st.integers(1, 10), ref=st.sampled_from("abc"))
     def credits_come_in(self, kind: ledger.Income, amount: int, ref: str) -> None:
         credited = self.database.run_blocking(ledger.credit, self.account, kind, amount, f"{ref} of {self.account}")
-        assert credited.fresh == (ref not in self.refs)
-        if credited.fresh:
+        assert credited.added == (ref not in self.refs)
+        if credited.added:
             self.refs.add(ref)
             self.balance += amount
             self.purchased += amount if kind == "purchase" else 0
@@ -121,7 +121,7 @@ class Histories(RuleBasedStateMachine):
     def sweep(self) -> None:
         expired = [hold for hold, (_, end) in self.open.items() if end <= int(self.clock.now)]
         self.balance += sum(self.open.pop(hold)[0] for hold in expired)
-        assert self.database.run_blocking(ledger.sweep) == len(expired)
+        assert self.database.run_blocking(ledger.release_expired) == len(expired)
 
     @rule()
     def crash_and_recover(self) -> None:
@@ -141,7 +141,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(key=st.sampled_from("xyz"), ending=st.sampled_from(get_args(Ending)))
     def ask_with_a_key(self, key: str, ending: Ending) -> None:
-        attempt = idempotency.attempt(self.account, "/convert", key, self.owner)
+        attempt = idempotency.new_claim(self.account, "/convert", key, self.owner)
         claim = self.database.run_blocking(idempotency.begin, attempt, "f", LEASE)
         assert isinstance(claim, Replay) == (key in self.answered)
         assert isinstance(claim, InProgress) == (self.leases.get(key, 0) > int(self.clock.now))

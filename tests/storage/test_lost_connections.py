@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL that are lost, and deadlocks."""
+"""Lost connections to PostgreSQL, and deadlocks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.storage_samples import open_account
 
 @pytest.fixture
 def url(postgres: str) -> str:
-    """The URL of an empty database, whose connections are nobody else's."""
+    """The URL of an empty database without other connections."""
     name = f"lost_{secrets.token_hex(8)}"
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}".encode())
@@ -46,7 +46,7 @@ def _name(url: str) -> str:
     return url.rpartition("/")[2]
 
 
-async def test_lost_connections_are_made_again(postgres: str, database: Database, url: str) -> None:
+async def test_lost_connections_are_replaced(postgres: str, database: Database, url: str) -> None:
     account = open_account(database, 3)
     await asyncio.gather(*(database.run(lambda _transaction: time.sleep(0.2)) for _ in range(8)))
     terminate_others(postgres, url)
@@ -54,7 +54,7 @@ async def test_lost_connections_are_made_again(postgres: str, database: Database
         assert await database.run(ledger.balance, account.id) == 3
 
 
-def test_a_transaction_whose_connection_is_lost_runs_again(postgres: str, database: Database, url: str) -> None:
+def test_a_transaction_is_retried_after_a_lost_connection(postgres: str, database: Database, url: str) -> None:
     account = open_account(database, 0)
     runs = []
 
@@ -69,7 +69,7 @@ def test_a_transaction_whose_connection_is_lost_runs_again(postgres: str, databa
     assert (len(runs), balance_of(database, account.id)) == (2, 1)
 
 
-def test_a_transaction_that_may_have_happened_is_not_run_again(postgres: str, database: Database, url: str) -> None:
+def test_a_transaction_is_not_retried_after_a_lost_commit(postgres: str, database: Database, url: str) -> None:
     account = open_account(database, 0)
     runs = []
 
@@ -83,7 +83,7 @@ def test_a_transaction_that_may_have_happened_is_not_run_again(postgres: str, da
     assert (len(runs), balance_of(database, account.id)) == (1, 0)
 
 
-def test_a_database_that_cannot_be_reached_is_busy(postgres: str, database: Database, url: str) -> None:
+def test_an_unreachable_database_is_busy(postgres: str, database: Database, url: str) -> None:
     account = open_account(database, 3)
     runs = []
 
@@ -101,7 +101,7 @@ def test_a_database_that_cannot_be_reached_is_busy(postgres: str, database: Data
     assert (len(runs), balance_of(database, account.id)) == (1, 3)
 
 
-async def test_a_deadlock_is_broken_and_both_get_through(database: Database) -> None:
+async def test_both_transactions_of_a_deadlock_succeed(database: Database) -> None:
     first, second = open_account(database, 0).id, open_account(database, 0).id
     runs = []
     each_has_one, one_has_both = threading.Barrier(2, timeout=30), threading.Event()

@@ -1,4 +1,4 @@
-"""Purchases and what goes back of them, whatever is told how often and in which order."""
+"""Purchases and reversals, reported repeatedly and in any order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PRICE, CREDITS = 1500, 2000
 
 
 def buy(database: Database, credits: int = 0) -> tuple[Account, str]:
-    """A new account, and a purchase of its own that is not paid."""
+    """Creates an account with an unpaid purchase."""
     account = open_account(database, credits)
     return account, database.run_blocking(purchases.begin, account.id, "pro", CREDITS, PRICE, "eur")
 
@@ -43,11 +43,11 @@ def goes_back(
     final: bool = False,
 ) -> RefundResult | None:
     reversal = Reversal(f"{id}_{purchase}", f"pi_{purchase}", kind, amount, at, final)
-    return database.run_blocking(refunds.note, reversal, f"evt_{id}_{at}_{amount}_{purchase}")
+    return database.run_blocking(refunds.record, reversal, f"evt_{id}_{at}_{amount}_{purchase}")
 
 
 def now(database: Database, account: Account) -> tuple[int, int]:
-    """Balance and what was bought. The ledger has to add up."""
+    """Returns balance and purchased credits. Fails if the audit finds a violation."""
     assert database.run_blocking(ledger_audit.check) == ()
     found = database.run_blocking(accounts.get, account.id)
     return (found.balance, found.purchased)
@@ -65,7 +65,7 @@ def found(database: Database, purchase: str) -> Purchase:
 
 def test_a_purchase_is_credited_once(database: Database) -> None:
     account, purchase = buy(database, 50)
-    database.run_blocking(purchases.opened, purchase, f"cs_{purchase}", 2_000_000_000)
+    database.run_blocking(purchases.set_session, purchase, f"cs_{purchase}", 2_000_000_000)
     assert (found(database, purchase).state, found(database, purchase).expires_at) == ("open", 2_000_000_000)
     assert now(database, account) == (50, 0)
     assert [pay(database, purchase, event=event) for event in ("a", "a", "b")] == ["credited", "known", "known"]
@@ -73,28 +73,28 @@ def test_a_purchase_is_credited_once(database: Database) -> None:
     assert now(database, account) == (2050, 2000)
 
 
-def test_a_payment_may_be_told_before_its_session_is_noted(database: Database) -> None:
+def test_a_payment_reported_before_its_session_is_recorded(database: Database) -> None:
     account, purchase = buy(database)
     assert pay(database, purchase) == "credited"
-    database.run_blocking(purchases.opened, purchase, f"cs_{purchase}", 2_000_000_000)
+    database.run_blocking(purchases.set_session, purchase, f"cs_{purchase}", 2_000_000_000)
     database.run_blocking(purchases.abandon, purchase)
     assert found(database, purchase).state == "paid"
     assert now(database, account) == (2000, 2000)
 
 
 @pytest.mark.parametrize(("amount", "currency"), [(1, "eur"), (PRICE, "usd"), (PRICE + 1, "eur")])
-def test_another_price_gives_nothing(database: Database, amount: int, currency: str) -> None:
+def test_a_wrong_price_is_not_credited(database: Database, amount: int, currency: str) -> None:
     account, purchase = buy(database)
     assert pay(database, purchase, amount=amount, currency=currency) == "mismatch"
     assert now(database, account) == (0, 0)
 
 
-def test_sessions_that_are_none_of_ours(database: Database) -> None:
+def test_foreign_sessions(database: Database) -> None:
     account, purchase = buy(database)
-    database.run_blocking(purchases.opened, purchase, "cs_the_real_one", 2_000_000_000)
+    database.run_blocking(purchases.set_session, purchase, "cs_the_real_one", 2_000_000_000)
     assert pay(database, purchase) == "foreign"  # our purchase, in a session that was not opened for it
     assert pay(database, "pur_of_nobody") == "foreign"
-    assert database.run_blocking(purchases.progress, report("pur_of_nobody"), "failed") == "foreign"
+    assert database.run_blocking(purchases.set_state, report("pur_of_nobody"), "failed") == "foreign"
     assert now(database, account) == (0, 0)
 
 
@@ -105,26 +105,26 @@ def test_the_order_of_reports_does_not_matter(database: Database, order: tuple[s
         if told == "paid":
             pay(database, purchase)
         else:
-            database.run_blocking(purchases.progress, report(purchase), told)  # type: ignore[arg-type]
+            database.run_blocking(purchases.set_state, report(purchase), told)  # type: ignore[arg-type]
     assert found(database, purchase).state == "paid"
     assert now(database, account) == (2000, 2000)
 
 
-def test_what_no_checkout_was_opened_for_is_forgotten(database: Database, clock: Clock) -> None:
+def test_abandoned_purchases_are_deleted(database: Database, clock: Clock) -> None:
     _, crashed = buy(database)
     _, refused = buy(database)
     _, opened = buy(database)
     database.run_blocking(purchases.abandon, refused)
-    database.run_blocking(purchases.opened, opened, f"cs_{opened}", 2_000_000_000)
+    database.run_blocking(purchases.set_session, opened, f"cs_{opened}", 2_000_000_000)
     clock.now += 86_399
-    assert database.run_blocking(purchases.sweep) == 0
+    assert database.run_blocking(purchases.delete_abandoned) == 0
     clock.now += 1
-    assert database.run_blocking(purchases.sweep) == 1
+    assert database.run_blocking(purchases.delete_abandoned) == 1
     assert pay(database, crashed) == pay(database, refused) == "foreign"
     assert pay(database, opened) == "credited"
 
 
-def test_a_refund_takes_its_share(database: Database) -> None:
+def test_a_partial_refund(database: Database) -> None:
     account, purchase = buy(database, 50)
     pay(database, purchase)
     assert goes_back(database, purchase, 500, at=1) == RefundResult(account.id, -666)
@@ -135,7 +135,7 @@ def test_a_refund_takes_its_share(database: Database) -> None:
     assert now(database, account) == (50, 2000)
 
 
-def test_credits_that_are_spent_stay_spent(database: Database) -> None:
+def test_spent_credits_are_not_removed(database: Database) -> None:
     account, purchase = buy(database)
     pay(database, purchase)
     spend(database, account, 1900)
@@ -147,7 +147,7 @@ def test_credits_that_are_spent_stay_spent(database: Database) -> None:
     assert now(database, account) == (100, 2000)
 
 
-def test_a_shortfall_is_not_taken_from_what_comes_later(database: Database) -> None:
+def test_a_shortfall_is_not_taken_from_later_credits(database: Database) -> None:
     account, purchase = buy(database)
     pay(database, purchase)
     spend(database, account, 2000)
@@ -157,7 +157,7 @@ def test_a_shortfall_is_not_taken_from_what_comes_later(database: Database) -> N
     assert now(database, account) == (5, 2000)
 
 
-def test_a_dispute_that_is_won(database: Database) -> None:
+def test_a_won_dispute(database: Database) -> None:
     account, purchase = buy(database)
     pay(database, purchase)
     goes_back(database, purchase, PRICE, at=1, id="dp", kind="dispute")
@@ -167,7 +167,7 @@ def test_a_dispute_that_is_won(database: Database) -> None:
     assert now(database, account) == (2000, 2000)
 
 
-def test_a_refund_and_the_sum_of_refunds_are_the_same_money(database: Database) -> None:
+def test_a_refund_is_not_counted_twice(database: Database) -> None:
     account, purchase = buy(database)
     pay(database, purchase)
     goes_back(database, purchase, 750, at=1, id="ch", kind="charge")
@@ -179,7 +179,7 @@ STEPS = ("paid", "part", "dispute", "won", "rest")
 
 
 @pytest.mark.parametrize("order", list(permutations(STEPS))[::7])
-def test_in_every_order_it_comes_to_the_same(database: Database, order: tuple[str, ...]) -> None:
+def test_the_order_of_reversals_does_not_matter(database: Database, order: tuple[str, ...]) -> None:
     account, purchase = buy(database, 7)
     for step in order:
         for _ in range(2):
@@ -194,19 +194,19 @@ def test_in_every_order_it_comes_to_the_same(database: Database, order: tuple[st
     assert now(database, account) == (7 + 2000 - 1600, 2000)
 
 
-async def test_twenty_reports_and_a_refund_at_once(database: Database) -> None:
+async def test_concurrent_reports_and_refunds(database: Database) -> None:
     for _ in range(10):
         account, purchase = await asyncio.to_thread(buy, database)
         reversal = Reversal(f"re_{purchase}", f"pi_{purchase}", "refund", 750, 1, False)
         told = [database.run(purchases.pay, report(purchase, f"evt_{number}")) for number in range(20)]
-        back = [database.run(refunds.note, reversal, f"evt_re_{number}_{purchase}") for number in range(5)]
+        back = [database.run(refunds.record, reversal, f"evt_re_{number}_{purchase}") for number in range(5)]
         outcomes = await asyncio.gather(*told[:10], *back, *told[10:])
         assert outcomes.count("credited") == 1
         assert await database.run(ledger.balance, account.id) == 1000
     assert await database.run(ledger_audit.check) == ()
 
 
-def test_a_crash_while_a_payment_is_noted_leaves_nothing(database: Database) -> None:
+def test_a_crash_rolls_back_a_payment(database: Database) -> None:
     account, purchase = buy(database)
 
     def crashes(transaction: Transaction) -> None:
@@ -220,11 +220,11 @@ def test_a_crash_while_a_payment_is_noted_leaves_nothing(database: Database) -> 
 
 
 class Undone(Exception):
-    """Takes back what a transaction did; holds what the audit found in it."""
+    """Rolls a transaction back. The arguments are the violations found by the audit."""
 
 
 @pytest.mark.parametrize("change", ["purchase SET credits = credits + 1", "payment SET reversed = reversed + 1"])
-def test_the_audit_sees_purchases_that_do_not_add_up(database: Database, change: str) -> None:
+def test_the_audit_finds_wrong_purchases(database: Database, change: str) -> None:
     account, purchase = buy(database)
     pay(database, purchase)
     goes_back(database, purchase, 500, at=1)

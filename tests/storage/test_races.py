@@ -1,4 +1,4 @@
-"""Races: many want the same at once, in one process and in several. The tests must catch two broken ledgers."""
+"""Races within one process and between several. Two deliberately broken ledgers must be detected."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ async def reserve(database: Database, account: str) -> None:
 
 
 async def reserve_by_read_and_write(database: Database, account: str) -> None:
-    """A broken ledger: between its look at the balance and its change there is time for others."""
+    """A broken ledger: reads the balance, waits, then writes it."""
 
     def write(transaction: Transaction, balance: int) -> None:
         changes = {"balance": balance - 1, "held": models.Account.held + 1}
-        transaction.change(models.Account.update(changes).where(models.Account.id == account))
+        transaction.execute(models.Account.update(changes).where(models.Account.id == account))
 
     balance = await database.run(ledger.balance, account)
     if balance < 1:
@@ -39,14 +39,14 @@ async def purchase(database: Database, account: str) -> None:
 
 
 async def purchase_by_check_and_insert(database: Database, account: str) -> None:
-    """A broken ledger: it looks whether the purchase is known, and its journal would take it twice."""
+    """A broken ledger: checks whether a purchase is recorded, then inserts it with a new ref."""
     seen = models.Entry.select().where((models.Entry.account == account) & (models.Entry.kind == "purchase"))
     if not await database.run(lambda transaction: transaction.all(seen)):
         await database.run(ledger.credit, account, "purchase", 500, new_id("ref"))
 
 
 async def last_credits(database: Database, attempt: Attempt, rounds: int) -> set[int]:
-    """How many of 50 got the last credit of an account, over several rounds."""
+    """Returns how many of 50 concurrent calls got an account's last credit, as a set over all rounds."""
     winners = set()
     for _ in range(rounds):
         account = await database.run(accounts.create, f"{new_id('a')}@b.org", "n", free_credits=1)
@@ -57,7 +57,7 @@ async def last_credits(database: Database, attempt: Attempt, rounds: int) -> set
 
 
 async def purchases(database: Database, attempt: Attempt, rounds: int) -> set[int]:
-    """The balance after the same purchase was reported 8 times at once, over several rounds."""
+    """Returns the balance after 8 concurrent reports of one purchase, as a set over all rounds."""
     balances = set()
     for _ in range(rounds):
         account = await database.run(accounts.create, f"{new_id('a')}@b.org", "n", free_credits=0)
@@ -66,7 +66,7 @@ async def purchases(database: Database, attempt: Attempt, rounds: int) -> set[in
     return balances
 
 
-async def test_the_last_credit_goes_to_one(database: Database) -> None:
+async def test_the_last_credit_is_held_once(database: Database) -> None:
     assert await last_credits(database, reserve, rounds=100) == {1}
     assert await database.run(ledger_audit.check) == ()
 
@@ -76,16 +76,16 @@ async def test_a_purchase_is_credited_once(database: Database) -> None:
     assert await database.run(ledger_audit.check) == ()
 
 
-async def test_read_and_write_is_caught(database: Database) -> None:
+async def test_a_read_before_write_race_is_detected(database: Database) -> None:
     assert await last_credits(database, reserve_by_read_and_write, rounds=3) != {1}
     assert await database.run(ledger_audit.check) != ()
 
 
-async def test_check_and_insert_is_caught(database: Database) -> None:
+async def test_a_check_before_insert_race_is_detected(database: Database) -> None:
     assert await purchases(database, purchase_by_check_and_insert, rounds=3) != {500}
 
 
-def test_eight_processes_open_an_empty_database_and_race_for_last_credits(url: str) -> None:
+def test_eight_processes_open_an_empty_database_and_race(url: str) -> None:
     racers = [storage_processes.start("race", url) for _ in range(8)]
     try:
         assert [storage_processes.answer(racer) for racer in racers] == ["ready"] * 8
@@ -102,7 +102,7 @@ def test_eight_processes_open_an_empty_database_and_race_for_last_credits(url: s
     assert codes == [0] * 8
 
 
-async def test_whoever_gives_up_while_waiting_loses_no_credit(database: Database) -> None:
+async def test_a_cancelled_reservation_holds_no_credits(database: Database) -> None:
     account = await database.run(accounts.create, "a@b.org", "n", free_credits=10)
     for _ in range(10):
         hold_id = new_id("hold")

@@ -1,4 +1,4 @@
-"""Sessions: begun with a key, over with it, with time, or when told."""
+"""Dashboard sessions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.storage_samples import Clock, open_account
 
 
 def begun(database: Database) -> tuple[str, str, str]:
-    """The token of a session, its account, and its key."""
+    """Starts a session. Returns its token, account id and key id."""
     account = open_account(database)
     issued = database.run_blocking(api_keys.issue, account.id, "Key")
     token, found = database.run_blocking(sessions.begin, digest(issued.text))
@@ -24,7 +24,7 @@ def owner(database: Database, token: str) -> str:
     return database.run_blocking(sessions.find, token)[0].id
 
 
-def test_a_token_stands_for_the_account(database: Database) -> None:
+def test_a_token_authenticates_the_account(database: Database) -> None:
     token, account, key = begun(database)
     assert owner(database, token) == account
     assert database.run_blocking(sessions.find, token)[1].id == key
@@ -32,18 +32,18 @@ def test_a_token_stands_for_the_account(database: Database) -> None:
         owner(database, token + "0")
 
 
-def test_the_token_itself_is_not_kept(database: Database) -> None:
+def test_only_the_sha256_of_a_token_is_stored(database: Database) -> None:
     token, _, _ = begun(database)
     (row,) = database.run_blocking(lambda transaction: transaction.all(models.Session.select()))
     assert token not in str(vars(row))
 
 
-def test_a_wrong_key_begins_nothing(database: Database) -> None:
+def test_a_wrong_key_starts_no_session(database: Database) -> None:
     with pytest.raises(InvalidKey):
         database.run_blocking(sessions.begin, digest("none"))
 
 
-def test_it_ends_when_told(database: Database) -> None:
+def test_a_session_can_be_ended(database: Database) -> None:
     token, _, _ = begun(database)
     database.run_blocking(sessions.end, token)
     database.run_blocking(sessions.end, token)
@@ -51,7 +51,7 @@ def test_it_ends_when_told(database: Database) -> None:
         owner(database, token)
 
 
-def test_it_ends_with_its_key(database: Database) -> None:
+def test_a_session_ends_with_its_key(database: Database) -> None:
     token, account, key = begun(database)
     database.run_blocking(api_keys.issue, account, "Another")
     database.run_blocking(api_keys.revoke, account, key)
@@ -59,12 +59,12 @@ def test_it_ends_with_its_key(database: Database) -> None:
         owner(database, token)
 
 
-def test_it_ends_with_time(database: Database, clock: Clock) -> None:
+def test_a_session_expires(database: Database, clock: Clock) -> None:
     token, account, _ = begun(database)
     clock.now += sessions.LIFETIME - 10
     assert owner(database, token) == account
-    assert database.run_blocking(sessions.sweep) == 0
+    assert database.run_blocking(sessions.delete_expired) == 0
     clock.now += 20
     with pytest.raises(InvalidKey):
         owner(database, token)
-    assert database.run_blocking(sessions.sweep) == 1
+    assert database.run_blocking(sessions.delete_expired) == 1

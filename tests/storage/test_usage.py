@@ -1,4 +1,4 @@
-"""The report on what an account did."""
+"""Usage reports."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def record(database: Database, account: str, use: UsageRecord, *, success: bool 
     database.run_blocking(usage.record, account, use, success=success, credits=credits)
 
 
-def test_nothing_was_done(database: Database) -> None:
+def test_a_report_without_usage(database: Database) -> None:
     report = database.run_blocking(usage.report, open_account(database).id, 0, 2 * JANUARY)
     operations = {"convert": 0, "batch": 0, "pdf_merge": 0, "pdf_delete_pages": 0}
     assert report == UsageReport(0, 0, 0, 0, 0, 0, 0, operations, (), ())
 
 
-def test_the_report(database: Database, clock: Clock) -> None:
+def test_the_report_of_a_period(database: Database, clock: Clock) -> None:
     account, other = open_account(database).id, open_account(database).id
     clock.now = JANUARY + 0.9
     record(database, account, UsageRecord("convert", "png", "webp", 100, 40))
@@ -53,7 +53,7 @@ def test_the_report(database: Database, clock: Clock) -> None:
     assert all(type(number) is int for number in (report.credits_used, report.bytes_in, report.by_day[0].credits))
 
 
-def test_a_period_begins_with_its_start_and_ends_before_its_end(database: Database, clock: Clock) -> None:
+def test_a_period_includes_its_start_but_not_its_end(database: Database, clock: Clock) -> None:
     account = open_account(database).id
     for moment in (JANUARY - 1, JANUARY, JANUARY + DAY - 1, JANUARY + DAY):
         clock.now = moment

@@ -19,19 +19,19 @@ from tests.support.storage_samples import OWNER, USE
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
-    """Starts one of the processes below. It is told things by its standard input, and answers by its output."""
+    """Starts one of the functions below in a process with pipes for input and output."""
     command = [sys.executable, "-m", "tests.support.storage_processes", *arguments]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
 
 def answer(process: subprocess.Popen[str]) -> str:
-    """The next line of its output."""
+    """Returns the next line of the output."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
 def end(process: subprocess.Popen[str]) -> int:
-    """Lets a process come to its end, and gives its exit code."""
+    """Closes the input, waits for the process and returns its exit code."""
     with process:
         assert process.stdin is not None
         process.stdin.close()
@@ -39,7 +39,7 @@ def end(process: subprocess.Popen[str]) -> int:
 
 
 def race(database: Database) -> None:
-    """Tries to get a credit of every account that it is told."""
+    """Tries to hold a credit of each account read from the input."""
     print("ready", flush=True)
     for account in sys.stdin:
         try:
@@ -51,25 +51,25 @@ def race(database: Database) -> None:
 
 
 def convert(database: Database) -> None:
-    """Says which file became processed by it, for each file of an account that it is told."""
+    """Processes each file read from the input and prints the id of the file with the result."""
     print("ready", flush=True)
     for line in sys.stdin:
         account, file_id = line.split()
         outcome = ConvertedFile("webp", 40, "photo.webp", "image/webp", new_id("blob"), seconds=0.25)
-        print(database.run_blocking(files.process, account, file_id, outcome, 600).id, flush=True)
+        print(database.run_blocking(files.mark_processed, account, file_id, outcome, 600).id, flush=True)
 
 
 def work(database: Database, account: str, answers: Path) -> None:
-    """Pays for one operation after the other until it is killed, and writes down which have been answered.
+    """Pays for operations until killed, and writes the keys of completed ones to a file.
 
-    Like a client, it asks again under the same key where it has had no answer.
+    Like a client, it repeats incomplete operations with the same idempotency key.
     """
     number = len(answers.read_text().splitlines()) if answers.exists() else 0
     with answers.open("ab", buffering=0) as journal:
         while True:
             key = f"{answers.name}-{number}"
             begun = database.run_blocking(
-                idempotency.begin, idempotency.attempt(account, "/convert", key, OWNER), "f", 0
+                idempotency.begin, idempotency.new_claim(account, "/convert", key, OWNER), "f", 0
             )
             if isinstance(begun, Claim) and not _pay(database, begun, fails=number % 5 == 4 and os.getpid() % 2 == 0):
                 continue

@@ -1,4 +1,4 @@
-"""What the tests of this folder begin with."""
+"""Sample values for tests of storage."""
 
 from __future__ import annotations
 
@@ -7,17 +7,23 @@ from itertools import count
 from storage import accounts
 from storage.accounts import Account
 from storage.database import Database
+from storage.files import ConvertedFile, Failure, SourceFile
 from storage.ledger import ServerInstance
 from storage.usage import UsageRecord
 
 OWNER = ServerInstance("main", "boot-1")
 USE = UsageRecord("convert", "png", "webp", bytes_in=100, bytes_out=40)
 
+DAY = 86_400
+SOURCE = SourceFile("größe.JPG", "jpg", "jpeg", 100, source="up_1")
+CONVERTED = ConvertedFile("webp", 40, "größe.webp", "image/webp", "blob_1", 0.25, (("alpha_flattened", "It was."),))
+FAILURE = Failure("processing_failed", "The file is damaged.", "corrupt_input", retryable=False)
+
 _numbers = count()
 
 
 class Clock:
-    """A clock that moves when told to."""
+    """A clock set by the test."""
 
     def __init__(self, now: float = 1_750_000_000.5) -> None:
         self.now = now
@@ -27,6 +33,6 @@ class Clock:
 
 
 def open_account(database: Database, credits: int = 50) -> Account:
-    """A new account, with so many credits."""
+    """Creates an account with this number of credits."""
     email = f"account-{next(_numbers)}@example.org"
     return database.run_blocking(accounts.create, email, "an account", free_credits=credits)

@@ -67,7 +67,7 @@ def test_audit(tmp_path: Path) -> None:
         database.execute("UPDATE account SET balance = balance + 1")
     done = account(folder, "audit")
     assert (done.returncode, done.stdout.count("\n"), done.stderr) == (1, 1, "")
-    assert "the journal is the balance and what is held" in done.stdout
+    assert "the entries sum to the balance plus held credits" in done.stdout
 
 
 def test_duplicate_and_unknown_email_addresses(tmp_path: Path) -> None:

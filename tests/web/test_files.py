@@ -192,7 +192,7 @@ def test_refusals(either: Running) -> None:
 def test_a_format_whose_plugin_is_gone(server: Running) -> None:
     file_id = server.upload(picture())["file_id"]
     gone = models.File.update(input_format="gone").where(models.File.id == file_id)
-    server.database.run_blocking(Transaction.change, gone)
+    server.database.run_blocking(Transaction.execute, gone)
     answer = server.ask("POST", f"/files/{file_id}/convert", json={"output_format": "png"})
     problem(answer, 400, "invalid_file_type", reason="unrecognized")
 
@@ -206,7 +206,7 @@ def test_extensions_tell_the_content(server: Running) -> None:
 def _grown(server: Running, file_id: str, size: int) -> None:
     """Has a stored file of that many bytes, as far as the account's sum goes."""
     grown = models.File.update(original_size=size).where(models.File.id == file_id)
-    server.database.run_blocking(Transaction.change, grown)
+    server.database.run_blocking(Transaction.execute, grown)
 
 
 def test_uploads_that_are_kept_are_bounded_in_all(either: Running) -> None:

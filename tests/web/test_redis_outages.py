@@ -15,7 +15,7 @@ from tests.support import http
 from tests.support.redis_server import RedisServer
 from tests.support.servers import Running, Servers, eventually, parsed, read_answer
 
-ADDED = 0.15  # seconds that an answer may take longer
+ADDED = 0.3  # seconds that a response may take longer
 BACK = 5.5  # seconds until limits are shared again: a pause, and a request that comes then
 LIMIT = 100_000
 

@@ -71,7 +71,7 @@ class FileConversion(BaseHandler):
     async def _convert(self, file_id: str) -> None:
         fields, idempotency, files = self.json_fields(ConversionFields), self.idempotent_request(), self.services.files
         file = await files.find(self.client().id, file_id)
-        async with self.services.work_files.temporary(file.material.original_size) as folder:
+        async with self.services.work_files.temporary(file.conversion_source.original_size) as folder:
             request = ConversionRequest(
                 account=self.client(),
                 operation="convert",

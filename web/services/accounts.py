@@ -66,7 +66,7 @@ class Accounts:
     async def authenticate(self, authorization: str | None) -> Account:
         """Returns the account of an Authorization header, verified or not. Raises InvalidKey and DatabaseBusy."""
         sha256 = _bearer_digest(authorization)
-        return Account.from_storage(*await self._database.run_promptly(api_keys.authenticate, sha256))
+        return Account.from_storage(*await self._database.run_with_timeout(api_keys.authenticate, sha256))
 
     async def sign_in(self, key: str) -> str:
         """Starts a session and returns its token. Raises InvalidKey and KeyNotVerified.

@@ -197,7 +197,7 @@ class BatchConversions:
         file = await self._database.run(files.get, request.account.id, file_id)
         if file.batch != request.batch_id:
             raise NotFound("file in this batch")
-        async with self._work_files.temporary(file.material.original_size) as folder:
+        async with self._work_files.temporary(file.conversion_source.original_size) as folder:
             single = ConversionRequest(
                 account=request.account,
                 operation="batch",

@@ -105,7 +105,7 @@ class Checkout:
         except CheckoutUnavailable:
             await self._database.run(purchases.abandon, purchase)
             raise
-        await self._database.run(purchases.opened, purchase, session.id, session.expires_at)
+        await self._database.run(purchases.set_session, purchase, session.id, session.expires_at)
         log.info("checkout opened", extra={"fields": {"purchase": purchase, "session": session.id, "pack": pack.name}})
         return OpenCheckout(purchase, pack, locale, session)
 

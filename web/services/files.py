@@ -78,9 +78,9 @@ class Files:
     async def processed(self, account_id: str, file_id: str) -> ConvertedFile:
         """Returns the result of a file of the account. Raises NotFound, reason `not_processed` if there is none yet."""
         file = await self.find(account_id, file_id)
-        if file.outcome is None:
+        if file.converted is None:
             raise NotFound("The file has not been converted yet.", reason="not_processed")
-        return file.outcome
+        return file.converted
 
     def read(self, result: ConvertedFile, start: int, end: int) -> AsyncIterator[bytes]:
         """Reads a result from byte `start` up to, not including, byte `end`."""
@@ -88,7 +88,7 @@ class Files:
 
     async def working_copy(self, file: File, folder: Path) -> Upload:
         """Copies the content to convert into the folder."""
-        material = file.material
+        material = file.conversion_source
         assert material.source is not None  # a stored source always has a blob
         path = folder / f"input.{material.extension}"
         await self._blobs.fetch(material.source, path)
@@ -108,7 +108,7 @@ class Files:
 
     async def sweep(self) -> None:
         """Deletes expired files."""
-        while blobs := await self._database.run(files.expired, _BATCH_SIZE):
+        while blobs := await self._database.run(files.delete_expired, _BATCH_SIZE):
             await self.discard(blobs)
 
     async def sweep_orphans(self) -> None:
@@ -122,7 +122,7 @@ class Files:
         await self._discard_orphans(found)
 
     async def _discard_orphans(self, blobs: Sequence[str]) -> None:
-        known = await self._database.run(files.known, blobs)
+        known = await self._database.run(files.referenced_blobs, blobs)
         await self.discard([blob for blob in blobs if blob not in known])
 
     def result_saver(self, request: ConversionRequest, plan: Plan, result: ConversionOutcome, blob: str) -> SaveResult:
@@ -136,11 +136,11 @@ class Files:
             account, file = request.account.id, request.file
             saved = files.find_by_result(transaction, account, blob)
             if saved is None and file is not None:
-                saved = files.process(transaction, account, file.id, converted, self.retention)
+                saved = files.mark_processed(transaction, account, file.id, converted, self.retention)
             elif saved is None:
                 name, fmt = request.original_name, plan.source
                 source = SourceFile(safe_name(name), extension(fmt, name), fmt.name, request.size)
-                saved = files.record(transaction, account, source, converted, self.retention)
+                saved = files.add_processed(transaction, account, source, converted, self.retention)
             return Answer({**conversion_result(saved), **result.counts}, saved.id)
 
         return save
@@ -150,11 +150,11 @@ class Files:
         if request.file is None:
             return
         failure = Failure(error.code, str(error), error.reason, error.retryable)
-        await self._database.run(files.fail, request.account.id, request.file.id, failure)
+        await self._database.run(files.mark_failed, request.account.id, request.file.id, failure)
 
 
 def _add(transaction: Transaction, account: Account, source: SourceFile, add: AddRow) -> File:
-    stored = files.stored(transaction, account.id)
+    stored = files.stored_bytes(transaction, account.id)
     if stored + source.original_size > account.tier.max_stored:
         raise StorageFull(stored, account.tier.max_stored)
     return add(transaction, source)

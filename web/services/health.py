@@ -12,7 +12,7 @@ from pathlib import Path
 from engine.executor import Executor
 from engine.registry import Registry
 from storage import accounts
-from storage.blob_store import BlobStore, writable
+from storage.blob_store import BlobStore, is_writable
 from storage.database import Database
 from storage.rate_limits import FailoverRateLimiter, RateLimiter
 from web.metrics.service import InstallationMetrics
@@ -53,7 +53,7 @@ class Readiness:
         self._essential = _Checks(
             {
                 "the executor cannot run jobs": executor.ready,
-                "the data folder cannot be written to": lambda: asyncio.to_thread(writable, data_dir),
+                "the data folder cannot be written to": lambda: asyncio.to_thread(is_writable, data_dir),
                 "files cannot be stored": blobs.ready,
                 "the database does not answer": lambda: _database_answers(database),
             }
@@ -129,7 +129,7 @@ async def _succeeds(reason: str, check: Callable[[], Awaitable[bool]]) -> bool:
 
 
 async def _database_answers(database: Database) -> bool:
-    await database.run(accounts.exist)
+    await database.run(accounts.any_exists)
     return True
 
 

@@ -68,7 +68,7 @@ class IdempotencyService:
         IdempotencyKeyReused if its parameters or uploads differ.
         """
         fingerprint = await asyncio.to_thread(_fingerprint, uploads, parameters)
-        attempt = idempotency.attempt(request.account, request.path, request.key, self._owner)
+        attempt = idempotency.new_claim(request.account, request.path, request.key, self._owner)
         try:
             claim = await self._database.run(idempotency.begin, attempt, fingerprint, LEASE)
         except asyncio.CancelledError:

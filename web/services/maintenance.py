@@ -85,13 +85,13 @@ class Maintenance:
             await asyncio.sleep(_INTERVAL)
 
     async def _sweep(self) -> None:
-        if holds := await self._database.run(ledger.sweep):
+        if holds := await self._database.run(ledger.release_expired):
             log.warning("released %d expired holds", holds)
-        await self._database.run(idempotency.sweep)
-        await self._database.run(email_verification.sweep)
-        await self._database.run(purchases.sweep)
-        await self._database.run(sessions.sweep)
+        await self._database.run(idempotency.delete_expired)
+        await self._database.run(email_verification.delete_expired)
+        await self._database.run(purchases.delete_abandoned)
+        await self._database.run(sessions.delete_expired)
         await self._files.sweep()
-        while await self._database.run(batches.expired, _BATCH_SIZE):
+        while await self._database.run(batches.delete_expired, _BATCH_SIZE):
             pass
         await self._totals.refresh()

@@ -42,7 +42,7 @@ def stored_file(file: File) -> schemas.StoredFile:
 
 def conversion_result(file: File) -> schemas.ConversionResult:
     """Serializes the result of a processed file."""
-    result = file.outcome
+    result = file.converted
     assert result is not None
     return {
         "file_id": file.id,
@@ -59,7 +59,7 @@ def conversion_result(file: File) -> schemas.ConversionResult:
 
 def file_status(file: File) -> schemas.FileStatus:
     """Serializes the state of a file. Fields of a missing result are None."""
-    result = conversion_result(file) if file.outcome else None
+    result = conversion_result(file) if file.converted else None
     return {
         **stored_file(file),
         "output_format": result and result["output_format"],
@@ -71,7 +71,7 @@ def file_status(file: File) -> schemas.FileStatus:
         "warnings": result["warnings"] if result else [],
         "batch_id": file.batch,
         "source_file_id": file.source_file,
-        "error": _failure(file.fault),
+        "error": _failure(file.failure),
         "created_at": timestamp(file.created_at),
         "processed_at": timestamp(file.processed_at),
     }
@@ -106,9 +106,9 @@ def batch_status(batch: Batch, files: Sequence[File]) -> BatchStatus:
         "files": [
             {
                 **stored_file(file),
-                "status": "failed" if file.fault else file.status,
-                "download_url": download_url(file.id) if file.outcome else None,
-                "error": _failure(file.fault),
+                "status": "failed" if file.failure else file.status,
+                "download_url": download_url(file.id) if file.converted else None,
+                "error": _failure(file.failure),
             }
             for file in files
         ],

@@ -233,9 +233,9 @@ class PaymentEvents:
             if outcome == "credited" and (purchase := await self._database.run(purchases.find, session.id)):
                 self._metrics.granted.labels("purchase").inc(purchase.credits)
         elif kind in _PAID_EVENTS:
-            outcome = await self._database.run(purchases.progress, report, "processing")
+            outcome = await self._database.run(purchases.set_state, report, "processing")
         elif kind in _FINAL_STATES:
-            outcome = await self._database.run(purchases.progress, report, _FINAL_STATES[kind])
+            outcome = await self._database.run(purchases.set_state, report, _FINAL_STATES[kind])
         else:
             outcome = "known"
         level = logging.ERROR if outcome == "mismatch" else logging.INFO
@@ -248,7 +248,7 @@ class PaymentEvents:
         elif received.currency not in (None, CURRENCY):
             _log(logging.ERROR, "mismatch", event, reversal=reversal.id)
         else:
-            change = await self._database.run(refunds.note, reversal, event.id)
+            change = await self._database.run(refunds.record, reversal, event.id)
             credits, account = (change.credits, change.account) if change else (None, None)
             _log(logging.INFO, "noted", event, reversal=reversal.id, account=account, credits=credits)
 

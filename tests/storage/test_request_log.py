@@ -1,4 +1,4 @@
-"""The request log: the latest of every account, and no more."""
+"""Request log: the latest requests of each account."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ def request(account: str, number: int) -> LoggedRequest:
     return LoggedRequest(f"req_{account}{number}", account, "GET", "/api/v1/account", 200, None, 3, 1_000_000 + number)
 
 
-def test_the_latest_come_first(database: Database) -> None:
+def test_the_latest_request_is_first(database: Database) -> None:
     one, other = open_account(database).id, open_account(database).id
     asked = [request(account, number) for number in range(3) for account in (one, other)]
     database.run_blocking(request_log.record, asked)
     assert database.run_blocking(request_log.latest, one) == tuple(request(one, number) for number in (2, 1, 0))
 
 
-def test_a_request_is_noted_once(database: Database) -> None:
+def test_a_request_is_recorded_once(database: Database) -> None:
     account = open_account(database).id
     for _ in range(2):
         database.run_blocking(request_log.record, [request(account, 1)])
     assert len(database.run_blocking(request_log.latest, account)) == 1
 
 
-def test_what_is_older_is_forgotten(database: Database) -> None:
+def test_older_requests_are_deleted(database: Database) -> None:
     one, other = open_account(database).id, open_account(database).id
     database.run_blocking(request_log.record, [request(other, 0)])
     for first in range(0, KEPT * 2, 150):

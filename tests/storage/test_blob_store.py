@@ -1,4 +1,4 @@
-"""Blobs: both stores keep the same promises."""
+"""Blob stores: the folder and S3 behave alike."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Open = Callable[..., BlobStore]
 
 @pytest.fixture(params=["folder", "s3"])
 def opened(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
-    """Opens the same empty store of each kind, with a clock if it is given one."""
+    """Opens an empty store of each kind, with a clock if given."""
     if request.param == "folder":
         return lambda **options: FolderBlobStore(tmp_path / "blobs", **options)
     server: S3Server = request.getfixturevalue("s3_server")
@@ -51,12 +51,12 @@ async def read(blobs: BlobStore, key: str, start: int, end: int) -> bytes:
 
 
 def resident() -> int:
-    """The bytes of memory that this process has now."""
+    """Memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def descriptors() -> int:
-    """How many files this process has open."""
+    """Number of files open in this process."""
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
@@ -65,14 +65,14 @@ async def listed(blobs: BlobStore, older_than: int = 0) -> set[str]:
 
 
 def kill_at_the_first_file(command: list[str], folder: Path) -> None:
-    """Kills the process as soon as it has made a file in the folder."""
+    """Kills the process once the folder contains a file."""
     with subprocess.Popen(command) as process:
         while not any(folder.iterdir()):
             assert process.poll() is None
         process.kill()
 
 
-async def test_what_is_put_can_be_read_and_fetched(blobs: BlobStore, tmp_path: Path) -> None:
+async def test_blobs_can_be_read_and_fetched(blobs: BlobStore, tmp_path: Path) -> None:
     data = os.urandom(2 * BLOCK + 7)
     await put(blobs, "blob_1", data, tmp_path)
     assert await read(blobs, "blob_1", 0, len(data)) == data
@@ -82,14 +82,14 @@ async def test_what_is_put_can_be_read_and_fetched(blobs: BlobStore, tmp_path: P
     assert (tmp_path / "fetched").read_bytes() == data
 
 
-async def test_a_fetched_file_is_not_the_blob(blobs: BlobStore, tmp_path: Path) -> None:
+async def test_a_fetched_file_is_a_copy(blobs: BlobStore, tmp_path: Path) -> None:
     await put(blobs, "blob_1", b"before", tmp_path)
     await blobs.fetch("blob_1", tmp_path / "fetched")
     (tmp_path / "fetched").write_bytes(b"after!")
     assert await read(blobs, "blob_1", 0, 6) == b"before"
 
 
-async def test_what_is_not_there_is_missing(blobs: BlobStore, tmp_path: Path) -> None:
+async def test_unknown_keys_are_not_found(blobs: BlobStore, tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         await read(blobs, "blob_1", 0, 1)
     with pytest.raises(NotFound):
@@ -99,7 +99,7 @@ async def test_what_is_not_there_is_missing(blobs: BlobStore, tmp_path: Path) ->
     assert await listed(blobs) == set()
 
 
-async def test_deleted_blobs_are_gone(blobs: BlobStore, tmp_path: Path) -> None:
+async def test_deleted_blobs_are_not_found(blobs: BlobStore, tmp_path: Path) -> None:
     for key in ("blob_1", "blob_2", "blob_3"):
         await put(blobs, key, b"bytes", tmp_path)
     await blobs.delete(["blob_1", "nothing", "blob_3"])
@@ -108,7 +108,7 @@ async def test_deleted_blobs_are_gone(blobs: BlobStore, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["", ".", "..", "../up", "a/b", "/etc/passwd", "a b", "ä", "a\x00", "a\n", "x" * 201])
-async def test_strange_keys_are_refused(blobs: BlobStore, tmp_path: Path, key: str) -> None:
+async def test_malformed_keys_are_rejected(blobs: BlobStore, tmp_path: Path, key: str) -> None:
     with pytest.raises(ValueError, match="A key has"):
         await put(blobs, key, b"bytes", tmp_path)
     with pytest.raises(ValueError, match="A key has"):
@@ -122,7 +122,7 @@ async def test_strange_keys_are_refused(blobs: BlobStore, tmp_path: Path, key: s
 async def test_a_link_is_not_followed(blobs: BlobStore, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "link").symlink_to(tmp_path / "secret")
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         await blobs.put("blob_1", tmp_path / "link")
     assert await listed(blobs) == set()
 
@@ -137,13 +137,13 @@ async def test_blobs_are_listed_by_their_age(opened: Open, tmp_path: Path) -> No
     assert await listed(later, 3500) == {"blob_1"}
 
 
-async def test_many_are_listed(blobs: BlobStore, tmp_path: Path) -> None:
+async def test_many_blobs_are_listed(blobs: BlobStore, tmp_path: Path) -> None:
     for number in range(1, 61):
         await put(blobs, f"blob_{number}", b"b", tmp_path)
     assert len(await listed(blobs)) == 60
 
 
-async def test_they_are_ready(blobs: BlobStore) -> None:
+async def test_stores_are_ready(blobs: BlobStore) -> None:
     assert await blobs.ready()
     await blobs.close()
 
@@ -169,7 +169,7 @@ async def test_a_folder_without_room_is_not_ready(tmp_path: Path) -> None:
     assert not await blobs.ready()
 
 
-async def test_a_put_that_is_killed_while_it_copies_shows_nothing(tmp_path: Path) -> None:
+async def test_an_interrupted_put_leaves_no_blob(tmp_path: Path) -> None:
     blobs = FolderBlobStore(tmp_path / "blobs")
     script = (
         "import asyncio, pathlib, sys, storage.blob_store as b; "
@@ -189,7 +189,7 @@ async def test_a_put_that_is_killed_while_it_copies_shows_nothing(tmp_path: Path
     assert await listed(blobs) == set()
 
 
-async def test_a_blob_comes_over_from_another_file_system(tmp_path: Path) -> None:
+async def test_files_of_another_file_system_are_copied(tmp_path: Path) -> None:
     blobs = FolderBlobStore(tmp_path / "blobs")
     with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
         await put(blobs, "blob_1", b"bytes", Path(elsewhere))
@@ -198,11 +198,11 @@ async def test_a_blob_comes_over_from_another_file_system(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("end", ["kill", "stall"])
-async def test_a_store_that_is_down_is_told_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+async def test_an_unavailable_store_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
     with S3Server() as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
-        blobs = S3BlobStore(server.url("prefix"), patience=1)
+        blobs = S3BlobStore(server.url("prefix"), timeout=1)
         await put(blobs, "blob_1", b"bytes", tmp_path)
         getattr(server, end)()
         async with asyncio.timeout(60):
@@ -213,19 +213,19 @@ async def test_a_store_that_is_down_is_told_soon(tmp_path: Path, monkeypatch: py
             assert not await blobs.ready()
 
 
-def test_the_url_decides_which_store_is_opened(tmp_path: Path) -> None:
+def test_the_store_is_chosen_by_url(tmp_path: Path) -> None:
     assert isinstance(open_blob_store(None, tmp_path / "blobs"), FolderBlobStore)
     assert isinstance(open_blob_store("s3://bucket/prefix", tmp_path / "blobs"), S3BlobStore)
 
 
-def test_the_library_for_s3_is_loaded_only_for_s3(tmp_path: Path) -> None:
+def test_the_s3_library_is_imported_only_for_s3(tmp_path: Path) -> None:
     script = "import sys, storage.blob_store as b, pathlib as p; b.open_blob_store(None, p.Path(sys.argv[1])); "
     script += "print('obstore' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "False"
 
 
-async def test_a_list_that_is_given_up_harms_nothing(tmp_path: Path) -> None:
+async def test_a_cancelled_list(tmp_path: Path) -> None:
     store = FolderBlobStore(tmp_path / "blobs")
     for number in range(2000):
         (tmp_path / "blobs" / f"blob_{number:022}").touch()
@@ -241,7 +241,7 @@ async def test_a_list_that_is_given_up_harms_nothing(tmp_path: Path) -> None:
         await asyncio.wait([task])
 
 
-async def test_a_read_that_is_given_up_leaves_nothing_open(tmp_path: Path) -> None:
+async def test_a_cancelled_read_closes_its_file(tmp_path: Path) -> None:
     store = FolderBlobStore(tmp_path / "blobs")
     await put(store, "blob_1", bytes(8 * BLOCK), tmp_path)
     before = descriptors()

@@ -1,4 +1,4 @@
-"""Registration and verification."""
+"""Email verification."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def verify(database: Database, token: str) -> Verified:
     return database.run_blocking(email_verification.verify, token, free_credits=50)
 
 
-def test_a_token_makes_an_account_and_its_key(database: Database, clock: Clock) -> None:
+def test_a_token_creates_an_account_and_a_key(database: Database, clock: Clock) -> None:
     begun = register(database, "Ada@example.org")
     assert (begun.purpose, begun.email, begun.name) == ("register", "Ada@example.org", "Engine")
     assert begun.expires_at == int(clock.now) + 86_400
@@ -35,17 +35,17 @@ def test_a_token_makes_an_account_and_its_key(database: Database, clock: Clock) 
     assert (account.id, key.id) == (verified.account.id, verified.issued.key.id)
 
 
-def test_only_the_sha256_of_a_token_is_kept_and_nothing_is_printed(database: Database) -> None:
+def test_only_the_sha256_of_a_token_is_stored(database: Database) -> None:
     begun = register(database)
     assert len(bytes.fromhex(begun.token)) == 32
-    rows = database.run_blocking(lambda transaction: transaction.tuples(models.Verification.select()))
+    rows = database.run_blocking(lambda transaction: transaction.rows(models.Verification.select()))
     assert len(rows) == 1
     assert begun.token not in str(rows)
     assert begun.token not in repr(begun)
 
 
 def test_a_known_address_is_treated_like_a_new_one(database: Database) -> None:
-    """The caller sees the same kind of answer, and the same is written."""
+    """Neither the return value nor the rows written reveal which address has an account."""
 
     def rows() -> list[models.Verification]:
         return database.run_blocking(lambda transaction: transaction.all(models.Verification.select()))
@@ -59,7 +59,7 @@ def test_a_known_address_is_treated_like_a_new_one(database: Database) -> None:
     assert len(rows()) == 2
 
 
-def test_a_known_address_gets_another_key_and_no_more_credits(database: Database) -> None:
+def test_a_known_address_receives_a_key_but_no_credits(database: Database) -> None:
     account = database.run_blocking(accounts.create, "Known@example.org", "Known", free_credits=50)
     first = database.run_blocking(api_keys.issue, account.id, "first")
     begun = register(database, "KNOWN@example.org", "Somebody else")
@@ -70,7 +70,7 @@ def test_a_known_address_gets_another_key_and_no_more_credits(database: Database
         assert database.run_blocking(api_keys.authenticate, parse_key(text))[0].id == account.id
 
 
-def test_an_unverified_account_is_verified_by_its_mail(database: Database) -> None:
+def test_a_token_verifies_an_unverified_account(database: Database) -> None:
     made = database.run_blocking(accounts.create, "a@b.org", "n", free_credits=50, verified=False)
     verified = verify(database, register(database, "a@b.org").token)
     assert (verified.account.id, verified.account.balance) == (made.id, 50)
@@ -85,11 +85,11 @@ def test_a_token_works_once(database: Database) -> None:
     assert len(database.run_blocking(api_keys.list_keys, account.id)) == 1
 
 
-async def test_a_token_works_once_however_many_try(database: Database) -> None:
+async def test_a_token_works_once_under_concurrency(database: Database) -> None:
     begun = await database.run(email_verification.register, "a@b.org", "n")
     attempts = (database.run(email_verification.verify, begun.token, free_credits=50) for _ in range(20))
     results = await asyncio.gather(*attempts, return_exceptions=True)
-    assert sorted(type(result).__name__ for result in results) == [*["Missing"] * 19, "Verified"]
+    assert sorted(type(result).__name__ for result in results) == [*["NotFound"] * 19, "Verified"]
 
 
 async def test_registrations_of_one_address_share_an_account(database: Database) -> None:
@@ -114,23 +114,23 @@ def test_a_token_works_for_24_hours(database: Database, clock: Clock) -> None:
     assert caught.value.code == "not_found"
 
 
-def test_tokens_of_nobody_are_missing(database: Database) -> None:
+def test_unknown_tokens_are_not_found(database: Database) -> None:
     register(database)
     for token in ("0" * 64, "", "\0"):
         with pytest.raises(NotFound):
             verify(database, token)
 
 
-def test_what_fails_leaves_the_token_unused(database: Database) -> None:
+def test_an_error_leaves_the_token_unused(database: Database) -> None:
     begun = register(database)
-    with pytest.raises(ValueError, match="more than 0"):
+    with pytest.raises(ValueError, match="must be positive"):
         database.run_blocking(email_verification.verify, begun.token, free_credits=-1)
     assert verify(database, begun.token).account.balance == 50
 
 
-def test_old_tokens_are_forgotten(database: Database, clock: Clock) -> None:
+def test_expired_tokens_are_deleted(database: Database, clock: Clock) -> None:
     register(database)
     clock.now += 86_400
     kept = register(database, "b@b.org")
-    assert database.run_blocking(email_verification.sweep) == 1
+    assert database.run_blocking(email_verification.delete_expired) == 1
     verify(database, kept.token)

@@ -1,4 +1,4 @@
-"""Migrations: from nothing, again, half-way, and from a newer release."""
+"""Migrations: of an empty, a current and a newer database, and failing ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def balance_of(database: Database, account: str) -> int:
     return database.run_blocking(ledger.balance, account)
 
 
-def test_the_tables_are_what_the_models_say(database: Database) -> None:
+def test_tables_match_the_models(database: Database) -> None:
     def columns(transaction: Transaction, table: type[peewee.Model]) -> dict[str, bool]:
         found = transaction.connection.get_columns(table._meta.table_name)
         keys = transaction.connection.get_primary_keys(table._meta.table_name)
@@ -47,7 +47,7 @@ def test_the_tables_are_what_the_models_say(database: Database) -> None:
         assert database.run_blocking(columns, table) == fields
 
 
-def test_opening_again_keeps_everything(url: str) -> None:
+def test_reopening_keeps_the_data(url: str) -> None:
     first = Database(url)
     account = open_account(first, 7)
     first.close()
@@ -56,7 +56,7 @@ def test_opening_again_keeps_everything(url: str) -> None:
     second.close()
 
 
-def test_a_database_of_a_newer_release_is_refused(url: str) -> None:
+def test_a_newer_schema_is_rejected(url: str) -> None:
     def upgrade(transaction: Transaction) -> None:
         insert = "INSERT INTO schema_migration (name, applied) VALUES ('9999_later', '2030-01-01 00:00:00')"
         transaction.connection.execute_sql(insert)
@@ -68,9 +68,7 @@ def test_a_database_of_a_newer_release_is_refused(url: str) -> None:
         Database(url)
 
 
-def test_a_migration_that_fails_leaves_nothing_behind(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_migration_is_rolled_back(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = "def up(migrator, database):\n    database.execute_sql('CREATE TABLE thing (id BIGINT)')\n"
     (tmp_path / "0001_good.py").write_text(good)
     (tmp_path / "0002_bad.py").write_text(good)

@@ -1,4 +1,4 @@
-"""The rule of the limits."""
+"""Rate limits in memory, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from storage.rate_limits import MemoryRateLimiter, unused
 
 
 class Clock:
-    """A clock that moves when told to."""
+    """A clock set by the test."""
 
     def __init__(self, now: float = 1_000_000.25) -> None:
         self.now = now
@@ -18,26 +18,26 @@ class Clock:
         return self.now
 
 
-async def test_so_many_in_a_window() -> None:
+async def test_the_limit_of_a_window() -> None:
     clock = Clock()
     limiter = MemoryRateLimiter(clock=clock)
-    verdicts = [await limiter.hit("a", 3, 60) for _ in range(5)]
-    assert [verdict.allowed for verdict in verdicts] == [True, True, True, False, False]
-    assert [verdict.remaining for verdict in verdicts] == [2, 1, 0, 0, 0]
-    assert {verdict.reset_unix for verdict in verdicts} == {1_000_061}
-    assert {verdict.retry_after for verdict in verdicts} == {60}
+    statuses = [await limiter.hit("a", 3, 60) for _ in range(5)]
+    assert [status.allowed for status in statuses] == [True, True, True, False, False]
+    assert [status.remaining for status in statuses] == [2, 1, 0, 0, 0]
+    assert {status.reset_unix for status in statuses} == {1_000_061}
+    assert {status.retry_after for status in statuses} == {60}
 
 
-async def test_waiting_until_the_reset_succeeds() -> None:
+async def test_requests_after_the_reset_are_allowed() -> None:
     clock = Clock()
     limiter = MemoryRateLimiter(clock=clock)
     for _ in range(20):
-        verdict = await limiter.hit("a", 3, 60)
-    clock.now = float(verdict.reset_unix)
+        status = await limiter.hit("a", 3, 60)
+    clock.now = float(status.reset_unix)
     assert (await limiter.hit("a", 3, 60)).remaining == 2
 
 
-async def test_waiting_as_told_succeeds() -> None:
+async def test_requests_after_retry_after_are_allowed() -> None:
     clock = Clock()
     limiter = MemoryRateLimiter(clock=clock)
     await limiter.hit("a", 1, 60)
@@ -48,7 +48,7 @@ async def test_waiting_as_told_succeeds() -> None:
     assert (await limiter.hit("a", 1, 60)).allowed
 
 
-async def test_keys_and_windows_are_apart() -> None:
+async def test_keys_and_window_lengths_are_separate() -> None:
     limiter = MemoryRateLimiter(clock=Clock())
     await limiter.hit("a", 1, 60)
     assert (await limiter.hit("b", 1, 60)).allowed
@@ -56,7 +56,7 @@ async def test_keys_and_windows_are_apart() -> None:
     assert not (await limiter.hit("a", 1, 60)).allowed
 
 
-async def test_a_look_counts_nothing() -> None:
+async def test_peek_does_not_count() -> None:
     clock = Clock()
     limiter = MemoryRateLimiter(clock=clock)
     assert await limiter.peek("a", 2, 60) == unused(2, 60, clock.now)
@@ -67,7 +67,7 @@ async def test_a_look_counts_nothing() -> None:
     assert not (await limiter.peek("a", 2, 60)).allowed
 
 
-async def test_a_clock_that_is_set_back_locks_nobody_out() -> None:
+async def test_a_clock_set_back_does_not_extend_a_window() -> None:
     clock = Clock()
     limiter = MemoryRateLimiter(clock=clock)
     await limiter.hit("a", 1, 60)
@@ -88,16 +88,16 @@ async def test_memory_is_bounded() -> None:
 
 
 @given(st.lists(st.floats(0, 30), max_size=60), st.integers(1, 5))
-async def test_no_window_takes_more_than_the_limit(pauses: list[float], limit: int) -> None:
+async def test_no_window_exceeds_its_limit(pauses: list[float], limit: int) -> None:
     clock = Clock()
     limiter = MemoryRateLimiter(clock=clock)
     allowed: list[float] = []
     for pause in pauses:
         clock.now += pause
-        verdict = await limiter.hit("a", limit, 60)
-        assert verdict.retry_after >= 1
-        if verdict.allowed:
+        status = await limiter.hit("a", limit, 60)
+        assert status.retry_after >= 1
+        if status.allowed:
             allowed.append(clock.now)
-            assert 0 <= verdict.remaining < limit
+            assert 0 <= status.remaining < limit
     # Two windows may touch, so any minute holds twice the limit at most.
     assert all(sum(at <= other < at + 60 for other in allowed) <= 2 * limit for at in allowed)

@@ -1,17 +1,22 @@
-"""The keys of an account."""
+"""API keys: their text form; issue, authenticate, rotate, revoke."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import re
+from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from storage import accounts, api_keys, models
 from storage.accounts import Account
-from storage.api_keys import IssuedKey, digest
+from storage.api_keys import IssuedKey, digest, make_key, parse_key, visible_prefix
 from storage.database import Database
 from storage.errors import InvalidKey, LastKey, NotFound
-from storage.ids import new_id
+from storage.ids import ALPHABET, is_id, new_id, random_text
 from tests.support.storage_samples import Clock, open_account
 
 
@@ -31,7 +36,57 @@ def ids(database: Database, account: Account) -> list[str]:
     return [key.id for key in database.run_blocking(api_keys.list_keys, account.id)]
 
 
-def test_a_key_leads_to_its_account(database: Database) -> None:
+def test_the_form_of_a_key() -> None:
+    key = make_key()
+    assert re.fullmatch(r"cvd_live_[0-9A-Za-z]{38}", key)
+    assert parse_key(key) == hashlib.sha256(key.encode()).hexdigest()
+    assert key.startswith(visible_prefix(key))
+    assert len(visible_prefix(key)) == 15
+
+
+def test_keys_are_unique() -> None:
+    assert len({make_key() for _ in range(1000)}) == 1000
+
+
+@given(st.integers(9, 46), st.sampled_from(ALPHABET))
+def test_the_checksum_detects_typing_errors(place: int, character: str) -> None:
+    key = make_key()
+    mistyped = key[:place] + character + key[place + 1 :]
+    if mistyped != key:
+        with pytest.raises(InvalidKey):
+            parse_key(mistyped)
+
+
+@given(st.text(max_size=60) | st.text(ALPHABET, max_size=60).map("cvd_live_".__add__))
+def test_other_texts_are_invalid(text: str) -> None:
+    with pytest.raises(InvalidKey):
+        parse_key(text)
+
+
+@pytest.mark.parametrize("change", [str.lower, str.strip, lambda key: key + "\n", lambda key: key[:-1], "x".__add__])
+def test_altered_keys_are_invalid(change: object) -> None:
+    assert callable(change)
+    key = make_key()
+    if change(key) != key:
+        with pytest.raises(InvalidKey):
+            parse_key(change(key))
+
+
+def test_ids() -> None:
+    assert is_id("key", new_id("key"))
+    assert not is_id("hold", new_id("key"))
+    assert not any(is_id("key", text) for text in ("", "key_", "key_\0" + "a" * 21, new_id("key") + "\n"))
+
+
+def test_random_characters_are_uniform() -> None:
+    texts = [random_text(3) for _ in range(62 * 400)]
+    for place in range(3):
+        counts = Counter(text[place] for text in texts)
+        assert set(counts) == set(ALPHABET)
+        assert max(counts.values()) < 2 * min(counts.values())
+
+
+def test_a_key_authenticates_its_account(database: Database) -> None:
     account, other = open_account(database), open_account(database)
     issued = issue(database, account)
     issue(database, other)
@@ -40,9 +95,9 @@ def test_a_key_leads_to_its_account(database: Database) -> None:
     assert issued.text.startswith(key.prefix)
 
 
-def test_only_the_sha256_is_kept_and_nothing_is_printed(database: Database) -> None:
+def test_only_the_sha256_is_stored(database: Database) -> None:
     issued = issue(database, open_account(database))
-    rows = database.run_blocking(lambda transaction: transaction.tuples(models.Key.select()))
+    rows = database.run_blocking(lambda transaction: transaction.rows(models.Key.select()))
     assert len(rows) == 1
     assert issued.text not in str(rows)
     assert digest(issued.text) in rows[0]
@@ -54,7 +109,7 @@ def test_an_unknown_key_is_invalid(database: Database) -> None:
         database.run_blocking(api_keys.authenticate, digest("cvd_live_of_nobody"))
 
 
-def test_use_is_noted_once_a_minute(database: Database, clock: Clock) -> None:
+def test_last_use_is_updated_once_a_minute(database: Database, clock: Clock) -> None:
     account = open_account(database)
     issued = issue(database, account)
     start = int(clock.now)
@@ -77,7 +132,7 @@ def test_keys_are_listed_for_their_account(database: Database, clock: Clock) -> 
     assert list(database.run_blocking(api_keys.list_keys, account.id)) == issued
 
 
-def test_a_rotated_key_works_until_its_grace_is_over(database: Database, clock: Clock) -> None:
+def test_a_rotated_key_is_valid_during_its_grace_period(database: Database, clock: Clock) -> None:
     account = open_account(database)
     old = issue(database, account, "server")
     new = database.run_blocking(api_keys.rotate, account.id, old.key.id, 100)
@@ -91,7 +146,7 @@ def test_a_rotated_key_works_until_its_grace_is_over(database: Database, clock: 
     assert ids(database, account) == [new.key.id]
 
 
-def test_without_grace_the_old_key_ends_at_once(database: Database) -> None:
+def test_a_key_rotated_without_grace_is_invalid(database: Database) -> None:
     account = open_account(database)
     old = issue(database, account)
     new = database.run_blocking(api_keys.rotate, account.id, old.key.id, 0)
@@ -100,7 +155,7 @@ def test_without_grace_the_old_key_ends_at_once(database: Database) -> None:
         database.run_blocking(api_keys.rotate, account.id, old.key.id, 0)
 
 
-def test_rotating_again_does_not_prolong_a_key(database: Database, clock: Clock) -> None:
+def test_a_second_rotation_does_not_extend_a_key(database: Database, clock: Clock) -> None:
     account = open_account(database)
     old = issue(database, account)
     for grace in (10, api_keys.MAX_GRACE):
@@ -110,7 +165,7 @@ def test_rotating_again_does_not_prolong_a_key(database: Database, clock: Clock)
 
 
 @pytest.mark.parametrize("grace", [-1, api_keys.MAX_GRACE + 1])
-def test_a_grace_has_its_limits(database: Database, grace: int) -> None:
+def test_grace_periods_out_of_range(database: Database, grace: int) -> None:
     account = open_account(database)
     issued = issue(database, account)
     with pytest.raises(ValueError, match="604800"):
@@ -118,7 +173,7 @@ def test_a_grace_has_its_limits(database: Database, grace: int) -> None:
     assert ids(database, account) == [issued.key.id]
 
 
-def test_a_key_is_revoked_at_once(database: Database) -> None:
+def test_a_revoked_key_is_invalid(database: Database) -> None:
     account = open_account(database)
     first, second = issue(database, account), issue(database, account)
     database.run_blocking(api_keys.revoke, account.id, first.key.id)
@@ -137,7 +192,7 @@ def test_the_last_key_cannot_be_revoked(database: Database) -> None:
     assert works(database, only)
 
 
-def test_a_key_in_its_grace_is_none_that_lasts(database: Database) -> None:
+def test_a_rotated_key_does_not_count_as_a_remaining_key(database: Database) -> None:
     account = open_account(database)
     old = issue(database, account)
     new = database.run_blocking(api_keys.rotate, account.id, old.key.id, 1000)
@@ -147,7 +202,7 @@ def test_a_key_in_its_grace_is_none_that_lasts(database: Database) -> None:
     assert ids(database, account) == [new.key.id]
 
 
-async def test_of_the_last_two_one_stays_whoever_revokes(database: Database) -> None:
+async def test_concurrent_revocations_leave_one_key(database: Database) -> None:
     for _ in range(10):
         account = await database.run(accounts.create, f"{new_id('a')}@b.org", "n", free_credits=0)
         keys = [(await database.run(api_keys.issue, account.id, "n")).key.id for _ in range(2)]
@@ -157,7 +212,7 @@ async def test_of_the_last_two_one_stays_whoever_revokes(database: Database) -> 
 
 
 @pytest.mark.parametrize("key_id", ["key_\0", "", "key_" + "a" * 22])
-def test_keys_of_others_and_of_nobody_are_missing(database: Database, key_id: str) -> None:
+def test_foreign_and_unknown_keys_are_not_found(database: Database, key_id: str) -> None:
     account, other = open_account(database), open_account(database)
     issue(database, account)
     foreign = issue(database, other).key.id

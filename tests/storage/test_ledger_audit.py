@@ -1,4 +1,4 @@
-"""The audit, and what the database itself refuses."""
+"""Ledger audit, and the constraints of the database."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from tests.support.storage_samples import OWNER, USE, open_account
         {"purchased": models.Account.purchased + 1},
     ],
 )
-def test_the_audit_sees_accounts_that_do_not_add_up(database: Database, change: dict[str, object]) -> None:
+def test_wrong_sums_are_found(database: Database, change: dict[str, object]) -> None:
     account = open_account(database, 10)
     assert database.run_blocking(ledger_audit.check) == ()
-    database.run_blocking(lambda transaction: transaction.change(models.Account.update(change)))
+    database.run_blocking(lambda transaction: transaction.execute(models.Account.update(change)))
     problems = database.run_blocking(ledger_audit.check)
     assert problems
     assert all(account.id in problem for problem in problems)
 
 
-def test_the_audit_sees_a_settled_hold_without_a_charge(database: Database) -> None:
+def test_a_settled_hold_without_a_charge_is_found(database: Database) -> None:
     hold = database.run_blocking(ledger.reserve, open_account(database, 10).id, 1, OWNER, 60)
     database.run_blocking(ledger.settle, hold, USE)
     renamed = models.Entry.update(ref="another").where(models.Entry.ref == hold.id)
-    database.run_blocking(lambda transaction: transaction.change(renamed))
+    database.run_blocking(lambda transaction: transaction.execute(renamed))
     assert len(database.run_blocking(ledger_audit.check)) == 1
 
 
 @pytest.mark.parametrize("change", [{"balance": -1}, {"held": -1}])
-def test_the_database_itself_refuses_negative_amounts(database: Database, change: dict[str, int]) -> None:
+def test_the_database_rejects_negative_amounts(database: Database, change: dict[str, int]) -> None:
     open_account(database)
     with pytest.raises(peewee.IntegrityError):
-        database.run_blocking(lambda transaction: transaction.change(models.Account.update(change)))
+        database.run_blocking(lambda transaction: transaction.execute(models.Account.update(change)))
