@@ -154,10 +154,6 @@ class Settings(BaseSettings):
             raise ValueError(f"must be set if and only if {ENV_PREFIX}STRIPE_SECRET_KEY is set")
         return value
 
-    def rate_limit(self, tier: str) -> int:
-        """Returns the rate limit of a tier in requests per minute."""
-        return {"free": self.rate_limit_free, "paid": self.rate_limit_paid}[tier]
-
     def resolved_database_url(self) -> str:
         """Returns `database_url`, or by default the URL of a SQLite file in `data_dir`. Contains the password."""
         if self.database_url is not None:

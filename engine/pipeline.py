@@ -17,9 +17,13 @@ from engine.planner import Plan
 
 @dataclass(frozen=True)
 class Timing:
-    """The duration of a step. Rasters are decoded lazily, so decoding counts towards the step that reads the pixels."""
+    """The duration of a step in seconds, and its stage: decode, convert, tool or encode.
+
+    Rasters are decoded lazily, so decoding counts towards the step that reads the pixels.
+    """
 
     step: str
+    stage: str
     seconds: float
 
 
@@ -100,7 +104,7 @@ def _open_inputs(plan: Plan, inputs: Iterable[bytes], options: Options, trace: l
 def _run_step(step: AnyConversion | AnyTool, payload: Any, options: Options, trace: list[Timing]) -> Any:
     started = perf_counter()
     result = _call_step(step, payload, options)
-    trace.append(Timing(str(step), perf_counter() - started))
+    trace.append(Timing(str(step), _stage(step), perf_counter() - started))
     target = step.target if isinstance(step, Conversion) else step.format
     if not target.holds(result):
         raise StepFailed(f"The step {step} returned {type(result).__name__}, not {target}.")
@@ -122,3 +126,15 @@ def _call_step(step: AnyConversion | AnyTool, payload: Any, options: Options) ->
                 details={"step": str(step)},
             ) from error
         raise StepFailed(f"The step {step} failed.", details={"step": str(step)}) from error
+
+
+def _stage(step: AnyConversion | AnyTool) -> str:
+    if not isinstance(step, Conversion):
+        return "tool"
+    match isinstance(step.source, FileFormat), isinstance(step.target, FileFormat):
+        case True, False:
+            return "decode"
+        case False, True:
+            return "encode"
+        case _:
+            return "convert"

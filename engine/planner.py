@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from heapq import heappop, heappush
 from itertools import chain, count
 from typing import TypeAlias
@@ -43,18 +44,18 @@ class Plan:
     def cost(self) -> float:
         return sum(step.cost for path in (*self.openings, self.steps) for step in path)
 
-    @property
+    @cached_property
     def memory(self) -> float:
         """Bytes per pixel that the steps need together: decoded data stays in memory while the encoder runs."""
         openings = (sum(step.memory for step in path) for path in self.openings)
         return max(openings, default=0.0) + sum(step.memory for step in self.steps)
 
-    @property
+    @cached_property
     def programs(self) -> tuple[str, ...]:
         """The paths of the programs that the steps run."""
         return tuple(program for path in (*self.openings, self.steps) for step in path for program in step.programs)
 
-    @property
+    @cached_property
     def lazy(self) -> bool:
         """Whether a step, the tool or the reader uses lazily imported modules."""
         steps = (*chain.from_iterable(self.openings), *self.steps, self.tool, self.reader)

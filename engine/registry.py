@@ -28,6 +28,7 @@ class Registry:
         formats: dict[str, FileFormat] = {}
         self._graph: dict[AnyFormat, list[AnyConversion]] = {}
         self._paths: dict[AnyFormat, dict[AnyFormat, Steps]] = {}
+        self._plans: dict[tuple[FileFormat | str | None, ...], Plan] = {}
         self.tools: dict[str, AnyTool] = {}
         accepted = []
         for plugin in plugins:
@@ -75,9 +76,12 @@ class Registry:
     def identify_content(self, content: Content, filename: str = "") -> FileFormat:
         """Detects the format of bytes; the extension of `filename` only breaks ties. Raises UnknownFormat."""
         extension = Path(filename).suffix[1:].lower()
-        scores = [(fmt.sniff(content), extension in fmt.extensions, fmt) for fmt in self.formats.values()]
-        score, _, best = max(scores, key=lambda entry: entry[:2], default=(0, False, None))
-        if best is None or score == 0:
+        best, best_rank = None, (0, True)
+        for fmt in self.formats.values():
+            rank = (fmt.sniff(content), extension in fmt.extensions)
+            if rank > best_rank:
+                best, best_rank = fmt, rank
+        if best is None:
             raise UnknownFormat("The file's content is of no supported type.")
         return best
 
@@ -86,21 +90,27 @@ class Registry:
 
         Raises UnsupportedConversion, whose details list the available targets, and the errors of the tool's `check`.
         """
+        fmt = target if isinstance(target, FileFormat) else self.format(target)
+        key = (*sources, fmt, tool)
+        if key not in self._plans:
+            self._plans[key] = self._plan(tuple(sources), fmt, str(target), tool)
+        return self._plans[key]
+
+    def _plan(self, sources: tuple[FileFormat, ...], fmt: FileFormat | None, name: str, tool: str | None) -> Plan:
         if tool is None:
             (source,) = sources
-            fmt, steps = self._steps(source, target)
-            return Plan((source,), fmt, steps, reader=self.reader(fmt))
+            target, steps = self._steps(source, fmt, name)
+            return Plan(sources, target, steps, reader=self.reader(target))
         chosen = self.tools[tool]
         chosen.check(sources)
-        fmt, steps = self._steps(chosen.format, target)
+        target, steps = self._steps(chosen.format, fmt, name)
         openings = tuple(self._paths_from(source)[chosen.format] for source in sources)
-        return Plan(tuple(sources), fmt, steps, chosen, openings, self.reader(fmt))
+        return Plan(sources, target, steps, chosen, openings, self.reader(target))
 
-    def _steps(self, source: AnyFormat, target: str | FileFormat) -> tuple[FileFormat, Steps]:
-        fmt = target if isinstance(target, FileFormat) else self.format(target)
+    def _steps(self, source: AnyFormat, fmt: FileFormat | None, name: str) -> tuple[FileFormat, Steps]:
         steps = self._paths_from(source).get(fmt) if fmt else None
         if fmt is None or steps is None:
-            name = fmt.name if fmt else str(target)
+            name = fmt.name if fmt else name
             raise UnsupportedConversion(
                 f"{source} cannot be converted to {name}.",
                 details={

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from tornado.routing import URLSpec
-from tornado.web import Application, RequestHandler
+from tornado.web import Application
 
 from web.api.operations import operation_of
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Usage
@@ -92,7 +92,7 @@ def build_application(services: Services) -> Application:
         routes={
             handler: re.sub(r"\(.*?\)", "{}", pattern) for pattern, handler in (*routes, ("/static/(.*)", StaticFile))
         },
-        log_function=_log_access,
+        log_function=BaseHandler.log_access,
         static_path=str(STATIC_FOLDER),
         static_handler_class=StaticFile,
         static_handler_args=dict(arguments),  # Tornado adds to it
@@ -121,8 +121,3 @@ def documented_operations() -> Iterator[DocumentedOperation]:
                 headers=tuple(handler.fixed_headers),
                 documentation=inspect.getdoc(function) or "",
             )
-
-
-def _log_access(handler: RequestHandler) -> None:
-    if isinstance(handler, BaseHandler):
-        handler.log_access()

@@ -87,7 +87,7 @@ class JobResult:
         """Raises ValueError, KeyError, TypeError or OverflowError for values of the wrong shape."""
         return cls(
             int(values["size"]),
-            tuple(Timing(str(timing["step"]), float(timing["seconds"])) for timing in values["trace"]),
+            tuple(Timing(str(t["step"]), str(t["stage"]), float(t["seconds"])) for t in values["trace"]),
             tuple(WarningRecord(str(warning["code"]), str(warning["message"])) for warning in values["warnings"]),
             tuple(int(pages) for pages in values["input_pages"]),
             None if values["pages"] is None else int(values["pages"]),

@@ -22,7 +22,7 @@ def test_defaults() -> None:
     settings = load_settings()
     assert settings.data_dir == Path("data")
     assert settings.base_url == "http://localhost:8000/api/v1"
-    assert (settings.rate_limit("free"), settings.rate_limit("paid")) == (60, 300)
+    assert (settings.rate_limit_free, settings.rate_limit_paid) == (60, 300)
     assert settings.rate_limit_anonymous == 60
     assert settings.workers >= 1
     assert settings.file_retention_seconds == 86_400
@@ -38,7 +38,7 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = load_settings()
     assert settings.data_dir == Path("/srv/convertd")
     assert settings.base_url == "https://convert.example.org/api/v1"
-    assert settings.rate_limit("paid") == 1000
+    assert settings.rate_limit_paid == 1000
     assert settings.trusted_proxies == (ip_network("10.0.0.0/8"), ip_network("127.0.0.1"))
 
 

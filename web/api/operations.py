@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final, Literal, TypeVar
 
 from web.api.fields import RequestModel
@@ -44,7 +45,7 @@ class FileField:
     aliases: tuple[str, ...] = ()
     media_type: str = "application/octet-stream"
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return (self.name, *self.aliases)
 
@@ -55,6 +56,11 @@ class FormFields:
 
     file: FileField
     fields: type[RequestModel] = RequestModel
+
+    @cached_property
+    def text_names(self) -> tuple[str, ...]:
+        """The names of the text fields."""
+        return tuple(field.alias or name for name, field in self.fields.model_fields.items())
 
 
 @dataclass(frozen=True)

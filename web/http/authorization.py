@@ -60,4 +60,5 @@ class Authorization:
         settings = self._services.settings
         if self.account is None:
             return f"address:{self._address}", settings.rate_limit_anonymous
-        return self.account.rate_limit_key, settings.rate_limit(self.account.tier.name)
+        paid = self.account.tier.name == "paid"
+        return self.account.rate_limit_key, settings.rate_limit_paid if paid else settings.rate_limit_free

@@ -67,7 +67,7 @@ class BaseHandler(RequestHandler):
     def initialize(self, services: Services) -> None:
         self.services = services
         self.context = RequestContext(self.request_id)
-        self.body: Body = MemoryBody(self.max_body)
+        self.body: Body | None = None  # until the request is authorized
         peer, forwarded = self.request.remote_ip or "", self.request.headers.get("X-Forwarded-For")
         self.address = client_network(client_address(peer, forwarded, services.settings.trusted_proxies))
         self.authorization = Authorization(services, self.address)
@@ -101,9 +101,8 @@ class BaseHandler(RequestHandler):
                 await self.authorization.peek()
             if not routed:
                 raise self.routing_error()
-            if method == "OPTIONS":
-                return
-            await self.authorize()
+            if method != "OPTIONS":
+                await self.authorize()
             if self.request.headers.get("Content-Encoding", "identity").lower() != "identity":
                 message = "The body must be sent without a Content-Encoding."
                 raise InvalidParameter(message, reason="content_encoding", param="Content-Encoding")
@@ -136,6 +135,8 @@ class BaseHandler(RequestHandler):
             content_type, services = self.request.headers.get("Content-Type", ""), self.services
             max_size, identify = self.client().tier.max_file_size, services.registry.identify
             self.body = MultipartBody(operation.form, content_type, max_size, services.work_files, identify)
+        else:
+            self.body = MemoryBody(self.max_body)
         await self.body.start(_content_length(self.request.headers.get("Content-Length")))
 
     async def data_received(self, chunk: bytes) -> None:
@@ -145,6 +146,7 @@ class BaseHandler(RequestHandler):
                 self._abort()
             return
         try:
+            assert self.body is not None
             await self.body.write(chunk)
         except Exception as error:
             await self._refuse(error)
@@ -347,7 +349,8 @@ class BaseHandler(RequestHandler):
     def on_finish(self) -> None:
         self._ended = True
         self.services.in_flight.end(self.request_id)
-        self.body.close()
+        if self.body is not None:
+            self.body.close()
         if self._drain is not None:
             self._drain.close()
 

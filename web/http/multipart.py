@@ -15,7 +15,6 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 
 from engine.formats import FileFormat
 from web.api.errors import FileTooLarge, InvalidParameter
-from web.api.fields import describe
 from web.api.operations import FormFields
 from web.http.bodies import malformed
 from web.services.conversion_request import Upload
@@ -80,7 +79,7 @@ class MultipartBody:
             self._content_type,
             self._folder,
             files=self._declared.file.names,
-            texts=tuple(field.name for field in describe(self._declared.fields)),
+            texts=self._declared.text_names,
             max_file_size=self._max_file_size,
             identify=self._identify,
         )

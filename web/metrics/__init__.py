@@ -20,8 +20,6 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-from engine.executor import JobResult
-from engine.planner import Plan
 from engine.plugin_loader import Plugin
 from web.metrics.conversions import ConversionMetrics
 from web.metrics.service import CreditMetrics, HttpMetrics, InstallationMetrics, TotalsMetrics, WorkerMetrics
@@ -40,16 +38,6 @@ class Metrics:
     credits: CreditMetrics
     totals: TotalsMetrics
     installation: InstallationMetrics
-
-    def record_wait(self, seconds: float) -> None:
-        """Records the time that a conversion spent in the queue before it started."""
-        self.workers.queue_wait.observe(seconds)
-        self.conversions.observe_stage("queue", seconds)
-
-    def record_job(self, plan: Plan, result: JobResult) -> None:
-        """Records the stages and the peak memory of a successful job."""
-        self.conversions.record_stages(plan, result)
-        self.workers.record_peak_memory(result.peak_memory)
 
 
 def create(version: str, plugins: Iterable[Plugin]) -> Metrics:

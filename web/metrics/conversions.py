@@ -6,11 +6,8 @@ import asyncio
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from engine.conversions import AnyConversion
 from engine.errors import CorruptInput
 from engine.executor import JobResult
-from engine.formats import FileFormat
-from engine.planner import Plan
 from web.api.errors import STATUS, public_error
 from web.metrics.request_context import RequestContext
 
@@ -81,15 +78,11 @@ class ConversionMetrics:
         if 0 <= seconds <= _MAX_SECONDS:
             self._stages[name].observe(seconds)
 
-    def record_stages(self, plan: Plan, result: JobResult) -> None:
-        """Records the durations that a job reports, for steps of the plan only: the report is untrusted."""
-        steps = [step for path in (*plan.openings, plan.steps) for step in path]
-        stages = {str(step): _stage(step) for step in steps}
-        if plan.tool is not None:
-            stages[str(plan.tool)] = "tool"
+    def record_stages(self, result: JobResult) -> None:
+        """Records the durations that a job reports. Ignores unknown stages: the report is untrusted."""
         for timing in result.trace:
-            if timing.step in stages:
-                self.observe_stage(stages[timing.step], timing.seconds)
+            if timing.stage in STAGES:
+                self.observe_stage(timing.stage, timing.seconds)
         self.observe_stage("check", result.check_seconds)
 
     def record_success(self, context: RequestContext, seconds: float, *, input_bytes: int, output_bytes: int) -> None:
@@ -110,15 +103,5 @@ class ConversionMetrics:
         self._errors.labels(public.code, reason if reason in REASONS else OTHER).inc()
 
     def _count(self, context: RequestContext, outcome: str) -> None:
-        labels = (context.input_format, context.output_format, context.engine)
-        self._finished.labels(*(value or OTHER for value in labels), outcome).inc()
-
-
-def _stage(step: AnyConversion) -> str:
-    match isinstance(step.source, FileFormat), isinstance(step.target, FileFormat):
-        case True, False:
-            return "decode"
-        case False, True:
-            return "encode"
-        case _:
-            return "convert"
+        formats = (context.input_format or OTHER, context.output_format or OTHER)
+        self._finished.labels(*formats, context.engine or OTHER, outcome).inc()

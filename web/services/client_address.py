@@ -24,10 +24,9 @@ def is_loopback(host: str | None) -> bool:
 
 def client_address(peer: str, forwarded_for: str | None, trusted: Collection[IPv4Network | IPv6Network]) -> str:
     """The nearest address that is not a trusted proxy: `peer`, or one that a trusted proxy forwarded for."""
-    hops = [peer, *(hop.strip() for hop in reversed((forwarded_for or "").split(",")))]
     nearest = peer
-    for hop in hops:
-        address = _parse(hop)
+    for hop in [peer, *reversed((forwarded_for or "").split(","))]:
+        address = _parse(hop.strip())
         if address is None:
             break
         nearest = str(address)

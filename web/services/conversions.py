@@ -107,10 +107,12 @@ class Conversions:
         queued = perf_counter()
         async with self._job_queue.acquire(account.id, account.tier.max_concurrent, memory=memory):
             started = perf_counter()
-            self._metrics.record_wait(started - queued)
+            self._metrics.workers.queue_wait.observe(started - queued)
+            self._metrics.conversions.observe_stage("queue", started - queued)
             with self._metrics.workers.track_job():
                 result = await self._executor.run(job, self._limits)
-        self._metrics.record_job(plan, result)
+        self._metrics.conversions.record_stages(result)
+        self._metrics.workers.record_peak_memory(result.peak_memory)
         request.context.set_warnings(result)
         return ConversionOutcome(
             path=output,
@@ -119,7 +121,7 @@ class Conversions:
             size=result.size,
             seconds=perf_counter() - started,
             warnings=result.warnings,
-            counts=tool_counts(request, result),
+            counts=tool_counts(request, result) if request.tool else {},
         )
 
     async def _settle(

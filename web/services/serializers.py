@@ -116,9 +116,7 @@ def batch_status(batch: Batch, files: Sequence[File]) -> BatchStatus:
 
 
 def tool_counts(request: ConversionRequest, result: JobResult) -> Mapping[str, Any]:
-    """The numbers of files and pages of a tool's job; empty for other conversions."""
-    if request.tool is None:
-        return {}
+    """The numbers of files and pages of a tool's job."""
     pages, original_count = request.options.pages, sum(result.input_pages)
     return {
         "original_name": request.original_name,
