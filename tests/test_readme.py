@@ -231,7 +231,7 @@ def test_the_hooks_are_documented() -> None:
 def test_the_plugin_is_the_one_that_is_tried() -> None:
     (plugin,) = _PLUGINS.blocks("python")
     (packaging,) = _PLUGINS.blocks("toml")
-    folder = ROOT / "tests" / "foreign_plugin"
+    folder = ROOT / "tests" / "support" / "foreign_plugin"
 
     assert plugin == (folder / "convertd_ppm.py").read_text()
     assert packaging in (folder / "pyproject.toml").read_text()

@@ -11,7 +11,7 @@ from engine.lazy_import import lazy_import
 
 _PROGRAM = """
 import sys
-from engine import preload
+from engine.executor import preload
 from engine.registry import load_registry
 
 registry = load_registry()
@@ -20,7 +20,7 @@ assert registry.identify_content(b"8BPS\\0\\1").name == "psd"
 assert registry.identify_content(b"<svg></svg>").name == "svg"
 late = {"cairosvg", "imageio", "pikepdf._core", "psd_tools.composite", "pymupdf", "rawpy._rawpy", "tifffile"}
 print(sorted(late & {*sys.modules}))
-preload.warm()
+preload.preload()
 print(sorted(late - {*sys.modules}))
 """
 

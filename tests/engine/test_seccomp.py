@@ -17,13 +17,13 @@ from engine.sandbox import seccomp
 # Prints the error of each call that is given by its number, and its arguments.
 _ASK = """
 import json, os, sys
-from engine.sandbox import kernel, process, seccomp
+from engine.sandbox import libc, privileges, seccomp
 def error(number, *arguments):
     try:
-        kernel.syscall(number, *(os.getpid() if argument == "own" else argument for argument in arguments))
+        libc.syscall(number, *(os.getpid() if argument == "own" else argument for argument in arguments))
     except OSError as error:
         return error.errno
-process.renounce_privileges()
+privileges.renounce_privileges()
 seccomp.restrict()
 print(json.dumps([error(*call) for call in json.loads(sys.argv[1])]))
 """

@@ -16,7 +16,8 @@ _PROGRAM = """
 import json
 import sys
 from pathlib import Path
-from engine import Options, inspection, pipeline, preload, sandbox
+from engine import Options, pipeline, sandbox, verification
+from engine.executor import preload
 from engine.lazy_import import NotLoaded, seal
 from engine.registry import load_registry
 
@@ -25,7 +26,7 @@ plans = {f"{plan.source}-{plan.target}": plan for plan in registry.catalogue()}
 for name, tool in registry.tools.items():
     sources = [tool.sources[0]] * tool.inputs[0]
     plans[name] = registry.plan(sources, tool.sources[0], name)
-preload.warm(full=False)
+preload.preload(full=False)
 sandbox.known_places(registry.programs)
 seal()
 
@@ -33,7 +34,7 @@ asking = {}
 for name, plan in plans.items():
     try:
         inputs = [Path(sys.argv[1], source.name).read_bytes() for source in plan.sources]
-        inspection.inspect(registry, plan, pipeline.run(plan, inputs, Options(quality=80)), Options())
+        verification.verify(registry, plan, pipeline.run(plan, inputs, Options(quality=80)), Options())
     except NotLoaded as error:
         asking[name] = str(error)
 print(json.dumps([sorted(plans), asking]))

@@ -89,7 +89,7 @@ async def test_a_token_works_once_however_many_try(database: Database) -> None:
     begun = await database.run(email_verification.register, "a@b.org", "n")
     attempts = (database.run(email_verification.verify, begun.token, free_credits=50) for _ in range(20))
     results = await asyncio.gather(*attempts, return_exceptions=True)
-    assert sorted(type(result).__name__ for result in results) == [*["Missing"] * 19, "Verified"]
+    assert sorted(type(result).__name__ for result in results) == [*["NotFound"] * 19, "Verified"]
 
 
 async def test_registrations_of_one_address_share_an_account(database: Database) -> None:

@@ -41,7 +41,7 @@ class Shaky(Database):
 
 @pytest.fixture
 def shaky(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shaky]:
-    monkeypatch.setattr(charging, "_PAUSES", (0.01, 0.01, 0.01))
+    monkeypatch.setattr(charging, "_RETRY_DELAYS", (0.01, 0.01, 0.01))
     database = Shaky(url)
     yield database
     database.close()
@@ -105,8 +105,8 @@ async def test_credits_come_back_when_the_database_does(opened: Charges, shaky: 
 async def test_nobody_waits_for_long_for_credits_to_be_back(
     opened: Charges, shaky: Shaky, account: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(charging, "_PAUSES", (3,))
-    monkeypatch.setattr(charging, "_PROMPTLY", 0.05)
+    monkeypatch.setattr(charging, "_RETRY_DELAYS", (3,))
+    monkeypatch.setattr(charging, "_RELEASE_TIMEOUT", 0.05)
     async with asyncio.timeout(2):
         with pytest.raises(StepFailed):
             await _failed(opened, shaky, account, away=1)

@@ -18,10 +18,10 @@ _COMMAND = str(Path(sys.executable).with_name("convertd"))
 # Runs a program to which the kernel seems to lack the system calls of that name.
 _WITHOUT = """
 import errno, os, sys
-from engine.sandbox import process, seccomp, syscalls
+from engine.sandbox import privileges, seccomp
 column = seccomp._COLUMN
-lacking = {"landlock": 444, "seccomp": seccomp._SECCOMP, "namespaces": syscalls.DENIED["unshare"][column]}[sys.argv[1]]
-process.renounce_privileges()
+lacking = {"landlock": 444, "seccomp": seccomp._SECCOMP, "namespaces": seccomp.DENIED["unshare"][column]}[sys.argv[1]]
+privileges.renounce_privileges()
 seccomp._install(seccomp._program(seccomp._answer([lacking], seccomp._REFUSE | errno.ENOSYS)))
 os.execv(sys.argv[2], sys.argv[2:])
 """
