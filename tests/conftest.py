@@ -30,10 +30,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
     parser.addoption("--screenshots", help="a folder for pictures of the pages")
-    parser.addoption("--rounds", type=int, default=3, help="how often clients race for a last credit over HTTP")
-
     parser.addoption(
-        "--fuzz-seconds", type=float, default=40, help="how long broken files, forms and requests are tried"
+        "--rounds", type=int, default=1, help="repetitions of races over HTTP and of kills of a server or its clients"
+    )
+    parser.addoption(
+        "--fuzz-seconds", type=float, default=5, help="seconds for damaged files and forms, and for schemathesis"
     )
 
 
@@ -51,7 +52,7 @@ def pytest_report_header() -> str:
 
 @pytest.fixture
 def fuzz_seconds(request: pytest.FixtureRequest) -> float:
-    """How long all tests with broken files and forms may take together."""
+    """Seconds for all tests with damaged files and forms together, and for schemathesis."""
     return float(request.config.getoption("--fuzz-seconds"))
 
 

@@ -12,9 +12,9 @@ from storage.ledger import ServerInstance
 from tests.support import storage_processes
 from tests.support.storage_samples import open_account
 
-SECONDS = 3
+SECONDS = 1
 WORKERS = 3
-KILLS = 4
+KILLS = 3
 
 
 def test_what_is_charged_has_been_done_and_the_rest_is_given_back(database: Database, url: str, tmp_path: Path) -> None:

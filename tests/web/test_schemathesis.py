@@ -29,13 +29,8 @@ def test_nothing_is_found(servers: Servers, data_dir: Path, tmp_path: Path, fuzz
             [
                 *(sys.executable, "-m", "schemathesis.cli", "--config-file", config),
                 *("run", f"{server.api}/openapi.json", "--checks", "all", "--continue-on-failure"),
-                *(
-                    "--max-time",
-                    str(round(fuzz_seconds * 3 / 4)),
-                    "--no-color",
-                    "--header",
-                    f"Authorization: Bearer {server.key}",
-                ),
+                *("--max-time", str(round(fuzz_seconds)), "--no-color"),
+                *("--header", f"Authorization: Bearer {server.key}"),
             ],
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": str(_ROOT), "CONVERTD_OWN_KEY_ID": key["key_id"]},
