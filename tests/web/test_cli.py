@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
-from contextlib import chdir
 from pathlib import Path
 
 import pytest
 from PIL import Image
-from typer.testing import CliRunner, Result
 
 from config.settings import Settings
 from engine import Options
@@ -20,36 +17,14 @@ from engine.executor import local
 from engine.executor.forkserver import ForkServer, JobProcess
 from engine.executor.forkserver_main import FULL, LIGHT
 from engine.registry import load_registry
+from tests.support.commands import invoke, put_pictures, run
 from tests.support.samples import sample
 from web import cli_convert
-from web.cli import cli
-
-_COMMAND = Path(sys.executable).with_name("convertd")
-
-
-def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [_COMMAND, *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        check=False,
-    )
-
-
-def called(folder: Path, *arguments: str, **environment: str) -> Result:
-    """The same without a process of its own, for what ends before there is much to do."""
-    with chdir(folder):
-        return CliRunner().invoke(cli, arguments, env=environment)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "photo.heic").write_bytes(sample("heic"))
-    (tmp_path / "photo.png").write_bytes(sample("png"))
-    (tmp_path / "bad.png").write_bytes(sample("png")[:100])
-    (tmp_path / "out").mkdir()
+    put_pictures(tmp_path)
     return tmp_path
 
 
@@ -84,23 +59,23 @@ async def test_only_those_processes_start_that_are_needed(
 
 
 def test_explain_and_warnings(folder: Path) -> None:
-    done = run(folder, "convert", "--explain", "--quality", "50", "photo.heic", "photo.tif")
+    done = invoke(folder, "convert", "--explain", "--quality", "50", "photo.heic", "photo.tif")
 
-    assert done.returncode == 0
+    assert done.exit_code == 0
     assert "heic -> raster -> tiff" in done.stderr
     assert "quality_ignored" in done.stderr
 
 
 def test_many_files_into_a_folder(folder: Path) -> None:
-    done = run(folder, "convert", "photo.heic", "bad.png", "photo.png", "out", "--to", "webp")
+    done = invoke(folder, "convert", "photo.heic", "bad.png", "photo.png", "out", "--to", "webp")
 
-    assert done.returncode == 2  # photo.heic and photo.png would become the same file
+    assert done.exit_code == 2  # photo.heic and photo.png would become the same file
     assert not list((folder / "out").iterdir())
     (folder / "other.png").write_bytes(sample("png"))
 
-    done = run(folder, "convert", "photo.heic", "bad.png", "other.png", "out", "--to", "webp")
+    done = invoke(folder, "convert", "photo.heic", "bad.png", "other.png", "out", "--to", "webp")
 
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert "bad.png: " in done.stderr
     assert "corrupt_input" in done.stderr
     assert {path.name for path in (folder / "out").iterdir()} == {"photo.webp", "other.webp"}
@@ -125,7 +100,7 @@ def test_many_files_into_a_folder(folder: Path) -> None:
 def test_wrong_usage(folder: Path, arguments: tuple[str, ...]) -> None:
     before = {path.name for path in folder.rglob("*")}
 
-    done = called(folder, "convert", *arguments)
+    done = invoke(folder, "convert", *arguments)
 
     assert done.exit_code == 2
     assert done.stderr
@@ -134,19 +109,19 @@ def test_wrong_usage(folder: Path, arguments: tuple[str, ...]) -> None:
 
 
 def test_a_failed_conversion_leaves_nothing(folder: Path) -> None:
-    done = run(folder, "convert", "bad.png", "bad.jpg")
+    done = invoke(folder, "convert", "bad.png", "bad.jpg")
 
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert not (folder / "bad.jpg").exists()
 
 
 def test_formats_and_doctor_for_people(folder: Path) -> None:
-    assert "heic" in run(folder, "formats").stdout
-    assert "rlimits" in run(folder, "doctor").stdout
+    assert "heic" in invoke(folder, "formats").stdout
+    assert "rlimits" in invoke(folder, "doctor").stdout
 
 
 def test_formats_as_json(folder: Path) -> None:
-    catalogue = json.loads(called(folder, "formats", "--json").stdout)
+    catalogue = json.loads(invoke(folder, "formats", "--json").stdout)
 
     assert catalogue["total"] == len(catalogue["conversions"]) > 150
 
@@ -163,7 +138,7 @@ def test_what_is_missing_is_told_and_not_offered(folder: Path) -> None:
 
 
 def test_wrong_settings_are_told_together(folder: Path) -> None:
-    done = called(folder, "serve", CONVERTD_WORKERS="many", CONVERTD_RATE_LIMIT_FREE="-1")
+    done = invoke(folder, "serve", CONVERTD_WORKERS="many", CONVERTD_RATE_LIMIT_FREE="-1")
 
     assert done.exit_code == 2
     assert "CONVERTD_WORKERS" in done.stderr

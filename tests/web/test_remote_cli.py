@@ -7,17 +7,13 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.support.samples import sample
+from tests.support.commands import invoke, put_pictures, run
 from tests.support.servers import Running, Servers
-from tests.web.test_cli import called, run
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "photo.heic").write_bytes(sample("heic"))
-    (tmp_path / "photo.png").write_bytes(sample("png"))
-    (tmp_path / "bad.png").write_bytes(sample("png")[:100])
-    (tmp_path / "out").mkdir()
+    put_pictures(tmp_path)
     return tmp_path
 
 
@@ -35,10 +31,10 @@ def test_warnings_and_failures_are_told_as_without_a_server(folder: Path, server
     arguments = ("convert", "photo.heic", "bad.png", "out", "--to", "tiff", "--quality", "50")
     key = server.account(10)
 
-    local = run(folder, *arguments)
-    remote = run(folder, *arguments, "--remote", server.url, CONVERTD_API_KEY=key)
+    local = invoke(folder, *arguments)
+    remote = invoke(folder, *arguments, "--remote", server.url, CONVERTD_API_KEY=key)
 
-    assert remote.returncode == local.returncode == 1
+    assert remote.exit_code == local.exit_code == 1
     assert "quality_ignored" in local.stderr
     assert sorted(remote.stderr.splitlines()) == sorted([*local.stderr.splitlines(), "convertd: 9 credits remain."])
     assert [path.name for path in (folder / "out").iterdir()] == ["photo.tiff"]
@@ -47,9 +43,9 @@ def test_warnings_and_failures_are_told_as_without_a_server(folder: Path, server
 def test_a_key_that_is_wrong(folder: Path, servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as server:  # to which no other test has shown wrong keys
         arguments = ("convert", "--remote", server.url, "photo.heic", "photo.jpg")
-        done = run(folder, *arguments, CONVERTD_API_KEY="cvd_live_wrong")
+        done = invoke(folder, *arguments, CONVERTD_API_KEY="cvd_live_wrong")
 
-    assert (done.returncode, done.stderr) == (1, "photo.heic: The API key is missing or invalid.\n")
+    assert (done.exit_code, done.stderr) == (1, "photo.heic: The API key is missing or invalid.\n")
     assert not (folder / "photo.jpg").exists()
 
 
@@ -67,7 +63,7 @@ def test_a_key_that_is_wrong(folder: Path, servers: Servers, data_dir: Path) -> 
 def test_wrong_usage(folder: Path, url: str, arguments: tuple[str, ...], key: str) -> None:
     before = {path.name for path in folder.rglob("*")}
 
-    done = called(folder, "convert", "--remote", url, *arguments, CONVERTD_API_KEY=key)
+    done = invoke(folder, "convert", "--remote", url, *arguments, CONVERTD_API_KEY=key)
 
     assert done.exit_code == 2
     assert done.stderr.startswith("convertd: ")
