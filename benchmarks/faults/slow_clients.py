@@ -17,9 +17,9 @@ from benchmarks import server_process
 from benchmarks.faults.clients import Clients, books, leftovers
 from benchmarks.faults.kills import running_jobs
 from benchmarks.report import Row, at_most, exactly, p95
+from tests.support.http_messages import MALFORMED, REFUSED, SERVED
 from tests.support.servers import eventually, parsed, read_answer
 from tests.support.web_samples import FORM, TARGET, form, part
-from tests.web.test_http_abuse import MALFORMED, REFUSED, SERVED
 
 _SMALL, _LARGE, _HUGE = (64, 48), (2000, 1500), (4000, 3000)
 _SLOW = {"heads": 400, "bodies": 100, "idle": 100}

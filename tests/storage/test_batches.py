@@ -13,8 +13,7 @@ from storage.errors import BatchFull, NotFound
 from storage.files import File
 from storage.ids import new_id
 from storage.ledger import ServerInstance
-from tests.storage.test_files import DAY, FAULT, ORIGINAL, OUTCOME
-from tests.support.storage_samples import OWNER, Clock, open_account
+from tests.support.storage_samples import DAY, FAULT, ORIGINAL, OUTCOME, OWNER, Clock, open_account
 
 LEASE = 600
 

@@ -10,15 +10,10 @@ import pytest
 from storage import files
 from storage.database import Database
 from storage.errors import NotFound
-from storage.files import ConvertedFile, Failure, File, SourceFile
+from storage.files import File
 from storage.ids import new_id
 from tests.support import storage_processes
-from tests.support.storage_samples import Clock, open_account
-
-DAY = 86_400
-ORIGINAL = SourceFile("größe.JPG", "jpg", "jpeg", 100, source="up_1")
-OUTCOME = ConvertedFile("webp", 40, "größe.webp", "image/webp", "blob_1", 0.25, (("alpha_flattened", "It was."),))
-FAULT = Failure("processing_failed", "The file is damaged.", "corrupt_input", retryable=False)
+from tests.support.storage_samples import DAY, FAULT, ORIGINAL, OUTCOME, Clock, open_account
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 
 from config.logs import TextFormatter
 from tests.support.mail_server import ACCOUNT, MailServer, certificate, parsed
+from tests.support.outbox import LINK, SENDER, saved_emails
 from tests.support.server_process import free_port
-from tests.web.test_letters import LINK, SENDER
 from web.services.email import Email, OutboxTransport, SmtpTransport, verification_email
 
 USER = ":".join(quote(part.decode(), safe="") for part in (ACCOUNT.login, ACCOUNT.password))
@@ -23,10 +23,6 @@ ANYWHERE = "0.0.0.0"  # leads here, and is no address of this machine by name
 @pytest.fixture
 def letter() -> Email:
     return verification_email("person@example.test", LINK)
-
-
-def lying(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir())
 
 
 async def send(url: str, letter: Email) -> None:
@@ -93,7 +89,7 @@ async def test_the_outbox(letter: Email, tmp_path: Path, caplog: pytest.LogCaptu
     caplog.set_level(logging.INFO)
     folder = tmp_path / "outbox"
     await OutboxTransport(folder, SENDER).send(letter)
-    (file,) = lying(folder)
+    (file,) = saved_emails(folder)
     assert file.name.endswith(f"-{letter.id}.eml")
     assert LINK in file.read_text().splitlines()
     assert parsed(file.read_bytes())["To"] == "person@example.test"
@@ -108,4 +104,4 @@ async def test_the_outbox_is_in_order(tmp_path: Path) -> None:
     letters = [verification_email(f"person-{number}@example.test", LINK) for number in range(5)]
     for letter in letters:
         await mailer.send(letter)
-    assert [parsed(file.read_bytes())["To"] for file in lying(tmp_path)] == [letter.to for letter in letters]
+    assert [parsed(file.read_bytes())["To"] for file in saved_emails(tmp_path)] == [letter.to for letter in letters]

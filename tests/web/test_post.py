@@ -11,10 +11,9 @@ import pytest
 
 from config.settings import Settings
 from tests.support.mail_server import MailServer
+from tests.support.outbox import LINK, SENDER, saved_emails
 from tests.support.server_process import free_port
 from tests.support.servers import Servers, eventually
-from tests.web.test_letters import LINK, SENDER
-from tests.web.test_mail import lying
 from web.app import assemble, listening
 from web.services.email import Email, EmailQueue, EmailTransport, OutboxTransport, SmtpTransport, verification_email
 
@@ -78,9 +77,9 @@ async def test_posting_takes_no_time(tmp_path: Path) -> None:
     for _ in range(20):
         box.post(verification_email(TO, LINK))
     assert time.perf_counter() - start < 0.05
-    assert lying(tmp_path) == []
+    assert saved_emails(tmp_path) == []
     await box.close()
-    assert len(lying(tmp_path)) == 20
+    assert len(saved_emails(tmp_path)) == 20
 
 
 async def test_closing_waits_for_letters_but_not_for_pauses() -> None:
@@ -104,7 +103,7 @@ async def test_a_server_that_stops_sends_what_was_posted(servers: Servers, data_
     services = assemble(Settings(data_dir=data_dir), servers.registry, servers.executor)
     async with listening(services, "127.0.0.1", 0):
         services.email_queue.post(verification_email(TO, LINK))
-    (file,) = lying(data_dir / "outbox")
+    (file,) = saved_emails(data_dir / "outbox")
     assert LINK in file.read_text()
 
 

@@ -81,7 +81,6 @@ def test_jobs_go_on_without(folder: Path, lacking: str) -> None:
 @pytest.mark.parametrize(
     ("lacking", "command", "missing"),
     [
-        ("landlock", ("serve", "--port", "0"), "landlock, no foreign files"),
         ("landlock", ("convert", "photo.png", "photo.jpg"), "landlock, no foreign files"),
         ("seccomp", ("serve", "--port", "0"), "seccomp, no sockets, no processes"),
     ],
