@@ -93,9 +93,16 @@ def new_postgres_url(postgres: str) -> MakeUrl:
     return make
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests that use a database run on SQLite, and on PostgreSQL too if they are marked with `both_databases`."""
+    if "url" in metafunc.fixturenames:
+        both = metafunc.definition.get_closest_marker("both_databases")
+        metafunc.parametrize("url", ["sqlite", "postgresql"] if both else ["sqlite"], indirect=True)
+
+
+@pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database, of each kind."""
+    """The URL of an empty database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'convertd.db'}"
     make: MakeUrl = request.getfixturevalue("new_postgres_url")

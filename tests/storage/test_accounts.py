@@ -38,6 +38,7 @@ def test_an_address_has_one_account_in_whatever_case(database: Database, spellin
     assert len(database.run_blocking(lambda transaction: transaction.all(models.Account.select()))) == 1
 
 
+@pytest.mark.both_databases
 async def test_of_many_at_once_one_gets_the_address(database: Database) -> None:
     attempts = (database.run(accounts.create, "a@b.org", "Engine", free_credits=50) for _ in range(20))
     results = await asyncio.gather(*attempts, return_exceptions=True)

@@ -127,6 +127,7 @@ def test_a_full_batch_takes_no_more(database: Database, batch: Batch) -> None:
     add(database, batch, limit=3)
 
 
+@pytest.mark.both_databases
 async def test_of_60_files_added_at_once_50_get_in(database: Database, batch: Batch) -> None:
     adds = (database.run(batches.add_file, batch.account, batch.id, ORIGINAL, 50, DAY) for _ in range(60))
     results = await asyncio.gather(*adds, return_exceptions=True)

@@ -17,6 +17,8 @@ from storage.errors import DatabaseBusy
 from storage.transaction import Transaction
 from tests.support.storage_samples import Clock, open_account
 
+pytestmark = pytest.mark.both_databases
+
 
 class Trouble(Exception):
     """Something that goes wrong in the middle of a transaction."""
@@ -31,10 +33,10 @@ def grant_and_fail(transaction: Transaction, account: str) -> None:
     raise Trouble
 
 
-@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "mysql://root:secret@localhost/x", "convertd.db"])
-def test_other_urls_are_refused_without_being_shown(url: str) -> None:
+@pytest.mark.parametrize("refused", ["sqlite://", "sqlite:///", "mysql://root:secret@localhost/x", "convertd.db"])
+def test_other_urls_are_refused_without_being_shown(refused: str) -> None:
     with pytest.raises(UnsupportedUrl) as caught:
-        Database(url)
+        Database(refused)
     assert "secret" not in str(caught.value)
 
 

@@ -147,6 +147,7 @@ def test_known_blobs_are_those_that_a_file_refers_to(database: Database, account
     assert database.run_blocking(files.known, []) == frozenset()
 
 
+@pytest.mark.both_databases
 async def test_of_many_conversions_one_wins_the_id(database: Database, account: str) -> None:
     for _ in range(20):
         file = await database.run(files.add, account, ORIGINAL, DAY)
@@ -159,6 +160,7 @@ async def test_of_many_conversions_one_wins_the_id(database: Database, account: 
         assert (await database.run(files.get, account, file.id)) == winners[0]
 
 
+@pytest.mark.both_databases
 def test_of_four_processes_one_wins_the_id(url: str) -> None:
     database = Database(url)
     account = open_account(database).id

@@ -147,6 +147,7 @@ def test_a_key_in_its_grace_is_none_that_lasts(database: Database) -> None:
     assert ids(database, account) == [new.key.id]
 
 
+@pytest.mark.both_databases
 async def test_of_the_last_two_one_stays_whoever_revokes(database: Database) -> None:
     for _ in range(10):
         account = await database.run(accounts.create, f"{new_id('a')}@b.org", "n", free_credits=0)

@@ -6,11 +6,15 @@ import random
 import time
 from pathlib import Path
 
+import pytest
+
 from storage import accounts, ledger, ledger_audit, models
 from storage.database import Database
 from storage.ledger import ServerInstance
 from tests.support import storage_processes
 from tests.support.storage_samples import open_account
+
+pytestmark = pytest.mark.both_databases
 
 SECONDS = 1
 WORKERS = 3

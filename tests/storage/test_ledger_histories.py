@@ -28,6 +28,8 @@ from storage.transaction import Transaction
 from storage.usage import UsageRecord
 from tests.support.storage_samples import USE, Clock, open_account
 
+pytestmark = pytest.mark.both_databases
+
 LEASE = 30
 Ending = Literal["succeeds", "fails", "crashes", "crashes while it settles"]
 

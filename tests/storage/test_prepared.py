@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from peewee import BaseQuery
 
 from storage import models
@@ -9,6 +10,8 @@ from storage.database import Database
 from storage.prepared import Given, Prepared
 from storage.transaction import Transaction
 from tests.support.storage_samples import open_account
+
+pytestmark = pytest.mark.both_databases
 
 
 def test_each_time_it_is_asked_with_other_values(database: Database) -> None:

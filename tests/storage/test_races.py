@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+import pytest
+
 from storage import accounts, ledger, ledger_audit, models
 from storage.database import Database
 from storage.errors import NoCredits
@@ -13,6 +15,8 @@ from storage.ids import new_id
 from storage.transaction import Transaction
 from tests.support import storage_processes
 from tests.support.storage_samples import OWNER, open_account
+
+pytestmark = pytest.mark.both_databases
 
 Attempt = Callable[[Database, str], Awaitable[object]]
 

@@ -85,6 +85,7 @@ def test_a_token_works_once(database: Database) -> None:
     assert len(database.run_blocking(api_keys.list_keys, account.id)) == 1
 
 
+@pytest.mark.both_databases
 async def test_a_token_works_once_however_many_try(database: Database) -> None:
     begun = await database.run(email_verification.register, "a@b.org", "n")
     attempts = (database.run(email_verification.verify, begun.token, free_credits=50) for _ in range(20))
@@ -92,6 +93,7 @@ async def test_a_token_works_once_however_many_try(database: Database) -> None:
     assert sorted(type(result).__name__ for result in results) == [*["NotFound"] * 19, "Verified"]
 
 
+@pytest.mark.both_databases
 async def test_registrations_of_one_address_share_an_account(database: Database) -> None:
     tokens = [
         (await database.run(email_verification.register, email, "n")).token for email in ("a@b.org", "A@B.org") * 5

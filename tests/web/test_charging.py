@@ -119,6 +119,7 @@ def test_the_last_credit_is_spent_once(paying: Running, request: pytest.FixtureR
     assert sound(paying)
 
 
+@pytest.mark.both_databases
 def test_a_client_that_disconnects_is_not_charged(servers: Servers, url: str, data_dir: Path) -> None:
     executor = EndlessExecutor()
     with servers.running(data_dir, executor, database_url=url) as server:
