@@ -17,7 +17,7 @@ from benchmarks import server_process
 from benchmarks.faults.clients import Clients, books, leftovers
 from benchmarks.faults.kills import running_jobs
 from benchmarks.report import Row, at_most, exactly, p95
-from tests.support.http_messages import MALFORMED, REFUSED, SERVED
+from tests.support.http_requests import MALFORMED, REFUSED, SERVED
 from tests.support.servers import eventually, parsed, read_answer
 from tests.support.web_samples import FORM, TARGET, form, part
 

@@ -13,7 +13,7 @@ from typer.testing import Result
 
 from tests.support import http
 from tests.support.checks import problem
-from tests.support.commands import invoke, run
+from tests.support.command_line import invoke, run_command
 from tests.support.servers import Running
 
 
@@ -31,7 +31,7 @@ def about(server: Running, key: str) -> httpx.Response:
 
 def test_the_key_alone_is_printed(server: Running) -> None:
     command = ("account", "create", "--email", "alone@example.test", "--name", "Test")
-    done = run(server.data_dir, *command, CONVERTD_DATA_DIR=str(server.data_dir))
+    done = run_command(server.data_dir, *command, CONVERTD_DATA_DIR=str(server.data_dir))
     assert done.returncode == 0
     assert done.stdout.count("\n") == 1
     assert "alone@example.test" in done.stderr

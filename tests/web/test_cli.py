@@ -17,19 +17,19 @@ from engine.executor import local
 from engine.executor.forkserver import ForkServer, JobProcess
 from engine.executor.forkserver_main import FULL, LIGHT
 from engine.registry import load_registry
-from tests.support.commands import invoke, put_pictures, run
+from tests.support.command_line import invoke, run_command, write_samples
 from tests.support.samples import sample
 from web import cli_convert
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    put_pictures(tmp_path)
+    write_samples(tmp_path)
     return tmp_path
 
 
 def test_one_file(folder: Path) -> None:
-    done = run(folder, "convert", "photo.heic", "photo.jpg")
+    done = run_command(folder, "convert", "photo.heic", "photo.jpg")
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     with Image.open(folder / "photo.jpg") as image:
@@ -128,8 +128,8 @@ def test_formats_as_json(folder: Path) -> None:
 
 def test_what_is_missing_is_told_and_not_offered(folder: Path) -> None:
     """Without Ghostscript on the path, EPS is written but not read."""
-    found = json.loads(run(folder, "doctor", "--json", PATH="/nowhere").stdout)
-    offered = json.loads(run(folder, "formats", "--json", PATH="/nowhere").stdout)["by_input_format"]
+    found = json.loads(run_command(folder, "doctor", "--json", PATH="/nowhere").stdout)
+    offered = json.loads(run_command(folder, "formats", "--json", PATH="/nowhere").stdout)["by_input_format"]
 
     (need,) = found["missing"]
     assert (need["name"], need["install"]) == ("Ghostscript", "apt-get install ghostscript")
@@ -147,7 +147,7 @@ def test_wrong_settings_are_told_together(folder: Path) -> None:
 
 def test_a_port_in_use_is_told(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = run(folder, "serve", "--port", str(taken.getsockname()[1]))
+        done = run_command(folder, "serve", "--port", str(taken.getsockname()[1]))
 
     assert done.returncode == 1
     assert "cannot serve" in done.stderr

@@ -1,4 +1,4 @@
-"""Requests that no proper client sends: each gets the envelope, and the next client is served as ever."""
+"""Malformed and unusual HTTP requests: each gets the error envelope, and the next client is served."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from tests.support import http
 from tests.support.checks import dressed, problem
-from tests.support.http_messages import BODY, MALFORMED, REFUSED, SERVED, get, post
+from tests.support.http_requests import BODY, MALFORMED, REFUSED, SERVED, get_request, post_request
 from tests.support.servers import Running, eventually, parsed
 
 
 def sent(server: Running, request: bytes) -> httpx.Response:
-    """The answer, and asserts that the server goes on."""
+    """Returns the response. Asserts that the server still works afterwards."""
     length = len(request.partition(b"\r\n\r\n")[2])
     request = request.replace(b"Authorization: KEY", b"Authorization: Bearer " + server.key.encode())
     assert len(request.partition(b"\r\n\r\n")[2]) == length
@@ -55,17 +55,19 @@ def test_head_has_no_body(server: Running) -> None:
 
 def test_pipelined_requests_are_answered_in_order(server: Running) -> None:
     with server.connect() as connection:
-        connection.sendall(get() + get(b"/nothing") + get(b"/version", more=b"Connection: close\r\n"))
+        connection.sendall(
+            get_request() + get_request(b"/nothing") + get_request(b"/version", more=b"Connection: close\r\n")
+        )
         answers = b"".join(iter(lambda: connection.recv(65_536), b""))
     assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"200", b"404", b"200"]
 
 
-def test_a_go_is_given_after_the_checks(server: Running) -> None:
-    wrong = post(b"Expect: 100-continue\r\nContent-Length: 10\r\n").replace(b"KEY", b"Bearer none")
+def test_100_continue_is_sent_after_the_checks(server: Running) -> None:
+    wrong = post_request(b"Expect: 100-continue\r\nContent-Length: 10\r\n").replace(b"KEY", b"Bearer none")
     with server.connect() as connection:
         connection.sendall(wrong)
         problem(parsed(connection.recv(65_536)), 401, "invalid_api_key")
-    right = post(b"Expect: 100-continue\r\nContent-Length: %d\r\n" % len(BODY))
+    right = post_request(b"Expect: 100-continue\r\nContent-Length: %d\r\n" % len(BODY))
     with server.connect() as connection:
         connection.sendall(right.replace(b"KEY", b"Bearer " + server.key.encode()))
         assert connection.recv(100).startswith(b"HTTP/1.1 100 ")
@@ -76,13 +78,13 @@ def test_a_go_is_given_after_the_checks(server: Running) -> None:
 @settings(max_examples=60, deadline=None)
 @given(noise=st.binary(min_size=1, max_size=40), at=st.integers(0, 250))
 def test_noise_gets_the_envelope_or_nothing(server: Running, noise: bytes, at: int) -> None:
-    request = post(b"Content-Length: 40\r\n", b"x" * 40)
+    request = post_request(b"Content-Length: 40\r\n", b"x" * 40)
     request = request[:at] + noise + request[at + len(noise) :]
     with server.connect() as connection, suppress(ConnectionError):
-        connection.settimeout(0.05)  # what is incomplete gets no answer yet
+        connection.settimeout(0.05)  # an incomplete request gets no response yet
         connection.sendall(request)
         with suppress(TimeoutError):
-            # Noise may make two requests of one: each is answered.
+            # Noise may split a request in two: each gets a response.
             for text in re.split(rb"(?=HTTP/1\.1 \d{3} )", connection.recv(65_536))[1:]:
                 answer = parsed(text)
                 assert answer.status_code < 500

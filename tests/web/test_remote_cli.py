@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.support.commands import invoke, put_pictures, run
+from tests.support.command_line import invoke, run_command, write_samples
 from tests.support.servers import Running, Servers
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    put_pictures(tmp_path)
+    write_samples(tmp_path)
     return tmp_path
 
 
 def test_one_file(folder: Path, server: Running) -> None:
     key = server.account(10)
 
-    done = run(folder, "convert", "--remote", server.url, "photo.heic", "photo.jpg", CONVERTD_API_KEY=key)
+    done = run_command(folder, "convert", "--remote", server.url, "photo.heic", "photo.jpg", CONVERTD_API_KEY=key)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "convertd: 9 credits remain.\n")
     with Image.open(folder / "photo.jpg") as image:
