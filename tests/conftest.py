@@ -95,15 +95,15 @@ def new_postgres_url(postgres: str) -> MakeUrl:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests that use a database run on SQLite, and on PostgreSQL too if they are marked with `both_databases`."""
-    if "url" in metafunc.fixturenames:
-        both = metafunc.definition.get_closest_marker("both_databases")
-        metafunc.parametrize("url", ["sqlite", "postgresql"] if both else ["sqlite"], indirect=True)
+    own = any("url" in str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize"))
+    if "url" in metafunc.fixturenames and not own and metafunc.definition.get_closest_marker("both_databases"):
+        metafunc.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 
 
 @pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database."""
-    if request.param == "sqlite":
+    if getattr(request, "param", "sqlite") == "sqlite":
         return f"sqlite:///{tmp_path / 'convertd.db'}"
     make: MakeUrl = request.getfixturevalue("new_postgres_url")
     return make()

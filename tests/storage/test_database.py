@@ -33,10 +33,10 @@ def grant_and_fail(transaction: Transaction, account: str) -> None:
     raise Trouble
 
 
-@pytest.mark.parametrize("refused", ["sqlite://", "sqlite:///", "mysql://root:secret@localhost/x", "convertd.db"])
-def test_other_urls_are_refused_without_being_shown(refused: str) -> None:
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "mysql://root:secret@localhost/x", "convertd.db"])
+def test_other_urls_are_refused_without_being_shown(url: str) -> None:
     with pytest.raises(UnsupportedUrl) as caught:
-        Database(refused)
+        Database(url)
     assert "secret" not in str(caught.value)
 
 

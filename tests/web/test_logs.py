@@ -1,4 +1,4 @@
-"""The log of a server: entry_of line a request, the request's id on all that belongs to it, and nobody's secrets."""
+"""The log of a server: one line a request, the request's id on all that belongs to it, and nobody's secrets."""
 
 from __future__ import annotations
 

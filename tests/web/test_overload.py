@@ -17,7 +17,7 @@ from tests.support.servers import Running, Servers, eventually, parsed, read_ans
 from tests.support.web_samples import FILE, FORM, TARGET, conversion_request, form
 
 MIB = 1 << 20
-_MOST = 51  # conversions of entry_of worker: the entry_of that runs, and 50 that wait
+_MOST = 51  # conversions of one worker: the one that runs, and 50 that wait
 _LIMIT = 10_000  # requests a minute
 _MOMENT = 1.0  # seconds
 _CONNECTIONS = 64  # of an address
@@ -128,7 +128,7 @@ def _fill(server: Running, waiting: ExitStack) -> None:
 
 
 def _one_more_is_refused(server: Running, waiting: ExitStack) -> bool:
-    """Whoever is not stays in line, in place of entry_of that the server had no time for."""
+    """Whoever is not stays in line, in place of one that the server had no time for."""
     connection = waiting.enter_context(server.connect())
     connection.sendall(conversion_request(server.posting, form(FILE, TARGET)))
     connection.settimeout(_MOMENT)

@@ -213,9 +213,9 @@ class TestSessions:
         with signed_in(server, key) as client:
             made = server.ask("POST", "/account/keys", key).json()["data"]
             old = next(
-                entry_of["key_id"]
-                for entry_of in server.ask("GET", "/account/keys", key).json()["data"]["keys"]
-                if entry_of["key_id"] != made["key_id"]
+                one["key_id"]
+                for one in server.ask("GET", "/account/keys", key).json()["data"]["keys"]
+                if one["key_id"] != made["key_id"]
             )
             server.ask("DELETE", f"/account/keys/{old}", made["api_key"])
             assert 'id="credits"' not in client.get("/dashboard").text
@@ -231,7 +231,7 @@ class TestDashboard:
     def test_keys_of_other_accounts_and_the_last_key_cannot_be_revoked(self, server: Running) -> None:
         mine, other = server.account(), server.account()
         (own,), (foreign,) = (
-            [entry_of["key_id"] for entry_of in server.ask("GET", "/account/keys", key).json()["data"]["keys"]]
+            [one["key_id"] for one in server.ask("GET", "/account/keys", key).json()["data"]["keys"]]
             for key in (mine, other)
         )
         with signed_in(server, mine) as client:
