@@ -188,5 +188,5 @@ def test_histories(url: str) -> None:
     class Here(Histories):
         address = url
 
-    some = settings(max_examples=8, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
+    some = settings(max_examples=6, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
     run_state_machine_as_test(Here, settings=some)
