@@ -30,10 +30,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
     parser.addoption("--screenshots", help="a folder for pictures of the pages")
-    parser.addoption("--rounds", type=int, default=3, help="how often clients race for a last credit over HTTP")
-
     parser.addoption(
-        "--fuzz-seconds", type=float, default=40, help="how long broken files, forms and requests are tried"
+        "--rounds", type=int, default=1, help="repetitions of races over HTTP and of kills of a server or its clients"
+    )
+    parser.addoption(
+        "--fuzz-seconds", type=float, default=5, help="seconds for damaged files and forms, and for schemathesis"
     )
 
 
@@ -51,7 +52,7 @@ def pytest_report_header() -> str:
 
 @pytest.fixture
 def fuzz_seconds(request: pytest.FixtureRequest) -> float:
-    """How long all tests with broken files and forms may take together."""
+    """Seconds for all tests with damaged files and forms together, and for schemathesis."""
     return float(request.config.getoption("--fuzz-seconds"))
 
 
@@ -92,10 +93,17 @@ def new_postgres_url(postgres: str) -> MakeUrl:
     return make
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests that use a database run on SQLite, and on PostgreSQL too if they are marked with `both_databases`."""
+    own = any("url" in str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize"))
+    if "url" in metafunc.fixturenames and not own and metafunc.definition.get_closest_marker("both_databases"):
+        metafunc.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+
+
+@pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database, of each kind."""
-    if request.param == "sqlite":
+    """The URL of an empty database."""
+    if getattr(request, "param", "sqlite") == "sqlite":
         return f"sqlite:///{tmp_path / 'convertd.db'}"
     make: MakeUrl = request.getfixturevalue("new_postgres_url")
     return make()

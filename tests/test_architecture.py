@@ -1,15 +1,16 @@
-"""The listing is the architecture: who may import whom, and how large a room may grow."""
+"""The structure of the source: which module may import which, and how large files and functions may be."""
 
 from __future__ import annotations
 
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from statistics import median
 
 import pytest
-
-import engine
 
 _ROOT = Path(__file__).parents[1]
 _MAY_IMPORT = {
@@ -19,76 +20,175 @@ _MAY_IMPORT = {
     "storage": {"storage"},
     "web": {"web", "engine", "storage", "config"},
     "benchmarks": {"benchmarks", "config", "engine", "plugins", "storage", "tests", "web"},
+    "tests": {"benchmarks", "config", "engine", "plugins", "storage", "tests", "web"},
 }
 _TOP_LEVEL = {
     *("pyproject.toml", "README.md", "SECURITY.md", "LICENSE"),
     *("engine", "plugins", "web", "storage", "config", "tests", "benchmarks"),
 }
-_MAX_FILE, _MAX_FUNCTION = 400, 40  # lines
-_TAKEN_ALONG = _ROOT / "web" / "client.py"  # by users, as one file: it is as long as it needs to be
+_LAYERS = (  # of web, lowest first; modules of one layer may import each other
+    {"api"},
+    {"metrics"},
+    {"services"},
+    {"http"},
+    {"handlers", "openapi", "openapi_schemas"},
+    {"routes"},
+    {"app", "cli", "cli_convert", "cli_output", "client", "commands", "executor_setup"},
+)
+_WITHOUT_TORNADO = ("engine", "plugins", "storage", "config", "web.api", "web.metrics", "web.services")
+_MAX_FILE, _MAX_FUNCTION, _MIN_MEDIAN = 400, 40, 100  # lines
+_CLIENT = "web.client"  # users copy it as one file
+_VOCABULARY = {"engine", "engine.color", "engine.lazy_import", "engine.mupdf"}  # what plugins may import
+_SAMPLE_DATA = {"tests.support.raw_samples"}
 
 
-def _modules() -> list[Path]:
-    return [path for folder in _MAY_IMPORT for path in sorted((_ROOT / folder).rglob("*.py"))]
+@cache
+def _sources() -> dict[str, str]:
+    """The source of each module by its dotted name."""
+    paths = [path for package in _MAY_IMPORT for path in sorted((_ROOT / package).rglob("*.py"))]
+    names = (".".join(path.relative_to(_ROOT).with_suffix("").parts).removesuffix(".__init__") for path in paths)
+    return {name: path.read_text() for name, path in zip(names, paths, strict=True)}
+
+
+@cache
+def _trees() -> dict[str, ast.Module]:
+    return {name: ast.parse(source) for name, source in _sources().items()}
 
 
 def _imported(tree: ast.AST) -> Iterator[str]:
+    """The dotted names of the imported modules; of our packages, the modules that names are imported from."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in _sources() else node.module
 
 
-@pytest.mark.parametrize("path", _modules(), ids=lambda path: str(path.relative_to(_ROOT)))
-def test_module(path: Path) -> None:
-    text = path.read_text()
-    tree = ast.parse(text)
-    room = path.relative_to(_ROOT).parts[0]
-    imported = list(_imported(tree))
-
-    assert {name.partition(".")[0] for name in imported} & set(_MAY_IMPORT) <= _MAY_IMPORT[room]
-    assert ast.get_docstring(tree) or not text.strip()
-    assert text.count("\n") <= _MAX_FILE or path == _TAKEN_ALONG
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert (node.end_lineno or 0) - node.lineno < _MAX_FUNCTION, node.name
+@cache
+def _imports() -> dict[str, frozenset[str]]:
+    return {name: frozenset(_imported(tree)) for name, tree in _trees().items()}
 
 
-def test_what_is_taken_along_needs_httpx_alone() -> None:
-    imported = {name.partition(".")[0] for name in _imported(ast.parse(_TAKEN_ALONG.read_text()))}
+def _own(packages: set[str]) -> dict[str, set[str]]:
+    """The modules of these packages, each with the modules of ours that it imports."""
+    return {
+        name: {found for found in imported if found in _sources()}
+        for name, imported in _imports().items()
+        if name.partition(".")[0] in packages
+    }
+
+
+def _layer(name: str) -> int:
+    part = name.split(".")[1]
+    return next(number for number, parts in enumerate(_LAYERS) if part in parts)
+
+
+def test_imports_between_packages() -> None:
+    forbidden = {
+        (name, found)
+        for name, imported in _imports().items()
+        for found in imported
+        if found.partition(".")[0] in _MAY_IMPORT.keys() - _MAY_IMPORT[name.partition(".")[0]]
+    }
+
+    assert forbidden == set()
+
+
+def test_layers_of_web() -> None:
+    """Every module of web has a layer, so that what holds for direct imports holds for indirect ones."""
+    arrows = {(name, found) for name, imported in _own({"web"}).items() for found in imported}
+
+    upward = {
+        (name, found)
+        for name, found in arrows
+        if name.startswith("web.") and found.startswith("web.") and _layer(found) > _layer(name)
+    }
+
+    assert upward == set()
+
+
+def test_only_http_and_the_layers_above_import_tornado() -> None:
+    importing = {name for name, imported in _imports().items() if any(one.startswith("tornado") for one in imported)}
+
+    assert {name for name in importing if name.startswith(_WITHOUT_TORNADO)} == set()
+
+
+def test_no_import_cycles() -> None:
+    try:
+        TopologicalSorter(_own(set(_MAY_IMPORT))).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_no_test_module_is_imported() -> None:
+    importing = {
+        (name, found)
+        for name, imported in _imports().items()
+        for found in imported
+        if found.rpartition(".")[2].startswith("test_")
+    }
+
+    assert importing == set()
+
+
+def test_size_of_files() -> None:
+    lines = {name: source.count("\n") for name, source in _sources().items()}
+
+    assert {name for name, count in lines.items() if count > _MAX_FILE} - {_CLIENT} - _SAMPLE_DATA == set()
+    assert median(count for name, count in lines.items() if name.startswith("web") and count) >= _MIN_MEDIAN
+
+
+def test_size_of_functions() -> None:
+    long = {
+        (name, node.name)
+        for name, tree in _trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= _MAX_FUNCTION
+    }
+
+    assert long == set()
+
+
+def test_every_module_has_a_docstring() -> None:
+    without = {name for name, tree in _trees().items() if _sources()[name].strip() and not ast.get_docstring(tree)}
+
+    assert {name for name in without if not name.startswith("tests.")} == set()
+
+
+def test_plugins_import_only_the_vocabulary_of_the_engine() -> None:
+    """A plugin of somebody else needs nothing that a built-in one does not have."""
+    importing = {
+        (name, found)
+        for name, imported in _imports().items()
+        for found in imported
+        if name.startswith("plugins") and found.startswith("engine.") and found not in _VOCABULARY
+    }
+
+    assert importing == set()
+
+
+def test_the_client_needs_only_httpx() -> None:
+    imported = {name.partition(".")[0] for name in _imports()[_CLIENT]}
 
     assert imported - sys.stdlib_module_names == {"httpx"}
 
 
 @pytest.mark.parametrize("library", ["PIL", "pymupdf", "numpy"])
-def test_only_media_knows_picture_libraries_in_the_engine(library: str) -> None:
-    knowing = {
-        path.stem
-        for path in (_ROOT / "engine").glob("*.py")
-        if any(name.partition(".")[0] == library for name in _imported(ast.parse(path.read_text())))
+def test_picture_libraries_in_the_engine(library: str) -> None:
+    importing = {
+        name
+        for name, imported in _imports().items()
+        if name.startswith("engine.") and any(one.partition(".")[0] == library for one in imported)
     }
 
-    assert knowing <= {"media", "color", "mupdf", "preload"}
-
-
-@pytest.mark.parametrize("path", sorted((_ROOT / "plugins").rglob("*.py")), ids=lambda path: path.stem)
-def test_plugins_import_only_the_names_that_engine_exports(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            assert not any(alias.name.partition(".")[0] == "engine" for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "engine":
-            names = {alias.name for alias in node.names}
-            assert (node.module == "engine" and names <= {*engine.__all__, "mupdf"}) or names == {"lazy_import"}
-
-
-def test_services_know_no_tornado() -> None:
-    for path in (_ROOT / "web" / "services").glob("*.py"):
-        assert not any(name.startswith("tornado") for name in _imported(ast.parse(path.read_text()))), path.name
+    assert importing <= {"engine.media", "engine.color", "engine.mupdf", "engine.executor.preload"}
 
 
 def test_the_top_level_is_as_the_readme_lists_it() -> None:
-    made_here = {"data", "build", "convertd.egg-info"}
-    found = {path.name for path in _ROOT.iterdir() if not path.name.startswith(".")} - made_here
+    created_here = {"data", "build", "convertd.egg-info"}
+    found = {path.name for path in _ROOT.iterdir() if not path.name.startswith(".")} - created_here
 
     assert found == _TOP_LEVEL

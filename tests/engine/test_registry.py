@@ -9,7 +9,7 @@ import pytest
 from engine import RASTER, FileFormat, Options, Raster, Signature, UnknownFormat, UnsupportedConversion, conversion
 from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
-from tests.support.corpus import Entry, load_corpus
+from tests.support.corpus import load_corpus
 from tests.support.samples import sample
 
 _REGISTRY = load_registry()
@@ -24,23 +24,26 @@ def test_an_unknown_name_is_no_format() -> None:
     assert _REGISTRY.format("xyz") is None
 
 
-@pytest.mark.parametrize("name", list(_REGISTRY.formats))
 @pytest.mark.parametrize("disguise", ["photo.jpg", "page.pdf", "noextension", "raw.nef"])
-def test_content_decides_whatever_the_name(name: str, disguise: str) -> None:
-    assert _REGISTRY.identify_content(sample(name), disguise).name == name
+def test_content_decides_whatever_the_name(disguise: str) -> None:
+    for name in _REGISTRY.formats:
+        assert _REGISTRY.identify_content(sample(name), disguise).name == name
 
 
 _NOTHING = ("bad/empty_0_bytes.heic", "bad/five_bytes.pdf", "bad/imagetragick_mvg_as.jpg")
 
 
-@pytest.mark.parametrize("entry", load_corpus(), ids=lambda entry: entry.name)
-def test_real_files_are_recognised(entry: Entry) -> None:
-    expected = entry.format.lower().replace("apng", "png")
-    if entry.name in _NOTHING:
-        with pytest.raises(UnknownFormat):
-            _REGISTRY.identify(entry.path)
-    else:
-        assert _REGISTRY.identify(entry.path).name == expected
+def _identified(path: Path) -> str | None:
+    try:
+        return _REGISTRY.identify(path).name
+    except UnknownFormat:
+        return None
+
+
+def test_real_files_are_recognised() -> None:
+    for entry in load_corpus():
+        expected = None if entry.name in _NOTHING else entry.format.lower().replace("apng", "png")
+        assert _identified(entry.path) == expected, entry.name
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Broken files and forms by the thousand: what comes of them is a result or an error of ours, and soon.
 
-A minute in all; `--fuzz-seconds` gives each test as long as wanted.
+`--fuzz-seconds` sets how long all of them take.
 """
 
 from __future__ import annotations

@@ -5,13 +5,11 @@ from __future__ import annotations
 import struct
 import tempfile
 import zlib
-from collections.abc import AsyncIterator
 from io import BytesIO
 from pathlib import Path
 from time import monotonic
 
 import pytest
-import pytest_asyncio
 from PIL import Image
 
 from engine import ConversionError
@@ -21,7 +19,7 @@ from engine.registry import load_registry
 from tests.support.corpus import Entry, load_corpus
 from tests.support.samples import sample
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 _REGISTRY = load_registry()
 _PROMPT = 20.0  # seconds, on a busy machine
@@ -33,14 +31,6 @@ _RECOVERED = {
     "bad/trailer_loop.pdf": {"repaired"},
     "pdf/repairable_bad_xref.pdf": {"repaired"},
 }
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def executor() -> AsyncIterator[LocalExecutor]:
-    made = LocalExecutor(2)
-    await made.start()
-    yield made
-    await made.close()
 
 
 def _laid_out(folder: Path, data: bytes, name: str, target: str) -> tuple[Path, Path]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from engine import ConversionError, Options
 from engine.executor import Job, JobInput, LocalExecutor
@@ -15,7 +14,7 @@ from plugins.pdf import DPI
 from tests.support import readers
 from tests.support.corpus import Entry, load_corpus
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 _REGISTRY = load_registry()
 
@@ -40,14 +39,6 @@ _ANIMATED = ("avif", "gif", "png", "webp")
 _PAGES, _VECTORS = ("pdf", "eps"), ("pdf", "eps", "svg")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def executor() -> AsyncIterator[LocalExecutor]:
-    made = LocalExecutor(1)
-    await made.start()
-    yield made
-    await made.close()
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "target" in metafunc.fixturenames:
         cases = list(_cases(everything=metafunc.config.getoption("corpus") == "all"))
@@ -64,8 +55,6 @@ def _cases(*, everything: bool) -> Iterator[tuple[Entry, str]]:
 
 async def test_file(executor: LocalExecutor, tmp_path: Path, entry: Entry, target: str) -> None:
     source = _REGISTRY.identify(entry.path)
-    assert source.name == entry.format.lower().replace("apng", "png")
-
     job = Job.of(_REGISTRY.plan([source], target), [entry.path], tmp_path / "result")
     await executor.run(job)
 

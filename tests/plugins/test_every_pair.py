@@ -1,4 +1,4 @@
-"""Every advertised pair converts, and others see the same picture in the result."""
+"""Every advertised pair: its result, what verification and independent readers find in it, and its memory."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import numpy as np
 import pytest
 
 from engine import Options, pipeline
+from engine.decode_limits import MAX_PIXELS
+from engine.executor import JobLimits
+from engine.memory_estimate import allowed_bytes, needed_bytes
 from engine.planner import Plan
 from engine.registry import load_registry
+from engine.verification import verify
 from plugins.pdf import DPI
 from tests.support import readers
 from tests.support.samples import COLOURS, SIZE, sample
 
-_PAIRS = load_registry().catalogue()
+_REGISTRY = load_registry()
+_PAIRS = _REGISTRY.catalogue()
 _RAW = {"arw", "cr2", "dng", "nef", "orf", "raf", "rw2"}
 _PAGES, _VECTORS = {"pdf", "eps"}, {"pdf", "eps", "svg"}
 
@@ -21,12 +26,15 @@ _PAGES, _VECTORS = {"pdf", "eps"}, {"pdf", "eps", "svg"}
 def test_pair(plan: Plan) -> None:
     result = pipeline.run(plan, [sample(plan.source.name)], Options())
 
+    verify(_REGISTRY, plan, result, Options())
     reading = readers.read(plan.target.name, result.data)
 
     assert reading.size == pytest.approx(_expected_size(plan), abs=1)
     assert reading.count == 1
     for index, expected in enumerate(COLOURS):
         _assert_like(_quadrant(reading, index), expected, exact=plan.source.name not in _RAW)
+    for pixels in (1, MAX_PIXELS // 10, MAX_PIXELS):
+        assert needed_bytes(plan, pixels) <= allowed_bytes(plan, pixels) <= allowed_bytes(plan) <= JobLimits().memory
 
 
 def _expected_size(plan: Plan) -> tuple[float, float]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from engine import ConversionError
 from engine.executor import Job, JobLimits, LocalExecutor
@@ -17,20 +16,12 @@ from engine.registry import load_registry
 from tests.support.corpus import UNSOUND, Entry, load_corpus
 from tests.support.hostile import Canary, Hostile, Outcome, hostile_files
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 _REGISTRY = load_registry()
 _LIMITS = JobLimits(seconds=20)
 _SHORT = JobLimits(seconds=3)
 _FILES = {hostile.name: hostile for hostile in hostile_files()}
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def executor() -> AsyncIterator[LocalExecutor]:
-    made = LocalExecutor(4)
-    await made.start()
-    yield made
-    await made.close()
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,7 @@ from pikepdf import Array, Dictionary, Name, Pdf, String
 
 from engine import ConversionError
 from engine.mupdf import pymupdf
-from tests.plugins.test_pdf_merge import tagged
-from tests.support.pdf_documents import Item, at, delete, document, field, link, named, opened, outline, saved
+from tests.support.pdf_documents import Item, at, delete, document, field, link, named, opened, outline, saved, tagged
 
 
 def _texts(data: bytes) -> list[str]:

@@ -23,6 +23,7 @@ from tests.support.pdf_documents import (
     opened,
     outline,
     saved,
+    tagged,
 )
 
 
@@ -198,21 +199,6 @@ def test_hidden_layers_stay_hidden(kinds: tuple[object, object]) -> None:
     assert [(str(layer.Name), out) for layer, out in zip(layers, hidden, strict=True)] == [
         ("shown", False), ("hidden", True), ("shown", False), ("hidden", True),
     ]  # fmt: skip
-
-
-def tagged(made: Pdf) -> None:
-    """A paragraph for every page."""
-    root = made.Root.StructTreeRoot = made.make_indirect(Dictionary(Type=Name.StructTreeRoot, K=Array()))
-    parents = Array()
-    for number, page in enumerate(made.pages):
-        text = String(f"spoken {number + 1}")
-        element = made.make_indirect(Dictionary(S=Name.P, P=root, Pg=page.obj, K=0, ActualText=text))
-        root.K.append(element)
-        page.obj.StructParents = number
-        parents.append(number)
-        parents.append(Array([element]))
-    root.ParentTree = Dictionary(Nums=parents)
-    made.Root.MarkInfo = Dictionary(Marked=True)
 
 
 def test_structure() -> None:

@@ -38,6 +38,7 @@ def test_addresses_are_unique_regardless_of_case(database: Database, spelling: s
     assert len(database.run_blocking(lambda transaction: transaction.all(models.Account.select()))) == 1
 
 
+@pytest.mark.both_databases
 async def test_concurrent_creations_of_one_address(database: Database) -> None:
     attempts = (database.run(accounts.create, "a@b.org", "Engine", free_credits=50) for _ in range(20))
     results = await asyncio.gather(*attempts, return_exceptions=True)

@@ -202,6 +202,7 @@ def test_a_rotated_key_does_not_count_as_a_remaining_key(database: Database) -> 
     assert ids(database, account) == [new.key.id]
 
 
+@pytest.mark.both_databases
 async def test_concurrent_revocations_leave_one_key(database: Database) -> None:
     for _ in range(10):
         account = await database.run(accounts.create, f"{new_id('a')}@b.org", "n", free_credits=0)

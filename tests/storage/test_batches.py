@@ -127,6 +127,7 @@ def test_a_full_batch_rejects_files(database: Database, batch: Batch) -> None:
     add(database, batch, limit=3)
 
 
+@pytest.mark.both_databases
 async def test_concurrent_additions_do_not_exceed_the_limit(database: Database, batch: Batch) -> None:
     adds = (database.run(batches.add_file, batch.account, batch.id, SOURCE, 50, DAY) for _ in range(60))
     results = await asyncio.gather(*adds, return_exceptions=True)

@@ -17,6 +17,8 @@ from storage.errors import DatabaseBusy
 from storage.transaction import Transaction
 from tests.support.storage_samples import Clock, open_account
 
+pytestmark = pytest.mark.both_databases
+
 
 class Trouble(Exception):
     """An error in the middle of a transaction."""

@@ -92,6 +92,7 @@ async def test_a_token_works_once_under_concurrency(database: Database) -> None:
     assert sorted(type(result).__name__ for result in results) == [*["NotFound"] * 19, "Verified"]
 
 
+@pytest.mark.both_databases
 async def test_registrations_of_one_address_share_an_account(database: Database) -> None:
     tokens = [
         (await database.run(email_verification.register, email, "n")).token for email in ("a@b.org", "A@B.org") * 5

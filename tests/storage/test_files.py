@@ -147,6 +147,7 @@ def test_referenced_blobs(database: Database, account: str) -> None:
     assert database.run_blocking(files.referenced_blobs, []) == frozenset()
 
 
+@pytest.mark.both_databases
 async def test_concurrent_conversions_of_one_file(database: Database, account: str) -> None:
     for _ in range(20):
         file = await database.run(files.add, account, SOURCE, DAY)
@@ -161,6 +162,7 @@ async def test_concurrent_conversions_of_one_file(database: Database, account: s
         assert (await database.run(files.get, account, file.id)) == winners[0]
 
 
+@pytest.mark.both_databases
 def test_conversions_of_one_file_in_four_processes(url: str) -> None:
     database = Database(url)
     account = open_account(database).id

@@ -13,6 +13,8 @@ from storage.errors import ClaimLost
 from storage.idempotency import Claim, ClaimOutcome, InProgress, KeyMismatch, Replay, StoredResponse
 from tests.support.storage_samples import OWNER, USE, Clock, open_account
 
+pytestmark = pytest.mark.both_databases
+
 ANSWER = StoredResponse(200, {"Content-Type": "image/webp", "X-Name": "größe"}, '{"data": {"é": 1}}', "file_1")
 
 

@@ -6,15 +6,19 @@ import random
 import time
 from pathlib import Path
 
+import pytest
+
 from storage import accounts, ledger, ledger_audit, models
 from storage.database import Database
 from storage.ledger import ServerInstance
 from tests.support import storage_processes
 from tests.support.storage_samples import open_account
 
-SECONDS = 3
+pytestmark = pytest.mark.both_databases
+
+SECONDS = 1
 WORKERS = 3
-KILLS = 4
+KILLS = 3
 
 
 def test_killed_processes_charge_only_finished_operations(database: Database, url: str, tmp_path: Path) -> None:

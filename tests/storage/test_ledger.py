@@ -14,6 +14,8 @@ from storage.ledger import CreditResult, Hold, ServerInstance
 from storage.transaction import Transaction
 from tests.support.storage_samples import OWNER, USE, Clock, open_account
 
+pytestmark = pytest.mark.both_databases
+
 
 class Trouble(Exception):
     """An error in the middle of a transaction."""

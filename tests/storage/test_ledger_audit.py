@@ -9,6 +9,8 @@ from storage import ledger, ledger_audit, models
 from storage.database import Database
 from tests.support.storage_samples import OWNER, USE, open_account
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.mark.parametrize(
     "change",

@@ -28,6 +28,8 @@ from storage.transaction import Transaction
 from storage.usage import UsageRecord
 from tests.support.storage_samples import USE, Clock, open_account
 
+pytestmark = pytest.mark.both_databases
+
 LEASE = 30
 Ending = Literal["succeeds", "fails", "crashes", "crashes while it settles"]
 
@@ -186,5 +188,5 @@ def test_histories(url: str) -> None:
     class Here(Histories):
         address = url
 
-    some = settings(max_examples=15, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
+    some = settings(max_examples=6, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
     run_state_machine_as_test(Here, settings=some)

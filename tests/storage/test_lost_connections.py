@@ -16,6 +16,8 @@ from storage.errors import CommitUnknown, DatabaseBusy
 from storage.transaction import Transaction
 from tests.support.storage_samples import open_account
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.fixture
 def url(postgres: str) -> str:

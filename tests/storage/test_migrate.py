@@ -13,6 +13,8 @@ from storage.migrate import NewerSchema
 from storage.transaction import Transaction
 from tests.support.storage_samples import open_account
 
+pytestmark = pytest.mark.both_databases
+
 TABLES = (
     models.Account,
     models.Key,

@@ -15,6 +15,8 @@ from storage.refunds import Kind, RefundResult, Reversal
 from storage.transaction import Transaction
 from tests.support.storage_samples import OWNER, USE, Clock, open_account
 
+pytestmark = pytest.mark.both_databases
+
 PRICE, CREDITS = 1500, 2000
 
 

@@ -16,6 +16,8 @@ from storage.sql_statements import Statement, statement
 from storage.transaction import Transaction
 from tests.support.storage_samples import Clock, open_account
 
+pytestmark = pytest.mark.both_databases
+
 STATEMENTS = {name: value for name, value in vars(sql_statements).items() if isinstance(value, Statement)}
 INSERTS: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
     "INSERT_HOLD": (models.Hold, {"state": "held", "amount": 3}),

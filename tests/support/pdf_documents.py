@@ -141,3 +141,18 @@ def field(index: int, name: str, value: Any, **keys: Any) -> Extra:
         made.Root.AcroForm.CO.append(placed)
 
     return add
+
+
+def tagged(made: Pdf) -> None:
+    """A paragraph for every page."""
+    root = made.Root.StructTreeRoot = made.make_indirect(Dictionary(Type=Name.StructTreeRoot, K=Array()))
+    parents = Array()
+    for number, page in enumerate(made.pages):
+        text = String(f"spoken {number + 1}")
+        element = made.make_indirect(Dictionary(S=Name.P, P=root, Pg=page.obj, K=0, ActualText=text))
+        root.K.append(element)
+        page.obj.StructParents = number
+        parents.append(number)
+        parents.append(Array([element]))
+    root.ParentTree = Dictionary(Nums=parents)
+    made.Root.MarkInfo = Dictionary(Marked=True)

@@ -26,6 +26,13 @@ def form(*parts: bytes, end: bool = True) -> bytes:
     return b"".join(parts) + (f"--{BOUNDARY}--\r\n".encode() if end else b"")
 
 
+BROWSER_HEADERS = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8", "Sec-Fetch-Mode": "navigate"}
 FORM = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
 FILE = part(picture(), 'name="file"; filename="photo.jpg"')
 TARGET = part(b"png", 'name="output_format"')
+
+
+def conversion_request(posting: str, body: bytes) -> bytes:
+    """The bytes of a request for a conversion, from its first lines and its form."""
+    head = f"{posting}Content-Type: {FORM['Content-Type']}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body

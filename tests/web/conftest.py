@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.registry import load_registry
-from tests.support.servers import Running, Servers
+from tests.support.servers import LenientRateLimiter, Running, Servers
 from tests.support.stores import shared_stores
 
 
@@ -23,7 +23,8 @@ def servers() -> Iterator[Servers]:
 @pytest.fixture(scope="session")
 def server(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One server for all tests that need nothing special."""
-    with servers.running(tmp_path_factory.mktemp("data"), rate_limit_paid=10_000) as running:
+    folder = tmp_path_factory.mktemp("data")
+    with servers.running(folder, limiter=LenientRateLimiter(), rate_limit_paid=10_000) as running:
         yield running
 
 

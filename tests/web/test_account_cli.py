@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import subprocess
 from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
+from typer.testing import Result
 
 from tests.support import http
 from tests.support.checks import problem
-from tests.support.command_line import invoke, run_command
+from tests.support.command_line import invoke
 from tests.support.servers import Running
 
 
-def account(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run_command(folder.parent, "account", *arguments, CONVERTD_DATA_DIR=str(folder))
+def account(folder: Path, *arguments: str) -> Result:
+    return invoke(folder.parent, "account", *arguments, CONVERTD_DATA_DIR=str(folder))
 
 
-def create(folder: Path, email: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def create(folder: Path, email: str, *arguments: str) -> Result:
     return account(folder, "create", "--email", email, "--name", "Test", *arguments)
 
 
@@ -31,7 +31,7 @@ def account_response(server: Running, key: str) -> httpx.Response:
 
 def test_create_prints_only_the_key(server: Running) -> None:
     done = create(server.data_dir, "alone@example.test")
-    assert done.returncode == 0
+    assert done.exit_code == 0
     assert done.stdout.count("\n") == 1
     assert "alone@example.test" in done.stderr
     data = account_response(server, done.stdout.strip()).json()["data"]
@@ -40,7 +40,7 @@ def test_create_prints_only_the_key(server: Running) -> None:
 
 def test_create_with_credits_and_json(server: Running) -> None:
     done = create(server.data_dir, "json@example.test", "--credits", "3", "--json")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.exit_code, done.stderr) == (0, "")
     made = json.loads(done.stdout)
     assert set(made) == {"api_key", "key_id", "email"}
     assert account_response(server, made["api_key"]).json()["data"]["credits_remaining"] == 3
@@ -52,29 +52,29 @@ def test_create_unverified_without_credits(server: Running) -> None:
 
 
 def test_grant(server: Running) -> None:
-    assert create(server.data_dir, "grant@example.test").returncode == 0
+    assert create(server.data_dir, "grant@example.test").exit_code == 0
     done = account(server.data_dir, "grant", "GRANT@example.test", "25")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "75\n", "")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "75\n", "")
 
 
 def test_audit(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    assert create(folder, "audit@example.test").returncode == 0
+    assert create(folder, "audit@example.test").exit_code == 0
     done = account(folder, "audit")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "convertd: the ledger is consistent.\n")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "convertd: the ledger is consistent.\n")
 
     with closing(sqlite3.connect(folder / "convertd.db")) as database, database:
         database.execute("UPDATE account SET balance = balance + 1")
     done = account(folder, "audit")
-    assert (done.returncode, done.stdout.count("\n"), done.stderr) == (1, 1, "")
+    assert (done.exit_code, done.stdout.count("\n"), done.stderr) == (1, 1, "")
     assert "the entries sum to the balance plus held credits" in done.stdout
 
 
 def test_duplicate_and_unknown_email_addresses(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    assert create(folder, "twice@example.test").returncode == 0
+    assert create(folder, "twice@example.test").exit_code == 0
     for done in (create(folder, "Twice@example.test"), account(folder, "grant", "nobody@example.test", "1")):
-        assert (done.returncode, done.stdout) == (1, "")
+        assert (done.exit_code, done.stdout) == (1, "")
         assert done.stderr.startswith("convertd: ")
 
 

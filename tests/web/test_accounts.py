@@ -5,12 +5,11 @@ from __future__ import annotations
 import csv
 import re
 from datetime import UTC, datetime
-from typing import Any
 
-import httpx
 import pytest
 
 from tests.support import http
+from tests.support.account_requests import account_data, bearer, get_account
 from tests.support.checks import dressed, problem
 from tests.support.servers import Running
 from tests.support.web_samples import picture
@@ -21,25 +20,9 @@ TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 NOON = int(datetime(2026, 2, 10, 12, tzinfo=UTC).timestamp())
 
 
-def by(key: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"}
-
-
-def get(server: Running, path: str, key: str, **headers: str) -> httpx.Response:
-    return http.get(f"{server.api}/account{path}", headers={**by(key), **headers})
-
-
-def data(answer: httpx.Response) -> dict[str, Any]:
-    assert answer.status_code == 200, answer.text
-    dressed(answer)
-    assert answer.headers["Cache-Control"] == "no-store"
-    found: dict[str, Any] = answer.json()["data"]
-    return found
-
-
 def test_account(server: Running) -> None:
-    answer = get(server, "", server.account(credits=7))
-    account = data(answer)
+    answer = get_account(server, "", server.account(credits=7))
+    account = account_data(answer)
     assert (account["tier"], account["credits_remaining"], account["credits_total_purchased"]) == ("free", 7, 0)
     assert (account["max_file_size"], account["credits_used_total"]) == (10_485_760, 0)
     assert re.fullmatch(TIME, account["created_at"])
@@ -63,7 +46,7 @@ def test_account(server: Running) -> None:
 
 
 def test_a_paid_account(server: Running) -> None:
-    account = data(get(server, "", server.account(purchased=500)))
+    account = account_data(get_account(server, "", server.account(purchased=500)))
     assert (account["tier"], account["credits_total_purchased"]) == ("paid", 500)
     assert (account["max_file_size"], account["limits"]["max_concurrent"]) == (104_857_600, 8)
 
@@ -71,17 +54,17 @@ def test_a_paid_account(server: Running) -> None:
 @pytest.mark.parametrize("path", ["", "/usage", "/keys"])
 def test_authentication(server: Running, path: str) -> None:
     problem(http.get(f"{server.api}/account{path}"), 401, "invalid_api_key")
-    problem(get(server, path, server.account(verified=False)), 403, "key_not_verified")
+    problem(get_account(server, path, server.account(verified=False)), 403, "key_not_verified")
 
 
 def test_usage_after_conversions(server: Running) -> None:
     key, content = server.account(), picture()
-    sizes = [len(server.convert(content, target, headers=by(key)).content) for target in ("png", "png", "webp")]
-    broken = server.convert(content[:300], headers=by(key))
+    sizes = [len(server.convert(content, target, headers=bearer(key)).content) for target in ("png", "png", "webp")]
+    broken = server.convert(content[:300], headers=bearer(key))
     assert broken.json()["error"]["reason"] == "corrupt_input"
-    problem(server.convert(content, "xyz", headers=by(key)), 400, "unsupported_conversion")
+    problem(server.convert(content, "xyz", headers=bearer(key)), 400, "unsupported_conversion")
 
-    used = data(get(server, "/usage", key))
+    used = account_data(get_account(server, "/usage", key))
     today = datetime.now(UTC)
     assert used["period"] == f"{today:%Y-%m}"
     assert used["start"] == f"{today:%Y-%m}-01 00:00:00"
@@ -98,24 +81,26 @@ def test_usage_after_conversions(server: Running) -> None:
     assert pairs == {("jpeg", "png"): (3, 2), ("jpeg", "webp"): (1, 1)}
     (day,) = used["by_day"]
     assert (day["conversions"], day["failed"], day["credits"]) == (4, 1, 3)
-    assert data(get(server, "", key))["credits_used_total"] == 3
+    assert account_data(get_account(server, "", key))["credits_used_total"] == 3
 
-    since = data(get(server, f"/usage?period={today:%Y-%m-%d}", key))
+    since = account_data(get_account(server, f"/usage?period={today:%Y-%m-%d}", key))
     assert (since["period"], since["total_conversions"]) == (f"{today:%Y-%m-%d}", 4)
-    assert data(get(server, "/usage?period=2020-02", key))["total_conversions"] == 0
+    assert account_data(get_account(server, "/usage?period=2020-02", key))["total_conversions"] == 0
 
 
 def test_usage_as_csv(server: Running) -> None:
     key = server.account()
-    assert server.convert(picture(), headers=by(key)).is_success
-    answer = get(server, "/usage", key, Accept="text/csv")
+    assert server.convert(picture(), headers=bearer(key)).is_success
+    answer = get_account(server, "/usage", key, Accept="text/csv")
     assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
     assert answer.headers["X-Credits-Remaining"] == "49"
     dressed(answer)
     (row,) = csv.DictReader(answer.text.splitlines())
-    assert row == {name: str(value) for name, value in data(get(server, "/usage", key))["by_day"][0].items()}
-    assert get(server, "/usage", key, Accept="text/csv, application/json").json()["data"]["by_day"]
-    assert get(server, "/usage", server.account(), Accept="text/csv").text.splitlines() == [
+    assert row == {
+        name: str(value) for name, value in account_data(get_account(server, "/usage", key))["by_day"][0].items()
+    }
+    assert get_account(server, "/usage", key, Accept="text/csv, application/json").json()["data"]["by_day"]
+    assert get_account(server, "/usage", server.account(), Accept="text/csv").text.splitlines() == [
         "date,conversions,failed,credits,bytes_in,bytes_out"
     ]
 
@@ -129,7 +114,7 @@ def test_invalid_periods(server: Running, text: str) -> None:
 
 
 def test_a_wrong_period(server: Running) -> None:
-    problem(get(server, "/usage?period=2026-13", server.account()), 400, "invalid_parameter", param="period")
+    problem(get_account(server, "/usage?period=2026-13", server.account()), 400, "invalid_parameter", param="period")
 
 
 def test_periods() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from storage import ledger_audit
+from tests.support.batches import convert, counts, create, known
 from tests.support.corpus import Entry, load_corpus
 from tests.support.servers import Running
-from tests.web.test_batches import convert, counts, create, known
 
 BROKEN = ("bad/truncated.png", "bad/truncated_half.cr2", "bad/truncated.webp")
 

@@ -45,7 +45,8 @@ def _ask_in_vain(api: httpx.Client, batch: str, body: Mapping[str, object]) -> N
         _ask(api, batch, body)
 
 
-def test_a_batch_that_is_cut_off_is_charged_once(tmp_path: Path, url: str) -> None:
+def test_a_batch_that_is_cut_off_is_charged_once(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'convertd.db'}"
     database = Database(url)
     headers = {"Authorization": f"Bearer {database.run_blocking(_account)}"}
     with (

@@ -9,36 +9,12 @@ from typing import Any
 import pytest
 
 from storage import ledger_audit
+from tests.support.batches import add, convert, counts, create, known
 from tests.support.checks import problem
 from tests.support.servers import Running, Servers
 from tests.support.web_samples import picture
 
 BROKEN = picture("PNG")[:60]
-
-
-def create(server: Running, key: str = "", target: str = "png") -> str:
-    answer = server.ask("POST", "/batch", key, json={"output_format": target})
-    assert answer.status_code == 200, answer.text
-    return str(answer.json()["data"]["batch_id"])
-
-
-def add(server: Running, batch: str, key: str, *contents: bytes) -> list[str]:
-    return [server.upload(content, path=f"/batch/{batch}/files", key=key)["file_id"] for content in contents]
-
-
-def convert(server: Running, batch: str, key: str, ids: list[str], target: str = "png", **more: Any) -> Any:
-    body = {"file_ids": ids, "output_format": target}
-    return server.ask("POST", f"/batch/{batch}/convert", key, json=body, **more)
-
-
-def known(server: Running, batch: str, key: str) -> Any:
-    answer = server.ask("GET", f"/batch/{batch}", key)
-    assert answer.status_code == 200
-    return answer.json()["data"]
-
-
-def counts(data: dict[str, Any]) -> tuple[str, int, int, int, int]:
-    return data["status"], data["total"], data["pending"], data["processed"], data["failed"]
 
 
 def test_a_new_batch_is_empty(either: Running) -> None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from storage import ledger_audit, models
 from storage.transaction import Transaction
 from tests.support import http
 from tests.support.checks import problem
+from tests.support.fake_executors import EndlessExecutor
 from tests.support.servers import Running, Servers, eventually
-from tests.support.web_samples import FILE, FORM, TARGET, form, picture
+from tests.support.web_samples import FILE, FORM, TARGET, conversion_request, form, picture
 
 JSON = {"Accept": "application/json"}
 _REPLAYED = "Idempotency-Replayed"
@@ -119,22 +119,19 @@ def test_the_last_credit_is_spent_once(paying: Running, request: pytest.FixtureR
     assert sound(paying)
 
 
-async def test_a_disconnected_client_is_not_charged(paying: Running) -> None:
-    key = paying.account(credits=3)
-    large = picture("PNG", (2000, 2000))
-    async with http.AsyncClient() as client:
+@pytest.mark.both_databases
+def test_a_disconnected_client_is_not_charged(servers: Servers, url: str, data_dir: Path) -> None:
+    executor = EndlessExecutor()
+    with servers.running(data_dir, executor, database_url=url) as server:
+        key = server.account(credits=3)
         for _ in range(3):
-            with pytest.raises(httpx.TimeoutException):
-                await client.post(
-                    f"{paying.api}/convert",
-                    files={"file": ("a.png", large)},
-                    data={"output_format": "avif"},
-                    headers=bearer(key),
-                    timeout=0.3,
-                )
-    assert await asyncio.to_thread(eventually, lambda: not paying.jobs())
-    assert await asyncio.to_thread(eventually, lambda: _settled(paying, key))
-    assert remaining(paying, key) == 3
+            with server.connect() as connection:
+                connection.sendall(conversion_request(replace(server, key=key).posting, form(FILE, TARGET)))
+                assert eventually(lambda: executor.running == 1)
+            assert eventually(lambda: executor.running == 0)
+        assert eventually(lambda: _settled(server, key))
+        assert remaining(server, key) == 3
+    assert executor.cancelled == 3
 
 
 def _settled(server: Running, key: str) -> bool:

@@ -58,23 +58,23 @@ async def test_only_the_needed_worker_pool_starts(
 
 
 def test_explain_and_warnings(folder: Path) -> None:
-    done = run_command(folder, "convert", "--explain", "--quality", "50", "photo.heic", "photo.tif")
+    done = invoke(folder, "convert", "--explain", "--quality", "50", "photo.heic", "photo.tif")
 
-    assert done.returncode == 0
+    assert done.exit_code == 0
     assert "heic -> raster -> tiff" in done.stderr
     assert "quality_ignored" in done.stderr
 
 
 def test_many_files_into_a_folder(folder: Path) -> None:
-    done = run_command(folder, "convert", "photo.heic", "bad.png", "photo.png", "out", "--to", "webp")
+    done = invoke(folder, "convert", "photo.heic", "bad.png", "photo.png", "out", "--to", "webp")
 
-    assert done.returncode == 2  # photo.heic and photo.png have the same output
+    assert done.exit_code == 2  # photo.heic and photo.png have the same output
     assert not list((folder / "out").iterdir())
     (folder / "other.png").write_bytes(sample("png"))
 
-    done = run_command(folder, "convert", "photo.heic", "bad.png", "other.png", "out", "--to", "webp")
+    done = invoke(folder, "convert", "photo.heic", "bad.png", "other.png", "out", "--to", "webp")
 
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert "bad.png: " in done.stderr
     assert "corrupt_input" in done.stderr
     assert {path.name for path in (folder / "out").iterdir()} == {"photo.webp", "other.webp"}
@@ -108,15 +108,15 @@ def test_invalid_arguments_exit_with_2(folder: Path, arguments: tuple[str, ...])
 
 
 def test_a_failed_conversion_leaves_no_output(folder: Path) -> None:
-    done = run_command(folder, "convert", "bad.png", "bad.jpg")
+    done = invoke(folder, "convert", "bad.png", "bad.jpg")
 
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert not (folder / "bad.jpg").exists()
 
 
 def test_formats_and_doctor_print_tables(folder: Path) -> None:
-    assert "heic" in run_command(folder, "formats").stdout
-    assert "rlimits" in run_command(folder, "doctor").stdout
+    assert "heic" in invoke(folder, "formats").stdout
+    assert "rlimits" in invoke(folder, "doctor").stdout
 
 
 def test_formats_as_json(folder: Path) -> None:

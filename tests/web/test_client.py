@@ -16,9 +16,9 @@ from PIL import Image
 
 import web.client
 from tests.support.clients import KINDS, calling
+from tests.support.outbox import token_sent_to
 from tests.support.samples import sample
 from tests.support.servers import Running
-from tests.web.test_registration import mailed
 from web.api.errors import STATUS
 from web.client import AsyncClient, Client, ConnectionFailed, ConvertdError
 
@@ -202,7 +202,7 @@ def test_keys(client: Any) -> None:
 def test_register_and_verify(server: Running) -> None:
     with Client(server.url) as client:
         asked = client.register("someone-new@example.com", "An app")
-        key = client.verify(mailed(server, "someone-new@example.com"))
+        key = client.verify(token_sent_to(server, "someone-new@example.com"))
 
     assert asked.verification_sent
     with Client(server.url, key.api_key) as known:

@@ -14,32 +14,11 @@ from PIL import Image
 from engine.errors import StepFailed
 from engine.executor import Job, JobLimits, JobResult
 from tests.support import http
+from tests.support.fake_executors import EndlessExecutor
 from tests.support.servers import Running, Servers, eventually, parsed
-from tests.support.web_samples import FILE, FORM, TARGET, form, part, picture
+from tests.support.web_samples import FILE, FORM, TARGET, conversion_request, form, part, picture
 
 JSON = {"Accept": "application/json"}
-
-
-class Stuck:
-    """An executor whose jobs never end."""
-
-    def __init__(self) -> None:
-        self.running = 0
-        self.cancelled = 0
-
-    async def run(self, job: Job, limits: JobLimits = JobLimits()) -> JobResult:
-        self.running += 1
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
-        finally:
-            self.running -= 1
-        raise AssertionError
-
-    async def ready(self) -> bool:
-        return True
 
 
 class Noting:
@@ -165,14 +144,14 @@ async def test_many_at_once(server: Running) -> None:
 
 
 def test_a_client_that_goes_away_cancels_its_job(servers: Servers, data_dir: Path) -> None:
-    stuck = Stuck()
-    with servers.running(data_dir, executor=stuck) as server:
+    endless = EndlessExecutor()
+    with servers.running(data_dir, executor=endless) as server:
         body = form(FILE, TARGET)
         with server.connect() as connection:
-            connection.sendall(request(server, body))
-            assert eventually(lambda: stuck.running == 1)
+            connection.sendall(conversion_request(server.posting, body))
+            assert eventually(lambda: endless.running == 1)
             assert server.jobs()
-        assert eventually(lambda: stuck.cancelled == 1)
+        assert eventually(lambda: endless.cancelled == 1)
         assert eventually(lambda: not server.jobs())
 
 
@@ -181,7 +160,7 @@ def test_a_client_that_goes_away_while_it_downloads_leaves_nothing(server: Runni
         part(picture("BMP", (3000, 2000)), 'name="file"; filename="a.bmp"'), part(b"bmp", 'name="output_format"')
     )
     with server.connect() as connection:
-        connection.sendall(request(server, body))
+        connection.sendall(conversion_request(server.posting, body))
         assert connection.recv(1000).startswith(b"HTTP/1.1 200")
         assert server.jobs()
     assert eventually(lambda: not server.jobs())
@@ -193,8 +172,3 @@ def test_keep_alive_survives_an_error(server: Running) -> None:
             connection.sendall(b"GET /nothing HTTP/1.1\r\nHost: here\r\n\r\n")
             answer = parsed(connection.recv(65_536))
             assert (answer.status_code, answer.headers.get("Connection")) == (404, None)
-
-
-def request(server: Running, body: bytes) -> bytes:
-    head = f"{server.posting}Content-Type: {FORM['Content-Type']}\r\n"
-    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body

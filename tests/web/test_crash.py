@@ -19,9 +19,9 @@ from tests.support import http
 from tests.support.processes import serving
 from tests.support.samples import sample
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.both_databases]
 
-_CREDITS, _CLIENTS, _ORDERS, _KILLS = 500, 4, 30, 2
+_CREDITS, _CLIENTS, _ORDERS = 500, 4, 30
 
 
 def _account(transaction: Transaction) -> str:
@@ -35,14 +35,15 @@ def _used(transaction: Transaction) -> tuple[int, int]:
     return account.used, account.held
 
 
-def test_each_answer_is_charged_once(tmp_path: Path, url: str) -> None:
+def test_each_answer_is_charged_once(tmp_path: Path, url: str, request: pytest.FixtureRequest) -> None:
+    kills = request.config.getoption("--rounds")
     database = Database(url)
     key = database.run_blocking(_account)
     done: set[str] = set()
     waiting = {f"order {number}" for number in range(_ORDERS)}
-    for kill in range(_KILLS + 1):
+    for kill in range(kills + 1):
         with serving(tmp_path, url) as (server, address):
-            last = kill == _KILLS
+            last = kill == kills
             ordering = [threading.Thread(target=_order, args=(address, key, waiting, done)) for _ in range(_CLIENTS)]
             for thread in ordering:
                 thread.start()

@@ -18,12 +18,11 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from engine.errors import OutOfMemory, TimedOut, WorkerCrashed
 from engine.registry import load_registry
 from tests.support import http
+from tests.support.fake_executors import EndlessExecutor, FailingExecutor
 from tests.support.redis_server import RedisServer
 from tests.support.samples import sample
 from tests.support.server_process import free_port
 from tests.support.servers import Running, Servers, eventually
-from tests.web.test_convert import Stuck
-from tests.web.test_logs import Dying
 from web import metrics
 
 _README = (Path(__file__).parents[2] / "config" / "README.md").read_text()
@@ -256,7 +255,7 @@ def test_the_readme_lists_all_metrics(scraped: Scraped) -> None:
 def test_the_queue_and_disconnecting_clients(servers: Servers, data_dir: Path) -> None:
     form = httpx.Request("POST", "http://here", data={"output_format": "webp"}, files={"file": sample("png")})
     head = f"Content-Type: {form.headers['Content-Type']}\r\nContent-Length: {form.headers['Content-Length']}\r\n\r\n"
-    with scraping(servers, data_dir, executor=Stuck(), workers=1) as found:
+    with scraping(servers, data_dir, executor=EndlessExecutor(), workers=1) as found:
 
         def equals(name: str, value: float) -> bool:
             return found.value(name) == value
@@ -276,7 +275,7 @@ def test_the_queue_and_disconnecting_clients(servers: Servers, data_dir: Path) -
 
 def test_jobs_that_end_early(servers: Servers, data_dir: Path) -> None:
     errors = {"timeout": TimedOut("Late."), "oom": OutOfMemory("Killed."), "crash": WorkerCrashed("Crashed.")}
-    with scraping(servers, data_dir, executor=Dying(*errors.values())) as found:
+    with scraping(servers, data_dir, executor=FailingExecutor(*errors.values())) as found:
         for cause in errors:
             with (
                 found.rising("convertd_worker_restarts_total", cause=cause),

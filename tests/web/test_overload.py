@@ -11,10 +11,10 @@ import pytest
 
 from tests.support import http
 from tests.support.checks import dressed, problem
+from tests.support.fake_executors import EndlessExecutor
+from tests.support.log_lines import captured_log, entry_of
 from tests.support.servers import Running, Servers, eventually, parsed, read_answer
-from tests.support.web_samples import FILE, FORM, TARGET, form
-from tests.web.test_convert import Stuck, request
-from tests.web.test_logs import listening, one
+from tests.support.web_samples import FILE, FORM, TARGET, conversion_request, form
 
 MIB = 1 << 20
 _MOST = 51  # conversions of one worker: the one that runs, and 50 that wait
@@ -28,7 +28,7 @@ def full(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """A server that can take no more."""
     data = tmp_path_factory.mktemp("data")
     with (
-        servers.running(data, executor=Stuck(), workers=1, rate_limit_paid=_LIMIT) as server,
+        servers.running(data, executor=EndlessExecutor(), workers=1, rate_limit_paid=_LIMIT) as server,
         ExitStack() as waiting,
     ):
         _fill(server, waiting)
@@ -54,9 +54,9 @@ def test_all_else_is_not(full: Running) -> None:
 
 
 def test_a_refusal_is_noted_like_any_answer(full: Running) -> None:
-    with listening() as lines:
+    with captured_log() as lines:
         answer = _convert(full)
-        entry = one(lines, answer)
+        entry = entry_of(lines, answer)
     assert (entry["message"], entry["status"]) == ("POST /api/v1/convert", 429)
     assert (entry["code"], entry["sent"]) == ("rate_limit_exceeded", len(answer.content))
     assert entry["account"].startswith("acct_")
@@ -66,7 +66,7 @@ def test_the_body_is_passed_over_and_the_next_request_answered(full: Running) ->
     with full.connect() as connection:
         ids = set()
         for _ in range(3):
-            connection.sendall(request(full, bytes(MIB)))
+            connection.sendall(conversion_request(full.posting, bytes(MIB)))
             answer = parsed(read_answer(connection))
             problem(answer, 429, "rate_limit_exceeded")
             dressed(answer)
@@ -77,7 +77,7 @@ def test_the_body_is_passed_over_and_the_next_request_answered(full: Running) ->
 def test_refused_clients_may_close_their_connections(full: Running) -> None:
     for _ in range(_CONNECTIONS + 10):  # more than an address may have
         with full.connect("127.0.0.9") as connection:
-            connection.sendall(request(full, bytes(MIB)))
+            connection.sendall(conversion_request(full.posting, bytes(MIB)))
             problem(parsed(read_answer(connection)), 429, "rate_limit_exceeded", reason="queue_full")
 
 
@@ -100,17 +100,17 @@ def test_whoever_goes_away_leaves_nothing_behind(full: Running) -> None:
     before = len(full.jobs())
     for _ in range(20):
         with full.connect() as connection:
-            connection.sendall(request(full, bytes(MIB))[: MIB // 2])
+            connection.sendall(conversion_request(full.posting, bytes(MIB))[: MIB // 2])
     problem(_convert(full), 429, "rate_limit_exceeded")
     assert eventually(lambda: len(full.jobs()) <= before)
 
 
 def test_requests_count_once_their_bodies_have_arrived(servers: Servers, tmp_path: Path) -> None:
     with (
-        servers.running(tmp_path, executor=Stuck(), workers=1, rate_limit_paid=_LIMIT) as server,
+        servers.running(tmp_path, executor=EndlessExecutor(), workers=1, rate_limit_paid=_LIMIT) as server,
         ExitStack() as waiting,
     ):
-        asked = request(server, form(FILE, TARGET))
+        asked = conversion_request(server.posting, form(FILE, TARGET))
         arriving = [waiting.enter_context(server.connect("127.0.0.8")) for _ in range(_MOST)]
         for connection in arriving:
             connection.sendall(asked[:-10])
@@ -123,14 +123,14 @@ def test_requests_count_once_their_bodies_have_arrived(servers: Servers, tmp_pat
 def _fill(server: Running, waiting: ExitStack) -> None:
     """Sends as many conversions as the server accepts. They wait until the stack closes."""
     for _ in range(_MOST):
-        waiting.enter_context(server.connect()).sendall(request(server, form(FILE, TARGET)))
+        waiting.enter_context(server.connect()).sendall(conversion_request(server.posting, form(FILE, TARGET)))
     assert eventually(lambda: _one_more_is_refused(server, waiting), 60)
 
 
 def _one_more_is_refused(server: Running, waiting: ExitStack) -> bool:
     """Whoever is not stays in line, in place of one that the server had no time for."""
     connection = waiting.enter_context(server.connect())
-    connection.sendall(request(server, form(FILE, TARGET)))
+    connection.sendall(conversion_request(server.posting, form(FILE, TARGET)))
     connection.settimeout(_MOMENT)
     try:
         return connection.recv(65_536).startswith(b"HTTP/1.1 429 ")

@@ -12,9 +12,10 @@ import pytest
 
 from tests.support import http
 from tests.support.checks import dressed, problem
+from tests.support.log_lines import captured_log, entry_of
+from tests.support.outbox import emails_to, token_sent_to
 from tests.support.servers import Running, Servers
-from tests.web.test_logs import listening, one
-from tests.web.test_registration import BROWSER, letters, mailed
+from tests.support.web_samples import BROWSER_HEADERS
 from web.api.error_catalogue import ERROR_CATALOGUE
 from web.api.errors import STATUS
 
@@ -30,7 +31,7 @@ def server(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.mark.parametrize("path", PAGES)
 def test_security_headers(server: Running, path: str) -> None:
-    answer = http.get(server.url + path, headers=BROWSER)
+    answer = http.get(server.url + path, headers=BROWSER_HEADERS)
     assert answer.status_code == 200
     dressed(answer)
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
@@ -73,14 +74,14 @@ def test_assets_are_cached(server: Running) -> None:
 def test_static_files_answer_to_get_only_and_are_logged(server: Running) -> None:
     for verb in ("POST", "BREW"):
         problem(http.request(verb, f"{server.url}/static/site.css"), 405, "method_not_allowed")
-    with listening() as lines:
-        entry = one(lines, http.get(f"{server.url}/static/site.css"))
+    with captured_log() as lines:
+        entry = entry_of(lines, http.get(f"{server.url}/static/site.css"))
     assert (entry["message"], entry["status"]) == ("GET /static/{}", 200)
 
 
 def test_errors_are_html_for_browsers_and_json_otherwise(server: Running) -> None:
     problem(http.get(f"{server.url}/checkout/none"), 404, "not_found")
-    shown = http.get(f"{server.url}/checkout/none", headers=BROWSER)
+    shown = http.get(f"{server.url}/checkout/none", headers=BROWSER_HEADERS)
     assert shown.status_code == 404
     assert "No such page." in shown.text
     assert shown.headers["X-Request-Id"] in shown.text
@@ -108,7 +109,7 @@ class TestRegistration:
         answer = posted(server, "/register", form)
         assert answer.status_code == 200
         assert "fay@example.test" in answer.text
-        assert mailed(server, "fay@example.test")
+        assert token_sent_to(server, "fay@example.test")
 
     @pytest.mark.parametrize(("field", "value"), [("email", '"><script>'), ("name", "x")])
     def test_invalid_input_is_reported_and_kept(self, server: Running, field: str, value: str) -> None:
@@ -118,7 +119,7 @@ class TestRegistration:
         assert f'id="{field}"' in answer.text.partition("aria-invalid")[0].rpartition("<input")[2]
         assert "<script>" not in answer.text
         assert "Gil" in answer.text or "gil@example.test" in answer.text
-        assert letters(server.data_dir, "gil@example.test") == []
+        assert emails_to(server.data_dir, "gil@example.test") == []
 
     def test_rate_limit(self, server: Running) -> None:
         form = {"email": "hal@example.test", "name": "Hal"}
@@ -139,7 +140,7 @@ class TestForms:
             answer = client.post(server.url + path, data=form, headers={"Cookie": "other=1", **headers})
         problem(answer, 400, "invalid_parameter", reason="cross_site")
         assert "Set-Cookie" not in answer.headers
-        assert letters(server.data_dir, "ivy@example.test") == []
+        assert emails_to(server.data_dir, "ivy@example.test") == []
 
     @pytest.mark.parametrize("body", [b"key=%ff", b"a&" * 60, b"\xff", b"key=" + b"x" * 70_000])
     def test_malformed_bodies(self, server: Running, body: bytes) -> None:

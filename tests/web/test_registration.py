@@ -11,10 +11,10 @@ import pytest
 
 from tests.support import http
 from tests.support.checks import dressed, problem
-from tests.support.mail_server import parsed
-from tests.support.servers import Running, Servers, eventually
+from tests.support.outbox import email_to, token_sent_to
+from tests.support.servers import Running, Servers
+from tests.support.web_samples import BROWSER_HEADERS
 
-BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8", "Sec-Fetch-Mode": "navigate"}
 UNKNOWN = "ab" * 32
 
 
@@ -26,28 +26,6 @@ def verify(server: Running, token: str, **headers: str) -> httpx.Response:
     return http.get(f"{server.api}/verify", params={"token": token}, headers=headers)
 
 
-def letters(data_dir: Path, email: str) -> list[str]:
-    """Returns the emails to an address, oldest first."""
-    outbox = data_dir / "outbox"
-    read = [parsed(path.read_bytes()) for path in sorted(outbox.glob("[!.]*.eml"))] if outbox.is_dir() else []
-    return [message.get_content() for message in read if message["To"] == email]
-
-
-def letter(server: Running, email: str, number: int = 1) -> str:
-    """Waits for the email with this number to an address and returns its text."""
-    assert eventually(lambda: len(letters(server.data_dir, email)) >= number)
-    return letters(server.data_dir, email)[number - 1]
-
-
-def token_in(text: str) -> str:
-    (token,) = re.findall(r"^http://localhost:8000/api/v1/verify\?token=([0-9a-f]{64})$", text, re.MULTILINE)
-    return str(token)
-
-
-def mailed(server: Running, email: str, number: int = 1) -> str:
-    return token_in(letter(server, email, number))
-
-
 def test_register_and_verify(server: Running) -> None:
     answer = register(server, email="Ann@Example.test", name="  Ann's app ")
     assert answer.status_code == 200
@@ -56,7 +34,7 @@ def test_register_and_verify(server: Running) -> None:
     assert (data["email"], data["verification_sent"]) == ("Ann@example.test", True)
     assert isinstance(data["message"], str)
 
-    token = mailed(server, "Ann@example.test")
+    token = token_sent_to(server, "Ann@example.test")
     shown = verify(server, token)
     assert shown.status_code == 200
     assert shown.headers["Cache-Control"] == "no-store"
@@ -75,15 +53,15 @@ def test_register_and_verify(server: Running) -> None:
 
 def test_known_address_gets_the_same_response_and_another_key(server: Running) -> None:
     first = register(server, email="bob@example.test", name="Bob")
-    old = verify(server, mailed(server, "bob@example.test")).json()["data"]
+    old = verify(server, token_sent_to(server, "bob@example.test")).json()["data"]
     second = register(server, email="BOB@example.test", name="Bob")
     assert second.status_code == first.status_code == 200
     answers = [{**answer.json()["data"], "email": ""} for answer in (first, second)]
     assert answers[0] == answers[1]
     assert set(first.headers) == set(second.headers)
-    assert "already" in letter(server, "bob@example.test", 2)
+    assert "already" in email_to(server, "bob@example.test", 2)
 
-    new = verify(server, mailed(server, "bob@example.test", 2)).json()["data"]
+    new = verify(server, token_sent_to(server, "bob@example.test", 2)).json()["data"]
     assert (new["email"], new["credits_remaining"]) == ("bob@example.test", 50)
     assert new["api_key"] != old["api_key"]
     for key in (old, new):
@@ -93,12 +71,12 @@ def test_known_address_gets_the_same_response_and_another_key(server: Running) -
 
 def test_only_json_get_requests_use_the_token(server: Running) -> None:
     register(server, email="cleo@example.test", name="Cleo")
-    token = mailed(server, "cleo@example.test")
-    for headers in ({}, BROWSER):
+    token = token_sent_to(server, "cleo@example.test")
+    for headers in ({}, BROWSER_HEADERS):
         answer = http.head(f"{server.api}/verify", params={"token": token}, headers=headers)
         assert (answer.status_code, answer.content) == (303 if headers else 200, b"")
         assert answer.headers["Cache-Control"] == "no-store"
-    for headers in (BROWSER, {"Accept": "*/*", "Sec-Fetch-Mode": "navigate"}, {"Accept": "text/html"}):
+    for headers in (BROWSER_HEADERS, {"Accept": "*/*", "Sec-Fetch-Mode": "navigate"}, {"Accept": "text/html"}):
         answer = verify(server, token, **headers)
         assert answer.status_code == 303
         assert answer.headers["Location"] == f"/developers/verify#token={token}"
@@ -111,7 +89,7 @@ def test_only_json_get_requests_use_the_token(server: Running) -> None:
 
 @pytest.mark.parametrize("query", ["", "?token=", "?token=abc", f"?token={'g' * 64}", f"?token={UNKNOWN}0"])
 def test_malformed_tokens(server: Running, query: str) -> None:
-    for headers in ({}, BROWSER):
+    for headers in ({}, BROWSER_HEADERS):
         problem(http.get(f"{server.api}/verify{query}", headers=headers), 400, "invalid_parameter", param="token")
 
 

@@ -30,10 +30,10 @@ def test_warnings_and_failures_are_reported_as_without_a_server(folder: Path, se
     arguments = ("convert", "photo.heic", "bad.png", "out", "--to", "tiff", "--quality", "50")
     key = server.account(10)
 
-    local = run_command(folder, *arguments)
-    remote = run_command(folder, *arguments, "--remote", server.url, CONVERTD_API_KEY=key)
+    local = invoke(folder, *arguments)
+    remote = invoke(folder, *arguments, "--remote", server.url, CONVERTD_API_KEY=key)
 
-    assert remote.returncode == local.returncode == 1
+    assert remote.exit_code == local.exit_code == 1
     assert "quality_ignored" in local.stderr
     assert sorted(remote.stderr.splitlines()) == sorted([*local.stderr.splitlines(), "convertd: 9 credits remain."])
     assert [path.name for path in (folder / "out").iterdir()] == ["photo.tiff"]
@@ -42,9 +42,9 @@ def test_warnings_and_failures_are_reported_as_without_a_server(folder: Path, se
 def test_an_invalid_key(folder: Path, servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as server:  # a new one: no other test has used up its limit of invalid keys
         arguments = ("convert", "--remote", server.url, "photo.heic", "photo.jpg")
-        done = run_command(folder, *arguments, CONVERTD_API_KEY="cvd_live_wrong")
+        done = invoke(folder, *arguments, CONVERTD_API_KEY="cvd_live_wrong")
 
-    assert (done.returncode, done.stderr) == (1, "photo.heic: The API key is missing or invalid.\n")
+    assert (done.exit_code, done.stderr) == (1, "photo.heic: The API key is missing or invalid.\n")
     assert not (folder / "photo.jpg").exists()
 
 

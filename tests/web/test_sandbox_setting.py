@@ -83,7 +83,6 @@ def test_best_effort_converts_without_a_layer(folder: Path, lacking: str) -> Non
 @pytest.mark.parametrize(
     ("lacking", "command", "missing"),
     [
-        ("landlock", ("serve", "--port", "0"), "landlock, no foreign files"),
         ("landlock", ("convert", "photo.png", "photo.jpg"), "landlock, no foreign files"),
         ("seccomp", ("serve", "--port", "0"), "seccomp, no sockets, no processes"),
     ],

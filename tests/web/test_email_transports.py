@@ -12,8 +12,8 @@ from aiosmtplib import SMTPAuthenticationError, SMTPDataError, SMTPNotSupported
 
 from config.logs import TextFormatter
 from tests.support.mail_server import ACCOUNT, MailServer, certificate, parsed
+from tests.support.outbox import LINK, SENDER
 from tests.support.server_process import free_port
-from tests.web.test_letters import LINK, SENDER
 from web.services.email import Email, OutboxTransport, SmtpTransport, verification_email
 
 USER = ":".join(quote(part.decode(), safe="") for part in (ACCOUNT.login, ACCOUNT.password))

@@ -8,10 +8,8 @@ from email.errors import HeaderParseError
 import pytest
 
 from tests.support.mail_server import parsed
+from tests.support.outbox import LINK, SENDER
 from web.services.email import Email, compose, replacement_email, verification_email
-
-SENDER = "convertd <no-reply@example.org>"
-LINK = f"https://convert.example.org/api/v1/verify?token={'0123456789abcdef' * 4}"
 
 both = pytest.mark.parametrize("write", [verification_email, replacement_email])
 Write = Callable[[str, str], Email]

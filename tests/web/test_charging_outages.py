@@ -18,6 +18,8 @@ from tests.support.storage_samples import open_account
 from web.services import charging
 from web.services.charging import Charges
 
+pytestmark = pytest.mark.both_databases
+
 OWNER = ServerInstance("server", "boot")
 USE = UsageRecord("convert", "png", "webp", 1)
 

@@ -11,10 +11,9 @@ import pytest
 
 from config.settings import Settings
 from tests.support.mail_server import MailServer
+from tests.support.outbox import LINK, SENDER, saved_emails
 from tests.support.server_process import free_port
 from tests.support.servers import Servers, eventually
-from tests.web.test_letters import LINK, SENDER
-from tests.web.test_mail import emails_in
 from web.app import assemble, listening
 from web.services.email import Email, EmailQueue, EmailTransport, OutboxTransport, SmtpTransport, verification_email
 
@@ -75,9 +74,9 @@ async def test_enqueue_returns_at_once(tmp_path: Path) -> None:
     for _ in range(20):
         queue.enqueue(verification_email(TO, LINK))
     assert time.perf_counter() - start < 0.05
-    assert emails_in(tmp_path) == []
+    assert saved_emails(tmp_path) == []
     await queue.close()
-    assert len(emails_in(tmp_path)) == 20
+    assert len(saved_emails(tmp_path)) == 20
 
 
 async def test_closing_sends_queued_emails_without_retry_delays() -> None:
@@ -101,7 +100,7 @@ async def test_a_server_that_stops_sends_queued_emails(servers: Servers, data_di
     services = assemble(Settings(data_dir=data_dir), servers.registry, servers.executor)
     async with listening(services, "127.0.0.1", 0):
         services.email_queue.enqueue(verification_email(TO, LINK))
-    (file,) = emails_in(data_dir / "outbox")
+    (file,) = saved_emails(data_dir / "outbox")
     assert LINK in file.read_text()
 
 

@@ -1,0 +1,18 @@
+"""The executor of all tests that convert as a job does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from engine.executor import LocalExecutor
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def executor() -> AsyncIterator[LocalExecutor]:
+    """Four workers."""
+    made = LocalExecutor(4)
+    await made.start()
+    yield made
+    await made.close()

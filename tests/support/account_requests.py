@@ -1,0 +1,27 @@
+"""Requests for the data of an account."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+from tests.support import http
+from tests.support.checks import dressed
+from tests.support.servers import Running
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def get_account(server: Running, path: str, key: str, **headers: str) -> httpx.Response:
+    return http.get(f"{server.api}/account{path}", headers={**bearer(key), **headers})
+
+
+def account_data(answer: httpx.Response) -> dict[str, Any]:
+    assert answer.status_code == 200, answer.text
+    dressed(answer)
+    assert answer.headers["Cache-Control"] == "no-store"
+    found: dict[str, Any] = answer.json()["data"]
+    return found
