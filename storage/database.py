@@ -29,6 +29,7 @@ _SQLITE = "sqlite:///"
 _POSTGRESQL = "postgresql://"
 _CONNECTIONS = 8  # to PostgreSQL; SQLite has one writer
 _TIMEOUT = 5  # seconds; for the write lock, a connection, and the queue of `run_with_timeout`
+_RETRY_INTERVAL = 0.05  # seconds
 _DISK_FULL = "53100"  # SQLSTATE
 _ROLLED_BACK = ("40001", "40P01")  # SQLSTATEs of a serialization failure and a deadlock
 
@@ -160,8 +161,16 @@ class Database:
                 self._peewee.close()  # returns the connection to the pool
 
     def _migrate(self) -> None:
-        with self._connected():
-            migrate(self._peewee)
+        deadline = time.monotonic() + _TIMEOUT
+        while True:
+            try:
+                with self._connected():
+                    return migrate(self._peewee)
+            except peewee.OperationalError as error:
+                # SQLite's own timeout does not cover the switch of a new database to WAL by another process.
+                if not _is_busy(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(_RETRY_INTERVAL)
 
 
 def _is_busy(error: peewee.PeeweeException) -> bool:

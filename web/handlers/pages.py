@@ -144,6 +144,7 @@ class Docs(PageHandler):
             cost=CREDITS_PER_CONVERSION,
             free_credits=FREE_CREDITS,
             settings=services.settings,
+            rate_limits={"free": services.settings.rate_limit_free, "paid": services.settings.rate_limit_paid},
             tools=services.tools.data["tools"],
             targets_of=services.formats.data["by_input_format"],
             lossy={name for name, fmt in services.registry.formats.items() if fmt.lossy},
