@@ -24,6 +24,7 @@ from engine.registry import Registry, load_registry
 from storage import accounts, api_keys
 from storage.transaction import Transaction
 from storage.usage import UsageRecord
+from tests.support.executors import FileJob, run_files
 from tests.support.samples import sample
 from web.app import assemble, listening
 from web.metrics import Metrics
@@ -77,15 +78,15 @@ def _executor_variants(
     plan = registry.plan([registry.formats["png"]], "jpeg")
     source = folder / "in.png"
     source.write_bytes(sample("png"))
-    job = Job.of(plan, [source], folder / "out.jpg")
+    job = FileJob(Job.of(plan), [source], folder / "out.jpg")
 
     async def in_process() -> object:
         return pipeline.run(plan, [source.read_bytes()], Options())
 
     return {
         "codec in process": in_process,
-        "in a worker process": lambda: unsandboxed.run(job),
-        "in a sandboxed worker process": lambda: sandboxed.run(job),
+        "in a worker process": lambda: run_files(unsandboxed, job),
+        "in a sandboxed worker process": lambda: run_files(sandboxed, job),
     }
 
 

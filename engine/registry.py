@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import mmap
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import os
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -64,17 +64,24 @@ class Registry:
         return self.formats.get(name) or self._aliases.get(name)
 
     def identify(self, path: Path) -> FileFormat:
-        """Detects a file's format: the longest signature match wins, then the file extension. Blocks.
+        """Detects a file's format as `identify_content` does. Blocks."""
+        with path.open("rb", buffering=0) as file:
+            return self.identify_descriptor(file.fileno(), path.name)
+
+    def identify_descriptor(self, descriptor: int, filename: str = "") -> FileFormat:
+        """Detects the format of an open file as `identify_content` does. Blocks."""
+        if os.fstat(descriptor).st_size == 0:  # which cannot be mapped
+            return self.identify_content(b"", filename)
+        with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
+            return self.identify_content(content, filename)
+
+    def identify_content(self, content: Content, filename: str = "") -> FileFormat:
+        """Detects the format of bytes: the longest signature match wins, then the extension of `filename`.
 
         Raises UnknownFormat, reason `empty_file` or `unrecognized`.
         """
-        if path.stat().st_size == 0:
+        if len(content) == 0:
             raise UnknownFormat("The file is empty.", reason="empty_file")
-        with _mapped(path) as content:
-            return self.identify_content(content, path.name)
-
-    def identify_content(self, content: Content, filename: str = "") -> FileFormat:
-        """Detects the format of bytes; the extension of `filename` only breaks ties. Raises UnknownFormat."""
         extension = Path(filename).suffix[1:].lower()
         best, best_rank = None, (0, True)
         for fmt in self.formats.values():
@@ -138,12 +145,6 @@ class Registry:
         if source not in self._paths:
             self._paths[source] = cheapest_paths(self._graph, source)
         return self._paths[source]
-
-
-@contextmanager
-def _mapped(path: Path) -> Iterator[Content]:
-    with path.open("rb", buffering=0) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        yield content
 
 
 @cache

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
-import stat
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -15,22 +13,18 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Protocol
 
+from storage.descriptors import BLOCK, copy, run_in_thread
 from storage.errors import NotFound
 from storage.ids import new_id
-
-BLOCK = 256 << 10  # bytes per read
 
 _KEY = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,199}")
 
 
 class BlobStore(Protocol):
-    """Stores bytes by key. Methods raise ValueError for malformed keys; `fetch` and `read` raise NotFound."""
+    """Stores bytes by key. Methods raise ValueError for malformed keys; `read` raises NotFound."""
 
-    async def put(self, key: str, path: Path) -> None:
-        """Stores a file atomically. The file may be moved."""
-
-    async def fetch(self, key: str, path: Path) -> None:
-        """Copies the blob to a file."""
+    async def put(self, key: str, file: int) -> None:
+        """Stores a copy of the open file with this descriptor, atomically."""
 
     def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
         """Yields the bytes from `start` up to but excluding `end`, in blocks of about BLOCK bytes."""
@@ -64,23 +58,6 @@ def validate_key(key: str) -> str:
     return key
 
 
-async def read_blocks(path: Path, start: int, end: int) -> AsyncIterator[bytes]:
-    """Yields a file's bytes from `start` up to but excluding `end`, at most BLOCK at a time. Reads in threads."""
-    blocks = _blocks(path, start, end)
-    while block := await asyncio.to_thread(next, blocks, b""):
-        yield block
-        start += len(block)
-        if start >= end:
-            return
-
-
-def require_regular_file(path: Path) -> Path:
-    """Returns the path. Raises OSError if it is a link, with which a job could expose other files."""
-    if not stat.S_ISREG(path.lstat().st_mode):
-        raise OSError(f"{path.name} is not a regular file.")
-    return path
-
-
 class FolderBlobStore:
     """Blobs as files in a folder, which is created if needed. Accesses the disk in threads."""
 
@@ -89,17 +66,17 @@ class FolderBlobStore:
         self._clock = clock
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    async def put(self, key: str, path: Path) -> None:
-        await asyncio.to_thread(self._put, self._path(key), path)
-
-    async def fetch(self, key: str, path: Path) -> None:
-        # Copied, not linked: a job could change the bytes through a link.
-        await asyncio.to_thread(_copy, self._path(key), path)
+    async def put(self, key: str, file: int) -> None:
+        await run_in_thread(file, self._put, self._path(key))
 
     async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
+        blocks = _blocks(self._path(key), start, end)
         try:
-            async for block in read_blocks(self._path(key), start, end):
+            while block := await asyncio.to_thread(next, blocks, b""):
                 yield block
+                start += len(block)
+                if start >= end:
+                    return
         except FileNotFoundError:
             raise NotFound("file") from None
 
@@ -121,11 +98,12 @@ class FolderBlobStore:
     def _path(self, key: str) -> Path:
         return self._folder / validate_key(key)
 
-    def _put(self, blob: Path, path: Path) -> None:
+    def _put(self, file: int, blob: Path) -> None:
         temporary = blob.with_name(new_id("put"))  # if left behind, the sweep of unreferenced keys deletes it
         try:
-            shutil.move(path, temporary, copy_function=shutil.copyfile)
-            _seal(temporary, self._clock())
+            with temporary.open("xb") as target:
+                copy(file, target.fileno())
+                _seal(target.fileno(), self._clock())
             temporary.rename(blob)
         except BaseException:
             temporary.unlink(missing_ok=True)
@@ -143,12 +121,11 @@ def _blocks(path: Path, start: int, end: int) -> Iterator[bytes]:
         os.close(file)
 
 
-def _seal(path: Path, now: float) -> None:
+def _seal(file: int, now: float) -> None:
     """Makes the file read-only, sets its time and flushes it to disk."""
-    with require_regular_file(path).open("rb") as file:
-        os.fchmod(file.fileno(), 0o400)
-        os.utime(file.fileno(), (now, now))
-        os.fsync(file.fileno())
+    os.fchmod(file, 0o400)
+    os.utime(file, (now, now))
+    os.fsync(file)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -157,15 +134,6 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
-
-
-def _copy(blob: Path, path: Path) -> None:
-    try:
-        source = blob.open("rb")
-    except FileNotFoundError:
-        raise NotFound("file") from None
-    with source, path.open("wb") as target:
-        shutil.copyfileobj(source, target, BLOCK)
 
 
 def _unlink(paths: Iterable[Path]) -> None:

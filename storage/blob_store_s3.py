@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 
 import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from storage.blob_store import BLOCK, require_regular_file, validate_key
+from storage.blob_store import validate_key
+from storage.descriptors import BLOCK, read_blocks
 from storage.errors import NotFound, StoreUnavailable
 
 log = logging.getLogger("convertd.blobs")
@@ -46,23 +46,20 @@ class S3BlobStore:
             retry_config={"max_retries": _RETRIES, "retry_timeout": read_timeout},
         )
 
-    async def put(self, key: str, path: Path) -> None:
+    async def put(self, key: str, file: int) -> None:
         validate_key(key)
-        await asyncio.to_thread(require_regular_file, path)
         with _store_errors():
-            await obstore.put_async(self._store, key, path)
-
-    async def fetch(self, key: str, path: Path) -> None:
-        file = await asyncio.to_thread(path.open, "wb")
-        try:
-            async for block in self._blocks(key, {}):
-                await asyncio.to_thread(file.write, block)
-        finally:
-            await asyncio.to_thread(file.close)
+            await obstore.put_async(self._store, key, read_blocks(file, 0, os.fstat(file).st_size))
 
     async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
-        async for block in self._blocks(key, {"range": (start, end)}):
-            yield block
+        validate_key(key)
+        with _store_errors():
+            try:
+                found = await obstore.get_async(self._store, key, options={"range": (start, end)})
+            except FileNotFoundError:
+                raise NotFound("file") from None
+            async for block in found.stream(BLOCK):
+                yield bytes(block)
 
     async def delete(self, keys: Iterable[str]) -> None:
         with _store_errors():
@@ -86,16 +83,6 @@ class S3BlobStore:
 
     async def close(self) -> None:
         """Does nothing: the connections are closed with the last reference to the store."""
-
-    async def _blocks(self, key: str, options: obstore.GetOptions) -> AsyncIterator[bytes]:
-        validate_key(key)
-        with _store_errors():
-            try:
-                found = await obstore.get_async(self._store, key, options=options)
-            except FileNotFoundError:
-                raise NotFound("file") from None
-            async for block in found.stream(BLOCK):
-                yield bytes(block)
 
 
 @contextmanager

@@ -131,7 +131,6 @@ async def _shut_down(services: Services, server: Server, metrics_listener: HTTPS
         metrics_listener.stop()
         await metrics_listener.close_all_connections()
     await services.in_flight.drain(_CANCEL_TIMEOUT)
-    await services.work_files.close()
     await services.request_log.close()
     await services.email_queue.close()
     await services.charges.close()

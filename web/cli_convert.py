@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -129,14 +128,25 @@ async def _convert_locally(
     registry: Registry, executor: Executor, task: ConversionTask, options: Options
 ) -> TaskResult:
     try:
-        plan = registry.plan([registry.identify(task.input)], task.target)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, f"result.{task.target.extensions[0]}")
-            result = await executor.run(Job.of(plan, [task.input.absolute()], path, options))
-            shutil.move(path, task.output)
+        with task.input.open("rb") as source, _replacement(task.output) as output:
+            format = registry.identify_descriptor(source.fileno(), task.input.name)
+            plan = registry.plan([format], task.target)
+            result = await executor.run(Job.of(plan, options), [source.fileno()], output)
     except ConversionError as error:
         return TaskResult(task, error=error)
     return TaskResult(task, plan, result)
+
+
+@contextmanager
+def _replacement(path: Path) -> Iterator[int]:
+    """The descriptor of a new file, which replaces the one at `path` after the block and is deleted after an error."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".convertd-", delete=False) as file:
+        try:
+            yield file.fileno()
+            Path(file.name).replace(path)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise
 
 
 def _open_client(server: str) -> AsyncClient:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from engine import memory_estimate
 from engine.errors import ConversionError, OutOfMemory, StepFailed, TimedOut, WorkerCrashed
@@ -35,35 +33,26 @@ class JobLimits:
     files: int = 1000
 
 
-class JobInput(NamedTuple):
-    """An input file and the name of its format."""
-
-    path: Path
-    format: str
-
-
 @dataclass(frozen=True)
 class Job:
-    """A conversion, described by names and paths only.
+    """A conversion, described by names only; its files are passed as open descriptors.
 
-    `target` is the name of a format, `tool` the name of a tool. The worker process gets the files as open
-    descriptors, never their paths. A job that is not `lazy` starts in a process of the light fork server, and runs
-    again in a process of the full one if it turns out to use lazily imported modules.
+    `inputs` and `target` are names of formats, `tool` is the name of a tool. A job that is not `lazy` starts in a
+    process of the light fork server, and runs again in a process of the full one if it turns out to use lazily
+    imported modules.
     """
 
-    inputs: tuple[JobInput, ...]
-    output: Path
+    inputs: tuple[str, ...]
     target: str
     options: Options = Options()
     tool: str | None = None
     lazy: bool = True
 
     @classmethod
-    def of(cls, plan: Plan, paths: Iterable[Path], output: Path, options: Options = Options()) -> Job:
-        """Creates the job that runs a plan. `paths` are the files of the plan's sources, in the same order."""
-        inputs = tuple(JobInput(path, source.name) for path, source in zip(paths, plan.sources, strict=True))
+    def of(cls, plan: Plan, options: Options = Options()) -> Job:
+        """Creates the job that runs a plan."""
         tool = None if plan.tool is None else plan.tool.name
-        return cls(inputs, output, plan.target.name, options, tool, plan.lazy)
+        return cls(tuple(source.name for source in plan.sources), plan.target.name, options, tool, plan.lazy)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ import os
 import pickle
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Collection, Coroutine
-from contextlib import asynccontextmanager, suppress
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Collection, Coroutine, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Protocol, TypeVar
 
 from engine import sandbox
@@ -26,8 +25,12 @@ _EXIT_TIMEOUT = 5.0  # seconds for a process to end after its connection is clos
 class Executor(Protocol):
     """Runs jobs."""
 
-    async def run(self, job: Job, limits: JobLimits = ...) -> JobResult:
-        """Runs a job to its end. Raises ConversionError. Cancelling kills the job."""
+    async def run(self, job: Job, inputs: Sequence[int], output: int, limits: JobLimits = ...) -> JobResult:
+        """Runs a job to its end. Raises ConversionError. Cancelling kills the job.
+
+        `inputs` are descriptors of readable files, `output` is that of a file to which the result is written. The
+        caller closes them.
+        """
 
     async def ready(self) -> bool:
         """Returns whether jobs can run now."""
@@ -56,7 +59,7 @@ class LocalExecutor:
         """Ends all processes, after pending clean-up."""
         await _gather_all(self._light.close(), self._full.close())
 
-    async def run(self, job: Job, limits: JobLimits = JobLimits()) -> JobResult:
+    async def run(self, job: Job, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()) -> JobResult:
         """Runs a job in a new process. Raises ConversionError. Cancelling kills the process.
 
         A job that uses a module which its light process must not load runs again in a full one, within the same
@@ -65,8 +68,8 @@ class LocalExecutor:
         async with self._slots, _deadline(limits.seconds):
             if not job.lazy:
                 with suppress(jobs.ModuleMissing):
-                    return await _run_job(self._light, job, limits)
-            return await _run_job(self._full, job, limits)
+                    return await _run_job(self._light, job, inputs, output, limits)
+            return await _run_job(self._full, job, inputs, output, limits)
 
     async def examine(self) -> sandbox.SandboxReport:
         """Runs the sandbox self-test in a process of each fork server, and combines the results.
@@ -155,10 +158,12 @@ class Pool:
         return task
 
 
-async def _run_job(pool: Pool, job: Job, limits: JobLimits) -> JobResult:
-    async with _open_files([path for path, _ in job.inputs], job.output) as descriptors:
-        result = jobs.parse_result(await _request(pool, job, limits, descriptors))
-        written = os.fstat(descriptors[-1]).st_size
+async def _run_job(pool: Pool, job: Job, inputs: Sequence[int], output: int, limits: JobLimits) -> JobResult:
+    os.ftruncate(output, 0)  # a first attempt may have written to it
+    os.lseek(output, 0, os.SEEK_SET)
+    with _reopen(inputs) as sources:
+        result = jobs.parse_result(await _request(pool, job, limits, [*sources, output]))
+        written = os.fstat(output).st_size
         if result.size != written or written > limits.output:
             raise StepFailed("The conversion's process reported a size that differs from its output file.")
         return result
@@ -196,31 +201,18 @@ async def _exchange(connection: socket.socket, request: bytes, descriptors: list
     return b""
 
 
-@asynccontextmanager
-async def _open_files(sources: list[Path], output: Path) -> AsyncIterator[list[int]]:
-    """Descriptors of the sources, to read, and of the output, to write. Removes the output after an error."""
-    descriptors: list[int] = []
-    opening = asyncio.create_task(asyncio.to_thread(_open_each, descriptors, sources, output))
-    try:
-        # Shielded: if the caller is cancelled, the files that are being opened have to be closed.
-        await asyncio.shield(opening)
-        yield descriptors
-    except BaseException as error:
-        await asyncio.wait([opening])
-        await asyncio.to_thread(output.unlink, missing_ok=True)
-        if isinstance(error, OSError):
-            raise StepFailed("The files of the job cannot be opened.") from error
-        raise
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
-
-
-def _open_each(descriptors: list[int], sources: list[Path], output: Path) -> None:
-    """Appends to `descriptors`, so that those already open are known after an error. Blocks. Raises OSError."""
-    for path in sources:
-        descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-    descriptors.append(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+@contextmanager
+def _reopen(files: Sequence[int]) -> Iterator[list[int]]:
+    """Opens the files again, so that a job can neither write to them nor depend on their position."""
+    with ExitStack() as stack:
+        opened = []
+        for descriptor in files:
+            try:
+                opened.append(os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC))
+            except OSError as error:
+                raise StepFailed("The files of the job cannot be opened.") from error
+            stack.callback(os.close, opened[-1])
+        yield opened
 
 
 @asynccontextmanager

@@ -81,7 +81,7 @@ def convert(
 
     Calls `limit_memory` with the job's limit in bytes, and again with a lower one when a header states the size.
     """
-    plan = registry.plan([registry.formats[name] for _, name in job.inputs], job.target, job.tool)
+    plan = registry.plan([registry.formats[name] for name in job.inputs], job.target, job.tool)
     if not plan.programs:
         sandbox.forbid_programs(layers)
     *sources, output = descriptors

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import tempfile
-import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,9 +16,9 @@ import pytest
 import pytest_asyncio
 
 from engine import ConversionError
-from engine.executor import Job, JobInput, JobLimits, JobResult, LocalExecutor
-from engine.executor.local import Pool
-from tests.support.executors import MISBEHAVING, misbehaving
+from engine.executor import Job, JobLimits, JobResult, LocalExecutor
+from engine.executor.local import Pool, _reopen
+from tests.support.executors import MISBEHAVING, FileJob, misbehaving, run_files
 from tests.support.samples import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -42,15 +41,15 @@ def _pool(executor: LocalExecutor, *, lazy: bool) -> Pool:
     return executor._full if lazy else executor._light
 
 
-def _job(folder: Path, deed: str, target: str = "png", *, lazy: bool = True) -> Job:
+def _job(folder: Path, deed: str, target: str = "png", *, lazy: bool = True) -> FileJob:
     source = folder / f"{deed}.trouble"
     source.write_bytes(b"TROUBLE " + deed.encode())
-    return Job((JobInput(source, "trouble"),), folder / f"{deed}.out", target, lazy=lazy)
+    return FileJob(Job(("trouble",), target, lazy=lazy), [source], folder / f"{deed}.out")
 
 
-async def _failure(executor: LocalExecutor, job: Job, limits: JobLimits = JobLimits()) -> ConversionError:
+async def _failure(executor: LocalExecutor, job: FileJob, limits: JobLimits = JobLimits()) -> ConversionError:
     with pytest.raises(ConversionError) as raised:
-        await executor.run(job, limits)
+        await run_files(executor, job, limits)
     assert not job.output.exists()
     return raised.value
 
@@ -58,7 +57,7 @@ async def _failure(executor: LocalExecutor, job: Job, limits: JobLimits = JobLim
 async def test_a_job_leaves_its_result(executor: LocalExecutor, tmp_path: Path) -> None:
     job = _job(tmp_path, "behave")
 
-    done = await executor.run(job)
+    done = await run_files(executor, job)
 
     assert job.output.read_bytes().startswith(b"\x89PNG")
     assert done.size == job.output.stat().st_size
@@ -89,7 +88,7 @@ async def test_a_small_picture_gets_little_memory(executor: LocalExecutor, tmp_p
     size = 640 << 20
 
     assert (await _failure(executor, _job(tmp_path, f"claim 8 {size}"))).reason == "out_of_memory"
-    await executor.run(_job(tmp_path, f"claim 8000 {size}"))
+    await run_files(executor, _job(tmp_path, f"claim 8000 {size}"))
     error = await _failure(executor, _job(tmp_path, f"claim 8001 {size}"), JobLimits(memory=size // 2))
     assert error.reason == "out_of_memory"
 
@@ -130,58 +129,42 @@ def _sleeping() -> list[bytes]:
 async def test_a_result_over_its_limit_is_refused(executor: LocalExecutor, tmp_path: Path) -> None:
     job = _job(tmp_path, "bloat", "bmp")
 
-    await executor.run(job)
+    await run_files(executor, job)
     error = await _failure(executor, job, JobLimits(output=1 << 20))
 
     assert (error.reason, str(error)) == ("engine_error", "The conversion failed: OSError.")
     assert not job.output.exists()
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def slow(executor: LocalExecutor, tmp_path: Path) -> AsyncIterator[tuple[Job, threading.Timer, Running]]:
-    """A job whose input cannot be opened before the timer's function runs, at the latest after ten seconds."""
+async def test_the_files_of_a_job_can_be_used_again(executor: LocalExecutor, tmp_path: Path) -> None:
+    """Whatever their position is, and whether the output is shorter than before."""
     job = _job(tmp_path, "behave")
-    source, deed = job.inputs[0].path, job.inputs[0].path.read_bytes()
-    source.unlink()
-    os.mkfifo(source)
-    late = threading.Timer(10, source.write_bytes, [deed])
-    late.start()
-    running = asyncio.create_task(executor.run(job))
-    await asyncio.sleep(0.1)
-    yield job, late, running
-    late.cancel()
-    os.close(os.open(source, os.O_RDWR))  # unblocks the job if a test has failed
-    await asyncio.wait([running])
+    with job.inputs[0].open("r+b", buffering=0) as source, job.output.open("w+b", buffering=0) as output:
+        output.write(bytes(1 << 20))
+        for _ in range(2):
+            source.seek(0, os.SEEK_END)
+            done = await executor.run(job.job, [source.fileno()], output.fileno())
+            assert os.fstat(output.fileno()).st_size == done.size
+
+    assert job.output.read_bytes().startswith(b"\x89PNG")
 
 
-async def test_opening_files_does_not_block_the_event_loop(slow: tuple[Job, threading.Timer, Running]) -> None:
-    job, late, running = slow
-
-    assert not late.finished.is_set()
-
-    await asyncio.to_thread(late.function, *late.args)
-    done = await running
-    assert done.size == job.output.stat().st_size
-
-
-async def test_cancelling_while_files_are_opened_leaves_no_files(slow: tuple[Job, threading.Timer, Running]) -> None:
-    job, late, running = slow
-
-    running.cancel()
-    await asyncio.to_thread(late.function, *late.args)
-
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert not job.output.exists()
-    assert not {job.inputs[0].path, job.output} & _open_files()
+async def test_jobs_cannot_write_to_their_inputs(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    with source.open("w+b", buffering=0) as file:
+        file.write(b"before")
+        with _reopen([file.fileno()]) as (descriptor,):
+            assert os.read(descriptor, 100) == b"before"
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                os.write(descriptor, b"after")
+            for change in (os.ftruncate, os.posix_fallocate):
+                with pytest.raises(OSError, match=r"Invalid argument|Bad file descriptor"):
+                    change(descriptor, *((0,) if change is os.ftruncate else (0, 9)))
 
 
-def _open_files() -> set[Path]:
-    found = set()
-    for descriptor in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # closed since it was listed
-            found.add(descriptor.readlink())
-    return found
+async def test_files_that_cannot_be_opened(executor: LocalExecutor, tmp_path: Path) -> None:
+    with (tmp_path / "output").open("wb") as output, pytest.raises(ConversionError, match="cannot be opened"):
+        await executor.run(Job(("png",), "jpeg"), [-1], output.fileno())
 
 
 async def test_good_jobs_succeed_beside_bad_ones(executor: LocalExecutor, tmp_path: Path) -> None:
@@ -191,14 +174,17 @@ async def test_good_jobs_succeed_beside_bad_ones(executor: LocalExecutor, tmp_pa
     deeds = ["crash", "hang", "eat", "exit"] * 2
     limits = JobLimits(seconds=1, memory=512 << 20)
     bad = [asyncio.create_task(_failure(executor, _job(tmp_path, deed), limits)) for deed in deeds]
-    good = [executor.run(Job((JobInput(source, "png"),), tmp_path / f"{number}.jpg", "jpeg")) for number in range(12)]
+    good = [
+        run_files(executor, FileJob(Job(("png",), "jpeg"), [source], tmp_path / f"{number}.jpg"))
+        for number in range(12)
+    ]
 
     assert len(await asyncio.gather(*good)) == 12
     assert len(await asyncio.gather(*bad)) == len(deeds)
 
 
 async def test_cancelling_kills_the_process(executor: LocalExecutor, tmp_path: Path) -> None:
-    task = asyncio.create_task(executor.run(_job(tmp_path, "child")))
+    task = asyncio.create_task(run_files(executor, _job(tmp_path, "child")))
     await asyncio.sleep(0.5)
 
     task.cancel()
@@ -214,12 +200,12 @@ async def test_a_killed_idle_process_fails_at_most_one_job(
 ) -> None:
     for process in _pool(executor, lazy=lazy)._idle:
         os.kill(process.pid, signal.SIGKILL)
-    outcomes = [executor.run(_job(tmp_path, f"behave{number}", lazy=lazy)) for number in range(6)]
+    outcomes = [run_files(executor, _job(tmp_path, f"behave{number}", lazy=lazy)) for number in range(6)]
 
     results = await asyncio.gather(*outcomes, return_exceptions=True)
 
     assert sum(isinstance(result, ConversionError) for result in results) <= 2
-    await executor.run(_job(tmp_path, "behave", lazy=lazy))
+    await run_files(executor, _job(tmp_path, "behave", lazy=lazy))
 
 
 def _serving(supervisor: int) -> int:
@@ -229,7 +215,7 @@ def _serving(supervisor: int) -> int:
 
 async def _recovered(executor: LocalExecutor, tmp_path: Path, *, lazy: bool) -> bool:
     """Whether jobs run again, at the latest when the idle processes are used up."""
-    jobs = [executor.run(_job(tmp_path, f"behave{number}", lazy=lazy)) for number in range(6)]
+    jobs = [run_files(executor, _job(tmp_path, f"behave{number}", lazy=lazy)) for number in range(6)]
     outcomes = await asyncio.gather(*jobs, return_exceptions=True)
     assert all(isinstance(outcome, ConversionError) for outcome in outcomes if isinstance(outcome, BaseException))
     return sum(isinstance(outcome, JobResult) for outcome in outcomes) >= 4

@@ -15,11 +15,11 @@ import pytest_asyncio
 from PIL import Image
 
 from engine import ConversionError, sandbox
-from engine.executor import Job, JobInput, JobLimits, LocalExecutor
+from engine.executor import Job, JobLimits, LocalExecutor
 from engine.executor.forkserver import ForkServer
 from engine.executor.local import Pool
 from engine.registry import load_registry
-from tests.support.executors import misbehaving
+from tests.support.executors import FileJob, misbehaving, run_files
 from tests.support.samples import SIZE
 
 _asynchronous = pytest.mark.asyncio(loop_scope="module")
@@ -35,17 +35,18 @@ async def executor() -> AsyncIterator[LocalExecutor]:
         yield made
 
 
-def _job(folder: Path, *deeds: str, lazy: bool = False) -> Job:
+def _job(folder: Path, *deeds: str, lazy: bool = False) -> FileJob:
     inputs = []
     for number, deed in enumerate(deeds):
-        inputs.append(JobInput(folder / f"{number}.trouble", "trouble"))
-        inputs[-1].path.write_bytes(b"TROUBLE " + deed.encode())
-    return Job(tuple(inputs), folder / "out.png", "png", tool="trouble-row" if len(inputs) > 1 else None, lazy=lazy)
+        inputs.append(folder / f"{number}.trouble")
+        inputs[-1].write_bytes(b"TROUBLE " + deed.encode())
+    job = Job(("trouble",) * len(inputs), "png", tool="trouble-row" if len(inputs) > 1 else None, lazy=lazy)
+    return FileJob(job, inputs, folder / "out.png")
 
 
-async def _colours(executor: LocalExecutor, job: Job) -> list[object]:
+async def _colours(executor: LocalExecutor, job: FileJob) -> list[object]:
     """The colours of the result, one per input."""
-    done = await executor.run(job)
+    done = await run_files(executor, job)
     assert done.size == job.output.stat().st_size
     with Image.open(BytesIO(job.output.read_bytes())) as image:
         return [image.convert("RGB").getpixel((8 * number, 0)) for number in range(len(job.inputs))]
@@ -70,10 +71,10 @@ async def test_the_last_of_several_inputs_can_cause_a_second_attempt(executor: L
 async def test_both_attempts_share_a_deadline(executor: LocalExecutor, tmp_path: Path) -> None:
     started = time.monotonic()
 
-    await executor.run(_job(tmp_path, "borrow_slowly 0.4"), JobLimits(seconds=10))
+    await run_files(executor, _job(tmp_path, "borrow_slowly 0.4"), JobLimits(seconds=10))
     took = time.monotonic() - started
     with pytest.raises(ConversionError) as raised:
-        await executor.run(_job(tmp_path, "borrow_slowly 0.4"), JobLimits(seconds=1))
+        await run_files(executor, _job(tmp_path, "borrow_slowly 0.4"), JobLimits(seconds=1))
 
     assert took > 1.2  # 0.4 s in the light process, 0.8 s in the full one
     assert (raised.value.reason, raised.value.details) == ("timeout", {"max_seconds": 1})
@@ -88,7 +89,7 @@ async def test_a_missing_module_in_a_full_process_is_a_crash(
     monkeypatch.setattr(executor, "_full", executor._light)
 
     with pytest.raises(ConversionError) as raised:
-        await executor.run(_job(tmp_path, "borrow"))
+        await run_files(executor, _job(tmp_path, "borrow"))
 
     assert (raised.value.code, raised.value.reason) == ("processing_failed", "worker_crashed")
     assert not (tmp_path / "out.png").exists()
@@ -105,13 +106,13 @@ async def test_cmyk_without_a_profile_becomes_rgb(executor: LocalExecutor, tmp_p
     source = tmp_path / "in.jpg"
     source.write_bytes(_cmyk_jpeg())
     plan = _REGISTRY.plan([_REGISTRY.formats["jpeg"]], "png")
-    light = Job.of(plan, [source], tmp_path / "light.png")
-    full = Job((JobInput(source, "jpeg"),), tmp_path / "full.png", "png")
+    light = FileJob(Job.of(plan), [source], tmp_path / "light.png")
+    full = FileJob(Job(("jpeg",), "png"), [source], tmp_path / "full.png")
 
-    await executor.run(light)
-    await executor.run(full)
+    await run_files(executor, light)
+    await run_files(executor, full)
 
-    assert (light.lazy, full.lazy) == (False, True)
+    assert (light.job.lazy, full.job.lazy) == (False, True)
     assert light.output.read_bytes() == full.output.read_bytes()
     with Image.open(light.output) as image:
         red, green, blue = image.convert("RGB").getpixel((60, 80))  # type: ignore[misc]

@@ -20,10 +20,12 @@ from hypothesis import strategies as st
 from engine import ConversionError
 from engine.executor import Job, JobLimits, LocalExecutor
 from engine.registry import load_registry
+from tests.support.executors import FileJob, run_files
 from tests.support.mutations import mutated
 from tests.support.samples import sample
 from web.api.errors import ApiError
 from web.http.multipart import FormParser
+from web.services.work_files import WorkFiles
 
 pytestmark = pytest.mark.long
 
@@ -98,22 +100,25 @@ def test_forms(fuzz_seconds: float) -> None:
     def examine(example: tuple[tuple[str, bytes], int]) -> None:
         (_, body), size = example
         with TemporaryDirectory() as folder:
+            work_files = WorkFiles(Path(folder))
             reader = FormParser(
                 "multipart/form-data; boundary=b",
-                Path(folder),
                 files=("file",),
                 texts=("output_format",),
                 max_file_size=1 << 20,
-                identify=_REGISTRY.identify,
+                create_file=lambda: work_files.create("account"),
+                registry=_REGISTRY,
             )
             try:
                 asyncio.run(feed(reader, body, size))
                 form = reader.form()
+                for upload in form.uploads:
+                    assert upload.file.size == upload.size
             except ApiError:
                 return
-            for upload in form.uploads:
-                assert upload.path.parent == Path(folder)
-                assert upload.path.stat().st_size == upload.size
+            finally:
+                reader.close()
+            assert not list(Path(folder).iterdir())
 
     _for_a_while(fuzz_seconds / 4, st.tuples(mutated(_FORMS), st.integers(1, 200)), examine)
 
@@ -129,7 +134,7 @@ def test_decoders(fuzz_seconds: float, executor: tuple[asyncio.AbstractEventLoop
         try:
             found = _REGISTRY.identify(source)
             plan = _REGISTRY.plan([found], _other(found.name, target))
-            await jobs.run(Job.of(plan, [source], result), _LIMITS)
+            await run_files(jobs, FileJob(Job.of(plan), [source], result), _LIMITS)
         except ConversionError as error:
             return error.code, error.reason or ""
         return "done", ""

@@ -1,14 +1,15 @@
-"""Executors whose processes know the misbehaving plugin."""
+"""Executors whose processes know the misbehaving plugin, and jobs on files."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from engine.executor import LocalExecutor
+from engine.executor import Executor, Job, JobLimits, JobResult, LocalExecutor
 
 MISBEHAVING = Path(__file__).parent / "misbehaving"
 """The folder that the plugin is found in."""
@@ -25,3 +26,24 @@ async def misbehaving(workers: int) -> AsyncIterator[LocalExecutor]:
             yield executor
         finally:
             await executor.close()
+
+
+class FileJob(NamedTuple):
+    """A job with the paths of its files."""
+
+    job: Job
+    inputs: Sequence[Path]
+    output: Path
+
+
+async def run_files(executor: Executor, file_job: FileJob, limits: JobLimits = JobLimits()) -> JobResult:
+    """Runs a job. Leaves no output file if it fails."""
+    job, inputs, output = file_job
+    with ExitStack() as stack:
+        sources = [stack.enter_context(path.open("rb")).fileno() for path in inputs]
+        target = stack.enter_context(output.open("wb")).fileno()
+        try:
+            return await executor.run(job, sources, target, limits)
+        except BaseException:
+            output.unlink(missing_ok=True)
+            raise

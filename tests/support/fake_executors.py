@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from engine.executor import Job, JobLimits, JobResult
 
@@ -14,7 +15,7 @@ class EndlessExecutor:
         self.running = 0
         self.cancelled = 0
 
-    async def run(self, job: Job, limits: JobLimits = JobLimits()) -> JobResult:
+    async def run(self, job: Job, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()) -> JobResult:
         self.running += 1
         try:
             await asyncio.Event().wait()
@@ -35,7 +36,7 @@ class FailingExecutor:
     def __init__(self, *errors: Exception) -> None:
         self._errors = iter(errors)
 
-    async def run(self, job: Job, limits: JobLimits = JobLimits()) -> JobResult:
+    async def run(self, job: Job, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()) -> JobResult:
         raise next(self._errors)
 
     async def ready(self) -> bool:

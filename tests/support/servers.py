@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -57,9 +57,9 @@ class Running:
         """The key of a new account."""
         return self.database.run_blocking(_account, credits, verified, purchased)
 
-    def jobs(self) -> list[Path]:
-        """The folders of requests that have not ended."""
-        return list((self.data_dir / "jobs").iterdir())
+    def work_files(self) -> list[str]:
+        """The open uploads and results of requests."""
+        return open_work_files(self.data_dir)
 
     def convert(self, content: bytes, target: str = "png", **form: Any) -> httpx.Response:
         """Converts in one request; `headers` and `name` are taken out of the form."""
@@ -141,6 +141,15 @@ class Servers:
 
     def _run(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+
+def open_work_files(data_dir: Path, pid: int | str = "self") -> list[str]:
+    """The uploads and results that a server process has open, in memory or on the disk."""
+    found = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # closed since it was listed
+            found.append(str(entry.readlink()))
+    return [name for name in found if name.startswith(("/memfd:convertd-work-file", f"{data_dir}/jobs/"))]
 
 
 def made_key(data_dir: Path) -> str:

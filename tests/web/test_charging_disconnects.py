@@ -40,11 +40,11 @@ def _key(transaction: Transaction) -> str:
 async def test_the_result_of_a_settled_charge_is_kept(tmp_path: Path, saves: bool) -> None:
     services = assemble(Settings(data_dir=tmp_path / "data"), load_registry(), LocalExecutor(1))
     account = await services.accounts.authenticate(f"Bearer {await services.database.run(_key)}")
-    path = tmp_path / "result.png"
-    path.write_bytes(sample("png"))
+    file = services.work_files.create(account.id)
+    await file.write(sample("png"))
     plan = load_registry().plan([load_registry().formats["png"]], "png")
-    result = ConversionOutcome(path, "a.png", "image/png", size=9, seconds=0.1, warnings=(), counts={})
-    request = ConversionRequest(account, "convert", (Upload(path, "a.png", 9, plan.source),), "png", keep=True)
+    result = ConversionOutcome(file, "a.png", "image/png", size=9, seconds=0.1, warnings=(), counts={})
+    request = ConversionRequest(account, "convert", (Upload(file, "a.png", 9, plan.source),), "png", keep=True)
 
     async def settle() -> None:
         async with services.charges.hold(account.id, 1, UsageRecord("convert", "png", "png", 9), None) as charge:
@@ -57,4 +57,5 @@ async def test_the_result_of_a_settled_charge_is_kept(tmp_path: Path, saves: boo
     assert len(list((tmp_path / "data" / "blobs").iterdir())) == (1 if saves else 0)
     after = await services.database.run(accounts.get, account.id)
     assert (after.balance, after.held) == ((1, 0) if saves else (2, 0))
+    file.close()
     await asyncio.to_thread(services.database.close)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
@@ -27,7 +28,7 @@ class Noting:
     def __init__(self) -> None:
         self.jobs: list[Job] = []
 
-    async def run(self, job: Job, limits: JobLimits = JobLimits()) -> JobResult:
+    async def run(self, job: Job, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()) -> JobResult:
         self.jobs.append(job)
         raise StepFailed("Nothing is done here.")
 
@@ -60,7 +61,7 @@ def test_jobs_tell_whether_they_use_lazy_modules(servers: Servers, data_dir: Pat
 
 def test_leaves_no_job_folder(server: Running) -> None:
     server.convert(picture(), "webp")
-    assert eventually(lambda: not server.jobs())
+    assert eventually(lambda: not server.work_files())
 
 
 def test_quality_reaches_the_encoder(server: Running) -> None:
@@ -150,9 +151,9 @@ def test_a_client_that_goes_away_cancels_its_job(servers: Servers, data_dir: Pat
         with server.connect() as connection:
             connection.sendall(conversion_request(server.posting, body))
             assert eventually(lambda: endless.running == 1)
-            assert server.jobs()
+            assert server.work_files()
         assert eventually(lambda: endless.cancelled == 1)
-        assert eventually(lambda: not server.jobs())
+        assert eventually(lambda: not server.work_files())
 
 
 def test_a_client_that_goes_away_while_it_downloads_leaves_nothing(server: Running) -> None:
@@ -162,8 +163,8 @@ def test_a_client_that_goes_away_while_it_downloads_leaves_nothing(server: Runni
     with server.connect() as connection:
         connection.sendall(conversion_request(server.posting, body))
         assert connection.recv(1000).startswith(b"HTTP/1.1 200")
-        assert server.jobs()
-    assert eventually(lambda: not server.jobs())
+        assert server.work_files()
+    assert eventually(lambda: not server.work_files())
 
 
 def test_keep_alive_survives_an_error(server: Running) -> None:

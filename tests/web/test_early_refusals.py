@@ -35,7 +35,7 @@ def test_malformed_requests(server: Running, request_bytes: bytes) -> None:
     authorized = b"Host: here\r\nAuthorization: Bearer " + server.key.encode() + b"\r\n"
     request = request_bytes.replace(b"Host: here\r\n", authorized)
     problem(parsed(server.raw(request)), 400, "invalid_parameter")
-    assert eventually(lambda: not server.jobs())
+    assert eventually(lambda: not server.work_files())
 
 
 def test_too_large_is_answered_before_the_body(server: Running) -> None:
@@ -61,7 +61,7 @@ def test_too_large_while_streaming(server: Running) -> None:
 
     answer = http.post(f"{server.api}/convert", content=body(), headers={**FORM, **server.auth}, timeout=60)
     problem(answer, 413, "file_too_large", reason="bytes", retryable=False)
-    assert eventually(lambda: not server.jobs())
+    assert eventually(lambda: not server.work_files())
 
 
 def test_a_client_that_never_stops_sending_is_cut_off(server: Running) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -17,7 +17,7 @@ from web.api import errors
 class Broken:
     """An executor with a bug."""
 
-    async def run(self, job: Job, limits: JobLimits = JobLimits()) -> JobResult:
+    async def run(self, job: Job, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()) -> JobResult:
         raise RuntimeError("a secret of the machine")
 
     async def ready(self) -> bool:
@@ -107,7 +107,7 @@ def test_a_bug_tells_the_client_nothing(strict: Running) -> None:
     answer = strict.convert(picture())
     problem(answer, 500, "server_error")
     assert "secret" not in answer.text
-    assert eventually(lambda: not strict.jobs())
+    assert eventually(lambda: not strict.work_files())
 
 
 def test_preflight(server: Running) -> None:

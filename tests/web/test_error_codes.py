@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import httpx
@@ -19,7 +19,7 @@ from web.api.errors import STATUS
 class Broken:
     """An executor with a bug."""
 
-    async def run(self, job: Job, limits: JobLimits = JobLimits()) -> JobResult:
+    async def run(self, job: Job, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()) -> JobResult:
         raise RuntimeError("nobody foresaw this")
 
     async def ready(self) -> bool:

@@ -44,7 +44,7 @@ def _fill(folder: Path) -> Path:
 def _refused(server: Running, answer: httpx.Response) -> None:
     problem(answer, 503, "not_ready", reason="disk_full", retryable=True)
     assert int(answer.headers["Retry-After"]) > 0
-    assert eventually(lambda: not server.jobs())
+    assert eventually(lambda: not server.work_files())
 
 
 def _balance(server: Running, key: str) -> int:
@@ -105,4 +105,4 @@ def test_a_database_that_another_keeps_locked(servers: Servers, data_dir: Path) 
         assert int(answer.headers["Retry-After"]) > 0
         assert _balance(server, key) == 5
         assert _sound(server)
-        assert eventually(lambda: not server.jobs())
+        assert eventually(lambda: not server.work_files())

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -32,7 +32,7 @@ class Idle:
         self._answers = answers
         self.asked = 0
 
-    async def run(self, job: Job, limits: JobLimits = JobLimits()) -> JobResult:
+    async def run(self, job: Job, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()) -> JobResult:
         raise StepFailed("Nothing is done here.")
 
     async def ready(self) -> bool:

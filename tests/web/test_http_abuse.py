@@ -23,7 +23,7 @@ def sent(server: Running, request: bytes) -> httpx.Response:
     assert len(request.partition(b"\r\n\r\n")[2]) == length
     answer = parsed(server.raw(request))
     assert http.get(f"{server.url}/healthz").status_code == 200
-    assert eventually(lambda: not server.jobs())
+    assert eventually(lambda: not server.work_files())
     return answer
 
 

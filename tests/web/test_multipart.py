@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -17,31 +18,47 @@ from tests.support import http
 from tests.support.checks import problem
 from tests.support.servers import Running, eventually
 from tests.support.web_samples import BOUNDARY, FILE, FORM, TARGET, form, part, picture
-from web.api.errors import FileTooLarge, InvalidParameter, error_headers, public_error
+from web.api.errors import FileTooLarge, InvalidParameter
 from web.http.multipart import Form, FormParser
+from web.services.work_files import WorkFiles
 
 
 def post(server: Running, body: bytes, headers: dict[str, str] = FORM) -> httpx.Response:
     return http.post(f"{server.api}/convert", content=body, headers={**headers, **server.auth})
 
 
-def reader(folder: Path, **options: int) -> FormParser:
-    limits = {"max_file_size": 1 << 20, **options}
-    identify = load_registry().identify
-    return FormParser(
-        FORM["Content-Type"], folder, files=("file",), texts=("output_format",), identify=identify, **limits
+def work_files(folder: Path) -> WorkFiles:
+    made = WorkFiles(folder)
+    made.prepare()
+    return made
+
+
+@contextmanager
+def reader(files: WorkFiles, max_file_size: int = 1 << 20) -> Iterator[FormParser]:
+    made = FormParser(
+        FORM["Content-Type"],
+        files=("file",),
+        texts=("output_format",),
+        max_file_size=max_file_size,
+        create_file=lambda: files.create("account"),
+        registry=load_registry(),
     )
+    try:
+        yield made
+    finally:
+        made.close()
 
 
-def read(folder: Path, body: bytes, step: int = 1 << 16) -> Form:
-    found = reader(folder)
+@contextmanager
+def read(folder: Path, body: bytes, step: int = 1 << 16) -> Iterator[Form]:
+    with reader(work_files(folder)) as found:
 
-    async def feed() -> None:
-        for at in range(0, len(body), step):
-            await found.feed(body[at : at + step])
+        async def feed() -> None:
+            for at in range(0, len(body), step):
+                await found.feed(body[at : at + step])
 
-    asyncio.run(feed())
-    return found.form()
+        asyncio.run(feed())
+        yield found.form()
 
 
 @pytest.mark.parametrize(
@@ -85,7 +102,7 @@ def test_refused(server: Running, body: bytes, param: str | None, reason: str) -
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (400, "invalid_parameter")
     assert (error.get("param"), error["reason"]) == (param, reason)
-    assert eventually(lambda: not server.jobs())
+    assert eventually(lambda: not server.work_files())
 
 
 @pytest.mark.parametrize(
@@ -103,7 +120,7 @@ def test_other_content_types(server: Running, content_type: str | None) -> None:
     answer = post(server, form(FILE, TARGET), {"Content-Type": content_type} if content_type else {})
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "invalid_parameter"
-    assert eventually(lambda: not server.jobs())
+    assert eventually(lambda: not server.work_files())
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
@@ -115,43 +132,25 @@ def test_a_client_that_goes_away_leaves_nothing(server: Running, share: float) -
     with server.connect() as connection:
         connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode())
         connection.sendall(body[: int(len(body) * share)])
-        assert eventually(lambda: bool(server.jobs()))
-    assert eventually(lambda: not server.jobs() and len(list(descriptors.iterdir())) <= before)
-
-
-def test_job_folders_are_private(server: Running) -> None:
-    with server.connect() as connection:
-        head = f"{server.posting}Content-Type: {FORM['Content-Type']}\r\n"
-        connection.sendall(f"{head}Content-Length: 99\r\n\r\n".encode())
-        assert eventually(lambda: bool(server.jobs()))
-        assert [folder.stat().st_mode & 0o777 for folder in server.jobs()] == [0o700]
-    assert eventually(lambda: not server.jobs())
+        assert eventually(lambda: bool(server.work_files()))
+    assert eventually(lambda: not server.work_files() and len(list(descriptors.iterdir())) <= before)
 
 
 async def test_a_file_of_exactly_the_limit_is_accepted(tmp_path: Path) -> None:
-    found = reader(tmp_path, max_file_size=1000)
-    await found.feed(form(part(bytes(1000), 'name="file"; filename="a.bin"')))
-    assert found.form().file("file").size == 1000
+    with reader(work_files(tmp_path), max_file_size=1000) as found:
+        await found.feed(form(part(bytes(1000), 'name="file"; filename="a.bin"')))
+        assert found.form().file("file").size == 1000
 
 
 async def test_one_byte_more_is_not(tmp_path: Path) -> None:
-    found = reader(tmp_path, max_file_size=1000)
-    with pytest.raises(FileTooLarge):
+    with reader(work_files(tmp_path), max_file_size=1000) as found, pytest.raises(FileTooLarge):
         await found.feed(form(part(bytes(1001), 'name="file"; filename="a.bin"')))
-
-
-async def test_a_full_disk_is_for_the_client_to_wait_for(tmp_path: Path) -> None:
-    (tmp_path / "input-1.bin").symlink_to("/dev/full")
-    with pytest.raises(OSError, match="No space") as failed:
-        await reader(tmp_path).feed(form(part(b"x", 'name="file"; filename="a.bin"')))
-    shown = public_error(failed.value)
-    assert (shown.code, shown.reason, shown.retryable) == ("not_ready", "disk_full", True)
-    assert int(error_headers(shown)["Retry-After"]) > 0
 
 
 def test_files_know_what_they_are(tmp_path: Path) -> None:
     body = form(part(picture(), 'name="file"; filename="a.bin"'), part(b"x", 'name="file"'), part(b"", 'name="file"'))
-    first, *others = read(tmp_path, body).uploads
+    with read(tmp_path, body) as read_form:
+        first, *others = read_form.uploads
     assert first.format.name == "jpeg"
     for upload, reason in zip(others, ("unrecognized", "empty_file"), strict=True):
         with pytest.raises(UnknownFormat) as unknown:
@@ -159,31 +158,30 @@ def test_files_know_what_they_are(tmp_path: Path) -> None:
         assert unknown.value.reason == reason
 
 
-def test_parts_are_written_piece_by_piece(tmp_path: Path) -> None:
-    found, content = reader(tmp_path, max_file_size=4 << 20), bytes(range(256)) * 12_000
-    body = form(part(content, 'name="file"; filename="a.bin"'), TARGET)
-    written: list[int] = []
-    for at in range(0, len(body), 1 << 16):
-        asyncio.run(found.feed(body[at : at + (1 << 16)]))
-        written += [path.stat().st_size for path in tmp_path.iterdir()]
-    assert 0 < written[0] < len(content)
-    assert found.form().file("file").path.read_bytes() == content
+async def test_a_large_file_is_identified(tmp_path: Path) -> None:
+    large = picture("BMP", (1000, 1000))
+    with reader(work_files(tmp_path), max_file_size=4 << 20) as found:
+        await found.feed(form(part(large, 'name="file"; filename="a.bin"')))
+        upload = found.form().file("file")
+        assert (upload.format.name, upload.size, upload.file.in_memory) == ("bmp", len(large), False)
+        assert upload.file.read() == large
 
 
 @pytest.mark.parametrize(
-    ("disposition", "filename", "stored"),
+    ("disposition", "filename"),
     [
-        ('name="file"; filename="photo.JPG"', "photo.JPG", "input-1.jpg"),
-        ('name="file"; filename="../../etc/passwd"', "../../etc/passwd", "input-1"),
-        ('name="file"; filename="Häuser.png"', "Häuser.png", "input-1.png"),
-        ("name=\"file\"; filename*=UTF-8''H%C3%A4user.png", "Häuser.png", "input-1.png"),
-        ('name="file"; filename="a.tar.gz;x"', "a.tar.gz;x", "input-1"),
-        ('name="file"', "file", "input-1"),
+        ('name="file"; filename="photo.JPG"', "photo.JPG"),
+        ('name="file"; filename="../../etc/passwd"', "../../etc/passwd"),
+        ('name="file"; filename="Häuser.png"', "Häuser.png"),
+        ("name=\"file\"; filename*=UTF-8''H%C3%A4user.png", "Häuser.png"),
+        ('name="file"; filename="a.tar.gz;x"', "a.tar.gz;x"),
+        ('name="file"', "file"),
     ],
 )
-def test_file_names(tmp_path: Path, disposition: str, filename: str, stored: str) -> None:
-    upload = read(tmp_path, form(part(b"x", disposition))).file("file")
-    assert (upload.filename, upload.path.name, upload.path.parent) == (filename, stored, tmp_path)
+def test_file_names(tmp_path: Path, disposition: str, filename: str) -> None:
+    with read(tmp_path, form(part(b"x", disposition))) as read_form:
+        assert read_form.file("file").filename == filename
+    assert list(tmp_path.iterdir()) == []
 
 
 @given(content=st.binary(max_size=300), step=st.integers(1, 64))
@@ -191,9 +189,9 @@ def test_contents_survive_any_cut(tmp_path_factory: pytest.TempPathFactory, cont
     tricky = content + f"\r\n--{BOUNDARY[:-1]}".encode() + content
     assume(BOUNDARY.encode() not in tricky)  # which would end it
     body = form(part(tricky, 'name="file"; filename="a.bin"'), TARGET)
-    found = read(tmp_path_factory.mktemp("form"), body, step)
-    assert found.file("file").path.read_bytes() == tricky
-    assert found.texts == {"output_format": "png"}
+    with read(tmp_path_factory.mktemp("form"), body, step) as read_form:
+        assert read_form.file("file").file.read() == tricky
+        assert read_form.texts == {"output_format": "png"}
 
 
 @given(noise=st.binary(max_size=200), at=st.integers(0, 400))
@@ -201,8 +199,11 @@ def test_noise_is_refused_or_read_but_never_crashes(
     tmp_path_factory: pytest.TempPathFactory, noise: bytes, at: int
 ) -> None:
     body = form(part(b"content", 'name="file"; filename="a.bin"'), TARGET)
-    with suppress(InvalidParameter, FileTooLarge):
-        read(tmp_path_factory.mktemp("form"), body[:at] + noise + body[at + len(noise) :])
+    with (
+        suppress(InvalidParameter, FileTooLarge),
+        read(tmp_path_factory.mktemp("form"), body[:at] + noise + body[at + len(noise) :]),
+    ):
+        pass
 
 
 def test_a_body_that_comes_with_options(server: Running) -> None:

@@ -97,12 +97,12 @@ def test_whoever_never_stops_sending_is_cut_off(full: Running) -> None:
 
 
 def test_whoever_goes_away_leaves_nothing_behind(full: Running) -> None:
-    before = len(full.jobs())
+    before = len(full.work_files())
     for _ in range(20):
         with full.connect() as connection:
             connection.sendall(conversion_request(full.posting, bytes(MIB))[: MIB // 2])
     problem(_convert(full), 429, "rate_limit_exceeded")
-    assert eventually(lambda: len(full.jobs()) <= before)
+    assert eventually(lambda: len(full.work_files()) <= before)
 
 
 def test_requests_count_once_their_bodies_have_arrived(servers: Servers, tmp_path: Path) -> None:
@@ -110,11 +110,11 @@ def test_requests_count_once_their_bodies_have_arrived(servers: Servers, tmp_pat
         servers.running(tmp_path, executor=EndlessExecutor(), workers=1, rate_limit_paid=_LIMIT) as server,
         ExitStack() as waiting,
     ):
-        asked = conversion_request(server.posting, form(FILE, TARGET))
+        asked, before = conversion_request(server.posting, form(FILE, TARGET)), len(server.work_files())
         arriving = [waiting.enter_context(server.connect("127.0.0.8")) for _ in range(_MOST)]
         for connection in arriving:
             connection.sendall(asked[:-10])
-        assert eventually(lambda: len(server.jobs()) == _MOST)
+        assert eventually(lambda: len(server.work_files()) == before + _MOST)
         _fill(server, waiting)
         arriving[0].sendall(asked[-10:])
         problem(parsed(read_answer(arriving[0])), 429, "rate_limit_exceeded", reason="queue_full")

@@ -95,7 +95,7 @@ def test_a_slow_body(hasty: Running) -> None:
     problem(answer, 400, "invalid_parameter")
     answer = parsed(hasty.raw(head.encode()))
     problem(answer, 408, "request_timeout", retryable=True)
-    assert eventually(lambda: not hasty.jobs())
+    assert eventually(lambda: not hasty.work_files())
 
 
 def test_an_answer_that_nobody_reads(hasty: Running) -> None:

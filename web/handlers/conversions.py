@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.options import Options
-from storage.blob_store import read_blocks
 from web.api.fields import ConversionFields, DeletePagesFields, IdempotencyHeader, MergeFields
 from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operation, result_responses
 from web.api.schemas.files import ConversionResult, PdfResult
@@ -23,17 +22,18 @@ async def convert_and_reply(handler: BaseHandler, request: ConversionRequest, *,
     services = handler.services
     if request.file is None:
         services.metrics.conversions.observe_stage("upload", handler.request.request_time())
-    outcome = await services.conversions.convert(replace(request, context=handler.context))
-    if isinstance(outcome, Charged):
-        handler.set_balance(outcome.balance)
-        if outcome.answer is None:
-            made = outcome.result
-            blocks = read_blocks(made.path, 0, made.size)
-            await handler.send_file(blocks, size=made.size, media_type=made.media_type, filename=made.filename)
-            return
-        answer = outcome.answer
-    else:
-        answer = handler.replayable(outcome)
+    with services.work_files.create(request.account.id) as output:
+        outcome = await services.conversions.convert(replace(request, context=handler.context), output)
+        if isinstance(outcome, Charged):
+            handler.set_balance(outcome.balance)
+            if outcome.answer is None:
+                made = outcome.result
+                blocks = made.file.blocks()
+                await handler.send_file(blocks, size=made.size, media_type=made.media_type, filename=made.filename)
+                return
+            answer = outcome.answer
+        else:
+            answer = handler.replayable(outcome)
     if as_json:
         handler.reply(answer.data)
     else:

@@ -71,11 +71,11 @@ class FileConversion(BaseHandler):
     async def _convert(self, file_id: str) -> None:
         fields, idempotency, files = self.json_fields(ConversionFields), self.idempotent_request(), self.services.files
         file = await files.find(self.client().id, file_id)
-        async with self.services.work_files.temporary(file.conversion_source.original_size) as folder:
+        with self.services.work_files.create(self.client().id) as source:
             request = ConversionRequest(
                 account=self.client(),
                 operation="convert",
-                uploads=(await files.working_copy(file, folder),),
+                uploads=(await files.working_copy(file, source),),
                 target=fields.output_format,
                 options=fields.options(),
                 keep=True,

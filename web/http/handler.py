@@ -13,6 +13,7 @@ import re
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, cast
 
@@ -133,8 +134,9 @@ class BaseHandler(RequestHandler):
             self.services.job_queue.check(account.id, account.tier.max_concurrent)
         if operation is not None and operation.form is not None:
             content_type, services = self.request.headers.get("Content-Type", ""), self.services
-            max_size, identify = self.client().tier.max_file_size, services.registry.identify
-            self.body = MultipartBody(operation.form, content_type, max_size, services.work_files, identify)
+            account, registry = self.client(), services.registry
+            create = partial(services.work_files.create, account.id)
+            self.body = MultipartBody(operation.form, content_type, account.tier.max_file_size, create, registry)
         else:
             self.body = MemoryBody(self.max_body)
         await self.body.start(_content_length(self.request.headers.get("Content-Length")))
@@ -264,7 +266,9 @@ class BaseHandler(RequestHandler):
             return
         async for block in blocks:
             self.write(block)
-            await self.flush()
+            size -= len(block)
+            if size > 0:  # the last block is sent with the end, and with the headers if it is the only one
+                await self.flush()
 
     def _set_credits_header(self) -> None:
         if self.account:

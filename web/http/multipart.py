@@ -1,12 +1,10 @@
-"""Multipart forms, parsed as they arrive: files go to disk, text fields to memory."""
+"""Multipart forms, parsed as they arrive: files become work files, text fields stay in memory."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import unquote
 
@@ -14,22 +12,22 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from engine.formats import FileFormat
+from engine.registry import Registry
+from storage.descriptors import run_in_thread
 from web.api.errors import FileTooLarge, InvalidParameter
 from web.api.operations import FormFields
 from web.http.bodies import malformed
 from web.services.conversion_request import Upload
-from web.services.files import extension_of
-from web.services.work_files import WorkFiles
+from web.services.work_files import WorkFile
 
 _MAX_PARTS = 100
 _MAX_TEXT = 64 << 10  # bytes of a text field
 _MAX_NAME = 4096  # characters of a file name that are read
 _MAX_TOTAL = 512 << 20  # bytes of all files together
 _FRAMING = 256 << 10  # bytes of a form beside its files
-_BLOCK = 1 << 20  # bytes written to disk at a time
 
-Identify: TypeAlias = Callable[[Path], FileFormat]
-"""Identifies the format of a file. Reads from disk. Raises UnknownFormat."""
+CreateFile: TypeAlias = Callable[[], WorkFile]
+"""Creates an empty file. Raises RateLimited."""
 
 
 @dataclass(frozen=True)
@@ -54,46 +52,43 @@ class Form:
 
 
 class MultipartBody:
-    """The body of a multipart request. Its files are in a folder that is deleted when the request ends.
+    """The body of a multipart request. Its files are closed when the request ends.
 
     A file has at most `max_file_size` bytes. All methods raise InvalidParameter and FileTooLarge.
     """
 
     def __init__(
-        self, declared: FormFields, content_type: str, max_file_size: int, work_files: WorkFiles, identify: Identify
+        self, declared: FormFields, content_type: str, max_file_size: int, create_file: CreateFile, registry: Registry
     ) -> None:
         self._declared = declared
         self._content_type = content_type
         self._max_file_size = max_file_size
-        self._work_files = work_files
-        self._identify = identify
-        self._folder: Path | None = None
+        self._create_file = create_file
+        self._registry = registry
         self._parser: FormParser | None = None
         self._received = 0
 
     async def start(self, length: int | None) -> None:
-        """Raises RateLimited or NoSpace if there is no space for the files."""
         self._check_size(length or 0)
-        self._folder = await self._work_files.create(self._max_size() if length is None else length)
         self._parser = FormParser(
             self._content_type,
-            self._folder,
             files=self._declared.file.names,
             texts=self._declared.text_names,
             max_file_size=self._max_file_size,
-            identify=self._identify,
+            create_file=self._create_file,
+            registry=self._registry,
         )
 
     async def write(self, chunk: bytes) -> None:
+        """Raises RateLimited and NoSpace if there is no space for the files."""
         assert self._parser is not None
         self._received += len(chunk)
         self._check_size(self._received)
         await self._parser.feed(chunk)
 
     def close(self) -> None:
-        if self._folder is not None:
-            self._work_files.discard(self._folder)
-            self._folder = None
+        if self._parser is not None:
+            self._parser.close()
 
     @property
     def form(self) -> Form:
@@ -111,44 +106,12 @@ class MultipartBody:
         return min(files, max(self._max_file_size, _MAX_TOTAL)) + _FRAMING
 
 
-class IncomingFile:
-    """A file part. It is closed between writes, so an abandoned request leaves no open descriptor."""
-
-    def __init__(self, path: Path, filename: str, max_size: int) -> None:
-        self._path = path
-        self._filename = filename
-        self._max_size = max_size
-        self._size = 0
-        self._pending = bytearray()
-
-    def append(self, data: bytes) -> None:
-        """Buffers the next bytes. Raises FileTooLarge."""
-        self._size += len(data)
-        if self._size > self._max_size:
-            raise FileTooLarge(self._max_size)
-        self._pending += data
-
-    def pending(self) -> int:
-        """Buffered bytes that are not on disk."""
-        return len(self._pending)
-
-    def save(self) -> None:
-        """Writes the buffered bytes to disk."""
-        with self._path.open("ab", buffering=0) as file:
-            unwritten = memoryview(self._pending)
-            while unwritten:
-                unwritten = unwritten[file.write(unwritten) :]
-        self._pending = bytearray()
-
-    def upload(self, identify: Identify) -> Upload:
-        """The complete file, written to disk and identified."""
-        self.save()
-        identified: FileFormat | Exception
-        try:
-            identified = identify(self._path)
-        except Exception as error:
-            identified = error
-        return Upload(self._path, self._filename, self._size, identified)
+@dataclass
+class _FilePart:
+    field: str
+    filename: str
+    file: WorkFile
+    size: int = 0
 
 
 class FormParser:
@@ -161,20 +124,21 @@ class FormParser:
     def __init__(
         self,
         content_type: str,
-        folder: Path,
         *,
         files: tuple[str, ...],
         texts: tuple[str, ...],
         max_file_size: int,
-        identify: Identify,
+        create_file: CreateFile,
+        registry: Registry,
     ) -> None:
-        self._folder = folder
-        self._identify = identify
+        self._create_file = create_file
+        self._registry = registry
         self._file_fields = files
         self._text_fields = texts
         self._max_file_size = max_file_size
         self._parser = self._multipart_parser(content_type)
-        self._files: list[tuple[str, IncomingFile]] = []
+        self._files: list[_FilePart] = []
+        self._unwritten: list[tuple[WorkFile, bytes]] = []
         self._uploads: list[tuple[str, Upload]] = []
         self._texts: dict[str, bytearray] = {}
         self._parts = 0
@@ -184,16 +148,17 @@ class FormParser:
         self._complete = False
 
     async def feed(self, chunk: bytes) -> None:
-        """Parses the next bytes. Writes to disk in a thread, in blocks of about 1 MiB."""
+        """Parses the next bytes, and writes those of files."""
         was_complete = self._complete
         try:
             self._parser.write(chunk)
         except FormParserError as error:
             raise malformed("The body is not well-formed multipart/form-data.") from error
+        for file, data in self._unwritten:
+            await file.write(data)
+        self._unwritten.clear()
         if self._complete > was_complete:
-            await asyncio.to_thread(self._identify_all)
-        elif sum(file.pending() for _, file in self._files) >= _BLOCK:
-            await asyncio.to_thread(self._save_all)
+            self._uploads = [(part.field, await self._upload(part)) for part in self._files]
 
     def form(self) -> Form:
         """The form. Raises InvalidParameter, reason `truncated`, if it is incomplete."""
@@ -201,13 +166,25 @@ class FormParser:
             raise malformed("The body ends before its last boundary.", reason="truncated")
         return Form(self._uploads, {name: _decode(name, value) for name, value in self._texts.items()})
 
-    def _save_all(self) -> None:
-        for _, file in self._files:
-            if file.pending():
-                file.save()
+    def close(self) -> None:
+        """Closes the files."""
+        for part in self._files:
+            part.file.close()
 
-    def _identify_all(self) -> None:
-        self._uploads = [(field, file.upload(self._identify)) for field, file in self._files]
+    async def _upload(self, part: _FilePart) -> Upload:
+        """The complete file, identified."""
+        await part.file.flush()
+        identified: FileFormat | Exception
+        try:
+            identified = await self._identify(part.file, part.filename)
+        except Exception as error:
+            identified = error
+        return Upload(part.file, part.filename, part.size, identified)
+
+    async def _identify(self, file: WorkFile, filename: str) -> FileFormat:
+        if file.in_memory:
+            return self._registry.identify_content(file.read(), filename)
+        return await run_in_thread(file.descriptor, self._registry.identify_descriptor, filename)
 
     def _multipart_parser(self, content_type: str) -> MultipartParser:
         media_type, parameters = parse_options_header(content_type)
@@ -251,15 +228,20 @@ class FormParser:
         field = name.decode("utf-8", "replace")
         if field in self._file_fields:
             filename = _filename(self._disposition, parameters) or field
-            path = self._folder / ".".join(filter(None, [f"input-{self._parts}", extension_of(filename)]))
-            file = IncomingFile(path, filename, self._max_file_size)
-            self._files.append((field, file))
-            self._consume = file.append
+            part = _FilePart(field, filename, self._create_file())
+            self._files.append(part)
+            self._consume = lambda data: self._receive(part, data)
         elif field in self._text_fields:
             if field in self._texts:
                 raise InvalidParameter(f"{field} was sent twice.", reason="duplicate", param=field)
             text = self._texts[field] = bytearray()
             self._consume = lambda data: _append(field, text, data)
+
+    def _receive(self, part: _FilePart, data: bytes) -> None:
+        part.size += len(data)
+        if part.size > self._max_file_size:
+            raise FileTooLarge(self._max_file_size)
+        self._unwritten.append((part.file, data))
 
     def _end(self) -> None:
         self._complete = True

@@ -197,11 +197,12 @@ class BatchConversions:
         file = await self._database.run(files.get, request.account.id, file_id)
         if file.batch != request.batch_id:
             raise NotFound("file in this batch")
-        async with self._work_files.temporary(file.conversion_source.original_size) as folder:
+        work_files, account_id = self._work_files, request.account.id
+        with work_files.create(account_id) as source, work_files.create(account_id) as output:
             single = ConversionRequest(
                 account=request.account,
                 operation="batch",
-                uploads=(await self._files.working_copy(file, folder),),
+                uploads=(await self._files.working_copy(file, source),),
                 target=target,
                 options=request.options,
                 keep=True,
@@ -209,7 +210,7 @@ class BatchConversions:
                 idempotency=request.idempotency and request.idempotency.part(file_id),
                 context=RequestContext(request.context.request_id),
             )
-            outcome = await self._conversions.convert(single)
+            outcome = await self._conversions.convert(single, output)
         request.context.add_credits(single.context.credits or 0)
         assert outcome.answer is not None  # since `keep` is set
         return outcome.answer

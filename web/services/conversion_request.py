@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from engine.formats import FileFormat
@@ -15,16 +14,17 @@ from storage.usage import Operation
 from web.metrics.request_context import RequestContext
 from web.services.accounts import Account
 from web.services.idempotency import Answer, IdempotentRequest
+from web.services.work_files import WorkFile
 
 
 @dataclass(frozen=True)
 class Upload:
-    """An uploaded file in the working folder of its request. `filename` is the client's and untrusted.
+    """An uploaded file. `filename` is the client's and untrusted.
 
     `identified` is the format of the content, or the error of its identification.
     """
 
-    path: Path
+    file: WorkFile
     filename: str
     size: int
     identified: FileFormat | Exception
@@ -63,25 +63,20 @@ class ConversionRequest:
         return self.name or self.uploads[0].filename
 
     @property
-    def paths(self) -> tuple[Path, ...]:
-        return tuple(upload.path for upload in self.uploads)
+    def files(self) -> tuple[WorkFile, ...]:
+        return tuple(upload.file for upload in self.uploads)
 
     @property
     def size(self) -> int:
         """Size of all uploads in bytes."""
         return sum(upload.size for upload in self.uploads)
 
-    @property
-    def folder(self) -> Path:
-        """The working folder of the request."""
-        return self.paths[0].parent
-
 
 @dataclass(frozen=True)
 class ConversionOutcome:
-    """The resulting file, at `path` in the working folder of its request. `counts` are the numbers of a tool."""
+    """The resulting file. `counts` are the numbers of a tool."""
 
-    path: Path
+    file: WorkFile
     filename: str
     media_type: str
     size: int

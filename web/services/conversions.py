@@ -22,6 +22,7 @@ from web.services.files import Files, renamed
 from web.services.idempotency import IdempotencyService, Replayed
 from web.services.job_queue import JobQueue, estimate_memory
 from web.services.serializers import tool_counts
+from web.services.work_files import WorkFile
 
 log = logging.getLogger("convertd.conversions")
 
@@ -49,13 +50,14 @@ class Conversions:
         self._metrics = metrics
         self._limits = limits
 
-    async def convert(self, request: ConversionRequest) -> Charged | Replayed:
-        """Converts and charges. Raises ConversionError, StorageError, and RateLimited if the queue is full.
+    async def convert(self, request: ConversionRequest, output: WorkFile) -> Charged | Replayed:
+        """Converts and charges. The result is written to `output`, an empty file, which the caller closes.
 
-        Nothing is charged unless the charge is settled. Cancelling kills the job.
+        Raises ConversionError, StorageError, and RateLimited if the queue is full. Nothing is charged unless the charge
+        is settled. Cancelling kills the job.
         """
         try:
-            outcome = await self._convert(request)
+            outcome = await self._convert(request, output)
         except BaseException as error:
             self._metrics.conversions.record_failure(request.context, error)
             if isinstance(error, ConversionError) and error.code == "processing_failed":
@@ -67,7 +69,7 @@ class Conversions:
             self._record(request, outcome)
         return outcome
 
-    async def _convert(self, request: ConversionRequest) -> Charged | Replayed:
+    async def _convert(self, request: ConversionRequest, output: WorkFile) -> Charged | Replayed:
         sources = self._sources(request)
         request.context.input_format = sources[0].name
         plan = self._registry.plan(sources, request.target, request.tool)
@@ -78,7 +80,7 @@ class Conversions:
         usage = UsageRecord(request.operation, plan.source.name, plan.target.name, request.size)
         try:
             async with self._charges.hold(request.account.id, CREDITS_PER_CONVERSION, usage, claim) as charge:
-                result = await self._run(request, plan)
+                result = await self._run(request, plan, output)
                 started = perf_counter()
                 charged = await self._settle(request, plan, result, charge)
                 self._metrics.conversions.observe_stage("store", perf_counter() - started)
@@ -98,11 +100,10 @@ class Conversions:
         parameters: dict[str, Any] = {"target": plan.target.name, "tool": request.tool, **asdict(request.options)}
         if request.file is not None:
             return await self._idempotency.claim(request.idempotency, {**parameters, "file": request.file.id})
-        return await self._idempotency.claim(request.idempotency, parameters, request.paths)
+        return await self._idempotency.claim(request.idempotency, parameters, request.files)
 
-    async def _run(self, request: ConversionRequest, plan: Plan) -> ConversionOutcome:
-        output = request.folder / f"result.{plan.target.extensions[0]}"
-        job = Job.of(plan, request.paths, output, request.options)
+    async def _run(self, request: ConversionRequest, plan: Plan, output: WorkFile) -> ConversionOutcome:
+        job, inputs = Job.of(plan, request.options), [file.descriptor for file in request.files]
         account, memory = request.account, estimate_memory(plan, request.size)
         queued = perf_counter()
         async with self._job_queue.acquire(account.id, account.tier.max_concurrent, memory=memory):
@@ -110,12 +111,13 @@ class Conversions:
             self._metrics.workers.queue_wait.observe(started - queued)
             self._metrics.conversions.observe_stage("queue", started - queued)
             with self._metrics.workers.track_job():
-                result = await self._executor.run(job, self._limits)
+                result = await self._executor.run(job, inputs, output.descriptor, self._limits)
+            await output.limit_memory()
         self._metrics.conversions.record_stages(result)
         self._metrics.workers.record_peak_memory(result.peak_memory)
         request.context.set_warnings(result)
         return ConversionOutcome(
-            path=output,
+            file=output,
             filename=renamed(request.original_name, plan.target.extensions[0]),
             media_type=plan.target.media_type,
             size=result.size,
@@ -131,7 +133,7 @@ class Conversions:
         if not request.keep and charge.claim is None:
             balance, _ = await charge.settle(result.size)
             return Charged(result, None, balance)
-        blob = await self._files.put(result.path)
+        blob = await self._files.put(result.file)
         try:
             balance, answer = await charge.settle(result.size, self._files.result_saver(request, plan, result, blob))
         except BaseException:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from pathlib import Path
 from urllib.parse import quote
 
 from engine.errors import ConversionError, UnknownFormat
@@ -25,6 +24,7 @@ from web.services.charging import SaveResult
 from web.services.conversion_request import ConversionOutcome, ConversionRequest, Upload
 from web.services.idempotency import Answer
 from web.services.serializers import conversion_result
+from web.services.work_files import WorkFile
 
 _FORBIDDEN = re.compile(r'[<>:"|?*]')  # on some operating systems
 _MAX_NAME = 255  # bytes of UTF-8
@@ -57,7 +57,7 @@ class Files:
     async def store(self, account: Account, upload: Upload, add: AddRow) -> File:
         """Stores the content of an upload, then its row. Raises UnknownFormat, StorageFull and the errors of `add`."""
         fmt = upload.format
-        blob = await self.put(upload.path)
+        blob = await self.put(upload.file)
         source = SourceFile(safe_name(upload.filename), extension(fmt, upload.filename), fmt.name, upload.size, blob)
         try:
             return await self._database.run(_add, account, source, add)
@@ -86,20 +86,24 @@ class Files:
         """Reads a result from byte `start` up to, not including, byte `end`."""
         return self._blobs.read(result.blob, start, end)
 
-    async def working_copy(self, file: File, folder: Path) -> Upload:
-        """Copies the content to convert into the folder."""
+    async def working_copy(self, file: File, target: WorkFile) -> Upload:
+        """Copies the content to convert to the target. A job never gets the stored file itself, which it could change.
+
+        Raises RateLimited and NoSpace.
+        """
         material = file.conversion_source
         assert material.source is not None  # a stored source always has a blob
-        path = folder / f"input.{material.extension}"
-        await self._blobs.fetch(material.source, path)
+        async for block in self._blobs.read(material.source, 0, material.original_size):
+            await target.write(block)
+        await target.flush()
         unknown = UnknownFormat("Files of this format can no longer be converted here.")
         identified = self._registry.format(material.input_format) or unknown
-        return Upload(path, material.original_name, material.original_size, identified)
+        return Upload(target, material.original_name, material.original_size, identified)
 
-    async def put(self, path: Path) -> str:
-        """Moves a file into the blob store and returns its key."""
+    async def put(self, file: WorkFile) -> str:
+        """Copies a file to the blob store and returns its key."""
         blob = new_id("blob")
-        await self._blobs.put(blob, path)
+        await self._blobs.put(blob, file.descriptor)
         return blob
 
     async def discard(self, blobs: Iterable[str]) -> None:

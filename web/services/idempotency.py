@@ -7,7 +7,6 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from engine.errors import ConversionError
@@ -16,6 +15,7 @@ from storage.database import Database
 from storage.idempotency import Claim, InProgress, KeyMismatch, Replay, StoredResponse
 from storage.ledger import ServerInstance
 from web.api.errors import IdempotencyConflict, IdempotencyKeyReused
+from web.services.work_files import WorkFile
 
 LEASE = 180  # seconds: the wait in the queue, the deadline of a job, and time to settle
 
@@ -60,14 +60,14 @@ class IdempotencyService:
         await self._database.run(idempotency.recover, self._owner)
 
     async def claim(
-        self, request: IdempotentRequest, parameters: Mapping[str, Any], uploads: Sequence[Path] = ()
+        self, request: IdempotentRequest, parameters: Mapping[str, Any], uploads: Sequence[WorkFile] = ()
     ) -> Claim | Replayed:
         """Claims the request's key, or returns the answer of an earlier request.
 
         Raises the stored error of an earlier request, IdempotencyConflict while that request is in progress, and
         IdempotencyKeyReused if its parameters or uploads differ.
         """
-        fingerprint = await asyncio.to_thread(_fingerprint, uploads, parameters)
+        fingerprint = _fingerprint([await upload.digest() for upload in uploads], parameters)
         attempt = idempotency.new_claim(request.account, request.path, request.key, self._owner)
         try:
             claim = await self._database.run(idempotency.begin, attempt, fingerprint, LEASE)
@@ -125,12 +125,7 @@ def _replayed(stored: StoredResponse) -> Replayed:
     return Replayed(Answer(body, stored.file_id))
 
 
-def _fingerprint(uploads: Sequence[Path], parameters: Mapping[str, Any]) -> str:
-    """SHA-256 of the uploads' content and the parameters, independent of their encoding in the request."""
-    content = json.dumps([*(_digest(path) for path in uploads), parameters], sort_keys=True)
+def _fingerprint(digests: Sequence[str], parameters: Mapping[str, Any]) -> str:
+    """SHA-256 of the uploads' digests and the parameters, independent of their encoding in the request."""
+    content = json.dumps([*digests, parameters], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,102 +1,204 @@
-"""Working folders of requests: uploads and results, from the arrival of the body until the response is sent."""
+"""Work files: uploads and results, from the arrival of the body until the response is sent."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import os
+import resource
 import shutil
 import tempfile
-import time
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Self
 
+from storage.descriptors import copy, read_blocks, run_in_thread, write_all
 from web.api.errors import NoSpace, RateLimited
 
-_SPACE = 2 << 30  # bytes of uploads in all folders
-_MIN_RESERVATION = 8 << 20  # bytes; the result needs space, too, and at most 256 folders exist at a time
+MEMORY_LIMIT = 1 << 20
+"""Bytes of a file in memory; larger files are on the disk."""
+
+_TOTAL_MEMORY = 256 << 20  # bytes of all uploads in memory; beyond it, small ones are on the disk, too
+_SPACE = 2 << 30  # bytes of all files on the disk
+_SHARE = 2  # an account may use 1/2 of the space, which is enough for the largest request and its result
 _DISK_RESERVE, _DISK_RESERVE_SHARE = 1 << 30, 20  # bytes of the disk that stay free, or 1/20 of a small disk
+_BLOCK = 1 << 20  # bytes written to the disk at a time
 _RETRY_AFTER = 5  # seconds
-_STALE_AFTER = 3600  # seconds; longer than any request
-_REMOVAL_DELAY = 0.1  # seconds; folders discarded meanwhile are removed together
-_REMOVAL_ATTEMPTS = 5  # a process that is ending may still write to the folder
+
+
+class WorkFile:
+    """A temporary file without a name, which exists until it is closed: in memory first, and on the disk if large.
+
+    `descriptor` is open for reading and writing. `account` is the id of the account that uses the space.
+    """
+
+    def __init__(self, work_files: WorkFiles, account: str) -> None:
+        self.descriptor = os.memfd_create("convertd-work-file")
+        self._work_files = work_files
+        self._account = account
+        self._memory = 0  # bytes written to memory
+        self._on_disk = 0  # bytes counted as written to the disk
+        self._pending = bytearray()  # for the disk
+        self.in_memory = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    @property
+    def size(self) -> int:
+        """Size in bytes, including those that are not flushed."""
+        return os.fstat(self.descriptor).st_size + len(self._pending)
+
+    async def write(self, data: bytes) -> None:
+        """Appends bytes. Raises RateLimited, reason `queue_full`, and NoSpace."""
+        if self.in_memory:
+            if self._memory + len(data) <= MEMORY_LIMIT and self._work_files.take_memory(len(data)):
+                self._memory += len(data)
+                write_all(self.descriptor, data)
+                return
+            await self._move_to_disk()
+        self._pending += data
+        if len(self._pending) >= _BLOCK:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Writes buffered bytes to the disk. Raises as `write` does."""
+        if self._pending and self.descriptor >= 0:
+            data, self._pending = self._pending, bytearray()
+            self._count(len(data))
+            await run_in_thread(self.descriptor, self._work_files.append, data)
+
+    async def limit_memory(self) -> None:
+        """Moves a file that another process has written to the disk if it is large. Raises as `write` does."""
+        if self.in_memory and self.size > MEMORY_LIMIT:
+            await self._move_to_disk()
+
+    def read(self) -> bytes:
+        """Returns the whole content. Blocks if it is on the disk."""
+        return os.pread(self.descriptor, self.size, 0)
+
+    async def blocks(self) -> AsyncIterator[bytes]:
+        """Yields the content, at once if it is in memory."""
+        if self.in_memory:
+            yield self.read()
+        else:
+            async for block in read_blocks(self.descriptor, 0, self.size):
+                yield block
+
+    async def digest(self) -> str:
+        """Returns the SHA-256 of the content in hexadecimal digits."""
+        return _digest(self.descriptor) if self.in_memory else await run_in_thread(self.descriptor, _digest)
+
+    def close(self) -> None:
+        """Deletes the file."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+            self._pending.clear()
+            self._work_files.release_memory(self._memory)
+            self._work_files.release(self._account, self._on_disk)
+
+    async def _move_to_disk(self) -> None:
+        self._count(self.size)
+        moving = asyncio.ensure_future(run_in_thread(self.descriptor, self._work_files.copy_to_disk))
+        try:
+            disk = await asyncio.shield(moving)
+        except asyncio.CancelledError:
+            moving.add_done_callback(_close_result)
+            raise
+        if self.descriptor >= 0:
+            os.dup2(disk, self.descriptor, inheritable=False)
+            self.in_memory = False
+            self._work_files.release_memory(self._memory)
+            self._memory = 0
+        os.close(disk)
+
+    def _count(self, size: int) -> None:
+        self._work_files.take_disk(self._account, size)
+        self._on_disk += size
 
 
 class WorkFiles:
-    """Private folders below `root`, one per request, with uploads of at most `space` bytes in all."""
+    """Creates work files, those on the disk in the folder `root`, and limits their number and size.
 
-    def __init__(self, root: Path, *, space: int = _SPACE) -> None:
+    Files on the disk have at most `space` bytes in all. An account may use a share of it and of the open files.
+    """
+
+    def __init__(self, root: Path, *, space: int = _SPACE, memory: int = _TOTAL_MEMORY) -> None:
         self._root = root
         self._space = space
-        self._reserved: dict[Path, int] = {}
-        self._pending = 0  # bytes reserved for folders that are being created
-        self._discarded: list[Path] = []
-        self._removals: set[asyncio.Task[None]] = set()
+        self._memory = memory
+        self._files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+        self._used_memory = 0
+        self._used_space: Counter[str] = Counter()  # bytes on the disk by account
+        self._open_files: Counter[str] = Counter()  # number by account
 
     def prepare(self) -> None:
-        """Creates the root and removes the folders that a killed server left. Blocks."""
+        """Creates the folder, and deletes files of an earlier server. Blocks."""
+        shutil.rmtree(self._root, ignore_errors=True)
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for folder in self._root.iterdir():
-            if folder.stat().st_mtime < time.time() - _STALE_AFTER:
-                _remove([folder])
 
-    async def create(self, size: int) -> Path:
-        """Creates a folder for an upload of at most `size` bytes, readable only by this user.
+    def create(self, account: str) -> WorkFile:
+        """Creates an empty file of an account. Raises RateLimited, reason `queue_full`, if too many are open."""
+        _take(self._open_files, account, 1, self._files)
+        return WorkFile(self, account)
 
-        Raises RateLimited, reason `queue_full`, and NoSpace.
-        """
-        size = max(size, _MIN_RESERVATION)
-        if sum(self._reserved.values()) + self._pending + size > self._space:
-            raise RateLimited("Too many uploads at once.", retry_after=_RETRY_AFTER, reason="queue_full")
-        self._pending += size
-        try:
-            folder = await asyncio.to_thread(_create, self._root, size)
-        finally:
-            self._pending -= size
-        self._reserved[folder] = size
-        return folder
+    def take_memory(self, size: int) -> bool:
+        """Counts bytes of a file in memory. Returns whether there was memory for them."""
+        if self._used_memory + size > self._memory:
+            return False
+        self._used_memory += size
+        return True
 
-    @asynccontextmanager
-    async def temporary(self, size: int) -> AsyncIterator[Path]:
-        """Creates a folder as `create` does and discards it after the block."""
-        folder = await self.create(size)
-        try:
-            yield folder
-        finally:
-            self.discard(folder)
+    def take_disk(self, account: str, size: int) -> None:
+        """Counts bytes of a file on the disk. Raises RateLimited, reason `queue_full`."""
+        _take(self._used_space, account, size, self._space)
 
-    def discard(self, folder: Path) -> None:
-        """Schedules the removal of the folder and its content."""
-        self._discarded.append(folder)
-        if len(self._discarded) == 1:
-            removal = asyncio.ensure_future(self._remove_discarded())
-            self._removals.add(removal)
-            removal.add_done_callback(self._removals.discard)
+    def release_memory(self, size: int) -> None:
+        """Counts bytes of a file as no longer in memory."""
+        self._used_memory -= size
 
-    async def close(self) -> None:
-        """Waits until all discarded folders are removed."""
-        while self._removals:
-            await asyncio.gather(*self._removals, return_exceptions=True)
+    def release(self, account: str, size: int) -> None:
+        """Counts a file as closed, with its bytes on the disk."""
+        for used, amount in ((self._used_space, size), (self._open_files, 1)):
+            used[account] -= amount
+            if not used[account]:
+                del used[account]
 
-    async def _remove_discarded(self) -> None:
-        await asyncio.sleep(_REMOVAL_DELAY)
-        folders, self._discarded = self._discarded, []
-        await asyncio.to_thread(_remove, folders)
-        for folder in folders:
-            self._reserved.pop(folder, None)
+    def append(self, descriptor: int, data: bytearray) -> None:
+        """Writes bytes to a file on the disk. Raises NoSpace. Blocks."""
+        self._check_disk(len(data))
+        write_all(descriptor, data)
+
+    def copy_to_disk(self, descriptor: int) -> int:
+        """Copies a file to a new one on the disk and returns its descriptor. Raises NoSpace. Blocks."""
+        self._check_disk(os.fstat(descriptor).st_size)
+        with tempfile.TemporaryFile(buffering=0, dir=self._root) as file:
+            copy(descriptor, file.fileno())
+            return os.dup(file.fileno())
+
+    def _check_disk(self, size: int) -> None:
+        disk = shutil.disk_usage(self._root)
+        if disk.free < size + min(_DISK_RESERVE, disk.total // _DISK_RESERVE_SHARE):
+            raise NoSpace
 
 
-def _create(root: Path, size: int) -> Path:
-    disk = shutil.disk_usage(root)
-    if disk.free < size + min(_DISK_RESERVE, disk.total // _DISK_RESERVE_SHARE):
-        raise NoSpace
-    return Path(tempfile.mkdtemp(prefix="job-", dir=root))
+def _take(used: Counter[str], account: str, amount: int, limit: int) -> None:
+    if used.total() + amount > limit or used[account] + amount > limit // _SHARE:
+        raise RateLimited("Too many uploads at once.", retry_after=_RETRY_AFTER, reason="queue_full")
+    used[account] += amount
 
 
-def _remove(folders: Iterable[Path]) -> None:
-    for _ in range(_REMOVAL_ATTEMPTS):
-        for folder in folders:
-            shutil.rmtree(folder, ignore_errors=True)
-        folders = [folder for folder in folders if folder.exists()]
-        if not folders:
-            return
-        time.sleep(0.1)
+def _digest(descriptor: int) -> str:
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
+        file.seek(0)
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _close_result(moving: asyncio.Future[int]) -> None:
+    if not moving.cancelled() and moving.exception() is None:
+        os.close(moving.result())
