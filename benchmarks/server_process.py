@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import subprocess
@@ -125,8 +124,3 @@ async def convert(
     error = response.json()["error"]
     reason = str(error.get("reason") or error["code"])
     return TimedResponse(response.status_code, sent_at, monotonic(), reason, retryable=error["retryable"])
-
-
-async def wait_for_files(folder: Path, pattern: str, count: int) -> None:
-    """Returns when at least `count` files in the folder match. Raises AssertionError after 30 s."""
-    assert await asyncio.to_thread(eventually, lambda: len(list(folder.glob(pattern))) >= count, 30)

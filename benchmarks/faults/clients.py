@@ -13,7 +13,7 @@ from benchmarks import server_process
 from benchmarks.load_generator import TimedResponse
 from benchmarks.report import Row, equals
 from storage import ledger_audit
-from tests.support.servers import eventually
+from tests.support.servers import eventually, open_work_files
 
 _RETRY_DELAY = 0.3  # seconds
 _TIMEOUT = 90  # seconds; longer than the deadline of a job
@@ -80,14 +80,13 @@ def check_ledger(url: str, conversions: int, timeout: float = 10) -> list[Row]:
     ]
 
 
-def check_job_folders(folder: Path) -> list[Row]:
-    """Checks that no folders of requests are left in the data folder."""
-    eventually(lambda: not _job_folders(folder))
-    return [equals("job folders left", len(_job_folders(folder)), 0)]
-
-
-def _job_folders(folder: Path) -> list[Path]:
-    return list((folder / "jobs").iterdir())
+def check_work_files(pid: int, folder: Path) -> list[Row]:
+    """Checks that the server has closed all uploads and results, and that none has a name in the data folder."""
+    eventually(lambda: not open_work_files(folder, pid))
+    return [
+        equals("work files left open", len(open_work_files(folder, pid)), 0),
+        equals("work files left on the disk", len(list((folder / "jobs").iterdir())), 0),
+    ]
 
 
 async def repeat_during(work: asyncio.Task[None], action: Callable[[], None], interval: float) -> int:

@@ -14,7 +14,7 @@ from time import monotonic
 import httpx
 
 from benchmarks import server_process
-from benchmarks.faults.clients import Clients, check_job_folders, check_ledger
+from benchmarks.faults.clients import Clients, check_ledger, check_work_files
 from benchmarks.faults.kills import running_jobs
 from benchmarks.report import Row, at_most, equals, info
 from engine import UnknownFormat, memory_estimate
@@ -81,7 +81,7 @@ def convert_hostile_files(folder: Path, divisor: int) -> list[Row]:
     with server_process.serving(folder, _SETTINGS) as (server, url), _job_memory(server.pid, folder) as peaks:
         others = Clients(url, key, server_process.picture((600, 400)))
         attempts = [*asyncio.run(convert_all(url, 1)), *asyncio.run(convert_beside(others))]
-        folder_rows = check_job_folders(folder)
+        file_rows = check_work_files(server.pid, folder)
     return [
         *_check_attempts(attempts),
         at_most("largest job, GiB", max(peaks) / 2**30, memory_estimate.MAX_BYTES / 2**30),
@@ -89,7 +89,7 @@ def convert_hostile_files(folder: Path, divisor: int) -> list[Row]:
         equals("canary file unchanged", secret.read_text() == "<svg/>", True),
         equals("conversions of other clients", others.succeeded, len(files)),
         *check_ledger(database_url, others.succeeded + sum(attempt.outcome == DONE for attempt in attempts)),
-        *folder_rows,
+        *file_rows,
     ]
 
 

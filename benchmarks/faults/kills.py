@@ -12,11 +12,11 @@ from pathlib import Path
 import httpx
 
 from benchmarks import server_process
-from benchmarks.faults.clients import Clients, check_job_folders, check_ledger, repeat_during
+from benchmarks.faults.clients import Clients, check_ledger, check_work_files, repeat_during
 from benchmarks.load_generator import TimedResponse
 from benchmarks.report import Row, at_most, equals, info, p99
 from tests.support.server_process import free_port
-from tests.support.servers import eventually
+from tests.support.servers import eventually, open_work_files
 
 _SMALL, _MEDIUM, _LARGE = (600, 400), (2000, 1500), (4000, 3000)
 
@@ -35,7 +35,7 @@ def kill_processes(folder: Path, divisor: int) -> list[Row]:
             return await repeat_during(work, lambda: _kill_descendant(server.pid), 2)
 
         kills = asyncio.run(convert_during_kills())
-        folder_rows = check_job_folders(folder)
+        file_rows = check_work_files(server.pid, folder)
     return [
         info("kills", kills),
         equals("conversions", clients.succeeded, count),
@@ -43,7 +43,7 @@ def kill_processes(folder: Path, divisor: int) -> list[Row]:
         equals("responses other than 200, 429, 500, 503", len(clients.statuses() - {200, 429, 500, 503}), 0),
         at_most("p99 latency, multiple of that without kills", p99(clients.seconds()) / p99(baseline.seconds()), 3),
         *check_ledger(database_url, baseline.succeeded + count),
-        *folder_rows,
+        *file_rows,
     ]
 
 
@@ -87,14 +87,14 @@ def signal_jobs(folder: Path, divisor: int) -> list[Row]:
         responses = asyncio.run(_convert_and_signal(server.pid, folder, url, key, signals))
         clients = Clients(url, key, server_process.picture(_SMALL))
         asyncio.run(clients.convert(4))
-        folder_rows = check_job_folders(folder)
+        file_rows = check_work_files(server.pid, folder)
     return [
         equals("failed jobs", sum(response.status == 500 for response in responses), count),
         at_most("longest latency, s", max(response.seconds for response in responses), 65),
         equals("jobs stopped at their deadline", sum(response.reason == "timeout" for response in responses), 1),
         equals("conversions afterwards", clients.succeeded, 4),
         *check_ledger(database_url, 4),
-        *folder_rows,
+        *file_rows,
     ]
 
 
@@ -116,7 +116,7 @@ async def _convert_and_signal(
 
 def running_jobs(pid: int, folder: Path) -> list[int]:
     """Returns the ids of processes below the server that have files of a job open."""
-    return [job for fork_server in _children(pid) for job in _descendants(fork_server) if _uses(job, folder / "jobs")]
+    return [job for fork_server in _children(pid) for job in _descendants(fork_server) if _uses_files(job, folder)]
 
 
 def _children(pid: int) -> list[int]:
@@ -133,10 +133,9 @@ def _descendants(pid: int) -> list[int]:
     return [found for child in _children(pid) for found in (child, *_descendants(child))]
 
 
-def _uses(pid: int, folder: Path) -> bool:
-    """Whether the process has a file below the folder open."""
-    with suppress(OSError):
-        return any(link.readlink().is_relative_to(folder) for link in Path(f"/proc/{pid}/fd").iterdir())
+def _uses_files(pid: int, folder: Path) -> bool:
+    with suppress(OSError):  # ended since it was listed
+        return bool(open_work_files(folder, pid))
     return False
 
 

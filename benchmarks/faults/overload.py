@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
@@ -16,9 +17,11 @@ from time import monotonic
 import httpx
 
 from benchmarks import server_process
+from benchmarks.faults.kills import running_jobs
 from benchmarks.load_generator import LoadPlan, TimedResponse, generate_load
 from benchmarks.report import COLUMNS, Report, Row, at_most, equals, info, p99, required
 from benchmarks.server_process import WORKERS
+from tests.support.servers import eventually, open_work_files
 
 _FACTOR = 10  # load as a multiple of the capacity
 _ROUNDS = 3  # the speed of a machine varies by a tenth within minutes: the capacity is measured around each round
@@ -102,7 +105,7 @@ def shutdown(folder: Path, queued: int) -> list[Row]:
         at_most("seconds until the exit", seconds, 35),
         equals("credits charged", used, successes),
         equals("credits held", held, 0),
-        equals("job folders left", len(list((folder / "jobs").iterdir())), 0),
+        equals("work files left on the disk", len(list((folder / "jobs").iterdir())), 0),
     ]
 
 
@@ -117,12 +120,22 @@ async def _shut_down(
             return [asyncio.create_task(server_process.convert(client, url, key, content)) for _ in range(count)]
 
         requests = send(WORKERS)
-        await server_process.wait_for_files(folder, "jobs/*/result.*", WORKERS)
+        await _wait_until(lambda: len(running_jobs(server.pid, folder)) == WORKERS)
         requests += send(queued)
-        await server_process.wait_for_files(folder, "jobs/*", WORKERS + queued)
-        await asyncio.sleep(0.5)  # until the bodies have arrived and the requests are queued
+        await _wait_until(lambda: _results(server.pid, folder) == WORKERS + queued)
+        await asyncio.sleep(0.5)  # until the requests are queued
         started = monotonic()
         os.kill(server.pid, signal.SIGTERM)
         responses = await asyncio.gather(*requests)
         exit_code = await asyncio.to_thread(server.wait, 60)
     return responses, monotonic() - started, exit_code
+
+
+async def _wait_until(condition: Callable[[], bool]) -> None:
+    """Raises AssertionError after 30 s."""
+    assert await asyncio.to_thread(eventually, condition, 30)
+
+
+def _results(pid: int, folder: Path) -> int:
+    """Returns the number of requests whose bodies have arrived: each has a result, which is in memory at first."""
+    return sum(name.startswith("/memfd:") for name in open_work_files(folder, pid))

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from benchmarks import server_process
-from benchmarks.faults.clients import Clients, check_job_folders, check_ledger
+from benchmarks.faults.clients import Clients, check_ledger, check_work_files
 from benchmarks.faults.kills import running_jobs
 from benchmarks.report import Row, at_most, equals, info, p95
 from tests.support.http_requests import MALFORMED, REFUSED, SERVED
@@ -44,7 +44,7 @@ def disconnects(folder: Path, divisor: int) -> list[Row]:
             _send_and_reset(url, _request(key, server_process.picture(_TINY)), receive=100)
         eventually(lambda: _open_descriptors(server.pid) <= descriptors)
         added_descriptors = _open_descriptors(server.pid) - descriptors
-        folder_rows = check_job_folders(folder)
+        file_rows = check_work_files(server.pid, folder)
         eventually(lambda: server_process.held_and_used(database_url, 1)[0] == 0)
         _, used = server_process.held_and_used(database_url, 1)
     return [
@@ -52,7 +52,7 @@ def disconnects(folder: Path, divisor: int) -> list[Row]:
         at_most("additional open descriptors", added_descriptors, 0),
         at_most("credits charged", used, 8 + count),
         *check_ledger(database_url, used),
-        *folder_rows,
+        *file_rows,
     ]
 
 
@@ -61,7 +61,7 @@ def slow_requests(folder: Path, divisor: int) -> list[Row]:
     database_url = server_process.sqlite_url(folder)
     (key,) = server_process.create_accounts(database_url, 1)
     count = 200 // divisor
-    with server_process.serving(folder) as (_, url):
+    with server_process.serving(folder) as (server, url):
         content = server_process.picture(_SMALL)
         baseline, others = (Clients(url, key, content, key_prefix) for key_prefix in ("baseline", "others"))
         asyncio.run(baseline.convert(count, 2))
@@ -76,14 +76,14 @@ def slow_requests(folder: Path, divisor: int) -> list[Row]:
         started = monotonic()
         connections = asyncio.run(convert_beside_slow_clients())
         closed = sum(_is_closed(connection, started + _CLOSE_TIMEOUT) for connection in connections)
-        folder_rows = check_job_folders(folder)
+        file_rows = check_work_files(server.pid, folder)
     slowdown = p95(others.seconds()) / p95(baseline.seconds())
     return [
         equals(f"slow connections closed within {_CLOSE_TIMEOUT} s", closed, sum(_SLOW_CONNECTIONS.values())),
         at_most("p95 latency of others, multiple of that without", slowdown, 2),
         equals("conversions of others", others.succeeded, count),
         *check_ledger(database_url, 2 * count),
-        *folder_rows,
+        *file_rows,
     ]
 
 
@@ -92,20 +92,20 @@ def malformed_requests(folder: Path, divisor: int) -> list[Row]:
     (key,) = server_process.create_accounts(server_process.sqlite_url(folder), 1)
     requests = [*MALFORMED.values(), *(request for request, _, _ in REFUSED.values()), *SERVED.values()]
     failures = injected = unanswered = 0
-    with server_process.serving(folder) as (_, url):
+    with server_process.serving(folder) as (server, url):
         for request in requests:
             authorized = request.replace(b"Authorization: KEY", b"Authorization: Bearer " + key.encode())
             response = _send(url, authorized)
             failures += response.status_code >= 500
             injected += "injected" in str(response.headers).lower()
             unanswered += httpx.get(url.replace("/api/v1/convert", "/healthz")).status_code != 200
-        folder_rows = check_job_folders(folder)
+        file_rows = check_work_files(server.pid, folder)
     return [
         info("requests", len(requests)),
         equals("responses 5xx", failures, 0),
         equals("injected headers", injected, 0),
         equals("failed requests of another client", unanswered, 0),
-        *folder_rows,
+        *file_rows,
     ]
 
 

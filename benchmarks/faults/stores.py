@@ -14,7 +14,7 @@ from time import monotonic
 import httpx
 
 from benchmarks import server_process
-from benchmarks.faults.clients import Clients, check_job_folders, check_ledger, repeat_during
+from benchmarks.faults.clients import Clients, check_ledger, check_work_files, repeat_during
 from benchmarks.load_generator import LoadPlan, TimedResponse, generate_load
 from benchmarks.report import Row, at_most, equals, info, p99, required
 from tests.support.postgres import PostgresServer, find_binaries
@@ -33,7 +33,7 @@ def redis(folder: Path, divisor: int) -> list[Row]:
     (key,) = server_process.create_accounts(database_url, 1)
     with (
         RedisServer(folder) as store,
-        server_process.serving(folder, {"CONVERTD_REDIS_URL": store.url}) as (_, url),
+        server_process.serving(folder, {"CONVERTD_REDIS_URL": store.url}) as (server, url),
     ):
 
         def load(
@@ -45,7 +45,7 @@ def redis(folder: Path, divisor: int) -> list[Row]:
         baseline = load(seconds)
         stalled = load(seconds, store.stall, store.resume)
         killed = load(seconds, store.kill, store.start)
-        folder_rows = check_job_folders(folder)
+        file_rows = check_work_files(server.pid, folder)
     rows: list[Row] = []
     for name, responses in (("hanging", stalled), ("killed", killed)):
         added = p99([response.seconds for response in responses]) - p99([response.seconds for response in baseline])
@@ -53,7 +53,7 @@ def redis(folder: Path, divisor: int) -> list[Row]:
         rows.append(equals(f"{name}: responses other than 200", failures, 0))
         rows.append(at_most(f"{name}: added p99 latency, s", added, 0.15))
     count = len(warm_up) + len(baseline) + len(stalled) + len(killed)
-    return [*rows, *check_ledger(database_url, count), *folder_rows]
+    return [*rows, *check_ledger(database_url, count), *file_rows]
 
 
 async def _load_during_failure(
@@ -98,14 +98,14 @@ def _fill_disk(folder: Path, count: int) -> list[Row]:
         filler.unlink()
         recovery = asyncio.run(_seconds_until_success(url, key))
         running = server.poll() is None
-        folder_rows = check_job_folders(folder)
+        file_rows = check_work_files(server.pid, folder)
     failures = sum(response.status not in (500, 503) for response in responses)
     return [
         equals("responses other than 500, 503", failures, 0),
         equals("server still running", running, True),
         at_most("seconds until the next success", recovery, 5),
         *check_ledger(database_url, 1),
-        *folder_rows,
+        *file_rows,
     ]
 
 
@@ -118,7 +118,7 @@ def locked_database(folder: Path, divisor: int) -> list[Row]:
         short = asyncio.run(_load_during_lock(folder, url, key, 3))
         long = asyncio.run(_load_during_lock(folder, url, key, 15))
         added_threads = _threads(server.pid) - threads
-        folder_rows = check_job_folders(folder)
+        file_rows = check_work_files(server.pid, folder)
     successes = sum(response.status == 200 for response in (*short, *long))
     unexpected = [str(response.status) for response in long if response.status not in (200, 503)]
     refusals = sum(response.status == 503 for response in long)
@@ -129,7 +129,7 @@ def locked_database(folder: Path, divisor: int) -> list[Row]:
         equals(f"15 s: responses other than 200, 503 {statuses}".strip(), len(unexpected), 0),
         at_most("additional threads", added_threads, 32),
         *check_ledger(database_url, successes),
-        *folder_rows,
+        *file_rows,
     ]
 
 
@@ -151,20 +151,20 @@ def postgresql(folder: Path, divisor: int) -> list[Row]:
         return [info("skipped: PostgreSQL is not installed")]
     with PostgresServer(binaries) as store:
         (key,) = server_process.create_accounts(store.url, 1)
-        with server_process.serving(folder, {"CONVERTD_DATABASE_URL": store.url}) as (_, url):
+        with server_process.serving(folder, {"CONVERTD_DATABASE_URL": store.url}) as (server, url):
             clients = Clients(url, key, server_process.picture(_MEDIUM))
 
             async def convert_during_restarts() -> int:
                 return await repeat_during(asyncio.create_task(clients.convert(count)), store.restart, 2)
 
             restarts = asyncio.run(convert_during_restarts())
-            folder_rows = check_job_folders(folder)
+            file_rows = check_work_files(server.pid, folder)
             ledger_rows = check_ledger(store.url, count, _HOLD_TIMEOUT)
     return [
         required("restarts", restarts, "> 0", met=restarts > 0),
         equals("conversions", clients.succeeded, count),
         *ledger_rows,
-        *folder_rows,
+        *file_rows,
     ]
 
 

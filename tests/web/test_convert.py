@@ -59,9 +59,34 @@ def test_jobs_tell_whether_they_use_lazy_modules(servers: Servers, data_dir: Pat
     assert [(job.target, job.lazy) for job in executor.jobs] == [("webp", False), ("pdf", True)]
 
 
-def test_leaves_no_job_folder(server: Running) -> None:
-    server.convert(picture(), "webp")
+def test_small_files_are_never_on_the_disk(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir) as server:
+        for folder in ("jobs", "blobs"):
+            (data_dir / folder).rmdir()  # so that no file can be created there
+        before = set(data_dir.rglob("*"))
+        small, large = picture(), picture("BMP", (1000, 1000))
+        assert server.convert(small, "webp").status_code == 200
+        assert set(data_dir.rglob("*")) == before
+        assert server.convert(large, "webp").status_code == 500
     assert eventually(lambda: not server.work_files())
+
+
+@pytest.mark.parametrize("headers", [{}, {"Accept": "application/json"}, {"Idempotency-Key": "key"}])
+def test_large_files_leave_nothing(servers: Servers, data_dir: Path, headers: dict[str, str]) -> None:
+    with servers.running(data_dir) as server:
+        large = picture("BMP", (1000, 1000))
+        assert server.convert(large, "bmp", headers=headers).status_code == 200
+        assert server.convert(b"no picture" * 200_000, "bmp").status_code == 400
+        assert eventually(lambda: not server.work_files())
+        assert list((data_dir / "jobs").iterdir()) == []
+
+
+def test_a_large_result_is_complete(server: Running) -> None:
+    file = io.BytesIO()
+    Image.frombytes("RGB", (1500, 1000), os.urandom(4_500_000)).save(file, "PNG")
+    answer = server.convert(file.getvalue(), "bmp")
+    assert len(answer.content) > 4_500_000
+    assert opened(answer.content).tobytes() == opened(file.getvalue()).tobytes()
 
 
 def test_quality_reaches_the_encoder(server: Running) -> None:
@@ -164,6 +189,7 @@ def test_a_client_that_goes_away_while_it_downloads_leaves_nothing(server: Runni
         connection.sendall(conversion_request(server.posting, body))
         assert connection.recv(1000).startswith(b"HTTP/1.1 200")
         assert server.work_files()
+        assert not any(name.startswith("/memfd:") for name in server.work_files())
     assert eventually(lambda: not server.work_files())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ import httpx
 
 from tests.support import http
 from tests.support.servers import eventually, made_key, open_work_files
-from tests.support.web_samples import FORM, TARGET, form, part
+from tests.support.web_samples import FORM, TARGET, conversion_request, form, part
 from tests.support.web_samples import picture as picture_of
 
 PROGRAM = (
@@ -76,3 +77,26 @@ def test_sigterm_waits_for_running_requests(tmp_path: Path) -> None:
     assert "Traceback" not in log
     assert "private" not in log
     assert "secret" not in log
+
+
+def test_a_killed_server_leaves_no_upload(tmp_path: Path) -> None:
+    key = made_key(tmp_path)
+    with serve_process(tmp_path) as (running, lines):
+        assert eventually(lambda: any("listening on" in line for line in lines), 20)
+        listening = re.search(r"listening on http://(\S+):(\d+)", "".join(lines))
+        assert listening
+        body = form(part(picture_of("BMP", (1500, 1000)), 'name="file"; filename="a.bmp"'), TARGET)
+        posting = f"POST /api/v1/convert HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {key}\r\n"
+        with socket.create_connection((listening[1], int(listening[2])), timeout=20) as connection:
+            connection.sendall(conversion_request(posting, body)[:-10])
+            assert eventually(lambda: _on_disk(tmp_path, running.pid))
+            assert list((tmp_path / "jobs").iterdir()) == []
+            running.kill()
+            running.wait()
+    assert list((tmp_path / "jobs").iterdir()) == []
+
+
+def _on_disk(data_dir: Path, pid: int) -> bool:
+    """Whether all uploads are on the disk."""
+    found = open_work_files(data_dir, pid)
+    return bool(found) and all(name.startswith(f"{data_dir}/jobs/") for name in found)
