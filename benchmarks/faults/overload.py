@@ -29,6 +29,7 @@ _RECOVERY = 5  # seconds
 _ACCOUNTS = 10
 _MEDIUM, _LARGE = (2000, 1500), (4000, 3000)
 _MAX_MEMORY = 512  # MiB, of the server process
+_FILES_OF_A_JOB = 3  # open in the server: the upload, once more to pass it on, and the result
 
 
 def overload(seconds: int) -> Report:
@@ -122,8 +123,8 @@ async def _shut_down(
         requests = send(WORKERS)
         await _wait_until(lambda: len(running_jobs(server.pid, folder)) == WORKERS)
         requests += send(queued)
-        await _wait_until(lambda: _results(server.pid, folder) == WORKERS + queued)
-        await asyncio.sleep(0.5)  # until the requests are queued
+        await _wait_until(lambda: len(open_work_files(folder, server.pid)) >= _FILES_OF_A_JOB * WORKERS + queued)
+        await asyncio.sleep(0.5)  # until the bodies have arrived and the requests are queued
         started = monotonic()
         os.kill(server.pid, signal.SIGTERM)
         responses = await asyncio.gather(*requests)
@@ -134,8 +135,3 @@ async def _shut_down(
 async def _wait_until(condition: Callable[[], bool]) -> None:
     """Raises AssertionError after 30 s."""
     assert await asyncio.to_thread(eventually, condition, 30)
-
-
-def _results(pid: int, folder: Path) -> int:
-    """Returns the number of requests whose bodies have arrived: each has a result, which is in memory at first."""
-    return sum(name.startswith("/memfd:") for name in open_work_files(folder, pid))

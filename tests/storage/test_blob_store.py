@@ -161,9 +161,9 @@ async def test_a_folder_without_room_is_not_ready(tmp_path: Path) -> None:
 async def test_an_interrupted_put_leaves_no_blob(tmp_path: Path) -> None:
     blobs = FolderBlobStore(tmp_path / "blobs")
     script = (
-        "import asyncio, pathlib, sys, storage.blob_store as b; "
+        "import asyncio, os, pathlib, sys, storage.blob_store as b; "
         "folder, upload = map(pathlib.Path, sys.argv[1:]); "
-        "asyncio.run(b.FolderBlobStore(folder).put('blob_1', upload.open().fileno()))"
+        "asyncio.run(b.FolderBlobStore(folder).put('blob_1', os.open(upload, os.O_RDONLY)))"
     )
     with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
         upload = Path(elsewhere) / "upload"
