@@ -137,7 +137,7 @@ async def test_a_result_over_its_limit_is_refused(executor: LocalExecutor, tmp_p
 
 
 async def test_the_files_of_a_job_can_be_used_again(executor: LocalExecutor, tmp_path: Path) -> None:
-    """Whatever their position is, and whether the output is shorter than before."""
+    """A job depends neither on the position of a file nor on earlier content of the output."""
     job = _job(tmp_path, "behave")
     with job.inputs[0].open("r+b", buffering=0) as source, job.output.open("w+b", buffering=0) as output:
         output.write(bytes(1 << 20))

@@ -145,7 +145,11 @@ class WorkFiles:
     def create(self, account: str) -> WorkFile:
         """Creates an empty file of an account. Raises RateLimited, reason `queue_full`, if too many are open."""
         _take(self._open_files, account, 1, self._files)
-        return WorkFile(self, account)
+        try:
+            return WorkFile(self, account)
+        except OSError:
+            self.release(account, 0)
+            raise
 
     def take_memory(self, size: int) -> bool:
         """Counts bytes of a file in memory. Returns whether there was memory for them."""
