@@ -82,7 +82,7 @@ class Registry:
             if rank > best_rank:
                 best, best_rank = fmt, rank
         if best is None:
-            raise UnknownFormat("The file's content is of no supported type.")
+            raise UnknownFormat("The content of the file matches no supported format.")
         return best
 
     def plan(self, sources: Sequence[FileFormat], target: str | FileFormat, tool: str | None = None) -> Plan:

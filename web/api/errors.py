@@ -147,7 +147,7 @@ class RangeNotSatisfiable(ApiError):
     code = "range_not_satisfiable"
 
     def __init__(self, size: int) -> None:
-        message = f"The file has {size} bytes."
+        message = f"The requested range starts after the end of the file, which has {size} bytes."
         super().__init__(message, details={"size": size}, headers={"Content-Range": f"bytes */{size}"})
 
 

@@ -48,8 +48,8 @@ class Form:
         """The only file of the field. Raises InvalidParameter if there are none or several."""
         found = [upload for name, upload in self.files if name == field]
         if len(found) != 1:
-            reason, message = ("duplicate", "was sent twice") if found else ("missing", "is missing")
-            raise InvalidParameter(f"The file field {field} {message}.", reason=reason, param=field)
+            reason, count = ("duplicate", "more than one file") if found else ("missing", "no file")
+            raise InvalidParameter(f"The form has {count} in the field {field}.", reason=reason, param=field)
         return found[0]
 
 

@@ -78,7 +78,9 @@ class IdempotencyService:
             message, retry_after = "The same request is still running.", max(1, claim.seconds)
             raise IdempotencyConflict(message, param="Idempotency-Key", retry_after=retry_after)
         if isinstance(claim, KeyMismatch):
-            raise IdempotencyKeyReused("This key belongs to another request.", param="Idempotency-Key")
+            raise IdempotencyKeyReused(
+                "This idempotency key was used for a different request.", param="Idempotency-Key"
+            )
         return _replayed(claim.stored) if isinstance(claim, Replay) else claim
 
     async def run_once(
