@@ -51,7 +51,7 @@ def main() -> None:
 @cli.command()
 def serve(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port to listen on.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")] = 8000,
 ) -> None:
     """Serve the API until stopped."""
     from web import app

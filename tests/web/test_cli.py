@@ -144,6 +144,13 @@ def test_all_invalid_settings_are_reported(folder: Path) -> None:
     assert "CONVERTD_RATE_LIMIT_FREE" in done.stderr
 
 
+def test_a_port_out_of_range_is_refused(folder: Path) -> None:
+    done = invoke(folder, "serve", "--port", "99999", CONVERTD_WORKERS="many")  # the setting keeps it from serving
+
+    assert done.exit_code == 2
+    assert "65535" in done.stderr
+
+
 def test_a_port_in_use_is_reported(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = run_command(folder, "serve", "--port", str(taken.getsockname()[1]))
