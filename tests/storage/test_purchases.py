@@ -70,7 +70,7 @@ def test_a_purchase_is_credited_once(database: Database) -> None:
     database.run_blocking(purchases.set_session, purchase, f"cs_{purchase}", 2_000_000_000)
     assert (found(database, purchase).state, found(database, purchase).expires_at) == ("open", 2_000_000_000)
     assert now(database, account) == (50, 0)
-    assert [pay(database, purchase, event=event) for event in ("a", "a", "b")] == ["credited", "known", "known"]
+    assert [pay(database, purchase, event=event) for event in ("a", "a", "b")] == ["credited", "unchanged", "unchanged"]
     assert found(database, purchase).state == "paid"
     assert now(database, account) == (2050, 2000)
 
@@ -94,9 +94,9 @@ def test_a_wrong_price_is_not_credited(database: Database, amount: int, currency
 def test_foreign_sessions(database: Database) -> None:
     account, purchase = buy(database)
     database.run_blocking(purchases.set_session, purchase, "cs_the_real_one", 2_000_000_000)
-    assert pay(database, purchase) == "foreign"  # our purchase, in a session that was not opened for it
-    assert pay(database, "pur_of_nobody") == "foreign"
-    assert database.run_blocking(purchases.set_state, report("pur_of_nobody"), "failed") == "foreign"
+    assert pay(database, purchase) == "unknown_purchase"  # our purchase, in a session that was not opened for it
+    assert pay(database, "pur_of_nobody") == "unknown_purchase"
+    assert database.run_blocking(purchases.set_state, report("pur_of_nobody"), "failed") == "unknown_purchase"
     assert now(database, account) == (0, 0)
 
 
@@ -122,7 +122,7 @@ def test_abandoned_purchases_are_deleted(database: Database, clock: Clock) -> No
     assert database.run_blocking(purchases.delete_abandoned) == 0
     clock.now += 1
     assert database.run_blocking(purchases.delete_abandoned) == 1
-    assert pay(database, crashed) == pay(database, refused) == "foreign"
+    assert pay(database, crashed) == pay(database, refused) == "unknown_purchase"
     assert pay(database, opened) == "credited"
 
 

@@ -89,7 +89,7 @@ def test_a_database_locked_by_another_process(servers: Servers, data_dir: Path) 
     with servers.running(data_dir, Idle()) as server:
         other = sqlite3.connect(data_dir / "convertd.db", isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
-        assert "the database does not answer" in reasons(http.get(f"{server.url}/readyz", timeout=30))
+        assert "the database does not respond" in reasons(http.get(f"{server.url}/readyz", timeout=30))
         assert http.get(f"{server.url}/healthz").json() == {"status": "ok"}
         other.close()
         assert eventually(lambda: ready(server))
@@ -102,7 +102,7 @@ def test_an_outage_of_redis_only_degrades_the_service(servers: Servers, data_dir
         answer = http.get(f"{server.url}/readyz")
         assert (answer.status_code, answer.json()) == (
             200,
-            {"status": "degraded", "reasons": ["Redis does not answer"]},
+            {"status": "degraded", "reasons": ["Redis does not respond"]},
         )
 
 

@@ -242,7 +242,7 @@ def test_the_readme_lists_all_metrics(scraped: Scraped) -> None:
     documented = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
     scraped.server.convert(sample("png"), "jpeg")
     scraped.server.convert(b"no picture at all")
-    alone = metrics.create("1", [])
+    alone = metrics.create_metrics("1", [])
     alone.installation.set_sandbox_layers({"landlock": True})  # only set by `serve`
     found: dict[str, set[str]] = {}
     for family in (*alone.registry.collect(), *parse(scraped.text())):

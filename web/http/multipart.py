@@ -25,7 +25,7 @@ _MAX_PARTS = 100
 _MAX_TEXT = 64 << 10  # bytes of a text field
 _MAX_NAME = 4096  # characters of a file name that are read
 _MAX_TOTAL = 512 << 20  # bytes of all files together
-_FRAMING = 256 << 10  # bytes of a form beside its files
+_FRAMING = 256 << 10  # bytes of a form in addition to its files
 _BLOCK = 1 << 20  # bytes written to disk at a time
 
 Identify: TypeAlias = Callable[[Path], FileFormat]
@@ -46,11 +46,11 @@ class Form:
 
     def file(self, field: str) -> Upload:
         """The only file of the field. Raises InvalidParameter if there are none or several."""
-        found = [upload for name, upload in self.files if name == field]
-        if len(found) != 1:
-            reason, message = ("duplicate", "was sent twice") if found else ("missing", "is missing")
+        uploads = [upload for name, upload in self.files if name == field]
+        if len(uploads) != 1:
+            reason, message = ("duplicate", "was sent twice") if uploads else ("missing", "is missing")
             raise InvalidParameter(f"The file field {field} {message}.", reason=reason, param=field)
-        return found[0]
+        return uploads[0]
 
 
 class MultipartBody:
@@ -112,7 +112,7 @@ class MultipartBody:
 
 
 class IncomingFile:
-    """A file part. It is closed between writes, so an abandoned request leaves no open descriptor."""
+    """A file part. The file is open only during writes, so that an abandoned request leaves no open descriptor."""
 
     def __init__(self, path: Path, filename: str, max_size: int) -> None:
         self._path = path
