@@ -67,7 +67,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class File:
-    """A stored file. `failure` is set if the last conversion failed; the file can be converted again then.
+    """A stored file. `failure` is set if the last conversion failed; the conversion can be repeated.
 
     Times are Unix time in whole seconds.
     """
@@ -148,17 +148,17 @@ def add_processed(
 
 def get(transaction: Transaction, account: str, file_id: str) -> File:
     """Returns the account's file with this id. Raises NotFound."""
-    found = transaction.first(models.File.select().where(_live(transaction, account, file_id)))
-    if found is None:
+    row = transaction.first(models.File.select().where(_live(transaction, account, file_id)))
+    if row is None:
         raise NotFound("file")
-    return File.from_row(found)
+    return File.from_row(row)
 
 
 def find_by_result(transaction: Transaction, account: str, blob: str) -> File | None:
-    """Returns the account's file with this result, or None. Resolves a CommitUnknown."""
+    """Returns the account's file with this result, or None: after CommitUnknown, whether the result was saved."""
     own = (models.File.result == blob) & (models.File.account == account)
-    found = transaction.first(models.File.select().where(own))
-    return File.from_row(found) if found else None
+    row = transaction.first(models.File.select().where(own))
+    return File.from_row(row) if row else None
 
 
 def mark_processed(
@@ -212,7 +212,7 @@ def delete_expired(transaction: Transaction, limit: int) -> tuple[str, ...]:
 
 
 def referenced_blobs(transaction: Transaction, keys: Collection[str]) -> frozenset[str]:
-    """Returns those of the blobs (at most 1,000) that a file refers to."""
+    """Returns the subset of the blobs (at most 1,000) that files refer to."""
     table = models.File
     query = table.select(table.source, table.result).where(table.source.in_(keys) | table.result.in_(keys))
     return frozenset(keys) & {key for row in transaction.rows(query) for key in row}

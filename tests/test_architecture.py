@@ -187,7 +187,7 @@ def test_picture_libraries_in_the_engine(library: str) -> None:
     assert importing <= {"engine.media", "engine.color", "engine.mupdf", "engine.executor.preload"}
 
 
-def test_the_top_level_is_as_the_readme_lists_it() -> None:
+def test_the_readme_lists_the_top_level() -> None:
     created_here = {"data", "build", "convertd.egg-info"}
     found = {path.name for path in _ROOT.iterdir() if not path.name.startswith(".")} - created_here
 

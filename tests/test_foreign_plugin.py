@@ -33,7 +33,7 @@ def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return programs
 
 
-def test_it_appears_in_the_catalogue(binaries: Path) -> None:
+def test_the_plugin_appears_in_the_catalogue(binaries: Path) -> None:
     done = subprocess.run([binaries / "convertd", "formats", "--json"], check=True, capture_output=True)
     targets = json.loads(done.stdout)["by_input_format"]
 
@@ -42,7 +42,7 @@ def test_it_appears_in_the_catalogue(binaries: Path) -> None:
     assert "ppm" in targets["pdf"]
 
 
-def test_it_converts(binaries: Path, tmp_path: Path) -> None:
+def test_the_plugin_converts(binaries: Path, tmp_path: Path) -> None:
     Image.new("RGB", (30, 20), "orange").save(tmp_path / "in.png")
     for source, target in (("in.png", "middle.ppm"), ("middle.ppm", "out.webp")):
         subprocess.run([binaries / "convertd", "convert", source, target], check=True, cwd=tmp_path)
@@ -52,7 +52,7 @@ def test_it_converts(binaries: Path, tmp_path: Path) -> None:
         assert image.convert("RGB").getpixel((15, 10)) == pytest.approx((255, 165, 0), abs=6)
 
 
-def test_the_doctor_knows_it(binaries: Path) -> None:
+def test_the_doctor_lists_the_plugin(binaries: Path) -> None:
     done = subprocess.run([binaries / "convertd", "doctor", "--json"], check=True, capture_output=True)
     found = json.loads(done.stdout)
 

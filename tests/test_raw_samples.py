@@ -108,7 +108,7 @@ def test_the_preview_is_half_the_size(format_name: str) -> None:
 
 
 @each_format
-def test_exif_tells_how_and_when(format_name: str) -> None:
+def test_exif_has_exposure_and_time(format_name: str) -> None:
     with rawpy.imread(io.BytesIO(raw_sample(format_name))) as raw:
         shot = raw.other
     assert shot.shutter_speed == pytest.approx(EXPOSURE_TIME[0] / EXPOSURE_TIME[1])

@@ -60,7 +60,7 @@ def test_paths_are_the_cheapest(steps: list[AnyConversion]) -> None:
             assert _price(path) == min(_price(walk) for walk in every if walk[-1].target == target)
 
 
-def test_a_final_step_is_never_left() -> None:
+def test_no_path_continues_after_a_terminal_step() -> None:
     a, b, c, *_ = _FORMATS
     wrap = Conversion(a, b, lambda payload, options: payload, terminal=True)
     leave = Conversion(b, c, lambda payload, options: payload)
@@ -68,7 +68,7 @@ def test_a_final_step_is_never_left() -> None:
     assert set(cheapest_paths({a: [wrap], b: [leave]}, a)) == {b}
 
 
-def test_a_plan_is_lazy_if_anything_of_it_is() -> None:
+def test_a_plan_is_lazy_if_one_of_its_steps_is() -> None:
     def step(*, lazy: bool) -> AnyConversion:
         return Conversion(PNG, PNG, lambda payload, options: payload, lazy=lazy)
 

@@ -137,7 +137,7 @@ def test_no_other_call_is_denied() -> None:
     assert {number for number in range(1000) if _action(program, number) != seccomp._ALLOW} == {*restricted}
 
 
-def test_programs_are_all_that_is_denied_besides() -> None:
+def test_the_second_filter_denies_programs_only() -> None:
     program = seccomp.compile_filters().no_programs
 
     denied = {number for number in range(1000) if _action(program, number) != seccomp._ALLOW}

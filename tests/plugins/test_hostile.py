@@ -145,7 +145,7 @@ async def test_real_file(executor: LocalExecutor, tmp_path: Path, unsound: tuple
     assert outcome[1] not in _FAULTS
 
 
-async def test_real_files_side_by_side(executor: LocalExecutor, tmp_path: Path) -> None:
+async def test_real_files_in_parallel(executor: LocalExecutor, tmp_path: Path) -> None:
     """What each comes to does not depend on its neighbours."""
     entries = [entry for entry in load_corpus() if entry.category in UNSOUND][::3]
 

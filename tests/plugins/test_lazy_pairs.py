@@ -57,14 +57,14 @@ def _lazy(registry: Registry) -> set[str]:
     return pairs | {name for name, tool in registry.tools.items() if tool.lazy}
 
 
-def test_light_jobs_ask_for_nothing_that_is_put_off(asking: tuple[set[str], dict[str, str]]) -> None:
+def test_light_jobs_use_no_lazy_module(asking: tuple[set[str], dict[str, str]]) -> None:
     names, found = asking
 
     assert len(names) > 100
     assert {name: module for name, module in found.items() if name not in _lazy(load_registry())} == {}
 
 
-def test_all_others_do(asking: tuple[set[str], dict[str, str]]) -> None:
+def test_all_lazy_pairs_use_a_lazy_module(asking: tuple[set[str], dict[str, str]]) -> None:
     _, found = asking
 
     assert _lazy(load_registry()) - set(found) == set()

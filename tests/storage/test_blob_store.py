@@ -163,7 +163,7 @@ async def test_a_large_blob_takes_little_memory(blobs: BlobStore, tmp_path: Path
     assert largest - before < 30 * MIB
 
 
-async def test_a_folder_without_room_is_not_ready(tmp_path: Path) -> None:
+async def test_a_folder_without_space_is_not_ready(tmp_path: Path) -> None:
     blobs = FolderBlobStore(tmp_path / "blobs")
     (tmp_path / "blobs").rmdir()
     assert not await blobs.ready()

@@ -63,7 +63,7 @@ def test_nginx_takes_the_configuration(proxied: Proxied) -> None:
     assert "warn" not in done.stderr
 
 
-def test_large_files_go_through_and_come_back(proxied: Proxied) -> None:
+def test_large_files_are_uploaded_and_downloaded(proxied: Proxied) -> None:
     content = picture("BMP", _LARGE)
 
     with proxied.client(**proxied.server.auth) as client:
@@ -73,7 +73,7 @@ def test_large_files_go_through_and_come_back(proxied: Proxied) -> None:
     assert len(large.content) == len(content) == int(large.headers["Content-Length"])
 
 
-def test_what_is_too_large_is_refused_by_the_service_before_it_comes(proxied: Proxied) -> None:
+def test_the_service_refuses_large_bodies_before_they_arrive(proxied: Proxied) -> None:
     key = proxied.server.account()
     length = TIERS["free"].max_file_size * 2
     head = (
@@ -91,7 +91,7 @@ def test_what_is_too_large_is_refused_by_the_service_before_it_comes(proxied: Pr
     assert error["request_id"] == answer.headers["X-Request-Id"]
 
 
-def test_clients_are_counted_by_their_own_address_whatever_they_say(proxied: Proxied) -> None:
+def test_forged_forwarded_headers_do_not_change_the_rate_limit(proxied: Proxied) -> None:
     with (
         proxied.client("127.0.0.5") as one,
         proxied.client("127.0.0.5", **{"X-Forwarded-For": "192.0.2.1"}) as same,
@@ -140,7 +140,7 @@ def test_http_2_is_spoken_and_plain_http_is_not(proxied: Proxied) -> None:
     assert (moved.status_code, moved.headers["Location"]) == (308, "https://localhost/docs?a=b")
 
 
-def test_the_answer_has_the_envelope_when_the_service_is_down(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_an_error_has_the_envelope_while_the_service_is_down(tmp_path_factory: pytest.TempPathFactory) -> None:
     with NginxServer(tmp_path_factory.mktemp("nginx"), free_port()) as nginx:
         answer = httpx.get(f"{nginx.url}/api/v1/formats", verify=nginx.trust)
 

@@ -88,7 +88,7 @@ def test_number_of_attempts_is_limited(client: Any, proxy: Proxy, fault: Any, ki
     assert len(proxy.seen) == 5
 
 
-def test_no_retry_if_retry_after_exceeds_patience(client: Any, proxy: Proxy) -> None:
+def test_no_retry_if_retry_after_exceeds_the_timeout(client: Any, proxy: Proxy) -> None:
     proxy.faults.append(says(429, _envelope("rate_limit_exceeded", retryable=True), Retry_After="3600"))
 
     with pytest.raises(RateLimited) as caught:

@@ -48,7 +48,7 @@ def test_content_disposition(name: str, header: str) -> None:
 
 
 @given(st.text())
-def test_no_name_breaks_the_header(client: str) -> None:
+def test_file_names_do_not_break_the_header(client: str) -> None:
     name = renamed(client, "png")
     header = content_disposition(name)
     assert name.endswith(".png")

@@ -39,7 +39,7 @@ def opened(content: bytes) -> Image.Image:
     return Image.open(io.BytesIO(content))
 
 
-def test_answers_with_the_converted_file(server: Running) -> None:
+def test_the_response_is_the_converted_file(server: Running) -> None:
     answer = server.convert(picture(), "png")
     assert answer.status_code == 200
     assert answer.headers["Content-Type"] == "image/png"
@@ -50,7 +50,7 @@ def test_answers_with_the_converted_file(server: Running) -> None:
     assert opened(answer.content).size == (64, 48)
 
 
-def test_jobs_tell_whether_they_use_lazy_modules(servers: Servers, data_dir: Path) -> None:
+def test_jobs_are_lazy_if_their_plan_is(servers: Servers, data_dir: Path) -> None:
     executor = Noting()
     with servers.running(data_dir, executor) as server:
         for target in ("webp", "pdf"):
@@ -58,7 +58,7 @@ def test_jobs_tell_whether_they_use_lazy_modules(servers: Servers, data_dir: Pat
     assert [(job.target, job.lazy) for job in executor.jobs] == [("webp", False), ("pdf", True)]
 
 
-def test_leaves_no_job_folder(server: Running) -> None:
+def test_no_job_folder_is_left(server: Running) -> None:
     server.convert(picture(), "webp")
     assert eventually(lambda: not server.jobs())
 
@@ -81,7 +81,7 @@ def test_the_content_decides_the_type(server: Running) -> None:
     assert answer.json()["data"]["input_format"] == "png"
 
 
-def test_json_tells_the_result_and_where_to_get_it(server: Running) -> None:
+def test_the_json_response_describes_the_result(server: Running) -> None:
     content = picture()
     answer = server.convert(content, "JPG", headers=JSON)
     body = answer.json()
@@ -143,7 +143,7 @@ async def test_many_at_once(server: Running) -> None:
     assert len({answer.headers["X-Request-Id"] for answer in answers}) == 12
 
 
-def test_a_client_that_goes_away_cancels_its_job(servers: Servers, data_dir: Path) -> None:
+def test_a_disconnect_cancels_the_job(servers: Servers, data_dir: Path) -> None:
     endless = EndlessExecutor()
     with servers.running(data_dir, executor=endless) as server:
         body = form(FILE, TARGET)
@@ -155,7 +155,7 @@ def test_a_client_that_goes_away_cancels_its_job(servers: Servers, data_dir: Pat
         assert eventually(lambda: not server.jobs())
 
 
-def test_a_client_that_goes_away_while_it_downloads_leaves_nothing(server: Running) -> None:
+def test_a_disconnect_during_the_download_removes_files(server: Running) -> None:
     body = form(
         part(picture("BMP", (3000, 2000)), 'name="file"; filename="a.bmp"'), part(b"bmp", 'name="output_format"')
     )

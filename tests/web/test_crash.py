@@ -35,7 +35,7 @@ def _used(transaction: Transaction) -> tuple[int, int]:
     return account.used, account.held
 
 
-def test_each_answer_is_charged_once(tmp_path: Path, url: str, request: pytest.FixtureRequest) -> None:
+def test_each_response_is_charged_once(tmp_path: Path, url: str, request: pytest.FixtureRequest) -> None:
     kills = request.config.getoption("--rounds")
     database = Database(url)
     key = database.run_blocking(_account)

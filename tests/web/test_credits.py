@@ -123,7 +123,7 @@ class TestRepeating:
         assert 200 in [answer.status_code for answer in answers]
         assert len(stripe.sessions) == known + 1
 
-    def test_what_failed_is_not_repeated(self, selling: Running, stripe: StripeServer) -> None:
+    def test_failures_are_not_replayed(self, selling: Running, stripe: StripeServer) -> None:
         headers = {**selling.auth, "Idempotency-Key": "once more"}
         stripe.trouble = [402]
         problem(buy(selling, headers, pack="pro"), 500, "server_error", reason="checkout_unavailable")

@@ -31,7 +31,7 @@ def test_a_part(stored: tuple[Running, str, bytes], wanted: str, start: int, end
 
 
 @pytest.mark.parametrize("wanted", ["bytes=0-1,5-6", "lines=1-2", "bytes=-", "bytes=9-3", "bytes=a-b"])
-def test_what_is_not_understood_gives_all(stored: tuple[Running, str, bytes], wanted: str) -> None:
+def test_malformed_ranges_return_the_whole_file(stored: tuple[Running, str, bytes], wanted: str) -> None:
     server, path, whole = stored
     answer = server.ask("GET", path, headers={"Range": wanted})
     assert (answer.status_code, answer.content) == (200, whole)
@@ -46,7 +46,7 @@ def test_beyond_the_end(stored: tuple[Running, str, bytes], wanted: str) -> None
     assert answer.headers["Content-Range"] == f"bytes */{len(whole)}"
 
 
-def test_a_part_of_what_was_known(stored: tuple[Running, str, bytes]) -> None:
+def test_conditional_headers(stored: tuple[Running, str, bytes]) -> None:
     server, path, whole = stored
     tag = server.ask("GET", path).headers["ETag"]
     part = {"Range": "bytes=0-0"}
@@ -56,7 +56,7 @@ def test_a_part_of_what_was_known(stored: tuple[Running, str, bytes]) -> None:
     assert (unchanged.status_code, unchanged.content) == (304, b"")
 
 
-def test_the_head_of_it(stored: tuple[Running, str, bytes]) -> None:
+def test_head_request(stored: tuple[Running, str, bytes]) -> None:
     server, path, whole = stored
     answer = server.ask("HEAD", path)
     assert (answer.status_code, answer.headers["Content-Length"], answer.content) == (200, str(len(whole)), b"")

@@ -38,13 +38,13 @@ def test_malformed_requests(server: Running, request_bytes: bytes) -> None:
     assert eventually(lambda: not server.jobs())
 
 
-def test_too_large_is_answered_before_the_body(server: Running) -> None:
+def test_too_large_is_refused_before_the_body(server: Running) -> None:
     head = f"{server.posting}Content-Type: {FORM['Content-Type']}\r\n"
     answer = parsed(server.raw(f"{head}Content-Length: {200 * MIB}\r\n\r\n".encode()))
     problem(answer, 413, "file_too_large", reason="bytes", details={"max_file_size": 100 * MIB})
 
 
-def test_too_large_is_answered_to_whoever_waits_for_a_go(server: Running) -> None:
+def test_too_large_is_refused_instead_of_100_continue(server: Running) -> None:
     head = f"{server.posting}Expect: 100-continue\r\n"
     with server.connect() as connection:
         connection.sendall(f"{head}Content-Length: 999999999\r\n\r\n".encode())
@@ -73,7 +73,7 @@ def test_a_client_that_never_stops_sending_is_cut_off(server: Running) -> None:
             connection.sendall(bytes(200 * MIB))
 
 
-def test_a_request_is_answered_once(server: Running) -> None:
+def test_a_request_gets_one_response(server: Running) -> None:
     with server.connect() as connection:
         connection.sendall(b"POST /nothing HTTP/1.1\r\nHost: here\r\nContent-Length: five\r\n\r\n")
         answers = b"".join(iter(lambda: connection.recv(65_536), b""))

@@ -103,7 +103,7 @@ def test_corrupt_input(server: Running) -> None:
     problem(answer, 500, "processing_failed", reason="corrupt_input", retryable=False)
 
 
-def test_a_bug_tells_the_client_nothing(strict: Running) -> None:
+def test_an_unexpected_exception_is_not_shown_to_the_client(strict: Running) -> None:
     answer = strict.convert(picture())
     problem(answer, 500, "server_error")
     assert "secret" not in answer.text

@@ -209,7 +209,7 @@ def _grown(server: Running, file_id: str, size: int) -> None:
     server.database.run_blocking(Transaction.execute, grown)
 
 
-def test_uploads_that_are_kept_are_bounded_in_all(either: Running) -> None:
+def test_stored_uploads_have_a_quota(either: Running) -> None:
     key, most, content = either.account(), TIERS["free"].max_stored, picture("JPEG")
     first = either.upload(content, key=key)["file_id"]
     _grown(either, first, most - len(content))

@@ -52,7 +52,7 @@ def test_a_foreign_id_is_not_found(either: Running, owned: dict[str, str], metho
     problem(answer, 404, "not_found")
 
 
-def test_nothing_happened_to_them(either: Running, owned: dict[str, str]) -> None:
+def test_resources_of_the_owner_are_unchanged(either: Running, owned: dict[str, str]) -> None:
     assert either.ask("GET", f"/files/{owned['file']}/download", owned["owner"]).status_code == 200
     assert either.ask("GET", f"/batch/{owned['batch']}", owned["owner"]).json()["data"]["total"] == 0
 

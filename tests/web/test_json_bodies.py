@@ -42,7 +42,7 @@ def test_other_charsets_and_empty_bodies(server: Running) -> None:
 
 
 @pytest.mark.parametrize("content_type", [None, "application/json", "application/x-www-form-urlencoded", "text/plain"])
-def test_what_the_body_is_called_does_not_matter(server: Running, content_type: str | None) -> None:
+def test_the_content_type_of_json_is_ignored(server: Running, content_type: str | None) -> None:
     body = b'{"else": ' + b"[" * 31 + b"]" * 31 + b', "name": "An app"}'
     headers = {**server.auth, **({"Content-Type": content_type} if content_type else {})}
     assert http.post(f"{server.api}/account/keys", content=body, headers=headers).status_code == 200

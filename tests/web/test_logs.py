@@ -41,7 +41,7 @@ def test_a_batch_is_one_line(server: Running) -> None:
     assert (entry["message"], entry["credits"]) == ("POST /api/v1/batch/{}/convert", 2)
 
 
-def test_what_fails_tells_why(server: Running) -> None:
+def test_failures_are_logged_with_their_cause(server: Running) -> None:
     with captured_log() as lines:
         answer = server.convert(sample("png")[:100], "webp")
         assert entry_of(lines, answer)["code"] == "processing_failed"
@@ -49,7 +49,7 @@ def test_what_fails_tells_why(server: Running) -> None:
     assert (told["reason"], told["input_format"], told["output_format"]) == ("corrupt_input", "png", "webp")
 
 
-def test_a_job_that_dies_is_told_with_its_request(servers: Servers, data_dir: Path) -> None:
+def test_a_killed_job_is_logged_with_its_request(servers: Servers, data_dir: Path) -> None:
     dying = FailingExecutor(WorkerCrashed("Crashed.", details={"exit_code": -11}), OutOfMemory("Killed."))
     with servers.running(data_dir, dying) as server, captured_log() as lines:
         crashed = entry_of(lines, server.convert(sample("png")), "convertd.conversions")
@@ -58,7 +58,7 @@ def test_a_job_that_dies_is_told_with_its_request(servers: Servers, data_dir: Pa
     assert killed["reason"] == "out_of_memory"
 
 
-def test_nobodys_secrets(servers: Servers, server: Running) -> None:
+def test_secrets_and_private_data_are_not_logged(servers: Servers, server: Running) -> None:
     name = f"{CANARY}.png"
     with captured_log() as lines:
         answers = [

@@ -56,7 +56,7 @@ def _verbs(handler: type[BaseHandler]) -> set[str]:
     return {verb.lower() for verb in BaseHandler.supported_methods(handler.__new__(handler))} & {*_VERBS}
 
 
-def test_it_is_valid() -> None:
+def test_the_document_is_valid() -> None:
     assert published()["openapi"].startswith("3.1.")
     validate(published())
 
@@ -76,7 +76,7 @@ def _declared_verbs(handler: type[BaseHandler]) -> list[str]:
     return [verb for verb in _VERBS if operation_of(handler, verb)]
 
 
-def test_everything_in_it_is_used() -> None:
+def test_all_components_are_used() -> None:
     ids = [operation["operationId"] for _, _, operation in _operations()]
     assert sorted(ids) == sorted({*ids})
     assert {tag for _, _, operation in _operations() for tag in operation["tags"]} == {
@@ -107,7 +107,7 @@ def test_a_request_model_accepts_its_examples(model: type[RequestModel]) -> None
         validate_fields(model, texts, from_text=True)
 
 
-def test_the_examples_are_of_their_schemas() -> None:
+def test_examples_match_their_schemas() -> None:
     components = published()["components"]
     responses = [one for _, _, operation in _operations() for one in operation["responses"].values()]
     for response in [*responses, *components["responses"].values()]:
@@ -158,13 +158,13 @@ def _texts(node: ast.AST) -> Iterator[str]:
 
 
 class TestHeaders:
-    def test_those_of_every_answer(self, server: Running) -> None:
+    def test_common_headers(self, server: Running) -> None:
         sent = {name.lower() for name in http.get(f"{server.url}/healthz").headers}
         assert {name.lower() for name in COMMON_HEADERS} <= sent
         exposed = common_headers("req_0")["Access-Control-Expose-Headers"].split(", ")
         assert {*exposed} <= {*HEADERS}
 
-    def test_those_that_requests_have(self) -> None:
+    def test_request_headers_are_allowed_by_cors(self) -> None:
         told = {
             parameter["name"]
             for _, _, operation in _operations()
@@ -196,7 +196,7 @@ class TestHeaders:
 
 
 class TestServed:
-    def test_to_anybody_and_counted(self, server: Running) -> None:
+    def test_is_public_and_rate_limited(self, server: Running) -> None:
         first = conforms(http.get(f"{server.api}/openapi.json"))
         assert first.json() == published()
         second = http.get(f"{server.api}/openapi.json")
@@ -214,7 +214,7 @@ class TestServed:
         assert told["paths"]["/healthz"]["servers"] == [{"url": "https://convert.example"}]
 
 
-def test_who_needs_a_key(servers: Servers, data_dir: Path) -> None:
+def test_operations_without_a_key_are_marked(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as server:
         for path, verb, operation in _operations():
             base = server.url if "servers" in published()["paths"][path] else server.api

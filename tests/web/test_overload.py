@@ -43,17 +43,17 @@ def test_a_conversion_is_refused(full: Running) -> None:
 
 
 @pytest.mark.parametrize("path", ["/files/file_0000000000000000000000/convert", "/pdf/merge", "/pdf/delete-pages"])
-def test_whatever_takes_a_turn_is_refused(full: Running, path: str) -> None:
+def test_queued_operations_are_refused(full: Running, path: str) -> None:
     problem(full.ask("POST", path), 429, "rate_limit_exceeded", reason="queue_full")
 
 
-def test_all_else_is_not(full: Running) -> None:
+def test_other_requests_are_not_refused(full: Running) -> None:
     assert full.ask("GET", "/account").status_code == 200
     assert full.ask("OPTIONS", "/convert").status_code == 204
     problem(full.ask("GET", "/convert"), 405, "method_not_allowed")
 
 
-def test_a_refusal_is_noted_like_any_answer(full: Running) -> None:
+def test_a_refusal_is_logged_and_counted(full: Running) -> None:
     with captured_log() as lines:
         answer = _convert(full)
         entry = entry_of(lines, answer)
@@ -62,7 +62,7 @@ def test_a_refusal_is_noted_like_any_answer(full: Running) -> None:
     assert entry["account"].startswith("acct_")
 
 
-def test_the_body_is_passed_over_and_the_next_request_answered(full: Running) -> None:
+def test_the_body_is_discarded_and_the_next_request_is_processed(full: Running) -> None:
     with full.connect() as connection:
         ids = set()
         for _ in range(3):
@@ -81,14 +81,14 @@ def test_refused_clients_may_close_their_connections(full: Running) -> None:
             problem(parsed(read_answer(connection)), 429, "rate_limit_exceeded", reason="queue_full")
 
 
-def test_whoever_waits_for_a_go_gets_none(full: Running) -> None:
+def test_refused_clients_get_no_100_continue(full: Running) -> None:
     with full.connect() as connection:
         connection.sendall(f"{full.posting}Expect: 100-continue\r\nContent-Length: 10\r\n\r\n".encode())
         problem(parsed(read_answer(connection)), 429, "rate_limit_exceeded")
         assert connection.recv(100) == b""
 
 
-def test_whoever_never_stops_sending_is_cut_off(full: Running) -> None:
+def test_endless_bodies_are_cut_off(full: Running) -> None:
     with full.connect() as connection:
         connection.sendall(f"{full.posting}Content-Length: {1 << 40}\r\n\r\n".encode())
         problem(parsed(read_answer(connection)), 429, "rate_limit_exceeded")
@@ -96,7 +96,7 @@ def test_whoever_never_stops_sending_is_cut_off(full: Running) -> None:
             connection.sendall(bytes(200 * MIB))
 
 
-def test_whoever_goes_away_leaves_nothing_behind(full: Running) -> None:
+def test_a_disconnect_during_a_refusal_leaves_nothing_behind(full: Running) -> None:
     before = len(full.jobs())
     for _ in range(20):
         with full.connect() as connection:

@@ -93,7 +93,7 @@ def test_too_few_or_too_many(server: Running, count: int) -> None:
     problem(answer, 400, "invalid_parameter", param="files[]")
 
 
-def test_what_is_no_document(server: Running) -> None:
+def test_other_content_is_not_a_document(server: Running) -> None:
     for broken in (picture(), b"words"):
         answer = merge(server, document(1), document(1), broken)
         problem(answer, 400, "invalid_file_type", reason="not_a_pdf")

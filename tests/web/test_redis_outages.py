@@ -82,7 +82,7 @@ def test_servers_share_their_limits(servers: Servers, redis: RedisServer, tmp_pa
     assert len({answer.headers["X-RateLimit-Reset"] for answer in answers}) == 1
 
 
-def test_a_burst_gets_what_is_allowed(servers: Servers, redis: RedisServer, data_dir: Path) -> None:
+def test_a_burst_is_allowed_up_to_the_limit(servers: Servers, redis: RedisServer, data_dir: Path) -> None:
     with servers.running(data_dir, redis_url=redis.url, rate_limit_anonymous=20) as server:
         request = b"GET /api/v1/formats HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
         connections = [server.connect() for _ in range(100)]

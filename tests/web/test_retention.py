@@ -37,7 +37,7 @@ def test_nothing_is_left(servers: Servers, data_dir: Path) -> None:
         assert eventually(lambda: server.database.run_blocking(_rows) == 0)
 
 
-def test_what_belongs_to_no_file_is_erased(servers: Servers, data_dir: Path) -> None:
+def test_orphaned_blobs_are_deleted(servers: Servers, data_dir: Path) -> None:
     folder = data_dir / "blobs"
     folder.mkdir(parents=True)
     for name, age in (("blob_left", 7200), ("put_left", 7200), ("blob_young", 60)):

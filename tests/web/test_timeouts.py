@@ -40,7 +40,7 @@ def hasty(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield running
 
 
-def test_a_request_has_to_come_and_then_its_headers(pace: ConnectionTimer, clock: Clock) -> None:
+def test_requests_and_their_headers_have_timeouts(pace: ConnectionTimer, clock: Clock) -> None:
     clock.now += 59
     assert pace.exceeded(writing=False) is None
     pace.bytes_received()
@@ -67,7 +67,7 @@ def test_a_body_keeps_its_rate_in_every_window(pace: ConnectionTimer, clock: Clo
     assert pace.exceeded(writing=False) is Timeout.BODY
 
 
-def test_an_answer_has_to_be_taken(pace: ConnectionTimer, clock: Clock) -> None:
+def test_a_response_that_is_not_read_times_out(pace: ConnectionTimer, clock: Clock) -> None:
     pace.request_received()
     clock.now += 1000
     assert pace.exceeded(writing=False) is None
@@ -79,7 +79,7 @@ def test_an_answer_has_to_be_taken(pace: ConnectionTimer, clock: Clock) -> None:
     assert pace.exceeded(writing=True) is Timeout.RESPONSE
 
 
-def test_who_says_nothing_is_left(hasty: Running) -> None:
+def test_silent_clients_are_disconnected(hasty: Running) -> None:
     with hasty.connect() as connection:
         assert connection.recv(100) == b""
 
@@ -98,7 +98,7 @@ def test_a_slow_body(hasty: Running) -> None:
     assert eventually(lambda: not hasty.jobs())
 
 
-def test_an_answer_that_nobody_reads(hasty: Running) -> None:
+def test_an_unread_response(hasty: Running) -> None:
     with hasty.connect() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         with pytest.raises(ConnectionError):
@@ -143,7 +143,7 @@ def test_connections_of_all_clients_are_bounded(servers: Servers, data_dir: Path
         assert eventually(welcome)
 
 
-def test_connections_of_a_proxy_are_those_of_many(servers: Servers, data_dir: Path) -> None:
+def test_connections_of_a_trusted_proxy_are_not_limited_per_client(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, trusted_proxies="127.0.0.1") as server:
         crowd = [server.connect() for _ in range(65)]
         crowd[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n")

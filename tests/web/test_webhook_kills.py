@@ -31,7 +31,7 @@ def _paid(transaction: Transaction) -> int:
     return len(transaction.all(models.Purchase.select().where(models.Purchase.state == "paid")))
 
 
-def test_what_is_sent_again_is_credited_once(
+def test_repeated_events_are_credited_once(
     tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     database = Database(url)
