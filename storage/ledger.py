@@ -7,7 +7,6 @@ lock holds before accounts, and accounts in the order of their ids.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -112,13 +111,10 @@ def reserve(
     return hold
 
 
-def settle(
-    transaction: Transaction, hold: Hold, record: UsageRecord, also: Callable[[Transaction], object] | None = None
-) -> int:
+def settle(transaction: Transaction, hold: Hold, record: UsageRecord) -> int:
     """Charges a hold for an operation that succeeded. Returns the balance in credits.
 
-    `also` runs in the same transaction. Raises HoldLost if the hold has ended; nothing is charged or saved then,
-    and the caller must discard the result.
+    Raises HoldLost if the hold has ended; nothing is charged then, and the caller must discard the result.
     """
     amount = _end_hold(transaction, hold.account, hold.id, "settled")
     if not amount:
@@ -126,8 +122,6 @@ def settle(
     ((remaining,),) = transaction.execute_statement(CHARGE_HELD_CREDITS, account=hold.account, amount=amount)
     transaction.execute_statement(INSERT_ENTRY, **_entry(transaction, hold.account, "charge", -amount, hold.id))
     usage.record(transaction, hold.account, record, success=True, credits=amount)
-    if also:
-        also(transaction)
     return int(remaining)
 
 

@@ -1,4 +1,4 @@
-"""A plugin of somebody else's, installed with pip into an environment of its own, is found and used."""
+"""A third-party plugin, installed with pip into a separate environment, is loaded and used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of a fresh environment that holds convertd and the plugin, and sees our dependencies."""
+    """The programs of a new environment with convertd and the plugin, which uses the installed dependencies."""
     folder = tmp_path_factory.mktemp("fresh")
     venv.create(folder / "venv", symlinks=True)
     (packages,) = (folder / "venv" / "lib").glob("python*/site-packages")

@@ -1,4 +1,4 @@
-"""Every made-up RAW file is, to LibRaw, a camera's picture of the scene."""
+"""LibRaw develops every generated RAW file to the expected scene."""
 
 import io
 from datetime import datetime
@@ -32,7 +32,7 @@ def developed(data: bytes) -> NDArray[np.uint8]:
 
 
 def developed_linear(data: bytes) -> NDArray[np.float64]:
-    """Camera colours, 0 to 1, with nothing but white balance applied."""
+    """Camera colours, 0 to 1, with white balance only."""
     with rawpy.imread(io.BytesIO(data)) as raw:
         picture = raw.postprocess(
             use_camera_wb=True,

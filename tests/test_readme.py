@@ -1,4 +1,4 @@
-"""The documents are true: their commands work as printed, and their tables list what there is."""
+"""The documents are correct: their commands work as printed, and their tables are complete."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SANDBOX = read("engine/sandbox/README.md")
 _SECURITY = read("SECURITY.md")
 
 _SET_UP = ["sh config/setup.sh && .venv/bin/convertd serve", "sh config/setup.sh test && .venv/bin/pytest"]
-_EXECUTED = [_README, _OPERATION.without("Daily operation"), _PLUGINS, _SANDBOX]  # in one folder, in this order
+_EXECUTED = [_README, _OPERATION.without("Daily operation"), _PLUGINS, _SANDBOX]  # in the same folder, in this order
 _COMMANDS = [command for document in _EXECUTED for command in document.commands()][len(_SET_UP) :]
 
 
@@ -214,7 +214,7 @@ def test_every_configuration_file_is_documented() -> None:
 
 
 def _broken(link: str, source: Path) -> str | None:
-    """The link in that file, if what it points to does not exist."""
+    """The link, if its target does not exist."""
     name, _, anchor = link.partition("#")
     target = (source.parent / name).resolve() if name else source
     if not target.exists():

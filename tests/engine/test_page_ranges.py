@@ -1,4 +1,4 @@
-"""Pages as text."""
+"""Parsing of page ranges."""
 
 from __future__ import annotations
 

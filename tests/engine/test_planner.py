@@ -1,4 +1,4 @@
-"""The cheapest path, against trying all of them."""
+"""The cheapest path, compared with an exhaustive search."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _Path = tuple[AnyConversion, ...]
 
 
 def _walks(graph: dict[AnyFormat, list[AnyConversion]], path: _Path) -> Iterator[_Path]:
-    """Every path that goes on from `path` without leaving a format twice."""
+    """Every continuation of `path` that visits no format twice."""
     yield path
     left = {step.source for step in path}
     if not path[-1].terminal and path[-1].target not in left:

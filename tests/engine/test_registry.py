@@ -1,4 +1,4 @@
-"""Names, plans, identification and plugins at odds with each other."""
+"""Names, plans, identification, and plugins that contradict each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tool on a format that is made up here: inputs counted, opened in turn, and blamed by their index."""
+"""A tool on a test format: number of inputs, order of opening, and the index of an invalid input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What steps say of the modules they use is true of ordinary files: where a pair begins, there it ends."""
+"""The `lazy` flags of steps are correct for ordinary files: jobs end in the process in which they start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from engine.registry import Registry, load_registry
 from tests.support.samples import sample
 
-# Carries out every plan where nothing is loaded that is put off, and tells which ask for it.
+# Runs every plan in a process without lazy modules, and prints those that use one.
 _PROGRAM = """
 import json
 import sys
@@ -43,7 +43,7 @@ print(json.dumps([sorted(plans), asking]))
 
 @pytest.fixture(scope="module")
 def asking(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], dict[str, str]]:
-    """All pairs and tools; the modules that each asks for."""
+    """All pairs and tools, and the lazy modules that each uses."""
     folder = tmp_path_factory.mktemp("samples")
     for plan in load_registry().catalogue():
         (folder / plan.source.name).write_bytes(sample(plan.source.name))

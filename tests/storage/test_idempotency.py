@@ -11,7 +11,7 @@ from storage import idempotency, ledger, ledger_audit, models
 from storage.database import Database
 from storage.errors import ClaimLost
 from storage.idempotency import Claim, ClaimOutcome, InProgress, KeyMismatch, Replay, StoredResponse
-from tests.support.storage_samples import OWNER, USE, Clock, open_account
+from tests.support.storage_samples import OWNER, Clock, open_account, settle_and
 
 pytestmark = pytest.mark.both_databases
 
@@ -92,7 +92,7 @@ def test_a_lost_claim_is_not_charged(database: Database, account: str, clock: Cl
     fresh(database, account)
     finish = partial(idempotency.finish, claim=late, stored=ANSWER)
     with pytest.raises(ClaimLost):
-        database.run_blocking(ledger.settle, hold, USE, finish)
+        database.run_blocking(settle_and, hold, finish)
     assert database.run_blocking(ledger.release, account, hold.id) == 50
     assert database.run_blocking(ledger_audit.check) == ()
 

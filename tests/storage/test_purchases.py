@@ -143,9 +143,9 @@ def test_spent_credits_are_not_removed(database: Database) -> None:
     spend(database, account, 1900)
     assert goes_back(database, purchase, PRICE, at=1) == RefundResult(account.id, -100)
     assert now(database, account) == (0, 2000)
-    goes_back(database, purchase, 0, at=2, final=True)  # it failed: what had been taken comes back, and no more
+    goes_back(database, purchase, 0, at=2, final=True)  # the reversal failed: the removed credits are returned
     assert now(database, account) == (100, 2000)
-    assert goes_back(database, purchase, PRICE, at=1) is None  # this is known to be over
+    assert goes_back(database, purchase, PRICE, at=1) is None  # the reversal is final
     assert now(database, account) == (100, 2000)
 
 

@@ -1,4 +1,4 @@
-"""A server that is killed in the middle of a batch: who asks again under the same key pays once."""
+"""A server that is killed during a batch: a repeat with the same idempotency key is charged once."""
 
 from __future__ import annotations
 

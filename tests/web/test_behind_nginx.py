@@ -1,4 +1,4 @@
-"""The service behind nginx, as config/nginx.conf has it."""
+"""The service behind nginx with config/nginx.conf."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from config.pricing import TIERS
 from tests.support import http
 from tests.support.nginx_server import NginxServer
 from tests.support.server_process import free_port
-from tests.support.servers import Running, Servers, eventually, parsed, read_answer
+from tests.support.servers import Running, Servers, eventually, parsed, read_response
 from tests.support.web_samples import picture
 from web.http.server import _MAX_CONNECTIONS_PER_CLIENT
 
@@ -34,12 +34,12 @@ class Proxied:
     server: Running
 
     def client(self, address: str = "127.0.0.2", **headers: str) -> httpx.Client:
-        """Somebody at that address."""
+        """A client with this address."""
         transport = httpx.HTTPTransport(verify=self.nginx.trust, local_address=address)
         return httpx.Client(transport=transport, base_url=f"{self.nginx.url}/api/v1", headers=headers, timeout=60)
 
     def send(self, head: str, address: str = "127.0.0.2") -> ssl.SSLSocket:
-        """A connection from that address on which these headers are sent, and nothing after them."""
+        """A connection from this address on which only these headers are sent."""
         plain = socket.create_connection((_PROXY, self.nginx.port), timeout=20, source_address=(address, 0))
         connection = self.nginx.trust.wrap_socket(plain, server_hostname="localhost")
         connection.sendall(head.encode())
@@ -82,13 +82,13 @@ def test_the_service_refuses_large_bodies_before_they_arrive(proxied: Proxied) -
     )
 
     with proxied.send(head) as connection:
-        answer = parsed(read_answer(connection))
+        response = parsed(read_response(connection))
 
-    assert answer.status_code == 413
-    error = answer.json()["error"]
+    assert response.status_code == 413
+    error = response.json()["error"]
     assert error["code"] == "file_too_large"
     assert error["details"] == {"max_file_size": TIERS["free"].max_file_size}
-    assert error["request_id"] == answer.headers["X-Request-Id"]
+    assert error["request_id"] == response.headers["X-Request-Id"]
 
 
 def test_forged_forwarded_headers_do_not_change_the_rate_limit(proxied: Proxied) -> None:
@@ -104,10 +104,10 @@ def test_forged_forwarded_headers_do_not_change_the_rate_limit(proxied: Proxied)
 
 def test_a_request_keeps_its_id(proxied: Proxied) -> None:
     with proxied.client(**proxied.server.auth) as client:
-        answer = client.get("/account?token=canary")
+        response = client.get("/account?token=canary")
 
-    told = answer.json()["meta"]["request_id"]
-    assert answer.headers["X-Request-Id"] == told
+    told = response.json()["meta"]["request_id"]
+    assert response.headers["X-Request-Id"] == told
     assert eventually(lambda: any(told in line for line in proxied.nginx.lines))
     assert not any("canary" in line for line in proxied.nginx.lines)
 
@@ -142,10 +142,10 @@ def test_http_2_is_spoken_and_plain_http_is_not(proxied: Proxied) -> None:
 
 def test_an_error_has_the_envelope_while_the_service_is_down(tmp_path_factory: pytest.TempPathFactory) -> None:
     with NginxServer(tmp_path_factory.mktemp("nginx"), free_port()) as nginx:
-        answer = httpx.get(f"{nginx.url}/api/v1/formats", verify=nginx.trust)
+        response = httpx.get(f"{nginx.url}/api/v1/formats", verify=nginx.trust)
 
-    assert answer.status_code == 503
-    assert answer.json()["error"]["code"] == "not_ready"
-    assert answer.json()["error"]["retryable"] is True
-    assert answer.json()["error"]["request_id"] == answer.headers["X-Request-Id"]
-    assert int(answer.headers["Retry-After"]) > 0
+    assert response.status_code == 503
+    assert response.json()["error"]["code"] == "not_ready"
+    assert response.json()["error"]["retryable"] is True
+    assert response.json()["error"]["request_id"] == response.headers["X-Request-Id"]
+    assert int(response.headers["Retry-After"]) > 0

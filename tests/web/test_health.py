@@ -42,9 +42,9 @@ class Idle:
         return True
 
 
-def reasons(answer: httpx.Response) -> list[str]:
-    problem(answer, 503, "not_ready", retryable=True)
-    found: list[str] = answer.json()["error"]["details"]["reasons"]
+def reasons(response: httpx.Response) -> list[str]:
+    problem(response, 503, "not_ready", retryable=True)
+    found: list[str] = response.json()["error"]["details"]["reasons"]
     return found
 
 
@@ -81,7 +81,7 @@ def test_hanging_checks_are_shared(servers: Servers, data_dir: Path) -> None:
     executor = Idle(answers=False)
     with servers.running(data_dir, executor) as server, ThreadPoolExecutor(5) as threads:
         answers = list(threads.map(lambda _: http.get(f"{server.url}/readyz", timeout=30), range(5)))
-        assert all("the executor cannot run jobs" in reasons(answer) for answer in answers)
+        assert all("the executor cannot run jobs" in reasons(response) for response in answers)
         assert executor.asked == 1
 
 
@@ -99,8 +99,8 @@ def test_an_outage_of_redis_only_degrades_the_service(servers: Servers, data_dir
     with RedisServer(tmp_path) as redis, servers.running(data_dir, Idle(), redis_url=redis.url) as server:
         assert eventually(lambda: ready(server))
         redis.kill()
-        answer = http.get(f"{server.url}/readyz")
-        assert (answer.status_code, answer.json()) == (
+        response = http.get(f"{server.url}/readyz")
+        assert (response.status_code, response.json()) == (
             200,
             {"status": "degraded", "reasons": ["Redis does not respond"]},
         )

@@ -1,4 +1,4 @@
-"""Bodies of JSON, strictly."""
+"""Strict parsing of JSON bodies."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_bodies_that_are_no_object(server: Running, body: bytes) -> None:
 
 def test_other_charsets_and_empty_bodies(server: Running) -> None:
     headers = {"Content-Type": "application/json; charset=latin-1"}
-    answer = http.post(f"{server.api}/register", content=b"{}", headers=headers)
-    problem(answer, 400, "invalid_parameter", reason="malformed")
+    response = http.post(f"{server.api}/register", content=b"{}", headers=headers)
+    problem(response, 400, "invalid_parameter", reason="malformed")
     problem(http.post(f"{server.api}/register"), 400, "invalid_parameter", param="email", reason="missing")
 
 

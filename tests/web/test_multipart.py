@@ -1,4 +1,4 @@
-"""Forms: well-formed, abused, cut off."""
+"""Multipart forms: well-formed, malformed and truncated."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ def test_accepted(server: Running, body: bytes) -> None:
     ],
 )
 def test_refused(server: Running, body: bytes, param: str | None, reason: str) -> None:
-    answer = post(server, body)
-    error = answer.json()["error"]
-    assert (answer.status_code, error["code"]) == (400, "invalid_parameter")
+    response = post(server, body)
+    error = response.json()["error"]
+    assert (response.status_code, error["code"]) == (400, "invalid_parameter")
     assert (error.get("param"), error["reason"]) == (param, reason)
     assert eventually(lambda: not server.jobs())
 
@@ -100,9 +100,9 @@ def test_refused(server: Running, body: bytes, param: str | None, reason: str) -
     ],
 )
 def test_other_content_types(server: Running, content_type: str | None) -> None:
-    answer = post(server, form(FILE, TARGET), {"Content-Type": content_type} if content_type else {})
-    assert answer.status_code == 400
-    assert answer.json()["error"]["code"] == "invalid_parameter"
+    response = post(server, form(FILE, TARGET), {"Content-Type": content_type} if content_type else {})
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == "invalid_parameter"
     assert eventually(lambda: not server.jobs())
 
 
@@ -191,7 +191,7 @@ def test_contents_do_not_depend_on_chunk_boundaries(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, step: int
 ) -> None:
     tricky = content + f"\r\n--{BOUNDARY[:-1]}".encode() + content
-    assume(BOUNDARY.encode() not in tricky)  # which would end it
+    assume(BOUNDARY.encode() not in tricky)  # it would end the part
     body = form(part(tricky, 'name="file"; filename="a.bin"'), TARGET)
     found = read(tmp_path_factory.mktemp("form"), body, step)
     assert found.file("file").path.read_bytes() == tricky

@@ -1,4 +1,4 @@
-"""The API's document: valid, complete, and about nothing that is not there."""
+"""The OpenAPI document is valid, complete, and describes existing endpoints only."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_every_code_and_every_reason_is_in_it() -> None:
 
 
 def _reasons() -> set[str]:
-    """All reasons that the code gives, and those that it makes."""
+    """All reasons in the source code, including generated ones."""
     found = {"not_a_pdf", "frames", "pages"}
     for folder in ("engine", "plugins", "storage", "web"):
         for path in (_ROOT / folder).rglob("*.py"):
@@ -150,7 +150,7 @@ def _reasons_in(node: ast.AST) -> Iterator[str]:
 
 
 def _texts(node: ast.AST) -> Iterator[str]:
-    """The texts that the value may have, as far as they are written there."""
+    """The string constants that the expression may evaluate to."""
     if isinstance(node, ast.Constant) and re.fullmatch("[a-z_]+", str(node.value)):
         yield str(node.value)
     for inner in ast.iter_child_nodes(node) if isinstance(node, ast.IfExp | ast.BoolOp | ast.Tuple) else ():
@@ -176,7 +176,7 @@ class TestHeaders:
         assert told - accepted == {"Stripe-Signature"}
 
     def test_all_of_them_are_sent(self, servers: Servers, data_dir: Path) -> None:
-        with servers.running(data_dir) as server:  # to which no other test has shown wrong keys
+        with servers.running(data_dir) as server:  # a new server: no other test has used up its limit of invalid keys
             self._all_are_sent(server)
 
     def _all_are_sent(self, server: Running) -> None:
@@ -184,12 +184,15 @@ class TestHeaders:
         path = made.json()["data"]["download_url"].removeprefix(API)
         answers = [
             server.convert(picture(), headers={"Accept": "application/json", "Idempotency-Key": "headers"}),
-            server.ask("GET", path, headers={"Range": "bytes=0-9"}),
-            server.ask("GET", "/account", "wrong"),
-            server.ask("PATCH", "/account"),
-            server.ask("GET", f"/verify?token={'0' * 64}", headers={"Accept": "text/html"}),
-            server.ask("GET", "/account/usage"),
-            *(server.ask("POST", "/register", json={"email": "many@example.test", "name": "Many"}) for _ in range(6)),
+            server.request("GET", path, headers={"Range": "bytes=0-9"}),
+            server.request("GET", "/account", "wrong"),
+            server.request("PATCH", "/account"),
+            server.request("GET", f"/verify?token={'0' * 64}", headers={"Accept": "text/html"}),
+            server.request("GET", "/account/usage"),
+            *(
+                server.request("POST", "/register", json={"email": "many@example.test", "name": "Many"})
+                for _ in range(6)
+            ),
         ]
         sent = {name.lower() for answer in answers for name in answer.headers}
         assert {name.lower() for name in HEADERS} <= sent
@@ -223,24 +226,24 @@ def test_operations_without_a_key_are_marked(servers: Servers, data_dir: Path) -
 
 
 class TestJudging:
-    """What the document does not tell is noticed."""
+    """Undocumented responses are detected."""
 
     def test_fields(self, server: Running) -> None:
-        answer = server.ask("GET", "/account")
+        answer = server.request("GET", "/account")
         changed = answer.json()
         for data in ({**changed["data"], "more": 1}, {**changed["data"], "tier": "gold"}, {}):
             with pytest.raises(jsonschema_rs.ValidationError):
                 conforms(_like(answer, answer.headers, {**changed, "data": data}))
 
     def test_headers(self, server: Running) -> None:
-        answer = server.ask("GET", "/account")
+        answer = server.request("GET", "/account")
         without = {name: value for name, value in answer.headers.items() if name != "x-request-id"}
         for headers in ({**answer.headers, "X-More": "1"}, without):
             with pytest.raises(AssertionError):
                 conforms(_like(answer, headers, answer.json()))
 
     def test_statuses(self, server: Running) -> None:
-        answer = server.ask("GET", "/account")
+        answer = server.request("GET", "/account")
         with pytest.raises(AssertionError):
             conforms(httpx.Response(418, headers=answer.headers, request=answer.request))
 

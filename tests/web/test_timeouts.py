@@ -1,4 +1,4 @@
-"""Clients that are slow, and clients that are many."""
+"""Timeouts of slow clients, and limits on connections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.checks import problem
-from tests.support.servers import Running, Servers, eventually, parsed, read_answer
+from tests.support.servers import Running, Servers, eventually, parsed, read_response
 from tests.support.web_samples import FORM
 from web.http.timeouts import ConnectionTimeouts, ConnectionTimer, Timeout
 
@@ -58,7 +58,7 @@ def test_a_body_keeps_its_rate_in_every_window(pace: ConnectionTimer, clock: Clo
     pace.headers_received()
     clock.now += 20
     with pace.processing(2000):
-        clock.now += 100  # of the server's own
+        clock.now += 100  # processing time of the server
         assert pace.exceeded(writing=False) is None
     assert pace.exceeded(writing=False) is None
     clock.now += 20
@@ -85,16 +85,16 @@ def test_silent_clients_are_disconnected(hasty: Running) -> None:
 
 
 def test_slow_headers(hasty: Running) -> None:
-    answer = parsed(hasty.raw(b"GET /healthz HTTP/1.1\r\nHost: he"))
-    problem(answer, 408, "request_timeout", retryable=True)
+    response = parsed(hasty.raw(b"GET /healthz HTTP/1.1\r\nHost: he"))
+    problem(response, 408, "request_timeout", retryable=True)
 
 
 def test_a_slow_body(hasty: Running) -> None:
     head = f"{hasty.posting}Content-Type: {FORM['Content-Type']}\r\nContent-Length: 5000\r\n\r\n"
-    answer = parsed(hasty.raw(head.encode() + b"x"))
-    problem(answer, 400, "invalid_parameter")
-    answer = parsed(hasty.raw(head.encode()))
-    problem(answer, 408, "request_timeout", retryable=True)
+    response = parsed(hasty.raw(head.encode() + b"x"))
+    problem(response, 400, "invalid_parameter")
+    response = parsed(hasty.raw(head.encode()))
+    problem(response, 408, "request_timeout", retryable=True)
     assert eventually(lambda: not hasty.jobs())
 
 
@@ -111,9 +111,9 @@ def test_connections_of_a_client_are_bounded(servers: Servers, data_dir: Path) -
         try:
             for connection in crowd:
                 connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n")
-                assert parsed(read_answer(connection)).status_code == 200
-            answer = parsed(server.raw(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"))
-            problem(answer, 429, "rate_limit_exceeded", reason="too_many_connections")
+                assert parsed(read_response(connection)).status_code == 200
+            response = parsed(server.raw(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"))
+            problem(response, 429, "rate_limit_exceeded", reason="too_many_connections")
         finally:
             for connection in crowd:
                 connection.close()
@@ -126,14 +126,14 @@ def test_connections_of_all_clients_are_bounded(servers: Servers, data_dir: Path
 
     def asked(connection: socket.socket) -> int:
         connection.sendall(asking)
-        return parsed(read_answer(connection)).status_code
+        return parsed(read_response(connection)).status_code
 
     with servers.running(data_dir) as server, ExitStack() as closing:
         crowd = [closing.enter_context(server.connect(f"127.0.1.{number % 16}")) for number in range(512)]
         assert {asked(connection) for connection in crowd} == {200}
         with server.connect("127.0.2.1") as another:
             another.sendall(asking)
-            problem(parsed(read_answer(another)), 429, "rate_limit_exceeded", reason="too_many_connections")
+            problem(parsed(read_response(another)), 429, "rate_limit_exceeded", reason="too_many_connections")
         crowd[0].close()
 
         def welcome() -> bool:
@@ -147,6 +147,6 @@ def test_connections_of_a_trusted_proxy_are_not_limited_per_client(servers: Serv
     with servers.running(data_dir, trusted_proxies="127.0.0.1") as server:
         crowd = [server.connect() for _ in range(65)]
         crowd[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n")
-        assert parsed(read_answer(crowd[-1])).status_code == 200
+        assert parsed(read_response(crowd[-1])).status_code == 200
         for connection in crowd:
             connection.close()
