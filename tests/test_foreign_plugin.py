@@ -24,9 +24,9 @@ def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (packages,) = (folder / "venv" / "lib").glob("python*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     sources = [folder / "convertd", folder / "plugin"]
-    ours = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "data", "tests")
-    shutil.copytree(_ROOT, sources[0], ignore=ours)
-    shutil.copytree(Path(__file__).parent / "support" / "foreign_plugin", sources[1], ignore=ours)
+    ignored = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "data", "tests")
+    shutil.copytree(_ROOT, sources[0], ignore=ignored)
+    shutil.copytree(Path(__file__).parent / "support" / "foreign_plugin", sources[1], ignore=ignored)
     programs = folder / "venv" / "bin"
     pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", programs / "python", "install", "--quiet"]
     subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--ignore-installed", *sources], check=True)

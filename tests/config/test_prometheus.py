@@ -139,7 +139,7 @@ def test_dashboard_expressions_return_data(watched: MonitoredServer) -> None:
         for target in panel["targets"]
     }
 
-    assert [asked for asked in expressions if not watched.prometheus.query(asked)] == []
+    assert [expression for expression in expressions if not watched.prometheus.query(expression)] == []
 
 
 def test_alert_expressions_compare_data_with_a_number(watched: MonitoredServer) -> None:

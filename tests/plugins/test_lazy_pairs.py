@@ -30,19 +30,19 @@ preload.preload(full=False)
 sandbox.allowed_path_rules(registry.programs)
 seal()
 
-asking = {}
+lazy_uses = {}
 for name, plan in plans.items():
     try:
         inputs = [Path(sys.argv[1], source.name).read_bytes() for source in plan.sources]
         verification.verify(registry, plan, pipeline.run(plan, inputs, Options(quality=80)), Options())
     except NotLoaded as error:
-        asking[name] = str(error)
-print(json.dumps([sorted(plans), asking]))
+        lazy_uses[name] = str(error)
+print(json.dumps([sorted(plans), lazy_uses]))
 """
 
 
 @pytest.fixture(scope="module")
-def asking(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], dict[str, str]]:
+def lazy_uses(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], dict[str, str]]:
     """All pairs and tools, and the lazy modules that each uses."""
     folder = tmp_path_factory.mktemp("samples")
     for plan in load_registry().catalogue():
@@ -57,15 +57,15 @@ def _lazy(registry: Registry) -> set[str]:
     return pairs | {name for name, tool in registry.tools.items() if tool.lazy}
 
 
-def test_light_jobs_use_no_lazy_module(asking: tuple[set[str], dict[str, str]]) -> None:
-    names, found = asking
+def test_light_jobs_use_no_lazy_module(lazy_uses: tuple[set[str], dict[str, str]]) -> None:
+    names, found = lazy_uses
 
     assert len(names) > 100
     assert {name: module for name, module in found.items() if name not in _lazy(load_registry())} == {}
 
 
-def test_all_lazy_pairs_use_a_lazy_module(asking: tuple[set[str], dict[str, str]]) -> None:
-    _, found = asking
+def test_all_lazy_pairs_use_a_lazy_module(lazy_uses: tuple[set[str], dict[str, str]]) -> None:
+    _, found = lazy_uses
 
     assert _lazy(load_registry()) - set(found) == set()
 

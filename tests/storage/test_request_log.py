@@ -14,8 +14,8 @@ def request(account: str, number: int) -> LoggedRequest:
 
 def test_the_latest_request_is_first(database: Database) -> None:
     one, other = open_account(database).id, open_account(database).id
-    asked = [request(account, number) for number in range(3) for account in (one, other)]
-    database.run_blocking(request_log.record, asked)
+    requests = [request(account, number) for number in range(3) for account in (one, other)]
+    database.run_blocking(request_log.record, requests)
     assert database.run_blocking(request_log.latest, one) == tuple(request(one, number) for number in (2, 1, 0))
 
 

@@ -121,7 +121,7 @@ class Servers:
         self,
         data_dir: Path,
         executor: Executor | None = None,
-        patience: ConnectionTimeouts = ConnectionTimeouts(),
+        timeouts: ConnectionTimeouts = ConnectionTimeouts(),
         port: int = 0,
         limiter: RateLimiter | None = None,
         **settings: Any,
@@ -131,7 +131,7 @@ class Servers:
         chosen = Settings(data_dir=data_dir, **{**usual, **settings}).at_port(port)
         services = assemble(chosen, self.registry, executor or self.executor)
         services = replace(services, limiter=limiter or services.limiter)
-        server = listening(services, "127.0.0.1", port, patience)
+        server = listening(services, "127.0.0.1", port, timeouts)
         url = self._run(server.__aenter__())
         try:
             running = Running(url, data_dir, services.database)

@@ -40,7 +40,7 @@ def proxy(server: Running) -> Iterator[Proxy]:
 
 @pytest.fixture(params=KINDS)
 def client(request: pytest.FixtureRequest, server: Running, proxy: Proxy) -> Iterator[Any]:
-    with calling(request.param, proxy.url, server.account(_CREDITS), backoff=0.01, patience=10) as made:
+    with calling(request.param, proxy.url, server.account(_CREDITS), backoff=0.01, max_retry_wait=10) as made:
         yield made
 
 

@@ -54,23 +54,23 @@ def test_a_checkout(selling: Running, stripe: StripeServer, pack: str, credits: 
     dressed(response)
     assert response.headers["Cache-Control"] == "no-store"
     body = response.json()
-    data, asked = body["data"], stripe.requests[-1]
+    data, requested = body["data"], stripe.requests[-1]
     session = stripe.sessions[data["session_id"]]
     assert data["checkout_url"] == session["url"]
-    told = (data["pack"], data["credits"], data["amount"], data["currency"], data["language"], data["status"])
-    assert told == (pack, credits, price, "eur", "de", "open")
+    values = (data["pack"], data["credits"], data["amount"], data["currency"], data["language"], data["status"])
+    assert values == (pack, credits, price, "eur", "de", "open")
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", data["expires_at"])
     assert body["meta"]["credits_remaining"] == 1_000_001
-    assert (session["amount_total"], session["currency"], asked["mode"]) == (price, "eur", "payment")
-    assert asked["client_reference_id"] == asked["metadata[purchase]"] == data["purchase_id"]
-    assert asked["success_url"] == f"https://convert.example/dashboard?purchase={data['purchase_id']}"
-    assert asked["cancel_url"].startswith(asked["success_url"])
-    assert asked["line_items[0][quantity]"] == "1"
-    assert 1800 < int(asked["expires_at"]) - time.time() < 86_400
+    assert (session["amount_total"], session["currency"], requested["mode"]) == (price, "eur", "payment")
+    assert requested["client_reference_id"] == requested["metadata[purchase]"] == data["purchase_id"]
+    assert requested["success_url"] == f"https://convert.example/dashboard?purchase={data['purchase_id']}"
+    assert requested["cancel_url"].startswith(requested["success_url"])
+    assert requested["line_items[0][quantity]"] == "1"
+    assert 1800 < int(requested["expires_at"]) - time.time() < 86_400
 
 
 @pytest.mark.parametrize(
-    ("asked", "spoken"),
+    ("requested", "spoken"),
     [
         (None, "en"),
         ("fr", "fr"),
@@ -81,8 +81,8 @@ def test_a_checkout(selling: Running, stripe: StripeServer, pack: str, credits: 
         ("zh-Hant-TW", "en"),
     ],
 )
-def test_languages(selling: Running, stripe: StripeServer, asked: str | None, spoken: str) -> None:
-    response = buy(selling, pack="starter", language=asked) if asked else buy(selling, pack="starter")
+def test_languages(selling: Running, stripe: StripeServer, requested: str | None, spoken: str) -> None:
+    response = buy(selling, pack="starter", language=requested) if requested else buy(selling, pack="starter")
     assert response.json()["data"]["language"] == spoken
     assert stripe.requests[-1]["locale"] == spoken
 

@@ -30,13 +30,13 @@ class Idle:
 
     def __init__(self, *, answers: bool = True) -> None:
         self._answers = answers
-        self.asked = 0
+        self.checks = 0
 
     async def run(self, job: Job, limits: JobLimits = JobLimits()) -> JobResult:
         raise StepFailed("Nothing is done here.")
 
     async def ready(self) -> bool:
-        self.asked += 1
+        self.checks += 1
         if not self._answers:
             await asyncio.Event().wait()
         return True
@@ -82,7 +82,7 @@ def test_hanging_checks_are_shared(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, executor) as server, ThreadPoolExecutor(5) as threads:
         answers = list(threads.map(lambda _: http.get(f"{server.url}/readyz", timeout=30), range(5)))
         assert all("the executor cannot run jobs" in reasons(response) for response in answers)
-        assert executor.asked == 1
+        assert executor.checks == 1
 
 
 def test_a_database_locked_by_another_process(servers: Servers, data_dir: Path) -> None:

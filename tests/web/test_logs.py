@@ -45,8 +45,8 @@ def test_failures_are_logged_with_their_cause(server: Running) -> None:
     with captured_log() as lines:
         response = server.convert(sample("png")[:100], "webp")
         assert entry_of(lines, response)["code"] == "processing_failed"
-        told = entry_of(lines, response, "convertd.conversions")
-    assert (told["reason"], told["input_format"], told["output_format"]) == ("corrupt_input", "png", "webp")
+        entry = entry_of(lines, response, "convertd.conversions")
+    assert (entry["reason"], entry["input_format"], entry["output_format"]) == ("corrupt_input", "png", "webp")
 
 
 def test_a_killed_job_is_logged_with_its_request(servers: Servers, data_dir: Path) -> None:

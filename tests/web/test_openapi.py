@@ -63,12 +63,12 @@ def test_the_document_is_valid() -> None:
 
 def test_every_verb_of_every_path_is_in_it() -> None:
     there = [(re.sub(r"\([^)]*\)", "{}", pattern), _verbs(handler)) for pattern, handler in API_ROUTES]
-    told = {
+    documented = {
         ("" if "servers" in item else API) + re.sub(r"{\w+}", "{}", path): {*item} & {*_VERBS}
         for path, item in published()["paths"].items()
     }
-    assert dict(there) == told
-    assert all(told[path] for path in told)
+    assert dict(there) == documented
+    assert all(documented[path] for path in documented)
     assert not any(pattern.startswith(API) or _declared_verbs(handler) for pattern, handler in PAGE_ROUTES)
 
 
@@ -120,7 +120,7 @@ def test_examples_match_their_schemas() -> None:
 
 def test_every_code_and_every_reason_is_in_it() -> None:
     assert {*ERROR_CATALOGUE} == {*STATUS}
-    documented = {reason for told in ERROR_CATALOGUE.values() for reason in told.reasons}
+    documented = {reason for description in ERROR_CATALOGUE.values() for reason in description.reasons}
     assert documented == _reasons() - _NOT_OF_THE_API
 
 
@@ -165,15 +165,15 @@ class TestHeaders:
         assert {*exposed} <= {*HEADERS}
 
     def test_request_headers_are_allowed_by_cors(self) -> None:
-        told = {
+        documented = {
             parameter["name"]
             for _, _, operation in _operations()
             for parameter in operation.get("parameters", [])
             if parameter["in"] == "header"
         }
         accepted = {*PREFLIGHT_HEADERS["Access-Control-Allow-Headers"].split(", ")}
-        assert accepted - told == {"Accept", "Authorization", "Content-Type"}
-        assert told - accepted == {"Stripe-Signature"}
+        assert accepted - documented == {"Accept", "Authorization", "Content-Type"}
+        assert documented - accepted == {"Stripe-Signature"}
 
     def test_all_of_them_are_sent(self, servers: Servers, data_dir: Path) -> None:
         with servers.running(data_dir) as server:  # a new server: no other test has used up its limit of invalid keys
@@ -212,9 +212,9 @@ class TestServed:
 
     def test_for_the_address_that_clients_use(self, servers: Servers, data_dir: Path) -> None:
         with servers.running(data_dir, base_url="https://convert.example/api/v1") as server:
-            told = http.get(f"{server.api}/openapi.json").json()
-        assert told["servers"] == [{"url": "https://convert.example/api/v1"}]
-        assert told["paths"]["/healthz"]["servers"] == [{"url": "https://convert.example"}]
+            document = http.get(f"{server.api}/openapi.json").json()
+        assert document["servers"] == [{"url": "https://convert.example/api/v1"}]
+        assert document["paths"]["/healthz"]["servers"] == [{"url": "https://convert.example"}]
 
 
 def test_operations_without_a_key_are_marked(servers: Servers, data_dir: Path) -> None:

@@ -110,13 +110,13 @@ def test_requests_count_once_their_bodies_have_arrived(servers: Servers, tmp_pat
         servers.running(tmp_path, executor=EndlessExecutor(), workers=1, rate_limit_paid=_LIMIT) as server,
         ExitStack() as waiting,
     ):
-        asked = conversion_request(server.posting, form(FILE, TARGET))
+        request_bytes = conversion_request(server.posting, form(FILE, TARGET))
         arriving = [waiting.enter_context(server.connect("127.0.0.8")) for _ in range(_MOST)]
         for connection in arriving:
-            connection.sendall(asked[:-10])
+            connection.sendall(request_bytes[:-10])
         assert eventually(lambda: len(server.jobs()) == _MOST)
         _fill(server, waiting)
-        arriving[0].sendall(asked[-10:])
+        arriving[0].sendall(request_bytes[-10:])
         problem(parsed(read_response(arriving[0])), 429, "rate_limit_exceeded", reason="queue_full")
 
 

@@ -83,8 +83,8 @@ def test_only_json_get_requests_use_the_token(server: Running) -> None:
         assert response.headers["Cache-Control"] == "no-store"
         assert response.headers["Referrer-Policy"] == "no-referrer"
         assert "cvd_live_" not in response.text
-    asked = verify(server, token.upper(), Accept="application/json, text/html")
-    assert asked.json()["data"]["api_key"].startswith("cvd_live_")
+    verified = verify(server, token.upper(), Accept="application/json, text/html")
+    assert verified.json()["data"]["api_key"].startswith("cvd_live_")
 
 
 @pytest.mark.parametrize("query", ["", "?token=", "?token=abc", f"?token={'g' * 64}", f"?token={UNKNOWN}0"])

@@ -14,7 +14,7 @@ from tests.support.servers import Running, Servers, eventually, parsed, read_res
 from tests.support.web_samples import FORM
 from web.http.timeouts import ConnectionTimeouts, ConnectionTimer, Timeout
 
-HASTY = ConnectionTimeouts(idle=0.4, head=0.4, window=0.4, rate=1000, stall=0.4)
+SHORT_TIMEOUTS = ConnectionTimeouts(idle=0.4, head=0.4, window=0.4, rate=1000, stall=0.4)
 
 
 class Clock:
@@ -35,8 +35,8 @@ def pace(clock: Clock) -> ConnectionTimer:
 
 
 @pytest.fixture(scope="module")
-def hasty(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with servers.running(tmp_path_factory.mktemp("hasty"), patience=HASTY) as running:
+def strict(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with servers.running(tmp_path_factory.mktemp("strict"), timeouts=SHORT_TIMEOUTS) as running:
         yield running
 
 
@@ -79,27 +79,27 @@ def test_a_response_that_is_not_read_times_out(pace: ConnectionTimer, clock: Clo
     assert pace.exceeded(writing=True) is Timeout.RESPONSE
 
 
-def test_silent_clients_are_disconnected(hasty: Running) -> None:
-    with hasty.connect() as connection:
+def test_silent_clients_are_disconnected(strict: Running) -> None:
+    with strict.connect() as connection:
         assert connection.recv(100) == b""
 
 
-def test_slow_headers(hasty: Running) -> None:
-    response = parsed(hasty.raw(b"GET /healthz HTTP/1.1\r\nHost: he"))
+def test_slow_headers(strict: Running) -> None:
+    response = parsed(strict.raw(b"GET /healthz HTTP/1.1\r\nHost: he"))
     problem(response, 408, "request_timeout", retryable=True)
 
 
-def test_a_slow_body(hasty: Running) -> None:
-    head = f"{hasty.posting}Content-Type: {FORM['Content-Type']}\r\nContent-Length: 5000\r\n\r\n"
-    response = parsed(hasty.raw(head.encode() + b"x"))
+def test_a_slow_body(strict: Running) -> None:
+    head = f"{strict.posting}Content-Type: {FORM['Content-Type']}\r\nContent-Length: 5000\r\n\r\n"
+    response = parsed(strict.raw(head.encode() + b"x"))
     problem(response, 400, "invalid_parameter")
-    response = parsed(hasty.raw(head.encode()))
+    response = parsed(strict.raw(head.encode()))
     problem(response, 408, "request_timeout", retryable=True)
-    assert eventually(lambda: not hasty.jobs())
+    assert eventually(lambda: not strict.jobs())
 
 
-def test_an_unread_response(hasty: Running) -> None:
-    with hasty.connect() as connection:
+def test_an_unread_response(strict: Running) -> None:
+    with strict.connect() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         with pytest.raises(ConnectionError):
             connection.sendall(b"GET /api/v1/formats HTTP/1.1\r\nHost: here\r\n\r\n" * 1_000_000)
@@ -122,23 +122,23 @@ def test_connections_of_a_client_are_bounded(servers: Servers, data_dir: Path) -
 
 
 def test_connections_of_all_clients_are_bounded(servers: Servers, data_dir: Path) -> None:
-    asking = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
+    request = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
 
-    def asked(connection: socket.socket) -> int:
-        connection.sendall(asking)
+    def status_of(connection: socket.socket) -> int:
+        connection.sendall(request)
         return parsed(read_response(connection)).status_code
 
     with servers.running(data_dir) as server, ExitStack() as closing:
         crowd = [closing.enter_context(server.connect(f"127.0.1.{number % 16}")) for number in range(512)]
-        assert {asked(connection) for connection in crowd} == {200}
+        assert {status_of(connection) for connection in crowd} == {200}
         with server.connect("127.0.2.1") as another:
-            another.sendall(asking)
+            another.sendall(request)
             problem(parsed(read_response(another)), 429, "rate_limit_exceeded", reason="too_many_connections")
         crowd[0].close()
 
         def welcome() -> bool:
             with server.connect("127.0.2.1") as another:
-                return asked(another) == 200
+                return status_of(another) == 200
 
         assert eventually(welcome)
 
