@@ -134,7 +134,7 @@ def _report(times: dict[str, list[float]], rounds: int) -> Report:
     rows: list[Row] = []
     above: list[float] | None = None
     for name, milliseconds in times.items():
-        added = median(mine - other for mine, other in zip(milliseconds, above or milliseconds, strict=True))
+        added = median(own - other for own, other in zip(milliseconds, above or milliseconds, strict=True))
         p95 = sorted(milliseconds)[int(len(milliseconds) * 0.95)]
         rows.append((name, median(milliseconds), p95, max(added, 0.0)))  # some variants are a part of the one above
         above = milliseconds

@@ -157,7 +157,7 @@ def to_16_bits(values: NDArray[np.generic]) -> NDArray[np.uint16]:
 
 def _smallest_mode(image: Image.Image, modes: tuple[str, ...]) -> str | None:
     mode = "PA" if image.mode == "P" and _has_alpha(image) else image.mode
-    return next((found for found in _COMPATIBLE_MODES.get(mode, ()) if found in modes), None)
+    return next((compatible for compatible in _COMPATIBLE_MODES.get(mode, ()) if compatible in modes), None)
 
 
 def _color_space(mode: str) -> str:

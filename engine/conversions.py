@@ -74,8 +74,8 @@ def conversion(
     `cost` is the time relative to decoding a photo of the same size. A `terminal` step can only be the last of a path:
     its result contains something simpler than its format suggests, such as pixels on a PDF page. `programs` are the
     paths of the programs that the step runs; the sandbox allows no others. `memory` is the peak in bytes per pixel; it
-    limits the memory of the job. `lazy`: the step uses modules of `engine.lazy_import`, so its jobs start in a process
-    that has loaded them; other steps that use one are run again in such a process.
+    limits the memory of the job. `lazy` is set if the step uses modules imported with `engine.lazy_import`: its jobs
+    then start in a process that has loaded them. Without it, a job that uses one is run again in such a process.
     """
 
     def declare(run: Callable[[S, Options], T]) -> Conversion[S, T]:

@@ -1,4 +1,4 @@
-"""PDF tools: merge files and delete pages, on the objects of the file, without rendering."""
+"""PDF tools: merge files and delete pages by editing PDF objects, without rendering."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ else:
 
 OBJECTS: Format[_pikepdf.Pdf] = Format("pdf objects", "pikepdf._core.Pdf")
 
-_COST = 2  # more than MuPDF, which repairs more damaged files and is preferred where no tool is used
+_COST = 2  # more than MuPDF's: without a tool, MuPDF is preferred, because it repairs more damaged files
 
 
 def _page_count(document: _pikepdf.Pdf) -> int:

@@ -41,7 +41,7 @@ _MERGED_FLAG = 4  # offset in the version resource: whether the file has a merge
 
 @conversion(PSD, RASTER, loss=Loss.STRUCTURE, cost=2)
 def decode(data: bytes, _options: Options) -> Raster:
-    depth, mode = (int.from_bytes(data[at : at + 2], "big") for at in (22, 24))
+    depth, mode = (int.from_bytes(data[offset : offset + 2], "big") for offset in (22, 24))
     check_size(int.from_bytes(data[18:22], "big"), int.from_bytes(data[14:18], "big"))
     if depth > 8:
         deep = _psd_tools.deep_frames(data) if mode in (_GREY, _RGB) else None

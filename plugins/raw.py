@@ -95,7 +95,7 @@ def _develop_frames(data: bytes, *, bits: int) -> Iterator[Frame]:
 def _read_directory(data: bytes) -> Image.Exif:
     """The first TIFF directory; in RAF that of the preview."""
     if data.startswith(b"FUJIFILM"):
-        start, size = (int.from_bytes(data[at : at + 4], "big") for at in (84, 88))
+        start, size = (int.from_bytes(data[offset : offset + 4], "big") for offset in (84, 88))
         return _pillow.open_image(data[start : start + size], "JPEG").getexif()
     # ORF and RW2 differ from TIFF only in the magic number.
     magic = b"\x2a\0" if data.startswith(b"II") else b"\0\x2a"

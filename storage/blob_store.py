@@ -75,7 +75,7 @@ async def read_blocks(path: Path, start: int, end: int) -> AsyncIterator[bytes]:
 
 
 def require_regular_file(path: Path) -> Path:
-    """Returns the path. Raises OSError if it is a link, with which a job could expose other files."""
+    """Returns the path. Raises OSError if it is a link: a job could create one to expose other files."""
     if not stat.S_ISREG(path.lstat().st_mode):
         raise OSError(f"{path.name} is not a regular file.")
     return path

@@ -91,10 +91,10 @@ class S3BlobStore:
         validate_key(key)
         with _store_errors():
             try:
-                found = await obstore.get_async(self._store, key, options=options)
+                response = await obstore.get_async(self._store, key, options=options)
             except FileNotFoundError:
                 raise NotFound("file") from None
-            async for block in found.stream(BLOCK):
+            async for block in response.stream(BLOCK):
                 yield bytes(block)
 
 

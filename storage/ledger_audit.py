@@ -34,7 +34,7 @@ def _violations(transaction: Transaction, account: models.Account) -> list[str]:
         "each paid purchase has exactly one entry": _purchases_credited(transaction, account.id),
         "reversal entries match the reversed payments": sums.get("reversal", 0) == -_reversed(transaction, account.id),
     }
-    return [f"{account.id}: violated: {rule}." for rule, holds_true in rules.items() if not holds_true]
+    return [f"{account.id}: violated: {rule}." for rule, is_kept in rules.items() if not is_kept]
 
 
 def _entry_sums(transaction: Transaction, account: str) -> dict[str, int]:

@@ -1,6 +1,6 @@
-"""SQL of the statements that run on every request.
+"""The SQL statements that run on every request.
 
-Written as text because Peewee takes about fifty times as long to render a query as SQLite to run one by its key.
+Written as text, because rendering a query with Peewee takes about fifty times as long as running it in SQLite.
 """
 
 from __future__ import annotations

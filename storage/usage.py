@@ -135,10 +135,10 @@ def _by_conversion(groups: Iterable[_Group]) -> tuple[PairUsage, ...]:
     for group in groups:
         pairs.setdefault((group.input_format, group.output_format), []).append(group)
     conversions = [
-        PairUsage(*pair, count=sum(one.count for one in ones), credits=sum(one.credits for one in ones))
-        for pair, ones in pairs.items()
+        PairUsage(*pair, count=sum(group.count for group in same), credits=sum(group.credits for group in same))
+        for pair, same in pairs.items()
     ]
-    return tuple(sorted(conversions, key=lambda one: (-one.count, one.input_format, one.output_format)))
+    return tuple(sorted(conversions, key=lambda usage: (-usage.count, usage.input_format, usage.output_format)))
 
 
 def _by_day(groups: Iterable[_Group]) -> tuple[DayUsage, ...]:

@@ -46,9 +46,9 @@ class JobInput(NamedTuple):
 class Job:
     """A conversion, described by names and paths only.
 
-    `target` is the name of a format, `tool` the name of a tool. The worker process gets the files as open
-    descriptors, never their paths. A job that is not `lazy` starts in a process of the light fork server, and runs
-    again in a process of the full one if it turns out to use lazily imported modules.
+    `target` is the name of a format, `tool` the name of a tool. The worker process receives the files as open
+    descriptors, never their paths. A job that is not `lazy` starts in a process of the light fork server, and is run
+    again in a process of the full one if it uses a lazily imported module.
     """
 
     inputs: tuple[JobInput, ...]
@@ -97,7 +97,7 @@ class JobResult:
 
 
 class ModuleMissing(WorkerCrashed):
-    """The job uses a module that its process must not load, so that another process has to run it."""
+    """The job uses a module that its process must not load. A process of the full fork server has to run the job."""
 
 
 def result_reply(result: JobResult) -> bytes:

@@ -27,7 +27,7 @@ def serve(
 
     A request without a job asks for a sandbox self-test; `layers` holds the state of each layer. `address_space` is
     the size of this process's address space at its start, in bytes. `missing_modules` is the list returned by
-    `lazy_import.seal`: once a name is in it, the job's own outcome is discarded.
+    `lazy_import.seal`: if it contains a name after the job, the reply names that module instead of a result.
     """
     request, descriptors, _, _ = socket.recv_fds(connection, 1 << 16, MAX_FILES)
     while chunk := connection.recv(1 << 16):

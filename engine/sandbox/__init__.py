@@ -50,7 +50,7 @@ class SandboxReport:
     checks: dict[str, bool]
 
     def common(self, other: SandboxReport) -> SandboxReport:
-        """Returns a report of what is active and passed in both."""
+        """Returns a report of the layers that are active and the checks that passed in both reports."""
         return SandboxReport(_common(self.layers, other.layers), _common(self.checks, other.checks))
 
     @property
@@ -60,7 +60,7 @@ class SandboxReport:
 
     @property
     def complete(self) -> bool:
-        """Whether Landlock and seccomp are active and all checks passed: the setting "required" needs that."""
+        """Whether Landlock and seccomp are active and all checks passed, as the setting "required" demands."""
         return all((self.layers["landlock"], self.layers["seccomp"], *self.checks.values()))
 
 

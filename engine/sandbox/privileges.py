@@ -1,4 +1,4 @@
-"""Session, user, capabilities and namespaces of this process. The functions raise OSError where refused."""
+"""Session, user, capabilities and namespaces of this process. The functions raise OSError if the kernel refuses."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def limit_resources(*, seconds: float, output: int) -> None:
 def peak_memory() -> int:
     """Returns the largest resident size in bytes of this process or of a program that it has run."""
     processes = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    return max(resource.getrusage(each).ru_maxrss for each in processes) * 1024
+    return max(resource.getrusage(process).ru_maxrss for process in processes) * 1024
 
 
 def _lower(limit: int, value: int, *, hard_margin: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Jobs that use no lazy modules start in processes without them, and run again in others if they use one after all."""
+"""Jobs without lazy modules start in light processes, and run again in full ones if they use a lazy module."""
 
 from __future__ import annotations
 

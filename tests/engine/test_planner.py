@@ -1,4 +1,4 @@
-"""The cheapest path, against trying all of them."""
+"""The cheapest path, compared with an exhaustive search."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _Path = tuple[AnyConversion, ...]
 
 
 def _walks(graph: dict[AnyFormat, list[AnyConversion]], path: _Path) -> Iterator[_Path]:
-    """Every path that goes on from `path` without leaving a format twice."""
+    """Every continuation of `path` that visits no format twice."""
     yield path
     left = {step.source for step in path}
     if not path[-1].terminal and path[-1].target not in left:
@@ -60,7 +60,7 @@ def test_paths_are_the_cheapest(steps: list[AnyConversion]) -> None:
             assert _price(path) == min(_price(walk) for walk in every if walk[-1].target == target)
 
 
-def test_a_final_step_is_never_left() -> None:
+def test_no_path_continues_after_a_terminal_step() -> None:
     a, b, c, *_ = _FORMATS
     wrap = Conversion(a, b, lambda payload, options: payload, terminal=True)
     leave = Conversion(b, c, lambda payload, options: payload)
@@ -68,7 +68,7 @@ def test_a_final_step_is_never_left() -> None:
     assert set(cheapest_paths({a: [wrap], b: [leave]}, a)) == {b}
 
 
-def test_a_plan_is_lazy_if_anything_of_it_is() -> None:
+def test_a_plan_is_lazy_if_one_of_its_steps_is() -> None:
     def step(*, lazy: bool) -> AnyConversion:
         return Conversion(PNG, PNG, lambda payload, options: payload, lazy=lazy)
 

@@ -1,4 +1,4 @@
-"""A result that is cut, unreadable, or not what was written does not count."""
+"""Verification rejects results that are truncated, unreadable, or different from the encoder's input."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _refused(target: str, source: bytes, data: bytes) -> None:
 @pytest.mark.parametrize("target", _TARGETS)
 def test_half_a_result(target: str) -> None:
     data = pipeline.run(_REGISTRY.plan([_PNG], target), [sample("png")], Options()).data
-    if target == "psd":  # of which only the header is looked at
+    if target == "psd":  # only its header is checked
         data = data[:60]
 
     _refused(target, sample("png"), data[: len(data) // 2])

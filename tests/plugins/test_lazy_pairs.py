@@ -1,4 +1,4 @@
-"""What steps say of the modules they use is true of ordinary files: where a pair begins, there it ends."""
+"""The `lazy` flags of steps are correct for ordinary files: jobs end in the process in which they start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from engine.registry import Registry, load_registry
 from tests.support.samples import sample
 
-# Carries out every plan where nothing is loaded that is put off, and tells which ask for it.
+# Runs every plan in a process without lazy modules, and prints those that use one.
 _PROGRAM = """
 import json
 import sys
@@ -30,20 +30,20 @@ preload.preload(full=False)
 sandbox.allowed_path_rules(registry.programs)
 seal()
 
-asking = {}
+lazy_uses = {}
 for name, plan in plans.items():
     try:
         inputs = [Path(sys.argv[1], source.name).read_bytes() for source in plan.sources]
         verification.verify(registry, plan, pipeline.run(plan, inputs, Options(quality=80)), Options())
     except NotLoaded as error:
-        asking[name] = str(error)
-print(json.dumps([sorted(plans), asking]))
+        lazy_uses[name] = str(error)
+print(json.dumps([sorted(plans), lazy_uses]))
 """
 
 
 @pytest.fixture(scope="module")
-def asking(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], dict[str, str]]:
-    """All pairs and tools; the modules that each asks for."""
+def lazy_uses(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], dict[str, str]]:
+    """All pairs and tools, and the lazy modules that each uses."""
     folder = tmp_path_factory.mktemp("samples")
     for plan in load_registry().catalogue():
         (folder / plan.source.name).write_bytes(sample(plan.source.name))
@@ -57,15 +57,15 @@ def _lazy(registry: Registry) -> set[str]:
     return pairs | {name for name, tool in registry.tools.items() if tool.lazy}
 
 
-def test_light_jobs_ask_for_nothing_that_is_put_off(asking: tuple[set[str], dict[str, str]]) -> None:
-    names, found = asking
+def test_light_jobs_use_no_lazy_module(lazy_uses: tuple[set[str], dict[str, str]]) -> None:
+    names, found = lazy_uses
 
     assert len(names) > 100
     assert {name: module for name, module in found.items() if name not in _lazy(load_registry())} == {}
 
 
-def test_all_others_do(asking: tuple[set[str], dict[str, str]]) -> None:
-    _, found = asking
+def test_all_lazy_pairs_use_a_lazy_module(lazy_uses: tuple[set[str], dict[str, str]]) -> None:
+    _, found = lazy_uses
 
     assert _lazy(load_registry()) - set(found) == set()
 

@@ -1,4 +1,4 @@
-"""Executors whose processes know the misbehaving plugin."""
+"""Executors whose processes load the misbehaving plugin."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from engine.executor import LocalExecutor
 
 MISBEHAVING = Path(__file__).parent / "misbehaving"
-"""The folder that the plugin is found in."""
+"""The folder of the misbehaving plugin."""
 
 
 @asynccontextmanager
 async def misbehaving(workers: int) -> AsyncIterator[LocalExecutor]:
-    """One with so many workers, both of its fork servers started."""
+    """An executor with this number of workers and both fork servers started."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(MISBEHAVING)
         executor = LocalExecutor(workers)

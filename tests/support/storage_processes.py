@@ -15,7 +15,7 @@ from storage.files import ConvertedFile
 from storage.idempotency import Claim, StoredResponse
 from storage.ids import new_id
 from storage.ledger import ServerInstance
-from tests.support.storage_samples import OWNER, USE
+from tests.support.storage_samples import OWNER, USE, settle_and
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
@@ -85,7 +85,7 @@ def _pay(database: Database, claim: Claim, *, fails: bool) -> bool:
         database.run_blocking(idempotency.abandon, claim)
         return False
     finish = partial(idempotency.finish, claim=claim, stored=StoredResponse(200))
-    database.run_blocking(ledger.settle, hold, USE, finish)
+    database.run_blocking(settle_and, hold, finish)
     return True
 
 

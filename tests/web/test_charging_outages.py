@@ -1,4 +1,4 @@
-"""Charges during an outage of the database: its content decides once it is reachable again."""
+"""Charges during an outage of the database: its content decides the outcome once it is reachable again."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_an_uncommitted_charge_is_released(opened: Charges, unreliable: Un
 async def test_an_unknown_outcome_is_reported_as_unknown(
     opened: Charges, unreliable: UnreliableDatabase, account: str
 ) -> None:
-    with pytest.raises(CommitUnknown):  # and not DatabaseBusy, which would mean that nothing has happened
+    with pytest.raises(CommitUnknown):  # not DatabaseBusy, which means that nothing was changed
         await _settled(opened, unreliable, account, away=1000)
     assert await _left(opened, unreliable, account) == 2
 

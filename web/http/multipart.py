@@ -25,7 +25,7 @@ _MAX_PARTS = 100
 _MAX_TEXT = 64 << 10  # bytes of a text field
 _MAX_NAME = 4096  # characters of a file name that are read
 _MAX_TOTAL = 512 << 20  # bytes of all files together
-_FRAMING = 256 << 10  # bytes of a form beside its files
+_FRAMING = 256 << 10  # bytes of a form in addition to its files
 _BLOCK = 1 << 20  # bytes written to disk at a time
 
 Identify: TypeAlias = Callable[[Path], FileFormat]
@@ -112,7 +112,7 @@ class MultipartBody:
 
 
 class IncomingFile:
-    """A file part. It is closed between writes, so an abandoned request leaves no open descriptor."""
+    """A file part. The file is open only during writes, so that an abandoned request leaves no open descriptor."""
 
     def __init__(self, path: Path, filename: str, max_size: int) -> None:
         self._path = path

@@ -17,7 +17,7 @@ from storage.idempotency import Claim
 from storage.usage import UsageRecord
 from web.metrics import Metrics
 from web.services.charging import Charge, Charges
-from web.services.conversion_request import Charged, ConversionOutcome, ConversionRequest, Upload
+from web.services.conversion_request import ChargedConversion, ConversionRequest, ResultFile, Upload
 from web.services.files import Files, renamed
 from web.services.idempotency import IdempotencyService, Replayed
 from web.services.job_queue import JobQueue, estimate_memory
@@ -49,10 +49,11 @@ class Conversions:
         self._metrics = metrics
         self._limits = limits
 
-    async def convert(self, request: ConversionRequest) -> Charged | Replayed:
-        """Converts and charges. Raises ConversionError, StorageError, and RateLimited if the queue is full.
+    async def convert(self, request: ConversionRequest) -> ChargedConversion | Replayed:
+        """Converts and charges, or returns the stored response of an earlier request with the same idempotency key.
 
-        Nothing is charged unless the charge is settled. Cancelling kills the job.
+        Raises ConversionError, StorageError, ApiError, and RateLimited, reason `queue_full`, if the queue is full.
+        Failed and cancelled conversions are not charged. Cancelling kills the job.
         """
         try:
             outcome = await self._convert(request)
@@ -67,7 +68,7 @@ class Conversions:
             self._record(request, outcome)
         return outcome
 
-    async def _convert(self, request: ConversionRequest) -> Charged | Replayed:
+    async def _convert(self, request: ConversionRequest) -> ChargedConversion | Replayed:
         sources = self._sources(request)
         request.context.input_format = sources[0].name
         plan = self._registry.plan(sources, request.target, request.tool)
@@ -88,7 +89,7 @@ class Conversions:
             raise
 
     def _sources(self, request: ConversionRequest) -> list[FileFormat]:
-        if request.tool is not None:  # a tool has its own error for inputs that it does not support
+        if request.tool is not None:  # tools raise their own error for input formats that they do not support
             self._registry.tools[request.tool].check([_known_format(upload) for upload in request.uploads])
         return [upload.format for upload in request.uploads]
 
@@ -100,7 +101,7 @@ class Conversions:
             return await self._idempotency.claim(request.idempotency, {**parameters, "file": request.file.id})
         return await self._idempotency.claim(request.idempotency, parameters, request.paths)
 
-    async def _run(self, request: ConversionRequest, plan: Plan) -> ConversionOutcome:
+    async def _run(self, request: ConversionRequest, plan: Plan) -> ResultFile:
         output = request.folder / f"result.{plan.target.extensions[0]}"
         job = Job.of(plan, request.paths, output, request.options)
         account, memory = request.account, estimate_memory(plan, request.size)
@@ -114,7 +115,7 @@ class Conversions:
         self._metrics.conversions.record_stages(result)
         self._metrics.workers.record_peak_memory(result.peak_memory)
         request.context.set_warnings(result)
-        return ConversionOutcome(
+        return ResultFile(
             path=output,
             filename=renamed(request.original_name, plan.target.extensions[0]),
             media_type=plan.target.media_type,
@@ -125,23 +126,23 @@ class Conversions:
         )
 
     async def _settle(
-        self, request: ConversionRequest, plan: Plan, result: ConversionOutcome, charge: Charge
-    ) -> Charged:
-        """Stores the result if the request asks for it, and settles the charge, before the response is sent."""
-        if not request.keep and charge.claim is None:
+        self, request: ConversionRequest, plan: Plan, result: ResultFile, charge: Charge
+    ) -> ChargedConversion:
+        """Stores the result if `store_result` is set or the request may be repeated, and settles the charge."""
+        if not request.store_result and charge.claim is None:
             balance, _ = await charge.settle(result.size)
-            return Charged(result, None, balance)
+            return ChargedConversion(result, None, balance)
         blob = await self._files.put(result.path)
         try:
-            balance, answer = await charge.settle(result.size, self._files.result_saver(request, plan, result, blob))
+            balance, response = await charge.settle(result.size, self._files.result_saver(request, plan, result, blob))
         except BaseException:
             # A client that disconnects during the commit may have paid, and can then download the result.
             if not await charge.is_settled():
                 await self._files.discard([blob])
             raise
-        return Charged(result, answer, balance)
+        return ChargedConversion(result, response, balance)
 
-    def _record(self, request: ConversionRequest, charged: Charged) -> None:
+    def _record(self, request: ConversionRequest, charged: ChargedConversion) -> None:
         request.context.add_credits(CREDITS_PER_CONVERSION)
         self._metrics.credits.charged.labels(request.operation).inc(CREDITS_PER_CONVERSION)
         self._metrics.conversions.record_success(

@@ -1,4 +1,4 @@
-"""The request log: recorded in memory, written to the database once a second, so that no request waits for it."""
+"""The request log: kept in memory and written to the database once a second, so that requests do not wait for it."""
 
 from __future__ import annotations
 

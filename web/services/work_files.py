@@ -14,7 +14,7 @@ from web.api.errors import NoSpace, RateLimited
 
 _SPACE = 2 << 30  # bytes of uploads in all folders
 _MIN_RESERVATION = 8 << 20  # bytes; the result needs space, too, and at most 256 folders exist at a time
-_DISK_RESERVE, _DISK_RESERVE_SHARE = 1 << 30, 20  # bytes of the disk that stay free, or 1/20 of a small disk
+_DISK_RESERVE, _DISK_RESERVE_SHARE = 1 << 30, 20  # free disk space to leave: 1 GiB, or 1/20 of a small disk
 _RETRY_AFTER = 5  # seconds
 _STALE_AFTER = 3600  # seconds; longer than any request
 _REMOVAL_DELAY = 0.1  # seconds; folders discarded meanwhile are removed together
@@ -33,7 +33,7 @@ class WorkFiles:
         self._removals: set[asyncio.Task[None]] = set()
 
     def prepare(self) -> None:
-        """Creates the root and removes the folders that a killed server left. Blocks."""
+        """Creates the root and removes folders left over from a killed server. Blocks."""
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         for folder in self._root.iterdir():
             if folder.stat().st_mtime < time.time() - _STALE_AFTER:
