@@ -58,6 +58,16 @@ INSERT_USAGE = statement(
     " VALUES (:account, :operation, :input_format, :output_format, :bytes_in, :bytes_out, :success, :credits, :at)"
 )
 
+# Adds one operation to the sums of its day.
+ADD_TO_USAGE_DAY = statement(
+    "INSERT INTO usage_day"
+    " (account, day, operation, input_format, output_format, success, conversions, credits, bytes_in, bytes_out)"
+    " VALUES (:account, :day, :operation, :input_format, :output_format, :success, 1, :credits, :bytes_in, :bytes_out)"
+    " ON CONFLICT (account, day, operation, input_format, output_format, success) DO UPDATE SET"
+    " conversions = usage_day.conversions + 1, credits = usage_day.credits + excluded.credits,"
+    " bytes_in = usage_day.bytes_in + excluded.bytes_in, bytes_out = usage_day.bytes_out + excluded.bytes_out"
+)
+
 # The columns are the fields of storage.accounts.Account, then those of storage.api_keys.Key.
 _SELECT_KEY = (
     "SELECT a.id, a.email, a.name, a.verified_at, a.balance, a.held, a.purchased, a.used, a.created_at,"
@@ -71,6 +81,12 @@ SELECT_KEY_BY_SHA256 = statement(f"{_SELECT_KEY} AND k.sha256 = :sha256")
 
 # Parameters: id, now. Returns the account and the key; no row if the key is not valid.
 SELECT_KEY_BY_ID = statement(f"{_SELECT_KEY} AND k.id = :id")
+
+# Parameters: id, account, now. One row if the key is a valid one of the account.
+SELECT_VALID_KEY = statement(
+    "SELECT 1 FROM api_key WHERE id = :id AND account = :account"
+    " AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)"
+)
 
 INSERT_REQUEST = statement(
     "INSERT INTO request (id, account, method, path, status, code, milliseconds, at_milliseconds)"

@@ -34,9 +34,7 @@ def traced(database: Database) -> Iterator[list[str]]:
     statements: list[str] = []
 
     def trace(callback: Callable[[str], object] | None) -> None:
-        database.run_blocking(
-            lambda transaction: transaction.connection.connection().set_trace_callback(callback)  # type: ignore[attr-defined]
-        )
+        database.run_blocking(lambda transaction: transaction.connection.connection().set_trace_callback(callback))
 
     trace(statements.append)
     yield statements

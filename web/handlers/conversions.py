@@ -33,6 +33,7 @@ async def convert_and_reply(handler: BaseHandler, request: ConversionRequest, *,
             return
         answer = outcome.answer
     else:
+        handler.set_balance(await services.accounts.balance(handler.client().id))
         answer = handler.replayable(outcome)
     if as_json:
         handler.reply(answer.data)
