@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -27,7 +26,7 @@ class AccountCache:
     the balance and the validity of the key. Both are checked again when credits are reserved.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self.version = 0  # changes with every `remove`
         self._clock = clock
         self._entries: dict[str, _Entry] = {}

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -65,11 +66,15 @@ class Account:
 
 
 class Accounts:
-    """Authenticates requests, manages sessions and API keys, and reports balance and usage."""
+    """Authenticates requests, manages sessions and API keys, and reports balance and usage.
 
-    def __init__(self, database: Database) -> None:
+    `clock` returns Unix time in seconds.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
-        self._cache = AccountCache()
+        self._clock = clock
+        self._cache = AccountCache(clock)
         self._uses: dict[str, asyncio.Task[None]] = {}  # pending writes of `last_used_at`, by key id
 
     async def authenticate(self, authorization: str | None, *, cached: bool = False) -> Account:
@@ -87,7 +92,7 @@ class Accounts:
 
     def _record_use(self, account: accounts.Account, key: Key) -> tuple[accounts.Account, Key]:
         """Updates `last_used_at` where that is due. No request waits for the write."""
-        now = time.time()
+        now = self._clock()
         if not api_keys.is_use_due(key, now):
             return account, key
         if key.id not in self._uses:
