@@ -95,7 +95,7 @@ class Usage(Model):
 
 
 class UsageDay(Model):
-    """Sums of the usage of an account on a day (UTC, days since 1970-01-01)."""
+    """Sums of the usage of an account on a day (UTC, days since 1970-01-01), kept by a trigger."""
 
     account = TextField()
     day = BigIntegerField()

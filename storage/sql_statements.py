@@ -53,19 +53,10 @@ INSERT_ENTRY = statement(
     "INSERT INTO entry (ref, account, kind, amount, at) VALUES (:ref, :account, :kind, :amount, :at)"
 )
 
+# A trigger adds the row to the sums of `usage_day`.
 INSERT_USAGE = statement(
     "INSERT INTO usage (account, operation, input_format, output_format, bytes_in, bytes_out, success, credits, at)"
     " VALUES (:account, :operation, :input_format, :output_format, :bytes_in, :bytes_out, :success, :credits, :at)"
-)
-
-# Adds one operation to the sums of its day.
-ADD_TO_USAGE_DAY = statement(
-    "INSERT INTO usage_day"
-    " (account, day, operation, input_format, output_format, success, conversions, credits, bytes_in, bytes_out)"
-    " VALUES (:account, :day, :operation, :input_format, :output_format, :success, 1, :credits, :bytes_in, :bytes_out)"
-    " ON CONFLICT (account, day, operation, input_format, output_format, success) DO UPDATE SET"
-    " conversions = usage_day.conversions + 1, credits = usage_day.credits + excluded.credits,"
-    " bytes_in = usage_day.bytes_in + excluded.bytes_in, bytes_out = usage_day.bytes_out + excluded.bytes_out"
 )
 
 # The columns are the fields of storage.accounts.Account, then those of storage.api_keys.Key.

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Literal, get_args
 
 from storage import models
-from storage.sql_statements import ADD_TO_USAGE_DAY, INSERT_USAGE
+from storage.sql_statements import INSERT_USAGE
 from storage.transaction import Transaction
 
 Operation = Literal["convert", "batch", "pdf_merge", "pdf_delete_pages"]
@@ -82,14 +82,14 @@ class _Group:
 
 
 def record(transaction: Transaction, account: str, operation: UsageRecord, *, success: bool, credits: int) -> None:
-    """Records a finished operation. Runs in the transaction that charges or releases its hold, as its last step.
+    """Records a finished operation and adds it to the sums of its day.
 
-    The sums of a day are locked after the account, so that transactions do not wait for each other in a circle.
+    Runs in the transaction that charges or releases its hold, after the changes of the account: all transactions lock
+    accounts before sums.
     """
     row = {field.name: getattr(operation, field.name) for field in fields(operation)}
     row |= {"account": account, "success": success, "credits": credits, "at": transaction.now}
     transaction.execute_statement(INSERT_USAGE, **row)
-    transaction.execute_statement(ADD_TO_USAGE_DAY, **row, day=transaction.now // _DAY)
 
 
 def report(transaction: Transaction, account: str, start: int, end: int) -> UsageReport:

@@ -60,19 +60,6 @@ def test_inserts_fill_every_column(database: Database, name: str) -> None:
     assert {column: getattr(inserted, column) for column in row} == row
 
 
-def test_usage_is_summed_per_day(database: Database) -> None:
-    account = open_account(database, 0).id
-    row = {"account": account, "day": 3, "operation": "convert", "input_format": "png", "output_format": "webp"}
-    for number in range(1, 4):
-        run(database, "ADD_TO_USAGE_DAY", **row, success=True, credits=number, bytes_in=10 * number, bytes_out=number)
-    run(database, "ADD_TO_USAGE_DAY", **row, success=False, credits=0, bytes_in=5, bytes_out=0)
-    summed = {
-        (day.day, day.success, day.conversions, day.credits, day.bytes_in, day.bytes_out)
-        for day in rows(database, models.UsageDay, account)
-    }
-    assert summed == {(3, True, 3, 6, 60, 6), (3, False, 1, 0, 5, 0)}
-
-
 def test_a_request_is_inserted_once(database: Database) -> None:
     account = open_account(database).id
     row = row_of(models.Request, account, {})
