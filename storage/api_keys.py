@@ -101,7 +101,8 @@ def is_use_due(key: Key, now: float) -> bool:
 
 def record_use(transaction: Transaction, account: str, key: str) -> None:
     """Sets `last_used_at` of the key and its account to now, unless it was set less than a minute ago."""
-    for table, own_id in ((models.Key, key), (models.Account, account)):
+    # The account first: `rotate` and `revoke` lock it before they change a key.
+    for table, own_id in ((models.Account, account), (models.Key, key)):
         due = table.last_used_at.is_null() | (table.last_used_at <= transaction.now - _USE_INTERVAL)
         transaction.execute(table.update({table.last_used_at: transaction.now}).where((table.id == own_id) & due))
 

@@ -69,9 +69,9 @@ def finish(outcomes: Iterable[tuple[Call[Any], Any, BaseException | None]]) -> N
             loops.setdefault(call.loop, []).append(call)
     for loop, calls in loops.items():
         with suppress(RuntimeError):  # the loop has been closed
-            loop.call_soon_threadsafe(_wake, calls)
+            loop.call_soon_threadsafe(_wake, loop, calls)
 
 
-def _wake(calls: Iterable[Call[Any]]) -> None:
+def _wake(loop: asyncio.AbstractEventLoop, calls: Iterable[Call[Any]]) -> None:
     for call in calls:
-        call.wake()
+        loop.call_soon(call.wake)  # in callbacks of their own, so that an error in one affects no other
