@@ -8,11 +8,13 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from storage import connections, ledger, models
+from storage import connections, ledger, ledger_audit, models
 from storage.database import Database
 from storage.errors import DatabaseBusy
 from storage.transaction import Transaction
@@ -100,20 +102,47 @@ async def test_functions_run_again_alone_if_one_breaks_their_transaction(databas
     account = open_account(database, 0).id
     runs: list[str] = []
 
-    def count(transaction: Transaction) -> object:
-        runs.append("count")
-        return grant(account, "counted")(transaction)
+    def record(transaction: Transaction) -> object:
+        runs.append("record")
+        return grant(account, "recorded")(transaction)
 
     def break_transaction(transaction: Transaction) -> None:
         runs.append("break")
         transaction.connection.execute_sql("ROLLBACK")  # as SQLite does by itself, for example if the disk is full
         raise Trouble
 
-    first, second, third = await run_together(database, count, break_transaction, grant(account, "third"))
+    first, second, third = await run_together(database, record, break_transaction, grant(account, "third"))
     assert (first, third) == (1, 2)
     assert isinstance(second, Trouble)
-    assert runs == ["count", "break", "count", "break"]
-    assert refs(database) == {"counted", "third"}
+    assert runs == ["record", "break", "record", "break"]
+    assert refs(database) == {"recorded", "third"}
+
+
+async def test_groups_have_the_results_of_single_functions(database: Database) -> None:
+    account, number = open_account(database, 0).id, count()
+    random = Random(1)
+
+    def fail(transaction: Transaction) -> None:
+        grant(account, "failed")(transaction)
+        raise Trouble
+
+    def break_transaction(transaction: Transaction) -> None:
+        transaction.connection.execute_sql("ROLLBACK")
+        raise Trouble
+
+    balance = 0
+    for _ in range(20):
+        kinds = random.choices(("grant", "fail", "break"), (8, 3, random.choice((0, 1))), k=random.randint(1, 70))
+        others = {"fail": fail, "break": break_transaction}
+        functions = [others.get(kind) or grant(account, f"{next(number)}") for kind in kinds]
+        results = await run_together(database, *functions)
+        succeeded = [result for result, kind in zip(results, kinds, strict=True) if kind == "grant"]
+        assert succeeded == list(range(balance + 1, balance + 1 + len(succeeded)))
+        assert sum(isinstance(result, Trouble) for result in results) == len(kinds) - len(succeeded)
+        balance += len(succeeded)
+    assert "failed" not in refs(database)
+    assert len(refs(database)) == balance
+    assert database.run_blocking(ledger_audit.check) == ()
 
 
 async def test_functions_run_again_alone_if_the_disk_is_full(database: Database) -> None:
