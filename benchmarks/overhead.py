@@ -119,7 +119,7 @@ def _charge_variant(services: Services, authorization: str) -> Variant:
         account = await services.accounts.authenticate(authorization)
         await services.limiter.hit(f"account:{account.id}", _UNLIMITED, 60)
         usage = UsageRecord("convert", "png", "jpeg", len(sample("png")))
-        async with services.charges.hold(account.id, 1, usage, None) as charge:
+        async with services.charges.hold(account.id, account.key_id, 1, usage, None) as charge:
             return await charge.settle(1)
 
     return charge_one_credit

@@ -1,7 +1,7 @@
 """Ledger: credits are added, held while an operation runs, and charged if the operation succeeds.
 
 Invariant: the sum of an account's entries is its balance plus its held credits. To avoid deadlocks, transactions
-lock holds before accounts, and accounts in the order of their ids.
+lock holds before accounts, accounts in the order of their ids, and accounts before sums of usage.
 """
 
 from __future__ import annotations
@@ -139,9 +139,10 @@ def release(transaction: Transaction, account: str, hold_id: str, failed: UsageR
     amount = _end_hold(transaction, account, hold_id, "released")
     if not amount:
         return balance(transaction, account)
+    remaining = _return_credits(transaction, account, amount)
     if failed:
         usage.record(transaction, account, failed, success=False, credits=0)
-    return _return_credits(transaction, account, amount)
+    return remaining
 
 
 def recover(transaction: Transaction, owner: ServerInstance) -> int:

@@ -136,6 +136,7 @@ async def _shut_down(services: Services, server: Server, metrics_listener: HTTPS
     await services.request_log.close()
     await services.email_queue.close()
     await services.charges.close()
+    await services.accounts.close()
     await services.payments.checkout.close()
     await services.limiter.close()
     await asyncio.to_thread(services.database.close)
@@ -163,7 +164,7 @@ async def serve(settings: Settings, host: str, port: int) -> None:
         await asyncio.to_thread(_freeze_garbage_collector)
         async with listening(services, host, port) as url:
             _announce(registry, settings, url)
-            if not await services.database.run(accounts.any_exists):
+            if not await services.database.read(accounts.any_exists):
                 log.info("no account yet; create one with: convertd account create")
             await stop.wait()
             log.info("stopping: no new connections, up to %d s for requests in progress", _DRAIN_TIMEOUT)

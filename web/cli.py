@@ -170,7 +170,8 @@ def _validate(model: type[Model], **values: str) -> Model:
 
 def _run_transaction(work: Callable[[Transaction], R]) -> R:
     """Runs the work in one transaction of the configured database. Exits if that fails."""
-    from storage.database import Database, UnsupportedUrl
+    from storage.connections import UnsupportedUrl
+    from storage.database import Database
     from storage.errors import StorageError
 
     try:

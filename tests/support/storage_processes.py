@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -96,8 +97,10 @@ def main(what: str, url: str, *arguments: str) -> None:
     elif what == "convert":
         convert(database)
     elif what == "work":
-        account, answers = arguments
-        work(database, account, Path(answers))
+        account, *files = arguments
+        with ThreadPoolExecutor(len(files)) as threads:
+            for answers in files:
+                threads.submit(work, database, account, Path(answers))
     database.close()
 
 

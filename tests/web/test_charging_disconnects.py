@@ -47,7 +47,9 @@ async def test_the_result_of_a_settled_charge_is_kept(tmp_path: Path, saves: boo
     request = ConversionRequest(account, "convert", (Upload(path, "a.png", 9, plan.source),), "png", store_result=True)
 
     async def settle() -> None:
-        async with services.charges.hold(account.id, 1, UsageRecord("convert", "png", "png", 9), None) as charge:
+        async with services.charges.hold(
+            account.id, account.key_id, 1, UsageRecord("convert", "png", "png", 9), None
+        ) as charge:
             charge.__class__, CancelledCharge.saves = CancelledCharge, saves
             await services.conversions._settle(request, plan, result, charge)
 

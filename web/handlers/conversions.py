@@ -30,6 +30,7 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
             return
         response = converted.response
     else:
+        handler.set_balance(await handler.services.accounts.balance(handler.client().id))
         response = handler.unwrap_replay(converted)
     if request.store_result:
         handler.respond(response.data)

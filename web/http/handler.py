@@ -122,7 +122,10 @@ class BaseHandler(RequestHandler):
     async def authorize(self) -> None:
         """Authenticates the request where the resource needs an API key, and counts it. Raises ApiError, InvalidKey."""
         if self.access == "key":
-            await self.authorization.authenticate(self.request.headers.get("Authorization"))
+            # A queued operation checks the key again when it reserves credits, and its response has the new balance.
+            operation = operation_of(type(self), str(self.request.method))
+            cached = operation is not None and operation.queued
+            await self.authorization.authenticate(self.request.headers.get("Authorization"), cached=cached)
         if self.access != "open":
             await self.authorization.count()
 

@@ -63,7 +63,7 @@ class Batches:
 
     async def find(self, account_id: str, batch_id: str) -> tuple[Batch, tuple[File, ...]]:
         """Returns a batch of the account and its files in upload order. Raises NotFound."""
-        return await self._database.run(_get_with_files, account_id, batch_id)
+        return await self._database.read(_get_with_files, account_id, batch_id)
 
     async def add(self, account: Account, batch_id: str, upload: Upload) -> tuple[File, int]:
         """Stores a file in the batch. Returns the file and the number of files in the batch.
@@ -117,9 +117,9 @@ class BatchConversions:
         Raises NotFound for an unknown batch, and NoCredits if the account has no credits and no file succeeds.
         Cancelling stops running conversions; completed ones stay charged and stored.
         """
-        await self._database.run(batches.get, request.account.id, request.batch_id)
+        await self._database.read(batches.get, request.account.id, request.batch_id)
         target = self._batches.target(request.target)
-        balance = await self._database.run(ledger.balance, request.account.id)
+        balance = await self._database.read(ledger.balance, request.account.id)
         parameters = {"target": target, "files": request.file_ids, **asdict(request.options)}
 
         async def work(claim: Claim | None) -> ResponseData:
@@ -194,7 +194,7 @@ class BatchConversions:
                 await asyncio.sleep(error.retry_after)
 
     async def _convert(self, request: BatchRequest, file_id: str, target: str) -> ResponseData:
-        file = await self._database.run(files.get, request.account.id, file_id)
+        file = await self._database.read(files.get, request.account.id, file_id)
         if file.batch != request.batch_id:
             raise NotFound("file in this batch")
         async with self._work_files.temporary(file.conversion_source.original_size) as folder:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from engine.errors import ConversionError
-from storage import idempotency, ledger
+from storage import api_keys, idempotency, ledger
 from storage.database import Database
 from storage.errors import ClaimLost, CommitUnknown, DatabaseBusy
 from storage.idempotency import Claim, StoredResponse
@@ -83,11 +83,16 @@ class Charges:
             await asyncio.wait(self._releases)
 
     @asynccontextmanager
-    async def hold(self, account: str, amount: int, usage: UsageRecord, claim: Claim | None) -> AsyncIterator[Charge]:
-        """Holds credits for the block, which settles the charge; releases them if it raises. Raises NoCredits."""
+    async def hold(
+        self, account: str, key_id: str, amount: int, usage: UsageRecord, claim: Claim | None
+    ) -> AsyncIterator[Charge]:
+        """Holds credits for the block, which settles the charge; releases them if it raises.
+
+        Raises NoCredits, and InvalidKey if the key was revoked or expired after the request was authenticated.
+        """
         hold_id = new_id("hold")  # created here: a cancelled reservation may be committed and must be released
         try:
-            hold = await self._database.run(ledger.reserve, account, amount, self._owner, LEASE, hold_id)
+            hold = await self._database.run(_reserve, account, key_id, amount, self._owner, hold_id)
             yield Charge(self._database, hold, usage, claim)
         except BaseException as error:
             # A separate task: the current one may be cancelled again before the release is committed.
@@ -112,6 +117,13 @@ async def _retry_while_busy(attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
             return await attempt()
         await asyncio.sleep(delay)
     return await attempt()
+
+
+def _reserve(
+    transaction: Transaction, account: str, key_id: str, amount: int, owner: ServerInstance, hold_id: str
+) -> Hold:
+    api_keys.check_valid(transaction, account, key_id)
+    return ledger.reserve(transaction, account, amount, owner, LEASE, hold_id)
 
 
 def _settle(

@@ -121,7 +121,7 @@ class Checkout:
 
     async def find(self, session: str) -> Purchase | None:
         """Returns the purchase of a checkout session, if there is one."""
-        return await self._database.run(purchases.find, session)
+        return await self._database.read(purchases.find, session)
 
     async def close(self) -> None:
         """Closes the provider's connections."""

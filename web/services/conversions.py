@@ -78,7 +78,8 @@ class Conversions:
             return claim
         usage = UsageRecord(request.operation, plan.source.name, plan.target.name, request.size)
         try:
-            async with self._charges.hold(request.account.id, CREDITS_PER_CONVERSION, usage, claim) as charge:
+            account, credits = request.account, CREDITS_PER_CONVERSION
+            async with self._charges.hold(account.id, account.key_id, credits, usage, claim) as charge:
                 result = await self._run(request, plan)
                 started = perf_counter()
                 charged = await self._settle(request, plan, result, charge)

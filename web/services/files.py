@@ -69,7 +69,7 @@ class Files:
 
     async def find(self, account_id: str, file_id: str) -> File:
         """Returns a file of the account. Raises NotFound."""
-        return await self._database.run(files.get, account_id, file_id)
+        return await self._database.read(files.get, account_id, file_id)
 
     async def delete(self, account_id: str, file_id: str) -> None:
         """Deletes a file of the account. Raises NotFound."""
@@ -122,7 +122,7 @@ class Files:
         await self._discard_orphans(blobs)
 
     async def _discard_orphans(self, blobs: Sequence[str]) -> None:
-        referenced = await self._database.run(files.referenced_blobs, blobs)
+        referenced = await self._database.read(files.referenced_blobs, blobs)
         await self.discard([blob for blob in blobs if blob not in referenced])
 
     def result_saver(self, request: ConversionRequest, plan: Plan, result: ResultFile, blob: str) -> SaveResult:

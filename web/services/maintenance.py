@@ -42,7 +42,7 @@ class TotalsUpdater:
 
     async def refresh(self) -> None:
         """Reads the totals and sets the metrics."""
-        current = await self._database.run(totals.read)
+        current = await self._database.read(totals.read)
         disk = await asyncio.to_thread(shutil.disk_usage, self._data_dir)
         self._metrics.update(current, disk.free)
 

@@ -32,7 +32,7 @@ class RequestLog:
     async def latest(self, account: str) -> tuple[LoggedRequest, ...]:
         """Returns the account's latest requests, newest first, including unwritten ones."""
         await self.write()
-        return await self._database.run(request_log.latest, account)
+        return await self._database.read(request_log.latest, account)
 
     async def write(self) -> None:
         """Writes all recorded requests."""
