@@ -24,7 +24,7 @@ from engine import (
     tool,
 )
 from plugins import _ghostscript
-from tests.support.misbehaving import attacks, borrowing
+from tests.support.misbehaving import attacks, leftovers
 
 TROUBLE = FileFormat("trouble", media_type="x/trouble", extensions=("trouble",), sniff=Signature((0, b"TROUBLE ")))
 LAUNCHER = FileFormat("launcher", media_type="x/launcher", extensions=("launcher",), sniff=Signature((0, b"LAUNCH ")))
@@ -36,9 +36,9 @@ def decode(data: bytes, _options: Options) -> Raster:
     argument = argument.strip()
     if deed in attacks.ATTACKS:
         return Raster([Frame(Image.new("RGB", (8, 8), attacks.outcome(deed, argument)))])
-    if deed in borrowing.BORROWINGS:
-        return Raster([Frame(Image.new("RGB", (8, 8), borrowing.outcome(deed, argument)))])
-    if deed == "crash":
+    if deed in leftovers.LEFTOVERS:
+        leftovers.LEFTOVERS[deed]()
+    elif deed == "crash":
         os.abort()
     elif deed == "exit":
         os._exit(0)
