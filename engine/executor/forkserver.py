@@ -44,7 +44,7 @@ class WorkerProcess:
     """A worker process and its own folder.
 
     `connection` carries requests and replies. `status` receives the exit code from the fork server. `proc_status` is a
-    descriptor of the process's status file in /proc.
+    descriptor of the process's status file in /proc, `pidfd` refers to the process.
     """
 
     pid: int
@@ -52,6 +52,7 @@ class WorkerProcess:
     connection: socket.socket
     status: socket.socket
     proc_status: int
+    pidfd: int
     ended: bool = False
 
     def is_waiting(self) -> bool:
@@ -86,6 +87,18 @@ class WorkerProcess:
         # Without a message the fork server has died, and its worker processes with it.
         return int(PID.unpack(message)[0]) if message else -signal.SIGKILL
 
+    def stop(self) -> None:
+        """Stops the process until `resume`."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Continues a stopped process."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, number)
+
     def kill(self) -> None:
         """Kills the process and all processes of its session."""
         if self._is_running():
@@ -99,6 +112,7 @@ class WorkerProcess:
         self.connection.close()
         self.status.close()
         os.close(self.proc_status)
+        os.close(self.pidfd)
 
     def _is_running(self) -> bool:
         if self.ended:
@@ -188,8 +202,8 @@ def _request_fork(control: socket.socket, timeout: float) -> WorkerProcess:
         with remote_connection, remote_status:
             socket.send_fds(control, [b"fork"], [remote_connection.fileno(), remote_status.fileno()])
         status.settimeout(timeout)
-        reply, descriptors, _, _ = socket.recv_fds(status, _MAX_REPLY, 1)
-        if not descriptors:
+        reply, descriptors, _, _ = socket.recv_fds(status, _MAX_REPLY, 2)
+        if len(descriptors) != 2:
             raise ConnectionError("the fork server or the process has ended")
     except OSError:
         connection.close()
@@ -197,8 +211,9 @@ def _request_fork(control: socket.socket, timeout: float) -> WorkerProcess:
         raise
     connection.setblocking(False)
     status.setblocking(False)
+    proc_status, pidfd = descriptors
     (pid,) = PID.unpack(reply[: PID.size])
-    return WorkerProcess(pid, Path(os.fsdecode(reply[PID.size :])), connection, status, descriptors[0])
+    return WorkerProcess(pid, Path(os.fsdecode(reply[PID.size :])), connection, status, proc_status, pidfd)
 
 
 def _is_running(process: subprocess.Popen[bytes], timeout: float) -> bool:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from engine import sandbox
 from engine.executor import preload
@@ -26,7 +26,7 @@ from engine.registry import load_registry
 PID = struct.Struct("=i")
 """The format of status messages: a process ID, followed by the path of the process's folder, or an exit code.
 
-The first has a descriptor of the process's /proc/self/status.
+The first has two descriptors: the process's /proc/self/status and its pidfd.
 """
 
 
@@ -68,8 +68,16 @@ def clear_folder(folder: str) -> None:
             subprocess.run(["rm", "-rf", "--", *entries], check=False)
 
 
+class _Child(NamedTuple):
+    """A worker process: a descriptor that becomes readable when it ends, its status socket and its folder."""
+
+    pidfd: int
+    status: int
+    folder: str
+
+
 class _ChildTable:
-    """The worker processes by process ID, each with its status socket and its folder."""
+    """The worker processes by process ID."""
 
     def __init__(
         self, control: socket.socket, base_folder: str, apply_layers: Callable[[str], Mapping[str, bool]]
@@ -78,22 +86,19 @@ class _ChildTable:
         self._base_folder = base_folder
         self._apply_layers = apply_layers
         self._address_space = sandbox.address_space()  # inherited by children
-        self._children: dict[int, tuple[int, str]] = {}
+        self._children: dict[int, _Child] = {}
         self._folder_numbers = count(1)
 
     def run(self) -> None:
         """Forks and reaps until the control socket closes, then kills the remaining children."""
-        child_ended, wakeup = socket.socketpair()
-        wakeup.setblocking(False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
         is_open = True
         while is_open:
-            ready, _, _ = select.select([self._control, child_ended], [], [])
-            if child_ended in ready:
-                child_ended.recv(4096)
+            # Not SIGCHLD, which would also report each time that the server stops or continues an idle worker.
+            control = self._control.fileno()
+            ready, _, _ = select.select([control, *(child.pidfd for child in self._children.values())], [], [])
+            if ready != [control]:
                 self._reap()
-            if self._control in ready:
+            if control in ready:
                 is_open = self._fork()
         for child in list(self._children):
             _kill_group(child)
@@ -112,7 +117,7 @@ class _ChildTable:
             child = os.fork()
             if child == 0:
                 self._run_child(connection, status, folder)
-            self._children[child] = (os.dup(status), folder)
+            self._children[child] = _Child(os.pidfd_open(child), os.dup(status), folder)
         os.close(connection)
         os.close(status)
         return True
@@ -120,8 +125,6 @@ class _ChildTable:
     def _run_child(self, connection: int, status: int, folder: str) -> NoReturn:
         try:
             _announce(status, folder)
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.chdir(folder)
             os.environ["TMPDIR"] = tempfile.tempdir = folder
             layers = self._apply_layers(folder)
@@ -142,7 +145,8 @@ class _ChildTable:
                     self._remove(child, os.waitstatus_to_exitcode(status))
 
     def _remove(self, child: int, exitcode: int) -> None:
-        status, folder = self._children.pop(child)
+        pidfd, status, folder = self._children.pop(child)
+        os.close(pidfd)
         try:
             os.rmdir(folder)  # noqa: PTH106  # as above
         except OSError:  # not empty; a hostile job can leave so many files that removing them takes long
@@ -158,11 +162,11 @@ def _kill_group(leader: int) -> None:
 
 
 def _announce(status: int, folder: str) -> None:
-    """Sends the ID and the folder of this process, and a descriptor that shows its memory and threads."""
+    """Sends the ID and the folder of this process, its status file and its pidfd."""
     # Opened before the sandbox is applied: the server may not be allowed to open it afterwards.
-    own_status = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+    descriptors = [os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC), os.pidfd_open(os.getpid())]
     with socket.socket(fileno=status) as client:
-        socket.send_fds(client, [PID.pack(os.getpid()) + os.fsencode(folder)], [own_status])
+        socket.send_fds(client, [PID.pack(os.getpid()) + os.fsencode(folder)], descriptors)
 
 
 def _keep_only(connection: int) -> None:

@@ -1,6 +1,7 @@
 """The worker processes of an executor: spares for any account, and idle workers that belong to an account.
 
 A spare is bound to the account of its first job, and takes further jobs of that account only, until it is retired.
+Idle workers are stopped, so that a file which has taken over its process can do nothing between jobs.
 """
 
 from __future__ import annotations
@@ -137,6 +138,7 @@ class WorkerPool:
         for worker in [*reversed(self._idle)]:
             if worker.account == account and self._is_alive(worker):
                 self._remove_idle(worker)
+                worker.process.resume()
                 return worker
         return None
 
@@ -165,6 +167,8 @@ class WorkerPool:
         if reason or self._closed:
             self._retire(worker, reason or "the executor is closed")
             return
+        # Limits on time, memory and disk space are only watched during jobs.
+        worker.process.stop()
         seconds = min(IDLE_SECONDS, worker.bound_at + MAX_AGE - monotonic())
         worker.expiry = asyncio.get_running_loop().call_later(seconds, self._retire, worker, "it was idle")
         self._idle.append(worker)

@@ -9,13 +9,15 @@ import socket
 import tempfile
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from engine import ConversionError, sandbox
+from engine import ConversionError, StepFailed, sandbox
 from engine.executor import Job, JobInput, JobLimits, LocalExecutor, jobs, pool
+from engine.executor.forkserver import WorkerProcess
 from engine.executor.jobs import Request
 from engine.executor.pool import WorkerPool
 from tests.support.executors import ACCOUNT, misbehaving
@@ -93,6 +95,20 @@ async def test_a_worker_refuses_a_job_of_another_account(executor: LocalExecutor
     for reply, message in zip(replies, ("no such format", "belongs to another account"), strict=True):
         with pytest.raises(ConversionError, match=message):
             jobs.parse_result(reply)
+
+
+async def test_a_request_that_is_too_long_is_an_error(executor: LocalExecutor, tmp_path: Path) -> None:
+    job = replace(_job(tmp_path, "behave"), tool="x" * jobs.MAX_MESSAGE)
+
+    with pytest.raises(StepFailed, match="too long"):
+        await executor.run(job, ACCOUNT)
+
+    assert not job.output.exists()
+
+
+async def test_a_reply_that_is_too_long_becomes_an_error(executor: LocalExecutor, tmp_path: Path) -> None:
+    with pytest.raises(StepFailed, match="too long"):
+        await executor.run(_job(tmp_path, f"warn {jobs.MAX_MESSAGE}"), ACCOUNT)
 
 
 @pytest.mark.parametrize(
@@ -195,9 +211,11 @@ async def test_a_killed_idle_worker_costs_no_job(executor: LocalExecutor, tmp_pa
         await executor.run(_job(tmp_path, "behave"), ACCOUNT)
 
 
-async def test_a_worker_that_ends_before_it_starts_a_job_costs_no_job(executor: LocalExecutor, tmp_path: Path) -> None:
+async def test_a_worker_that_ends_before_it_starts_a_job_costs_no_job(
+    executor: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (stopped,) = await _run(executor, tmp_path)
-    os.kill(stopped, signal.SIGSTOP)
+    monkeypatch.setattr(WorkerProcess, "resume", lambda process: None)
     running = asyncio.create_task(executor.run(_job(tmp_path, "behave"), ACCOUNT))
     await asyncio.sleep(0.2)
 
@@ -205,6 +223,17 @@ async def test_a_worker_that_ends_before_it_starts_a_job_costs_no_job(executor: 
 
     await running
     assert stopped not in _idle(executor)
+
+
+async def test_idle_workers_are_stopped(executor: LocalExecutor, tmp_path: Path) -> None:
+    (pid,) = await _run(executor, tmp_path)
+    state = Path(f"/proc/{pid}/stat")
+
+    for _ in range(100):
+        if (await asyncio.to_thread(state.read_text)).rpartition(")")[2].split()[0] == "T":
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("the worker runs")
 
 
 async def test_cancelling_kills_a_reused_process(executor: LocalExecutor, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from warnings import warn
 
 from PIL import Image
 
@@ -14,6 +15,7 @@ from engine import (
     RASTER,
     AnyConversion,
     AnyTool,
+    FidelityWarning,
     FileFormat,
     Frame,
     Options,
@@ -47,6 +49,8 @@ def decode(data: bytes, _options: Options) -> Raster:
     elif deed == "spin":
         while True:
             pass
+    elif deed == "warn":
+        warn(FidelityWarning("long", "x" * int(argument)), stacklevel=1)
     elif deed == "eat":
         hoard = bytearray()
         while True:
