@@ -52,9 +52,7 @@ def decode(data: bytes, _options: Options) -> Raster:
     elif deed == "warn":
         warn(FidelityWarning("long", "x" * int(argument)), stacklevel=1)
     elif deed == "eat":
-        hoard = bytearray()
-        while True:
-            hoard += bytes(64 << 20)
+        _eat()
     elif deed == "overwork":
         signal.raise_signal(signal.SIGXCPU)
     elif deed == "claim":
@@ -87,6 +85,12 @@ def row(rasters: list[Raster], _options: Options) -> Raster:
     for number, raster in enumerate(rasters):
         picture.paste(next(iter(raster.frames)).image, (8 * number, 0))
     return Raster([Frame(picture)])
+
+
+def _eat() -> None:
+    hoard = bytearray()
+    while True:
+        hoard += bytes(64 << 20)
 
 
 def _tidy_up() -> None:
