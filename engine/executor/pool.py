@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
-from engine.errors import ConversionError
+from engine.errors import ConversionError, WorkerCrashed
 from engine.executor.forkserver import ForkServer, WorkerProcess
 
 log = logging.getLogger("convertd.executor")
@@ -116,7 +116,8 @@ class WorkerPool:
         finally:
             self._release(worker)
             # After the job, not beside it: forking competes for CPU.
-            self._spawn(self._refill())
+            if len(self._spares) < self._size:
+                self._spawn(self._refill())
 
     async def ready(self) -> bool:
         """Returns whether the fork server can fork now."""
@@ -194,6 +195,8 @@ class WorkerPool:
                 return
 
     async def _fork(self) -> None:
+        if self._closed:
+            raise WorkerCrashed("The executor is closed.")
         self._forking += 1
         try:
             loop = asyncio.get_running_loop()

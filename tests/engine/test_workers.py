@@ -327,6 +327,16 @@ async def test_closing_does_not_wait_for_a_fork_server_that_hangs(monkeypatch: p
     assert running[0].returncode == -signal.SIGKILL
 
 
+async def test_closing_ends_running_jobs(tmp_path: Path) -> None:
+    async with misbehaving(1) as executor:
+        running = asyncio.create_task(executor.run(_job(tmp_path, "hang"), ACCOUNT))
+        await asyncio.sleep(0.3)
+    with pytest.raises(ConversionError) as raised:
+        await asyncio.wait_for(running, 10)
+    assert raised.value.retryable
+    assert _pool(executor)._forkserver._running is None
+
+
 async def test_a_fork_server_that_never_started_removes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
