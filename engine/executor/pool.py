@@ -123,10 +123,11 @@ class WorkerPool:
         """Returns whether the fork server can fork now."""
         if self._closed:
             return False
-        if self._check is None or self._check.done():
-            self._check = asyncio.get_running_loop().run_in_executor(self._thread, self._can_fork)
-        done, _ = await asyncio.wait([self._check], timeout=_READY_TIMEOUT)
-        return bool(done) and self._check.result()
+        check = self._check
+        if check is None or check.done():
+            check = self._check = asyncio.get_running_loop().run_in_executor(self._thread, self._can_fork)
+        done, _ = await asyncio.wait([check], timeout=_READY_TIMEOUT)
+        return bool(done) and check.result()
 
     def _can_fork(self) -> bool:
         try:
