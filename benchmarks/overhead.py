@@ -84,8 +84,8 @@ def _executor_variants(
 
     return {
         "codec in process": in_process,
-        "in a worker process": lambda: unsandboxed.run(job),
-        "in a sandboxed worker process": lambda: sandboxed.run(job),
+        "in a worker process": lambda: unsandboxed.run(job, "benchmark"),
+        "in a sandboxed worker process": lambda: sandboxed.run(job, "benchmark"),
     }
 
 

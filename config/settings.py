@@ -133,6 +133,7 @@ class Settings(BaseSettings):
     smtp_url: Annotated[SecretStr, _secret_url("smtp", "smtps")] | None = None  # None: <data_dir>/outbox
     mail_from: Annotated[str, AfterValidator(_sender)] = "convertd <no-reply@localhost>"
     workers: int = Field(default_factory=_cores, ge=1)  # concurrent conversions
+    jobs_per_process: int = Field(100, ge=1)  # conversions of one account in a worker process
     metrics_port: int = Field(9464, ge=0, le=65_535)  # on the loopback interface; 0: off
     sandbox: Literal["required", "best_effort", "off"] = "best_effort"
     trusted_proxies: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_networks)] = ()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import rawpy
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -26,13 +27,7 @@ from engine import (
     conversion,
     hookimpl,
 )
-from engine.lazy_import import lazy_import
 from plugins import _exif, _pillow, _tiff_tags
-
-if TYPE_CHECKING:
-    import rawpy as _rawpy
-else:
-    _rawpy = lazy_import("rawpy")
 
 _SRGB = 1  # EXIF value of ColorSpace
 
@@ -86,7 +81,7 @@ def develop(data: bytes, _options: Options) -> Raster:
 
 
 def _develop_frames(data: bytes, *, bits: int) -> Iterator[Frame]:
-    with _rawpy.imread(BytesIO(data)) as raw:
+    with rawpy.imread(BytesIO(data)) as raw:
         check_size(raw.sizes.width, raw.sizes.height)
         array: NDArray[Any] = raw.postprocess(use_camera_wb=True, output_bps=bits)
     yield Frame(Image.fromarray(array) if bits == 8 else DeepPixels(array, "RGB"))
@@ -104,5 +99,5 @@ def _read_directory(data: bytes) -> Image.Exif:
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    decorators = [conversion(source, RASTER, loss=Loss.DETAIL, cost=10, memory=17, lazy=True) for source in FORMATS]
+    decorators = [conversion(source, RASTER, loss=Loss.DETAIL, cost=10, memory=17, isolated=True) for source in FORMATS]
     return [decorate(develop) for decorate in decorators]

@@ -28,6 +28,7 @@ from web.executor_setup import SandboxIncomplete, check_sandbox, local_executor
 if TYPE_CHECKING:
     from web.client import AsyncClient
 
+_ACCOUNT = "command"  # all files of a command belong to one user
 _MAX_REQUESTS = 2  # concurrent requests; more would only wait in the server's queue
 
 
@@ -132,7 +133,7 @@ async def _convert_locally(
         plan = registry.plan([registry.identify(task.input)], task.target)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, f"result.{task.target.extensions[0]}")
-            result = await executor.run(Job.of(plan, [task.input.absolute()], path, options))
+            result = await executor.run(Job.of(plan, [task.input.absolute()], path, options), _ACCOUNT)
             shutil.move(path, task.output)
     except ConversionError as error:
         return TaskResult(task, error=error)

@@ -1,4 +1,4 @@
-"""Jobs, their limits and their results, and the JSON replies of worker processes.
+"""Jobs, their limits and their results, and the messages between the executor and worker processes.
 
 A reply is untrusted input, because a hostile file may have taken over the process that sent it.
 """
@@ -6,6 +6,7 @@ A reply is untrusted input, because a hostile file may have taken over the proce
 from __future__ import annotations
 
 import json
+import pickle
 import signal
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -19,10 +20,13 @@ from engine.pipeline import Timing, WarningRecord
 from engine.planner import Plan
 from engine.sandbox import SandboxReport
 
+MAX_MESSAGE = 64 << 10
+"""Bytes of a request or a reply; a socket passes about three times as many in one message."""
+
 
 @dataclass(frozen=True)
 class JobLimits:
-    """Limits of one job.
+    """Limits of one job. The defaults are the largest that a job can have.
 
     `seconds` from start to reply, bytes of `memory`, bytes of `output` in any one file, bytes of `scratch` space and
     number of `files` in the job's own folder.
@@ -46,9 +50,8 @@ class JobInput(NamedTuple):
 class Job:
     """A conversion, described by names and paths only.
 
-    `target` is the name of a format, `tool` the name of a tool. The worker process receives the files as open
-    descriptors, never their paths. A job that is not `lazy` starts in a process of the light fork server, and is run
-    again in a process of the full one if it uses a lazily imported module.
+    `target` is the name of a format, `tool` the name of a tool. The worker process gets the files as open
+    descriptors, never their paths. An `isolated` job gets a process of its own, which ends after the job.
     """
 
     inputs: tuple[JobInput, ...]
@@ -56,14 +59,14 @@ class Job:
     target: str
     options: Options = Options()
     tool: str | None = None
-    lazy: bool = True
+    isolated: bool = True
 
     @classmethod
     def of(cls, plan: Plan, paths: Iterable[Path], output: Path, options: Options = Options()) -> Job:
         """Creates the job that runs a plan. `paths` are the files of the plan's sources, in the same order."""
         inputs = tuple(JobInput(path, source.name) for path, source in zip(paths, plan.sources, strict=True))
         tool = None if plan.tool is None else plan.tool.name
-        return cls(inputs, output, plan.target.name, options, tool, plan.lazy)
+        return cls(inputs, output, plan.target.name, options, tool, plan.isolated)
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,8 @@ class JobResult:
     """The result of a job, whose output file has `size` bytes.
 
     `input_pages` and `pages` are the page counts of the inputs and of the result, set only for tools.
-    `check_seconds` is the duration of the verification, `peak_memory` the largest resident size in bytes.
+    `check_seconds` is the duration of the verification, `peak_memory` the largest resident size of the process in bytes
+    since its start, which can be before the job.
     """
 
     size: int
@@ -96,37 +100,66 @@ class JobResult:
         )
 
 
-class ModuleMissing(WorkerCrashed):
-    """The job uses a module that its process must not load. A process of the full fork server has to run the job."""
+class Request(NamedTuple):
+    """A message to a worker process: a job of an account as names and values, without paths.
+
+    A request without a `target` asks for a sandbox self-test. The process ends after a `final` request.
+    """
+
+    account: str
+    limits: JobLimits
+    final: bool
+    inputs: tuple[str, ...] = ()
+    target: str = ""
+    options: Options = Options()
+    tool: str | None = None
+
+    @classmethod
+    def of(cls, job: Job, account: str, limits: JobLimits, *, final: bool) -> Request:
+        return cls(account, limits, final, tuple(name for _, name in job.inputs), job.target, job.options, job.tool)
+
+    def encode(self) -> bytes:
+        """Returns the message. Raises StepFailed if it is longer than MAX_MESSAGE."""
+        message = pickle.dumps(tuple(self))
+        if len(message) > MAX_MESSAGE:
+            raise StepFailed("The description of the job is too long.")
+        return message
+
+    @classmethod
+    def decode(cls, message: bytes) -> Request:
+        """Rebuilds a request that the server has sent; never call it with untrusted data."""
+        return cls(*pickle.loads(message))
 
 
-def result_reply(result: JobResult) -> bytes:
-    return json.dumps({"result": asdict(result)}).encode()
+def result_reply(result: JobResult, *, reusable: bool) -> bytes:
+    """Returns the message for a result. `reusable` is False if the job has changed the state of its process."""
+    return _reply({"result": asdict(result), "reusable": reusable})
 
 
 def error_reply(error: ConversionError) -> bytes:
-    return json.dumps({"error": error.as_json()}).encode()
+    return _reply({"error": error.as_json()})
 
 
 def report_reply(report: SandboxReport) -> bytes:
-    return json.dumps({"report": asdict(report)}).encode()
+    return _reply({"report": asdict(report)})
 
 
-def missing_module_reply(module: str) -> bytes:
-    return json.dumps({"missing_module": module}).encode()
+def _reply(values: dict[str, Any]) -> bytes:
+    message = json.dumps(values).encode()
+    return message if len(message) <= MAX_MESSAGE else error_reply(StepFailed("The result's description is too long."))
 
 
-def parse_result(reply: bytes) -> JobResult:
-    """Returns the job's result. Raises the ConversionError of the reply, ModuleMissing or WorkerCrashed."""
+def parse_result(reply: bytes) -> tuple[JobResult, bool]:
+    """Returns the job's result, and whether its process can be used again.
+
+    Raises the ConversionError of the reply, or WorkerCrashed.
+    """
     try:
         error: ConversionError
         values = json.loads(reply)
-        if "missing_module" in values:
-            error = ModuleMissing(f"The worker process must not load the module {values['missing_module']}.")
-        elif "error" in values:
-            error = ConversionError.from_json(values["error"])
-        else:
-            return JobResult.from_json(values["result"])
+        if "error" not in values:
+            return JobResult.from_json(values["result"]), values.get("reusable") is True
+        error = ConversionError.from_json(values["error"])
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         error = WorkerCrashed("The conversion's process sent an unreadable reply.")
     raise error

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -18,8 +17,7 @@ import pytest_asyncio
 
 from engine import ConversionError
 from engine.executor import Job, JobInput, JobLimits, JobResult, LocalExecutor
-from engine.executor.local import Pool
-from tests.support.executors import MISBEHAVING, misbehaving
+from tests.support.executors import ACCOUNT, misbehaving
 from tests.support.samples import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -34,23 +32,18 @@ async def executor() -> AsyncIterator[LocalExecutor]:
         yield made
 
 
-_both_kinds = pytest.mark.parametrize("lazy", [False, True])
+_both_kinds = pytest.mark.parametrize("isolated", [False, True])
 
 
-def _pool(executor: LocalExecutor, *, lazy: bool) -> Pool:
-    """The pool that runs such jobs."""
-    return executor._full if lazy else executor._light
-
-
-def _job(folder: Path, deed: str, target: str = "png", *, lazy: bool = True) -> Job:
+def _job(folder: Path, deed: str, target: str = "png", *, isolated: bool = False) -> Job:
     source = folder / f"{deed}.trouble"
     source.write_bytes(b"TROUBLE " + deed.encode())
-    return Job((JobInput(source, "trouble"),), folder / f"{deed}.out", target, lazy=lazy)
+    return Job((JobInput(source, "trouble"),), folder / f"{deed}.out", target, isolated=isolated)
 
 
 async def _failure(executor: LocalExecutor, job: Job, limits: JobLimits = JobLimits()) -> ConversionError:
     with pytest.raises(ConversionError) as raised:
-        await executor.run(job, limits)
+        await executor.run(job, ACCOUNT, limits)
     assert not job.output.exists()
     return raised.value
 
@@ -58,7 +51,7 @@ async def _failure(executor: LocalExecutor, job: Job, limits: JobLimits = JobLim
 async def test_a_job_leaves_its_result(executor: LocalExecutor, tmp_path: Path) -> None:
     job = _job(tmp_path, "behave")
 
-    done = await executor.run(job)
+    done = await executor.run(job, ACCOUNT)
 
     assert job.output.read_bytes().startswith(b"\x89PNG")
     assert done.size == job.output.stat().st_size
@@ -89,17 +82,33 @@ async def test_a_small_picture_gets_little_memory(executor: LocalExecutor, tmp_p
     size = 640 << 20
 
     assert (await _failure(executor, _job(tmp_path, f"claim 8 {size}"))).reason == "out_of_memory"
-    await executor.run(_job(tmp_path, f"claim 8000 {size}"))
+    await executor.run(_job(tmp_path, f"claim 8000 {size}"), ACCOUNT)
     error = await _failure(executor, _job(tmp_path, f"claim 8001 {size}"), JobLimits(memory=size // 2))
     assert error.reason == "out_of_memory"
 
 
 async def test_cpu_time_is_limited() -> None:
-    program = "from engine import sandbox; sandbox.limit_resources(seconds=0.5, output=1)\nwhile True: pass"
+    program = "from engine import sandbox; sandbox.limit_job(seconds=0.5, output=1, final=True)\nwhile True: pass"
 
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
 
     assert await process.wait() == -signal.SIGXCPU
+
+
+async def test_each_job_of_a_process_has_its_own_cpu_time() -> None:
+    program = """
+import time
+from engine import sandbox
+for _ in range(5):
+    sandbox.limit_job(seconds=0.5, output=1, final=False)
+    until = time.process_time() + 0.5
+    while time.process_time() < until:
+        pass
+"""
+
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
+
+    assert await process.wait() == 0
 
 
 @pytest.mark.parametrize("deed", ["hang", "spin", "child"])
@@ -130,7 +139,7 @@ def _sleeping() -> list[bytes]:
 async def test_a_result_over_its_limit_is_refused(executor: LocalExecutor, tmp_path: Path) -> None:
     job = _job(tmp_path, "bloat", "bmp")
 
-    await executor.run(job)
+    await executor.run(job, ACCOUNT)
     error = await _failure(executor, job, JobLimits(output=1 << 20))
 
     assert (error.reason, str(error)) == ("engine_error", "The conversion failed: OSError.")
@@ -146,7 +155,7 @@ async def slow(executor: LocalExecutor, tmp_path: Path) -> AsyncIterator[tuple[J
     os.mkfifo(source)
     late = threading.Timer(10, source.write_bytes, [deed])
     late.start()
-    running = asyncio.create_task(executor.run(job))
+    running = asyncio.create_task(executor.run(job, ACCOUNT))
     await asyncio.sleep(0.1)
     yield job, late, running
     late.cancel()
@@ -191,14 +200,17 @@ async def test_good_jobs_succeed_beside_bad_ones(executor: LocalExecutor, tmp_pa
     deeds = ["crash", "hang", "eat", "exit"] * 2
     limits = JobLimits(seconds=1, memory=512 << 20)
     bad = [asyncio.create_task(_failure(executor, _job(tmp_path, deed), limits)) for deed in deeds]
-    good = [executor.run(Job((JobInput(source, "png"),), tmp_path / f"{number}.jpg", "jpeg")) for number in range(12)]
+    good = [
+        executor.run(Job((JobInput(source, "png"),), tmp_path / f"{number}.jpg", "jpeg"), ACCOUNT)
+        for number in range(12)
+    ]
 
     assert len(await asyncio.gather(*good)) == 12
     assert len(await asyncio.gather(*bad)) == len(deeds)
 
 
 async def test_cancelling_kills_the_process(executor: LocalExecutor, tmp_path: Path) -> None:
-    task = asyncio.create_task(executor.run(_job(tmp_path, "child")))
+    task = asyncio.create_task(executor.run(_job(tmp_path, "child"), ACCOUNT))
     await asyncio.sleep(0.5)
 
     task.cancel()
@@ -206,76 +218,3 @@ async def test_cancelling_kills_the_process(executor: LocalExecutor, tmp_path: P
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not await _sleepers()
-
-
-@_both_kinds
-async def test_a_killed_idle_process_fails_at_most_one_job(
-    executor: LocalExecutor, tmp_path: Path, *, lazy: bool
-) -> None:
-    for process in _pool(executor, lazy=lazy)._idle:
-        os.kill(process.pid, signal.SIGKILL)
-    outcomes = [executor.run(_job(tmp_path, f"behave{number}", lazy=lazy)) for number in range(6)]
-
-    results = await asyncio.gather(*outcomes, return_exceptions=True)
-
-    assert sum(isinstance(result, ConversionError) for result in results) <= 2
-    await executor.run(_job(tmp_path, "behave", lazy=lazy))
-
-
-def _serving(supervisor: int) -> int:
-    """The serving process, by its supervisor."""
-    return int(Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text())
-
-
-async def _recovered(executor: LocalExecutor, tmp_path: Path, *, lazy: bool) -> bool:
-    """Whether jobs run again, at the latest when the idle processes are used up."""
-    jobs = [executor.run(_job(tmp_path, f"behave{number}", lazy=lazy)) for number in range(6)]
-    outcomes = await asyncio.gather(*jobs, return_exceptions=True)
-    assert all(isinstance(outcome, ConversionError) for outcome in outcomes if isinstance(outcome, BaseException))
-    return sum(isinstance(outcome, JobResult) for outcome in outcomes) >= 4
-
-
-def _folders(homes: Path) -> set[Path]:
-    return set(homes.glob("*/*"))
-
-
-async def _only_idle_processes_have_folders(executor: LocalExecutor, homes: Path) -> bool:
-    """Waits for the last job's process to end."""
-    for _ in range(500):
-        idle = [*executor._light._idle, *executor._full._idle]
-        if {process.folder for process in idle} == await asyncio.to_thread(_folders, homes):
-            return True
-        await asyncio.sleep(0.02)
-    return False
-
-
-@_both_kinds
-async def test_a_fork_server_that_is_killed_is_forked_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, lazy: bool
-) -> None:
-    homes = tmp_path / "homes"
-    homes.mkdir(mode=0o711)
-    monkeypatch.setattr(tempfile, "tempdir", str(homes))
-    monkeypatch.syspath_prepend(MISBEHAVING)
-    executor = LocalExecutor(2)
-    await executor.start()
-    try:
-        forkserver = _pool(executor, lazy=lazy)._forkserver
-        other = _pool(executor, lazy=not lazy)._forkserver._running
-        assert forkserver._running is not None
-        supervisor = forkserver._running[0]
-        for _ in range(2):
-            os.kill(_serving(supervisor.pid), signal.SIGKILL)
-            assert await _recovered(executor, tmp_path, lazy=lazy)
-            assert forkserver._running[0] is supervisor
-            assert await _only_idle_processes_have_folders(executor, homes)
-        serving = _serving(supervisor.pid)
-        supervisor.kill()
-        assert await _recovered(executor, tmp_path, lazy=lazy)
-        os.kill(serving, signal.SIGKILL)
-        assert await _recovered(executor, tmp_path, lazy=lazy)
-        assert forkserver._running[0] is not supervisor
-        assert _pool(executor, lazy=not lazy)._forkserver._running is other
-    finally:
-        await executor.close()
-    assert not list(homes.iterdir())

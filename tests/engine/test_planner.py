@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -68,22 +69,23 @@ def test_no_path_continues_after_a_terminal_step() -> None:
     assert set(cheapest_paths({a: [wrap], b: [leave]}, a)) == {b}
 
 
-def test_a_plan_is_lazy_if_one_of_its_steps_is() -> None:
-    def step(*, lazy: bool) -> AnyConversion:
-        return Conversion(PNG, PNG, lambda payload, options: payload, lazy=lazy)
+def test_a_plan_is_isolated_if_one_of_its_steps_is() -> None:
+    def step(*, isolated: bool) -> AnyConversion:
+        return Conversion(PNG, PNG, lambda payload, options: payload, isolated=isolated)
 
-    def tool(*, lazy: bool) -> Tool[bytes]:
-        return Tool("tool", PNG, lambda payloads, options: payloads[0], (PNG,), range(1, 3), len, (), "", lazy)
+    def tool(*, isolated: bool) -> Tool[bytes]:
+        return Tool("tool", PNG, lambda payloads, options: payloads[0], (PNG,), range(1, 3), len, (), "", isolated)
 
     def planned(*parts: bool) -> Plan:
-        steps = [step(lazy=lazy) for lazy in parts[1:]]
-        return Plan((PNG, PNG), PNG, (steps[0],), tool(lazy=parts[0]), ((steps[1],), (steps[2],)), steps[3])
+        steps = [step(isolated=isolated) for isolated in parts[1:]]
+        return Plan((PNG, PNG), PNG, (steps[0],), tool(isolated=parts[0]), ((steps[1],), (steps[2],)), steps[3])
 
-    assert not planned(False, False, False, False, False).lazy
-    assert not Plan((PNG,), PNG, (step(lazy=False),)).lazy
+    assert not planned(False, False, False, False, False).isolated
+    assert not Plan((PNG,), PNG, (step(isolated=False),)).isolated
+    assert Plan((PNG,), PNG, (replace(step(isolated=False), programs=("/usr/bin/gs",)),)).isolated
     for number in range(5):
         plan = planned(*(number == other for other in range(5)))
-        assert plan.lazy
+        assert plan.isolated
         assert Job.of(plan, [Path("a"), Path("b")], Path("c")) == Job(
-            (JobInput(Path("a"), "png"), JobInput(Path("b"), "png")), Path("c"), "png", tool="tool", lazy=True
+            (JobInput(Path("a"), "png"), JobInput(Path("b"), "png")), Path("c"), "png", tool="tool", isolated=True
         )

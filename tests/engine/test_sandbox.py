@@ -19,7 +19,7 @@ from engine import ConversionError, sandbox
 from engine.executor import Job, JobInput, JobLimits, LocalExecutor
 from engine.registry import load_registry
 from plugins._ghostscript import PROGRAMS
-from tests.support.executors import MISBEHAVING
+from tests.support.executors import ACCOUNT, MISBEHAVING
 from tests.support.samples import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -105,10 +105,10 @@ def aims(tmp_path: Path) -> Iterator[dict[str, str]]:
         sleeper.kill()
 
 
-def _job(folder: Path, deed: str, kind: str = "trouble", *, lazy: bool = True) -> Job:
+def _job(folder: Path, deed: str, kind: str = "trouble", *, isolated: bool = True) -> Job:
     source = folder / f"in.{kind}"
     source.write_text(f"{'LAUNCH' if kind == 'launcher' else 'TROUBLE'} {deed}")
-    return Job((JobInput(source, kind),), folder / "result.png", "png", lazy=lazy)
+    return Job((JobInput(source, kind),), folder / "result.png", "png", isolated=isolated)
 
 
 async def _succeeds(
@@ -118,10 +118,10 @@ async def _succeeds(
     limits: JobLimits = JobLimits(),
     kind: str = "trouble",
     *,
-    lazy: bool = True,
+    isolated: bool = True,
 ) -> bool:
-    job = _job(folder, deed, kind, lazy=lazy)
-    await executor.run(job, limits)
+    job = _job(folder, deed, kind, isolated=isolated)
+    await executor.run(job, ACCOUNT, limits)
     with Image.open(BytesIO(job.output.read_bytes())) as image:
         return image.convert("RGB").getpixel((0, 0)) == (255, 0, 0)
 
@@ -132,8 +132,8 @@ async def test_layers_stop_attacks(started: Starter, tmp_path: Path, aims: dict[
 
     if attack not in _FOR_ROOT or os.geteuid() == 0:
         assert await _succeeds(await started("none"), tmp_path, deed)
-    for lazy in (False, True):
-        assert not await _succeeds(await started("all"), tmp_path, deed, lazy=lazy)
+    for isolated in (False, True):
+        assert not await _succeeds(await started("all"), tmp_path, deed, isolated=isolated)
     for layer in _STOPPED_BY[attack]:
         executor = await started(layer)
         if (await executor.examine()).layers[layer]:
@@ -191,10 +191,10 @@ async def test_no_file_exceeds_the_size_limit(
 @pytest.mark.parametrize("deed", ["litter 4 400000", "litter 60 1", "burrow 30"])
 async def test_no_folder_exceeds_the_disk_quota(started: Starter, tmp_path: Path, layers: str, deed: str) -> None:
     with pytest.raises(ConversionError, match="disk quota") as raised:
-        await (await started(layers)).run(_job(tmp_path, deed), JobLimits(scratch=1 << 20, files=100))
+        await (await started(layers)).run(_job(tmp_path, deed), ACCOUNT, JobLimits(scratch=1 << 20, files=100))
 
     assert (raised.value.code, raised.value.reason) == ("processing_failed", "engine_error")
-    await (await started(layers)).run(_job(tmp_path, "fill 1000000"), JobLimits(scratch=1 << 20, files=100))
+    await (await started(layers)).run(_job(tmp_path, "fill 1000000"), ACCOUNT, JobLimits(scratch=1 << 20, files=100))
 
 
 async def test_the_number_of_threads_is_limited(started: Starter, tmp_path: Path) -> None:
@@ -203,9 +203,9 @@ async def test_the_number_of_threads_is_limited(started: Starter, tmp_path: Path
 
     assert await _succeeds(await started("none"), tmp_path, many)
     assert await _succeeds(await started("unbounded"), tmp_path, many)
-    for lazy in (False, True):
-        assert await _succeeds(await started("all"), tmp_path, few, lazy=lazy)
-        assert not await _succeeds(await started("all"), tmp_path, many, lazy=lazy)
+    for isolated in (False, True):
+        assert await _succeeds(await started("all"), tmp_path, few, isolated=isolated)
+        assert not await _succeeds(await started("all"), tmp_path, many, isolated=isolated)
 
 
 async def test_deleted_files_count_towards_the_quota(started: Starter, tmp_path: Path) -> None:
@@ -214,17 +214,17 @@ async def test_deleted_files_count_towards_the_quota(started: Starter, tmp_path:
     assert await _succeeds(await started("none"), tmp_path, deed, limits)
     for layers in ("all", "seccomp"):
         with pytest.raises(ConversionError, match="disk quota"):
-            await (await started(layers)).run(_job(tmp_path, deed), limits)
+            await (await started(layers)).run(_job(tmp_path, deed), ACCOUNT, limits)
 
 
-@pytest.mark.parametrize("lazy", [False, True])
-async def test_temporary_files_work(started: Starter, tmp_path: Path, lazy: bool) -> None:
-    assert await _succeeds(await started("all"), tmp_path, "tidy_up", lazy=lazy)
+@pytest.mark.parametrize("isolated", [False, True])
+async def test_temporary_files_work(started: Starter, tmp_path: Path, isolated: bool) -> None:
+    assert await _succeeds(await started("all"), tmp_path, "tidy_up", isolated=isolated)
 
 
 async def test_a_false_size_is_detected(started: Starter, tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match="size that differs"):
-        await (await started("all")).run(_job(tmp_path, "answer"))
+        await (await started("all")).run(_job(tmp_path, "answer"), ACCOUNT)
 
     assert not (tmp_path / "result.png").exists()
 
@@ -235,7 +235,7 @@ async def test_an_output_that_is_a_link_is_not_followed(started: Starter, tmp_pa
     job.output.symlink_to(foreign)
 
     with pytest.raises(ConversionError):
-        await (await started("all")).run(job)
+        await (await started("all")).run(job, ACCOUNT)
 
     assert foreign.read_bytes() == b"before"
 
@@ -259,11 +259,11 @@ async def test_the_folder_of_a_job_is_removed_with_it(
     monkeypatch.syspath_prepend(MISBEHAVING)
     executor = LocalExecutor(1)
     await executor.start()
-    assert len(_entries(searchable)) == 2
-    for lazy in (False, True):
-        await executor.run(_job(tmp_path, "fill 1000", lazy=lazy))
+    assert len(_entries(searchable)) == 1
+    for isolated in (False, True):
+        await executor.run(_job(tmp_path, "fill 1000", isolated=isolated), ACCOUNT)
         with pytest.raises(ConversionError):
-            await executor.run(_job(tmp_path, "hang", lazy=lazy), JobLimits(seconds=0.5))
+            await executor.run(_job(tmp_path, "hang", isolated=isolated), ACCOUNT, JobLimits(seconds=0.5))
 
     await executor.close()
 
@@ -276,13 +276,13 @@ async def test_the_folder_of_a_job_is_removed_with_it(
 
 async def test_every_step_runs_inside(started: Starter, tmp_path: Path) -> None:
     """All modules and files that steps need are loaded before the sandbox is applied, or allowed by it."""
-    executor, met = await started("all"), set[tuple[str, bool]]()
+    executor, met = await started("all"), set[str]()
 
     for plan in _PAIRS:
-        steps = {(str(step), plan.lazy) for step in plan.steps}
+        steps = {str(step) for step in plan.steps}
         if not steps <= met:
             met |= steps
             source, output = tmp_path / "in", tmp_path / f"out.{plan.target.extensions[0]}"
             source.write_bytes(sample(plan.source.name))
-            done = await executor.run(Job.of(plan, [source], output))
+            done = await executor.run(Job.of(plan, [source], output), ACCOUNT)
             assert output.stat().st_size == done.size, plan

@@ -11,10 +11,9 @@ import pytest
 from PIL import Image
 
 from engine import FileFormat, Options, Signature, StepFailed, conversion, pipeline
-from engine.executor import Job, JobInput, worker
+from engine.executor import worker
 from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
-from engine.sandbox import LAYERS
 from engine.verification import verify
 from tests.support.samples import sample
 
@@ -79,10 +78,10 @@ def test_a_job_leaves_no_such_result(tmp_path: Path) -> None:
     source, result = tmp_path / "in", tmp_path / "out"
     source.write_bytes(b"CUT")
 
-    job = Job((JobInput(source, "cut"),), result, "png")
+    plan = registry.plan([cut], "png")
     files = [os.open(source, os.O_RDONLY), os.open(result, os.O_WRONLY | os.O_CREAT)]
     with pytest.raises(StepFailed):
-        worker.convert(registry, job, files, dict.fromkeys(LAYERS, False), lambda _memory: None)
+        worker.convert(registry, plan, Options(), files, lambda _memory: None)
     os.close(files[1])
     assert result.stat().st_size == 0
 

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from engine import ConversionError
 from engine.executor import Job, JobLimits, LocalExecutor
 from engine.registry import load_registry
+from tests.support.executors import ACCOUNT
 from tests.support.mutations import mutated
 from tests.support.samples import sample
 from web.api.errors import ApiError
@@ -129,7 +130,7 @@ def test_decoders(fuzz_seconds: float, executor: tuple[asyncio.AbstractEventLoop
         try:
             found = _REGISTRY.identify(source)
             plan = _REGISTRY.plan([found], _other(found.name, target))
-            await jobs.run(Job.of(plan, [source], result), _LIMITS)
+            await jobs.run(Job.of(plan, [source], result), ACCOUNT, _LIMITS)
         except ConversionError as error:
             return error.code, error.reason or ""
         return "done", ""

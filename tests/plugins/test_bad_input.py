@@ -17,6 +17,7 @@ from engine.executor import Job, JobInput, LocalExecutor
 from engine.mupdf import pymupdf
 from engine.registry import load_registry
 from tests.support.corpus import Entry, load_corpus
+from tests.support.executors import ACCOUNT
 from tests.support.samples import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -48,7 +49,7 @@ async def _convert(executor: LocalExecutor, data: bytes, name: str, target: str)
         try:
             found = _REGISTRY.identify(source)
             plan = _REGISTRY.plan([found], target)
-            done = await executor.run(Job.of(plan, [source], result))
+            done = await executor.run(Job.of(plan, [source], result), ACCOUNT)
         finally:
             assert monotonic() - started < _PROMPT
             assert set(result.parent.iterdir()) <= {result}
@@ -161,7 +162,7 @@ async def test_an_svg_reads_no_other_file(executor: LocalExecutor, tmp_path: Pat
     source, result = tmp_path / "in.svg", tmp_path / "out.png"
     source.write_text(svg)
 
-    await executor.run(Job((JobInput(source, "svg"),), result, "png"))
+    await executor.run(Job((JobInput(source, "svg"),), result, "png"), ACCOUNT)
 
     with Image.open(result) as image:
         assert image.convert("RGBA").getchannel("A").getextrema() == (0, 0)  # nothing is drawn

@@ -13,6 +13,7 @@ from engine.registry import load_registry
 from plugins.pdf import DPI
 from tests.support import readers
 from tests.support.corpus import Entry, load_corpus
+from tests.support.executors import ACCOUNT
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -56,7 +57,7 @@ def _cases(*, everything: bool) -> Iterator[tuple[Entry, str]]:
 async def test_file(executor: LocalExecutor, tmp_path: Path, entry: Entry, target: str) -> None:
     source = _REGISTRY.identify(entry.path)
     job = Job.of(_REGISTRY.plan([source], target), [entry.path], tmp_path / "result")
-    await executor.run(job)
+    await executor.run(job, ACCOUNT)
 
     reading = readers.read(target, job.output.read_bytes())
     assert reading.size == pytest.approx(_expected_size(entry, source.name, target), abs=_TOLERANCE)
@@ -69,7 +70,7 @@ async def test_encrypted(executor: LocalExecutor, tmp_path: Path, name: str) -> 
     for entry in (entry for entry in load_corpus() if entry.name == name):
         for target in _REGISTRY.targets(_REGISTRY.formats["pdf"]):
             with pytest.raises(ConversionError) as raised:
-                await executor.run(Job((JobInput(entry.path, "pdf"),), tmp_path / "result", target.name))
+                await executor.run(Job((JobInput(entry.path, "pdf"),), tmp_path / "result", target.name), ACCOUNT)
             assert (raised.value.code, raised.value.reason) == ("invalid_file_type", "pdf_encrypted")
 
 

@@ -14,6 +14,7 @@ from engine import ConversionError
 from engine.executor import Job, JobLimits, LocalExecutor
 from engine.registry import load_registry
 from tests.support.corpus import UNSOUND, Entry, load_corpus
+from tests.support.executors import ACCOUNT
 from tests.support.hostile import Canary, Hostile, Outcome, hostile_files
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -54,7 +55,7 @@ async def _outcome(
     failure = None
     try:
         found = _REGISTRY.identify(source)
-        await executor.run(Job.of(_REGISTRY.plan([found], target), [source], result), limits)
+        await executor.run(Job.of(_REGISTRY.plan([found], target), [source], result), ACCOUNT, limits)
     except ConversionError as error:
         failure = error
     outcome = (failure.code, failure.reason or "") if failure else ("done", "")

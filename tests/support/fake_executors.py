@@ -14,7 +14,7 @@ class EndlessExecutor:
         self.running = 0
         self.cancelled = 0
 
-    async def run(self, job: Job, limits: JobLimits = JobLimits()) -> JobResult:
+    async def run(self, job: Job, account: str, limits: JobLimits = JobLimits()) -> JobResult:
         self.running += 1
         try:
             await asyncio.Event().wait()
@@ -35,7 +35,7 @@ class FailingExecutor:
     def __init__(self, *errors: Exception) -> None:
         self._errors = iter(errors)
 
-    async def run(self, job: Job, limits: JobLimits = JobLimits()) -> JobResult:
+    async def run(self, job: Job, account: str, limits: JobLimits = JobLimits()) -> JobResult:
         raise next(self._errors)
 
     async def ready(self) -> bool:

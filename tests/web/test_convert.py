@@ -27,7 +27,7 @@ class Noting:
     def __init__(self) -> None:
         self.jobs: list[Job] = []
 
-    async def run(self, job: Job, limits: JobLimits = JobLimits()) -> JobResult:
+    async def run(self, job: Job, account: str, limits: JobLimits = JobLimits()) -> JobResult:
         self.jobs.append(job)
         raise StepFailed("Nothing is done here.")
 
@@ -50,12 +50,12 @@ def test_the_response_is_the_converted_file(server: Running) -> None:
     assert opened(response.content).size == (64, 48)
 
 
-def test_jobs_are_lazy_if_their_plan_is(servers: Servers, data_dir: Path) -> None:
+def test_risky_formats_are_isolated(servers: Servers, data_dir: Path) -> None:
     executor = Noting()
     with servers.running(data_dir, executor) as server:
         for target in ("webp", "pdf"):
             assert server.convert(picture(), target).status_code == 500
-    assert [(job.target, job.lazy) for job in executor.jobs] == [("webp", False), ("pdf", True)]
+    assert [(job.target, job.isolated) for job in executor.jobs] == [("webp", False), ("pdf", True)]
 
 
 def test_no_job_folder_is_left(server: Running) -> None:

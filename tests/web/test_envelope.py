@@ -17,7 +17,7 @@ from web.api import errors
 class Broken:
     """An executor with a bug."""
 
-    async def run(self, job: Job, limits: JobLimits = JobLimits()) -> JobResult:
+    async def run(self, job: Job, account: str, limits: JobLimits = JobLimits()) -> JobResult:
         raise RuntimeError("a secret of the machine")
 
     async def ready(self) -> bool:

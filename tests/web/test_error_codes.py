@@ -19,7 +19,7 @@ from web.api.errors import STATUS
 class Broken:
     """An executor with a bug."""
 
-    async def run(self, job: Job, limits: JobLimits = JobLimits()) -> JobResult:
+    async def run(self, job: Job, account: str, limits: JobLimits = JobLimits()) -> JobResult:
         raise RuntimeError("nobody foresaw this")
 
     async def ready(self) -> bool:

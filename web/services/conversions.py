@@ -112,7 +112,7 @@ class Conversions:
             self._metrics.workers.queue_wait.observe(started - queued)
             self._metrics.conversions.observe_stage("queue", started - queued)
             with self._metrics.workers.track_job():
-                result = await self._executor.run(job, self._limits)
+                result = await self._executor.run(job, account.id, self._limits)
         self._metrics.conversions.record_stages(result)
         self._metrics.workers.record_peak_memory(result.peak_memory)
         request.context.set_warnings(result)
