@@ -120,7 +120,7 @@ def _charge_variant(services: Services, authorization: str) -> Variant:
         account = await services.accounts.authenticate(authorization)
         await services.limiter.hit(f"account:{account.id}", _UNLIMITED, 60)
         usage = UsageRecord("convert", "png", "jpeg", len(sample("png")))
-        async with services.charges.hold(account.id, 1, usage, None) as charge:
+        async with services.charges.hold(account.id, account.key_id, 1, usage, None) as charge:
             return await charge.settle(1)
 
     return charge_one_credit
@@ -135,7 +135,7 @@ def _report(times: dict[str, list[float]], rounds: int) -> Report:
     rows: list[Row] = []
     above: list[float] | None = None
     for name, milliseconds in times.items():
-        added = median(mine - other for mine, other in zip(milliseconds, above or milliseconds, strict=True))
+        added = median(own - other for own, other in zip(milliseconds, above or milliseconds, strict=True))
         p95 = sorted(milliseconds)[int(len(milliseconds) * 0.95)]
         rows.append((name, median(milliseconds), p95, max(added, 0.0)))  # some variants are a part of the one above
         above = milliseconds

@@ -1,4 +1,4 @@
-"""Result tables, and rows that compare a measured value with what is required of it."""
+"""Result tables, and rows that compare a measured value with a requirement."""
 
 from __future__ import annotations
 

@@ -95,9 +95,9 @@ def held_and_used(url: str, count: int) -> tuple[int, int]:
 
 
 def _held_and_used(transaction: Transaction, count: int) -> tuple[int, int]:
-    found = [accounts.find(transaction, email(number)) for number in range(count)]
-    held = sum(account.held for account in found if account is not None)
-    return held, sum(account.used for account in found if account is not None)
+    rows = [accounts.find(transaction, email(number)) for number in range(count)]
+    held = sum(account.held for account in rows if account is not None)
+    return held, sum(account.used for account in rows if account is not None)
 
 
 def picture(size: tuple[int, int]) -> bytes:

@@ -33,8 +33,8 @@ _VERBOSE_LIBRARIES = ("tornado", "python_multipart", "asyncio", "httpx", "stripe
 def configure(log_format: Literal["text", "json"]) -> None:
     """Writes all log records to standard error in a background thread.
 
-    The values of a record's `fields` attribute are shown by name. A record with a true `unscrubbed` attribute keeps
-    its secrets, as emails printed for developers need.
+    The values of a record's `fields` attribute are shown by name. Secrets are masked unless a record's `unscrubbed`
+    attribute is true, as for the links of emails that developers need.
     """
     # Not shown in any format, so not collected for each record.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
@@ -50,14 +50,14 @@ class TextFormatter(logging.Formatter):
     """`2026-01-31 12:00:00 INFO convertd.access POST /api/v1/convert status=200 ms=81`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        shown = "".join(f" {name}={value}" for name, value in _fields(record).items() if value is not None)
-        line = f"{_time(record)} {record.levelname} {record.name} {record.getMessage()}{shown}"
+        fields = "".join(f" {name}={value}" for name, value in _fields(record).items() if value is not None)
+        line = f"{_time(record)} {record.levelname} {record.name} {record.getMessage()}{fields}"
         trace = [self.formatException(record.exc_info)] if record.exc_info else []
         return _scrubbed(record, "\n".join([_printable(line), *trace]))
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line, with the record's `fields` beside the message."""
+    """One JSON object per line, with the record's `fields` as additional keys."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry = {
@@ -95,7 +95,7 @@ def _scrubbed(record: logging.LogRecord, text: str) -> str:
 
 
 class BackgroundHandler(QueueHandler):
-    """Formats and writes records in a background thread, so that a slow reader of the stream delays no request.
+    """Formats and writes records in a background thread, so that a slow reader of the stream does not delay requests.
 
     At most `capacity` records wait. Further ones are dropped; their number is logged once there is space. Records
     and their arguments must not change after logging.

@@ -133,6 +133,7 @@ class Settings(BaseSettings):
     smtp_url: Annotated[SecretStr, _secret_url("smtp", "smtps")] | None = None  # None: <data_dir>/outbox
     mail_from: Annotated[str, AfterValidator(_sender)] = "convertd <no-reply@localhost>"
     workers: int = Field(default_factory=_cores, ge=1)  # concurrent conversions
+    jobs_per_process: int = Field(100, ge=1)  # conversions of one account in a worker process
     metrics_port: int = Field(9464, ge=0, le=65_535)  # on the loopback interface; 0: off
     sandbox: Literal["required", "best_effort", "off"] = "best_effort"
     trusted_proxies: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_networks)] = ()
@@ -146,9 +147,9 @@ class Settings(BaseSettings):
 
     @field_validator("stripe_webhook_secret")
     @classmethod
-    def _goes_with_the_key(cls, value: SecretStr | None, others: ValidationInfo) -> SecretStr | None:
+    def _requires_stripe_key(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
         # With the key alone, payments would never be credited.
-        key = others.data.get("stripe_secret_key", value)
+        key = info.data.get("stripe_secret_key", value)
         has_secret = value is not None and bool(value.get_secret_value().strip(", "))
         if (value is not None and not has_secret) or (key is None) != (value is None):
             raise ValueError(f"must be set if and only if {ENV_PREFIX}STRIPE_SECRET_KEY is set")
@@ -257,4 +258,4 @@ def _without_password(text: str) -> str:
     """Masks the password and the query of a URL. Returns other texts unchanged."""
     if "://" not in text:
         return text
-    return _QUERY.sub(f"?{_MASK}", _PASSWORD.sub(lambda found: f"{found[1]}:{_MASK}@" if found[2] else found[0], text))
+    return _QUERY.sub(f"?{_MASK}", _PASSWORD.sub(lambda match: f"{match[1]}:{_MASK}@" if match[2] else match[0], text))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
 from warnings import warn
 
 import numpy as np
@@ -11,12 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
 from engine.conversions import FidelityWarning
-from engine.lazy_import import lazy_import
-
-if TYPE_CHECKING:
-    from engine import mupdf as _mupdf
-else:
-    _mupdf = lazy_import("engine.mupdf")
+from engine.mupdf import pymupdf
 
 _COLOR_SPACES = {"1": "GRAY", "L": "GRAY", "LA": "GRAY", "CMYK": "CMYK", "LAB": "Lab"}
 _RELATIVE = ImageCms.Intent.RELATIVE_COLORIMETRIC
@@ -49,12 +43,6 @@ def matching_profile(mode: str, profile: bytes | None) -> bytes | None:
     except (OSError, ImageCms.PyCMSError):
         return None
     return profile if space == _COLOR_SPACES.get(mode, "RGB") else None
-
-
-def preload_cmyk(mode: str, profile: bytes | None) -> None:
-    """Loads the renderer for CMYK without a profile. Called before decoding: loading may restart the job."""
-    if mode == "CMYK" and matching_profile(mode, profile) is None:
-        _cmyk_renderer()
 
 
 def convert_for(
@@ -106,14 +94,9 @@ def _to_default_srgb(image: Image.Image, mode: str) -> Image.Image:
         return result
     if image.mode == "CMYK":
         # CMYK without a profile: MuPDF's default profile matches what PDF viewers show.
-        pymupdf = _cmyk_renderer()
         inks = pymupdf.Pixmap(pymupdf.csCMYK, *image.size, image.tobytes(), False)
         return Image.frombytes("RGB", image.size, pymupdf.Pixmap(pymupdf.csRGB, inks).samples)
     return image if image.mode == mode else image.convert(mode)
-
-
-def _cmyk_renderer() -> Any:
-    return _mupdf.pymupdf
 
 
 def _standard_mode(image: Image.Image) -> Image.Image:
@@ -157,7 +140,7 @@ def to_16_bits(values: NDArray[np.generic]) -> NDArray[np.uint16]:
 
 def _smallest_mode(image: Image.Image, modes: tuple[str, ...]) -> str | None:
     mode = "PA" if image.mode == "P" and _has_alpha(image) else image.mode
-    return next((found for found in _COMPATIBLE_MODES.get(mode, ()) if found in modes), None)
+    return next((compatible for compatible in _COMPATIBLE_MODES.get(mode, ()) if compatible in modes), None)
 
 
 def _color_space(mode: str) -> str:

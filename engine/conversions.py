@@ -46,7 +46,7 @@ class Conversion(Generic[S, T]):
     terminal: bool = False
     programs: tuple[str, ...] = ()
     memory: float = _MEMORY
-    lazy: bool = False
+    isolated: bool = False
 
     def __call__(self, payload: S, options: Options) -> T:
         return self.run(payload, options)
@@ -67,19 +67,19 @@ def conversion(
     terminal: bool = False,
     programs: tuple[str, ...] = (),
     memory: float = _MEMORY,
-    lazy: bool = False,
+    isolated: bool = False,
 ) -> Callable[[Callable[[S, Options], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
 
     `cost` is the time relative to decoding a photo of the same size. A `terminal` step can only be the last of a path:
     its result contains something simpler than its format suggests, such as pixels on a PDF page. `programs` are the
     paths of the programs that the step runs; the sandbox allows no others. `memory` is the peak in bytes per pixel; it
-    limits the memory of the job. `lazy`: the step uses modules of `engine.lazy_import`, so its jobs start in a process
-    that has loaded them; other steps that use one are run again in such a process.
+    limits the memory of the job. `isolated`: plans with the step get a process of their own, because its library
+    is likely to have vulnerabilities; so do plans with `programs`.
     """
 
     def declare(run: Callable[[S, Options], T]) -> Conversion[S, T]:
-        return Conversion(source, target, run, loss, cost, terminal, programs, memory, lazy)
+        return Conversion(source, target, run, loss, cost, terminal, programs, memory, isolated)
 
     return declare
 
@@ -89,8 +89,8 @@ class Tool(Generic[T]):
     """An operation on payloads of one format, opened from files of the formats in `sources`.
 
     `inputs` is the range of the number of files, `count` returns the number of pages of a payload, `options` names the
-    fields of Options that the tool reads. `run` may modify the payloads; it returns one of them or a new one. `lazy` is
-    as in `conversion`.
+    fields of Options that the tool reads. `run` may modify the payloads; it returns one of them or a new one.
+    `isolated` is as in `conversion`.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Tool(Generic[T]):
     count: Callable[[T], int]
     options: tuple[str, ...]
     summary: str
-    lazy: bool = False
+    isolated: bool = False
 
     def __call__(self, payloads: list[T], options: Options) -> T:
         return self.run(payloads, options)
@@ -143,13 +143,13 @@ def tool(
     count: Callable[[T], int],
     inputs: range = range(1, 2),
     options: tuple[str, ...] = (),
-    lazy: bool = False,
+    isolated: bool = False,
 ) -> Callable[[Callable[[list[T], Options], T]], Tool[T]]:
     """Declares the decorated function as a tool. The first line of its docstring is shown to clients."""
 
     def declare(run: Callable[[list[T], Options], T]) -> Tool[T]:
         summary = (run.__doc__ or name).strip().splitlines()[0]
-        return Tool(name, format, run, sources, inputs, count, options, summary, lazy)
+        return Tool(name, format, run, sources, inputs, count, options, summary, isolated)
 
     return declare
 

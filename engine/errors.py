@@ -130,9 +130,9 @@ class WorkerCrashed(ConversionError):
 
 
 def _classes() -> dict[str, type[ConversionError]]:
-    """The classes above by name. A plugin's own error class is sent as its nearest base among them."""
+    """The classes above by name. An error class of a plugin is sent as its nearest base class among them."""
     classes = [ConversionError, UnknownFormat, UnsupportedConversion, InvalidOption, TooLarge, CorruptInput, StepFailed]
-    return {each.__name__: each for each in [*classes, OutOfMemory, TimedOut, WorkerCrashed]}
+    return {error_class.__name__: error_class for error_class in [*classes, OutOfMemory, TimedOut, WorkerCrashed]}
 
 
 def _text(value: object) -> str | None:

@@ -18,7 +18,7 @@ class Content(Protocol):
 
 
 Sniffer: TypeAlias = Callable[[Content], int]
-"""Returns how many bytes of a file match a format; 0: another format."""
+"""Returns the number of bytes of a file that match a format; 0 if the file has another format."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ AnyFormat: TypeAlias = Format[Any]
 class Signature:
     """A sniffer for fixed bytes at fixed offsets: `Signature((0, b"II*\\0"), (8, b"CR"))` scores 6 or 0.
 
-    Where the bytes match, the score is that of `then`, if there is one: a sniffer that reads more of the file.
+    If the bytes match and `then` is set, the score is that of `then`, a sniffer that reads more of the file.
     """
 
     def __init__(self, *parts: tuple[int, bytes], then: Sniffer | None = None) -> None:
@@ -94,7 +94,7 @@ class Brands:
         if content[8:12] in self._brands:
             return 12
         end = min(int.from_bytes(content[:4], "big"), 512)
-        compatible = {content[at : at + 4] for at in range(16, end, 4)}
+        compatible = {content[offset : offset + 4] for offset in range(16, end, 4)}
         return 8 if compatible & self._brands else 0
 
 
@@ -105,15 +105,15 @@ def ends_with(marker: bytes) -> Callable[[Content], bool]:
 
 def boxes_are_complete(content: Content) -> bool:
     """An `is_complete` for ISO base media files: the last box ends at the end of the file."""
-    at = 0
-    while at < len(content):
-        size = int.from_bytes(content[at : at + 4], "big")
+    offset = 0
+    while offset < len(content):
+        size = int.from_bytes(content[offset : offset + 4], "big")
         if size == 1:
-            size = int.from_bytes(content[at + 8 : at + 16], "big")
+            size = int.from_bytes(content[offset + 8 : offset + 16], "big")
         if size < 8:
             return size == 0  # 0: the box extends to the end of the file
-        at += size
-    return at == len(content)
+        offset += size
+    return offset == len(content)
 
 
 def any_of(*sniffers: Sniffer) -> Sniffer:

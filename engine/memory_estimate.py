@@ -1,4 +1,4 @@
-"""Memory estimates in bytes: what a plan is expected to need for a number of pixels, and the limit of its process."""
+"""Memory estimates in bytes: the expected use of a plan for a number of pixels, and the limit of its worker process."""
 
 from __future__ import annotations
 

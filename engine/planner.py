@@ -56,10 +56,10 @@ class Plan:
         return tuple(program for path in (*self.openings, self.steps) for step in path for program in step.programs)
 
     @cached_property
-    def lazy(self) -> bool:
-        """Whether a step, the tool or the reader uses lazily imported modules."""
+    def isolated(self) -> bool:
+        """Whether a step, the tool or the reader needs a process of its own, which ends after the job."""
         steps = (*chain.from_iterable(self.openings), *self.steps, self.tool, self.reader)
-        return any(step is not None and step.lazy for step in steps)
+        return bool(self.programs) or any(step is not None and step.isolated for step in steps)
 
     def __str__(self) -> str:
         inputs = " + ".join(_path_text(source, path) for source, path in zip(self.sources, self.openings, strict=True))

@@ -47,19 +47,12 @@ class Plugin:
         return tuple(dict.fromkeys(s.target for s in self.conversions if isinstance(s.target, FileFormat)))
 
 
-class _Manager(pluggy.PluginManager):
-    """Looks for hooks among public names only, because inspecting a lazily imported module would load it."""
-
-    def parse_hookimpl_opts(self, plugin: object, name: str) -> pluggy.HookimplOpts | None:
-        return None if name.startswith("_") else super().parse_hookimpl_opts(plugin, name)
-
-
 def load_plugins(builtins: str) -> list[Plugin]:
     """Loads the modules of the package `builtins`, then third-party plugins by name.
 
     A third-party plugin that fails to load is returned with its error; a built-in plugin that fails raises.
     """
-    manager = _Manager("convertd")
+    manager = pluggy.PluginManager("convertd")
     manager.add_hookspecs(hookspecs)
     loaded = [_load_builtin(manager, name) for name in _module_names(builtins)]
     entries = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name)

@@ -32,10 +32,11 @@ class Registry:
         self.tools: dict[str, AnyTool] = {}
         accepted = []
         for plugin in plugins:
-            taken = [f"format {fmt}" for fmt in (*plugin.reads, *plugin.writes) if formats.get(fmt.name, fmt) != fmt]
-            taken += [f"tool {tool}" for tool in plugin.tools if tool.name in self.tools]
-            if taken:
-                error = f"another plugin declares the {taken[0]} differently"
+            formats_of_plugin = (*plugin.reads, *plugin.writes)
+            conflicts = [f"format {fmt}" for fmt in formats_of_plugin if formats.get(fmt.name, fmt) != fmt]
+            conflicts += [f"tool {tool}" for tool in plugin.tools if tool.name in self.tools]
+            if conflicts:
+                error = f"another plugin declares the {conflicts[0]} differently"
                 log.error("plugin %s is ignored: %s", plugin.name, error)
                 plugin = Plugin(plugin.name, plugin.summary, error=error, version=plugin.version)
             accepted.append(plugin)
@@ -50,8 +51,8 @@ class Registry:
     @property
     def missing(self) -> tuple[Requirement, ...]:
         """System packages that would enable more conversions."""
-        missing = [need for plugin in self.plugins for need in plugin.requirements if not need.present]
-        return tuple(dict.fromkeys(missing))
+        requirements = (requirement for plugin in self.plugins for requirement in plugin.requirements)
+        return tuple(dict.fromkeys(requirement for requirement in requirements if not requirement.present))
 
     @property
     def programs(self) -> frozenset[str]:
@@ -89,11 +90,11 @@ class Registry:
             if rank > best_rank:
                 best, best_rank = fmt, rank
         if best is None:
-            raise UnknownFormat("The file's content is of no supported type.")
+            raise UnknownFormat("The content of the file matches no supported format.")
         return best
 
     def plan(self, sources: Sequence[FileFormat], target: str | FileFormat, tool: str | None = None) -> Plan:
-        """Returns the best plan from `sources` to `target`; exactly one source without a tool.
+        """Returns the best plan from `sources` to `target`. Without a tool, there is exactly one source.
 
         Raises UnsupportedConversion, whose details list the available targets, and the errors of the tool's `check`.
         """
@@ -108,11 +109,11 @@ class Registry:
             (source,) = sources
             target, steps = self._steps(source, fmt, name)
             return Plan(sources, target, steps, reader=self.reader(target))
-        chosen = self.tools[tool]
-        chosen.check(sources)
-        target, steps = self._steps(chosen.format, fmt, name)
-        openings = tuple(self._paths_from(source)[chosen.format] for source in sources)
-        return Plan(sources, target, steps, chosen, openings, self.reader(target))
+        declared = self.tools[tool]
+        declared.check(sources)
+        target, steps = self._steps(declared.format, fmt, name)
+        openings = tuple(self._paths_from(source)[declared.format] for source in sources)
+        return Plan(sources, target, steps, declared, openings, self.reader(target))
 
     def _steps(self, source: AnyFormat, fmt: FileFormat | None, name: str) -> tuple[FileFormat, Steps]:
         steps = self._paths_from(source).get(fmt) if fmt else None
@@ -123,7 +124,7 @@ class Registry:
                 details={
                     "input_format": source.name,
                     "output_format": name,
-                    "available": [each.name for each in self.targets(source)],
+                    "available": [target.name for target in self.targets(source)],
                 },
             )
         return fmt, steps

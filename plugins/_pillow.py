@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from engine import MAX_FRAMES, MAX_PIXELS, Frame, Raster, Size, TooLarge, color
+from engine import MAX_FRAMES, MAX_PIXELS, Frame, Raster, Size, TooLarge
 from plugins import _exif
 
 _XMP_ORIENTATION = re.compile(rb"""(tiff:Orientation(?:=["']|>))[2-8](?=["'<])""")
@@ -76,7 +76,6 @@ def _frames(image: Image.Image, order: list[int]) -> Iterator[Frame]:
     for index in order:
         if index != image.tell():
             image.seek(index)
-        color.preload_cmyk(image.mode, image.info.get("icc_profile"))
         image.load()
         duration = float(image.info.get("duration", 0) or 0)
         # Encoders seek in a file that is positioned at a later frame.

@@ -75,9 +75,9 @@ def _read_directory(content: Content, offset: int, order: str) -> tuple[Director
     count = min(count, _MAX_ENTRIES)
     table = content[offset + 2 : offset + 2 + 12 * count]
     tags: dict[int, tuple[int, ...] | bytes] = {}
-    for at in range(0, len(table) - 11, 12):
-        tag, kind, length = struct.unpack_from(order + "HHI", table, at)
-        tags[tag] = _values(content, table[at + 8 : at + 12], kind, min(length, _MAX_VALUES), order)
+    for start in range(0, len(table) - 11, 12):
+        tag, kind, length = struct.unpack_from(order + "HHI", table, start)
+        tags[tag] = _values(content, table[start + 8 : start + 12], kind, min(length, _MAX_VALUES), order)
     tail = content[offset + 2 + 12 * count : offset + 6 + 12 * count]
     return tags, struct.unpack(order + "I", tail)[0] if len(tail) == 4 else 0
 
@@ -86,8 +86,8 @@ def _values(content: Content, field: bytes, kind: int, count: int, order: str) -
     code = _INTEGERS.get(kind, "s")
     size = count * struct.calcsize(code)
     if size > 4:
-        (at,) = struct.unpack(order + "I", field)
-        field = content[at : at + size]
+        (offset,) = struct.unpack(order + "I", field)
+        field = content[offset : offset + size]
     if code == "s":
         return field[:size]
     return struct.unpack(f"{order}{count}{code}", field[:size]) if len(field) >= size else ()

@@ -35,7 +35,7 @@ AVIF = FileFormat(
 )
 
 _BT709, _SRGB, _BT601 = 1, 13, 6  # H.273 code points for primaries, transfer and matrix
-_SPEED = 6  # of 10; slower settings save little
+_SPEED = 6  # of 10; lower values take longer and save little
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
@@ -48,8 +48,8 @@ def decode(data: bytes, _options: Options) -> Raster:
 
 def _bit_depth(data: bytes) -> int:
     """Bits per sample from the AV1 configuration box: 8, 10 or 12."""
-    at = data.find(b"av1C")
-    flags = data[at + 6] if 0 <= at < len(data) - 6 else 0
+    offset = data.find(b"av1C")
+    flags = data[offset + 6] if 0 <= offset < len(data) - 6 else 0
     return (12 if flags & 0x20 else 10) if flags & 0x40 else 8
 
 

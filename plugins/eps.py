@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import TYPE_CHECKING
 
 from engine import (
     DOCUMENT,
@@ -23,16 +22,9 @@ from engine import (
     ends_with,
     hookimpl,
 )
-from engine.lazy_import import lazy_import
+from engine.mupdf import pymupdf
 from plugins import _ghostscript, _pillow
 from plugins.pdf import PDF, to_bytes, warn_pages_dropped
-
-if TYPE_CHECKING:
-    from pymupdf import Document
-
-    from engine import mupdf as _mupdf
-else:
-    _mupdf = lazy_import("engine.mupdf")
 
 _DOS_HEADER = b"\xc5\xd0\xd3\xc6"  # binary header with the offsets of the program and a preview
 
@@ -54,11 +46,11 @@ _LOSSLESS = [
 ]
 
 
-@conversion(EPS, PDF, cost=10, programs=_ghostscript.PROGRAMS, lazy=True)
+@conversion(EPS, PDF, cost=10, programs=_ghostscript.PROGRAMS, isolated=True)
 def to_pdf(data: bytes, _options: Options) -> bytes:
     pdf = _ghostscript.run(_extract_program(data), "pdfwrite", "-dEPSCrop", *_LOSSLESS)
     # Ghostscript renders a program that is truncated before its first mark as a blank page.
-    if not _mupdf.pymupdf.open(stream=pdf, filetype="pdf")[0].get_bboxlog():
+    if not pymupdf.open(stream=pdf, filetype="pdf")[0].get_bboxlog():
         raise CorruptInput("The PostScript program draws nothing.")
     return pdf
 
@@ -72,13 +64,13 @@ def _extract_program(data: bytes) -> bytes:
     return data if b"EPSF" in first else b"%!PS-Adobe-3.0 EPSF-3.0" + newline + rest
 
 
-@conversion(DOCUMENT, EPS, cost=10, terminal=True, programs=_ghostscript.PROGRAMS, lazy=True)
-def from_document(document: Document, _options: Options) -> bytes:
+@conversion(DOCUMENT, EPS, cost=10, terminal=True, programs=_ghostscript.PROGRAMS, isolated=True)
+def from_document(document: pymupdf.Document, _options: Options) -> bytes:
     """Writes the first page as vectors."""
     warn_pages_dropped(document)
     # Copying the page to a new document removes structures on which Ghostscript fails.
     document.bake()
-    copy = _mupdf.pymupdf.open()
+    copy = pymupdf.open()
     page = copy.new_page(width=document[0].rect.width, height=document[0].rect.height)
     page.show_pdf_page(page.rect, document, 0)
     program = _ghostscript.run(to_bytes(copy), "eps2write", "-dPDFSTOPONERROR")

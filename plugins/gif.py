@@ -46,10 +46,10 @@ def decode(data: bytes, _options: Options) -> Raster:
 
 def _loop_count(data: bytes) -> int:
     """How often the animation plays: 1 without the looping extension, which counts repetitions; 0: forever."""
-    at = data.find(_LOOPING)
-    if at < 0:
+    offset = data.find(_LOOPING)
+    if offset < 0:
         return 1
-    repeats = int.from_bytes(data[at + len(_LOOPING) :][:2], "little")
+    repeats = int.from_bytes(data[offset + len(_LOOPING) :][:2], "little")
     return repeats + 1 if repeats else 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 from warnings import warn
 
 from PIL import Image
@@ -29,16 +28,9 @@ from engine import (
     ends_with,
     hookimpl,
 )
-from engine.lazy_import import lazy_import
+from engine.mupdf import pymupdf
 from plugins import _exif, _pillow
 from plugins.jpeg import JPEG, check_scans
-
-if TYPE_CHECKING:
-    from pymupdf import Document, Page
-
-    from engine import mupdf as _mupdf
-else:
-    _mupdf = lazy_import("engine.mupdf")
 
 _HEADER = b"%PDF-"
 
@@ -60,9 +52,9 @@ _DEFAULT_DPI = 96  # of pictures without a resolution
 _JPEG_QUALITY = 92  # of pictures from a lossy codec
 
 
-@conversion(PDF, DOCUMENT, lazy=True)
-def read(data: bytes, options: Options) -> Document:
-    document = _mupdf.pymupdf.open(stream=data, filetype="pdf")
+@conversion(PDF, DOCUMENT, isolated=True)
+def read(data: bytes, options: Options) -> pymupdf.Document:
+    document = pymupdf.open(stream=data, filetype="pdf")
     if document.needs_pass and not document.authenticate(options.password or ""):
         raise encrypted_error(options)
     if document.page_count == 0:
@@ -80,7 +72,7 @@ def warn_repaired(data: bytes) -> None:
     warn(FidelityWarning("repaired", "The PDF is damaged; only its recoverable parts were converted."), stacklevel=2)
 
 
-def warn_pages_dropped(document: Document) -> None:
+def warn_pages_dropped(document: pymupdf.Document) -> None:
     """Issues a warning if a document has several pages, for targets of one page."""
     if document.page_count > 1:
         message = f"Only the first of {document.page_count} pages was converted."
@@ -93,35 +85,35 @@ def encrypted_error(options: Options) -> UnknownFormat:
     return UnknownFormat(f"The PDF is encrypted; {problem}.", reason="pdf_encrypted")
 
 
-@conversion(DOCUMENT, PDF, lazy=True)
-def write(document: Document, _options: Options) -> bytes:
+@conversion(DOCUMENT, PDF)
+def write(document: pymupdf.Document, _options: Options) -> bytes:
     return to_bytes(document)
 
 
-def to_bytes(document: Document) -> bytes:
+def to_bytes(document: pymupdf.Document) -> bytes:
     """The document as a compressed file without unused objects. Its encryption is kept."""
-    data: bytes = document.tobytes(garbage=3, deflate=True, use_objstms=1, encryption=_mupdf.pymupdf.PDF_ENCRYPT_KEEP)
+    data: bytes = document.tobytes(garbage=3, deflate=True, use_objstms=1, encryption=pymupdf.PDF_ENCRYPT_KEEP)
     return data
 
 
-@conversion(DOCUMENT, RASTER, loss=Loss.STRUCTURE, cost=8, lazy=True)
-def render(document: Document, _options: Options) -> Raster:
+@conversion(DOCUMENT, RASTER, loss=Loss.STRUCTURE, cost=8)
+def render(document: pymupdf.Document, _options: Options) -> Raster:
     # One page more than the limit is enough to be refused.
     sizes = [_size_in_pixels(page) for page in islice(document, MAX_FRAMES + 1)]
     return Raster(_render_pages(document), count=document.page_count, dpi=(DPI, DPI), sizes=sizes)
 
 
-def _size_in_pixels(page: Page) -> Size:
+def _size_in_pixels(page: pymupdf.Page) -> Size:
     return round(page.rect.width * DPI / 72), round(page.rect.height * DPI / 72)
 
 
-def _render_pages(document: Document) -> Iterator[Frame]:
+def _render_pages(document: pymupdf.Document) -> Iterator[Frame]:
     for page in document:
         pixels = page.get_pixmap(dpi=DPI, alpha=False)
         yield Frame(Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples))
 
 
-@conversion(JPEG, PDF, terminal=True, cost=0.5, lazy=True)
+@conversion(JPEG, PDF, terminal=True, cost=0.5)
 def embed_jpeg(data: bytes, _options: Options) -> bytes:
     """A PDF of one page that contains the JPEG data unchanged."""
     check_scans(data)
@@ -131,15 +123,15 @@ def embed_jpeg(data: bytes, _options: Options) -> bytes:
     # Decoding at an eighth of the size detects truncated files, which would otherwise be embedded unnoticed.
     header.draft("L", (max(1, size[0] // 8), max(1, size[1] // 8)))
     header.load()
-    document = _mupdf.pymupdf.open()
+    document = pymupdf.open()
     _add_page(document, data, size, dpi, orientation if orientation in _PLACEMENTS else 1)
     return to_bytes(document)
 
 
-@conversion(RASTER, PDF, terminal=True, cost=12, lazy=True)
+@conversion(RASTER, PDF, terminal=True, cost=12)
 def from_raster(raster: Raster, _options: Options) -> bytes:
     """A PDF with a page per frame: as JPEG if the pixels come from a lossy codec, otherwise lossless."""
-    document = _mupdf.pymupdf.open()
+    document = pymupdf.open()
     converted = raster.converted_for(TargetCapabilities(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True))
     for frame in converted.frames:
         _add_page(document, _encode_frame(frame, lossy=raster.lossy), frame.size, raster.dpi)
@@ -171,7 +163,7 @@ _PLACEMENTS: dict[int, Callable[[float, float], tuple[float, ...]]] = {
 
 
 def _add_page(
-    document: Document,
+    document: pymupdf.Document,
     stream: bytes,
     size: tuple[int, int],
     dpi: tuple[float, float] | None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from engine import (
     RASTER,
@@ -18,13 +17,7 @@ from engine import (
     conversion,
     hookimpl,
 )
-from engine.lazy_import import lazy_import
-from plugins import _exif, _pillow
-
-if TYPE_CHECKING:
-    from plugins import _psd_tools
-else:
-    _psd_tools = lazy_import("plugins._psd_tools")
+from plugins import _exif, _pillow, _psd_tools
 
 PSD = FileFormat(
     "psd",
@@ -39,9 +32,9 @@ _VERSION, _EXIF, _XMP = 1057, 1058, 1060  # resource ids
 _MERGED_FLAG = 4  # offset in the version resource: whether the file has a merged picture
 
 
-@conversion(PSD, RASTER, loss=Loss.STRUCTURE, cost=2)
+@conversion(PSD, RASTER, loss=Loss.STRUCTURE, cost=2, isolated=True)
 def decode(data: bytes, _options: Options) -> Raster:
-    depth, mode = (int.from_bytes(data[at : at + 2], "big") for at in (22, 24))
+    depth, mode = (int.from_bytes(data[offset : offset + 2], "big") for offset in (22, 24))
     check_size(int.from_bytes(data[18:22], "big"), int.from_bytes(data[14:18], "big"))
     if depth > 8:
         deep = _psd_tools.deep_frames(data) if mode in (_GREY, _RGB) else None
@@ -62,7 +55,7 @@ def decode(data: bytes, _options: Options) -> Raster:
 
 
 # Memory for pictures with alpha, for which psd-tools writes a layer too.
-@conversion(RASTER, PSD, cost=3, memory=70, lazy=True)
+@conversion(RASTER, PSD, cost=3, memory=70)
 def encode(raster: Raster, _options: Options) -> bytes:
     frame = raster.first_frame(TargetCapabilities(("L", "RGB", "RGBA", "CMYK"), icc=True, max_side=30_000))
     return _psd_tools.encode(frame, raster.exif and raster.exif.removeprefix(_exif.PREFIX), raster.xmp)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import rawpy
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -26,13 +27,7 @@ from engine import (
     conversion,
     hookimpl,
 )
-from engine.lazy_import import lazy_import
 from plugins import _exif, _pillow, _tiff_tags
-
-if TYPE_CHECKING:
-    import rawpy as _rawpy
-else:
-    _rawpy = lazy_import("rawpy")
 
 _SRGB = 1  # EXIF value of ColorSpace
 
@@ -86,7 +81,7 @@ def develop(data: bytes, _options: Options) -> Raster:
 
 
 def _develop_frames(data: bytes, *, bits: int) -> Iterator[Frame]:
-    with _rawpy.imread(BytesIO(data)) as raw:
+    with rawpy.imread(BytesIO(data)) as raw:
         check_size(raw.sizes.width, raw.sizes.height)
         array: NDArray[Any] = raw.postprocess(use_camera_wb=True, output_bps=bits)
     yield Frame(Image.fromarray(array) if bits == 8 else DeepPixels(array, "RGB"))
@@ -95,7 +90,7 @@ def _develop_frames(data: bytes, *, bits: int) -> Iterator[Frame]:
 def _read_directory(data: bytes) -> Image.Exif:
     """The first TIFF directory; in RAF that of the preview."""
     if data.startswith(b"FUJIFILM"):
-        start, size = (int.from_bytes(data[at : at + 4], "big") for at in (84, 88))
+        start, size = (int.from_bytes(data[offset : offset + 4], "big") for offset in (84, 88))
         return _pillow.open_image(data[start : start + size], "JPEG").getexif()
     # ORF and RW2 differ from TIFF only in the magic number.
     magic = b"\x2a\0" if data.startswith(b"II") else b"\0\x2a"
@@ -104,5 +99,5 @@ def _read_directory(data: bytes) -> Image.Exif:
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    decorators = [conversion(source, RASTER, loss=Loss.DETAIL, cost=10, memory=17, lazy=True) for source in FORMATS]
+    decorators = [conversion(source, RASTER, loss=Loss.DETAIL, cost=10, memory=17, isolated=True) for source in FORMATS]
     return [decorate(develop) for decorate in decorators]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator
-from ctypes import CDLL
-from typing import TYPE_CHECKING
 
 from engine import (
     DOCUMENT,
@@ -23,23 +21,16 @@ from engine import (
     ends_with,
     hookimpl,
 )
-from engine.lazy_import import lazy_import
+from engine.mupdf import pymupdf
 from plugins import _svg_source
 from plugins.pdf import PDF, warn_pages_dropped
 
-if TYPE_CHECKING:
-    from pymupdf import Document
-
-    from plugins import _cairo
-
 try:
-    CDLL("libcairo.so.2")
-except OSError:
+    from plugins import _cairo
+except OSError:  # libcairo is missing
     HAS_CAIRO = False
 else:
     HAS_CAIRO = True
-    if not TYPE_CHECKING:
-        _cairo = lazy_import("plugins._cairo")
 
 _HEAD = 65_536  # bytes within which the root element must begin
 _FIRST_BYTES = (b"<", b"\x1f", b"\xef", b"\xff", b"\xfe", b" ", b"\t", b"\r", b"\n")  # markup, gzip, byte order marks
@@ -77,7 +68,7 @@ def _decode_head(head: bytes) -> str:
     return head.removeprefix(b"\xef\xbb\xbf").decode(encoding, "replace")
 
 
-@conversion(SVG, RASTER, loss=Loss.STRUCTURE, cost=4, lazy=True)
+@conversion(SVG, RASTER, loss=Loss.STRUCTURE, cost=4, isolated=True)
 def render(data: bytes, _options: Options) -> Raster:
     return Raster(_render_frames(_svg_source.prepare(data)), dpi=(96, 96))
 
@@ -86,18 +77,18 @@ def _render_frames(svg: bytes) -> Iterator[Frame]:
     yield Frame(_cairo.render(svg))
 
 
-@conversion(SVG, PDF, cost=4, lazy=True)
+@conversion(SVG, PDF, cost=4, isolated=True)
 def to_pdf(data: bytes, _options: Options) -> bytes:
     return _cairo.to_pdf(_svg_source.prepare(data))
 
 
-@conversion(SVG, SVG, loss=Loss.DETAIL, cost=4, lazy=True)
+@conversion(SVG, SVG, loss=Loss.DETAIL, cost=4, isolated=True)
 def redraw(data: bytes, _options: Options) -> bytes:
     return _cairo.to_svg(_svg_source.prepare(data))
 
 
-@conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4, lazy=True)
-def from_document(document: Document, _options: Options) -> bytes:
+@conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4)
+def from_document(document: pymupdf.Document, _options: Options) -> bytes:
     """Writes the first page. Text becomes outlines, because fonts are not embedded."""
     warn_pages_dropped(document)
     svg: str = document[0].get_svg_image(text_as_path=True)

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +31,7 @@ from engine import (
     conversion,
     hookimpl,
 )
-from engine.lazy_import import lazy_import
-from plugins import _exif, _pillow, _tiff_tags
-
-if TYPE_CHECKING:
-    from plugins import _tifffile
-else:
-    _tifffile = lazy_import("plugins._tifffile")
+from plugins import _exif, _pillow, _tiff_tags, _tifffile
 
 
 def _sniff(content: Content) -> int:
@@ -134,7 +128,7 @@ def _to_deep_pixels(array: NDArray[Any], tags: dict[str, Any]) -> DeepPixels:
     return DeepPixels.from_bits(array, min(bits, 16), mode)
 
 
-@conversion(RASTER, TIFF, cost=2, lazy=True)
+@conversion(RASTER, TIFF, cost=2)
 def encode(raster: Raster, _options: Options) -> bytes:
     modes = ("L", "LA", "RGB", "RGBA", "CMYK")
     # Few readers support LA with 16 bits.

@@ -1,4 +1,4 @@
-"""Accounts."""
+"""Accounts: creation, lookup by id or email address, and grants of credits."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ def create(transaction: Transaction, email: str, name: str, *, free_credits: int
 
 def get(transaction: Transaction, account: str) -> Account:
     """Returns the account with this id. Raises NotFound."""
-    found = transaction.first(models.Account.select().where(models.Account.id == account))
-    if found is None:
+    row = transaction.first(models.Account.select().where(models.Account.id == account))
+    if row is None:
         raise NotFound("account")
-    return _from_row(found)
+    return _from_row(row)
 
 
 def find(transaction: Transaction, email: str) -> Account | None:
     """Returns the account with this email address, or None."""
-    found = transaction.first(models.Account.select().where(models.Account.email_key == email_key(email)))
-    return _from_row(found) if found else None
+    row = transaction.first(models.Account.select().where(models.Account.email_key == email_key(email)))
+    return _from_row(row) if row else None
 
 
 def any_exists(transaction: Transaction) -> bool:
@@ -72,7 +72,7 @@ def mark_verified(transaction: Transaction, account: str) -> None:
 
 
 def grant(transaction: Transaction, email: str, amount: int, ref: str | None = None) -> int:
-    """Grants credits. Idempotent per `ref` if there is one. Returns the balance in credits. Raises NotFound."""
+    """Grants credits. Idempotent per `ref`, if given. Returns the balance in credits. Raises NotFound."""
     account = find(transaction, email)
     if account is None:
         raise NotFound("account")

@@ -8,14 +8,14 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from storage import models
 from storage.accounts import Account
 from storage.errors import InvalidKey, LastKey, NotFound
 from storage.ids import ALPHABET, is_id, new_id, random_text
-from storage.sql_statements import SELECT_KEY_BY_ID, SELECT_KEY_BY_SHA256
+from storage.sql_statements import SELECT_KEY_BY_ID, SELECT_KEY_BY_SHA256, SELECT_VALID_KEY
 from storage.transaction import Transaction
 
 MAX_GRACE = 604_800  # seconds: 7 days
@@ -89,18 +89,32 @@ def issue(transaction: Transaction, account: str, name: str) -> IssuedKey:
 def authenticate(transaction: Transaction, sha256: str) -> tuple[Account, Key]:
     """Returns the account and the key with this SHA-256. Raises InvalidKey.
 
-    Updates `last_used_at`, at most once a minute. The account may be unverified; callers check `verified_at`.
+    Only reads. The account may be unverified; callers check `verified_at`.
     """
-    account, key = _found(transaction.execute_statement(SELECT_KEY_BY_SHA256, sha256=sha256, now=transaction.now))
-    if key.last_used_at is None or key.last_used_at + _USE_INTERVAL <= transaction.now:
-        _update_last_use(transaction, account.id, key.id)
-        used: dict[str, Any] = {"last_used_at": transaction.now}
-        account, key = replace(account, **used), replace(key, **used)
-    return account, key
+    return _found(transaction.execute_statement(SELECT_KEY_BY_SHA256, sha256=sha256, now=transaction.now))
+
+
+def is_use_due(key: Key, now: float) -> bool:
+    """Whether a use of the key at this time is to be recorded: the first one, then one per minute."""
+    return key.last_used_at is None or key.last_used_at + _USE_INTERVAL <= now
+
+
+def record_use(transaction: Transaction, account: str, key: str) -> None:
+    """Sets `last_used_at` of the key and its account to now, unless it was set less than a minute ago."""
+    # The account first: `rotate` and `revoke` lock it before they change a key.
+    for table, own_id in ((models.Account, account), (models.Key, key)):
+        due = table.last_used_at.is_null() | (table.last_used_at <= transaction.now - _USE_INTERVAL)
+        transaction.execute(table.update({table.last_used_at: transaction.now}).where((table.id == own_id) & due))
+
+
+def check_valid(transaction: Transaction, account: str, key: str) -> None:
+    """Raises InvalidKey unless the key is a valid one of the account."""
+    if not transaction.execute_statement(SELECT_VALID_KEY, id=key, account=account, now=transaction.now):
+        raise InvalidKey
 
 
 def by_key_id(transaction: Transaction, key_id: str) -> tuple[Account, Key]:
-    """Returns the account and the key with this id. Raises InvalidKey. Does not update `last_used_at`."""
+    """Returns the account and the key with this id. Raises InvalidKey."""
     return _found(transaction.execute_statement(SELECT_KEY_BY_ID, id=key_id, now=transaction.now))
 
 
@@ -158,12 +172,6 @@ def _own(transaction: Transaction, account: str, key_id: str) -> models.Key:
 def _valid(now: int) -> Any:
     table = models.Key
     return table.revoked_at.is_null() & (table.expires_at.is_null() | (table.expires_at > now))
-
-
-def _update_last_use(transaction: Transaction, account: str, key: str) -> None:
-    now = transaction.now
-    transaction.execute(models.Key.update({models.Key.last_used_at: now}).where(models.Key.id == key))
-    transaction.execute(models.Account.update({models.Account.last_used_at: now}).where(models.Account.id == account))
 
 
 def _found(rows: list[tuple[Any, ...]]) -> tuple[Account, Key]:

@@ -68,7 +68,7 @@ def get(transaction: Transaction, account: str, batch_id: str) -> Batch:
 
 def list_files(transaction: Transaction, batch: Batch) -> tuple[File, ...]:
     """Returns the batch's files in the order in which they were added."""
-    query = models.File.select().where(_inside(transaction, batch.account, batch.id)).order_by(models.File.place)
+    query = models.File.select().where(_in_batch(transaction, batch.account, batch.id)).order_by(models.File.place)
     return tuple(File.from_row(row) for row in transaction.all(query))
 
 
@@ -99,15 +99,15 @@ def add_file(
     table = models.Batch
     counted = table.update({table.added: table.added + 1}).where(_live(transaction, account, batch_id))
     # The update locks the batch, so that concurrent calls count each other's files.
-    found = transaction.execute_returning(counted, table.added)
-    if not found:
+    rows = transaction.execute_returning(counted, table.added)
+    if not rows:
         raise NotFound("batch")
-    query = models.File.select(fn.COUNT(models.File.id)).where(_inside(transaction, account, batch_id))
+    query = models.File.select(fn.COUNT(models.File.id)).where(_in_batch(transaction, account, batch_id))
     total = int(transaction.rows(query)[0][0]) + 1
     if total > limit:
         raise BatchFull(limit)
     files.extend_batch(transaction, batch_id, transaction.now + retention)
-    return files.insert(transaction, account, original, retention, batch=batch_id, place=found[0][0]), total
+    return files.insert(transaction, account, original, retention, batch=batch_id, place=rows[0][0]), total
 
 
 def begin(transaction: Transaction, account: str, batch_id: str, owner: ServerInstance, lease: int) -> str:
@@ -157,7 +157,7 @@ def _live(transaction: Transaction, account: str, batch_id: str) -> Any:
     return (table.id == batch_id) & (table.account == account) & (table.expires_at > transaction.now)
 
 
-def _inside(transaction: Transaction, account: str, batch_id: str) -> Any:
+def _in_batch(transaction: Transaction, account: str, batch_id: str) -> Any:
     table = models.File
     return (table.batch == batch_id) & (table.account == account) & (table.expires_at > transaction.now)
 

@@ -55,10 +55,10 @@ class S3BlobStore:
         validate_key(key)
         with _store_errors():
             try:
-                found = await obstore.get_async(self._store, key, options={"range": (start, end)})
+                response = await obstore.get_async(self._store, key, options={"range": (start, end)})
             except FileNotFoundError:
                 raise NotFound("file") from None
-            async for block in found.stream(BLOCK):
+            async for block in response.stream(BLOCK):
                 yield bytes(block)
 
     async def delete(self, keys: Iterable[str]) -> None:

@@ -44,18 +44,18 @@ class Verified:
 
 def register(transaction: Transaction, email: str, name: str) -> Registration:
     """Creates a token that registers an account, or replaces a lost key if the address has an account."""
-    known = accounts.find(transaction, email)
+    account = accounts.find(transaction, email)
     registration = Registration(
-        purpose="replace" if known else "register",
-        email=known.email if known else email.strip(),
-        name=known.name if known else name,
+        purpose="replace" if account else "register",
+        email=account.email if account else email.strip(),
+        name=account.name if account else name,
         token=secrets.token_hex(_TOKEN_BYTES),
         expires_at=transaction.now + VALIDITY,
     )
     row = {
         "sha256": digest(registration.token),
         "purpose": registration.purpose,
-        "account": known.id if known else None,
+        "account": account.id if account else None,
         "email": registration.email,
         "name": registration.name,
         "created_at": transaction.now,
@@ -73,10 +73,10 @@ def verify(transaction: Transaction, token: str, *, free_credits: int) -> Verifi
     table = models.Verification
     unused = (table.sha256 == digest(token)) & table.used_at.is_null() & (table.expires_at > transaction.now)
     used = table.update({table.used_at: transaction.now}).where(unused)
-    found = transaction.execute_returning(used, table.email, table.name)
-    if not found:
+    rows = transaction.execute_returning(used, table.email, table.name)
+    if not rows:
         raise NotFound("verification token")
-    email, name = found[0]
+    email, name = rows[0]
     purpose, account = _account(transaction, email, name, free_credits)
     accounts.mark_verified(transaction, account)
     issued = api_keys.issue(transaction, account, name)
@@ -90,11 +90,11 @@ def delete_expired(transaction: Transaction) -> int:
 
 
 def _account(transaction: Transaction, email: str, name: str, free_credits: int) -> tuple[Purpose, str]:
-    """Returns the id of the address's account, created if needed."""
+    """Returns the id of the address's account, which is created if needed, and what the token was used for."""
     try:
         return "register", accounts.create(transaction, email, name, free_credits=free_credits, verified=True).id
     except EmailTaken:  # also if another token for the same address was used first
-        known = accounts.find(transaction, email)
-        if known is None:
+        account = accounts.find(transaction, email)
+        if account is None:
             raise
-        return "replace", known.id
+        return "replace", account.id

@@ -64,8 +64,8 @@ class NotFound(StorageError):
 
     code = "not_found"
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"No such {what}.")
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"No such {kind}.")
 
 
 class LastKey(StorageError):

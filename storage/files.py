@@ -67,7 +67,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class File:
-    """A stored file. `failure` is set if the last conversion failed; the file can be converted again then.
+    """A stored file. `failure` is set if the last conversion failed; the conversion can be repeated.
 
     Times are Unix time in whole seconds.
     """
@@ -135,30 +135,25 @@ def stored_bytes(transaction: Transaction, account: str) -> int:
 
 
 def add_processed(
-    transaction: Transaction,
-    account: str,
-    original: SourceFile,
-    converted: ConvertedFile,
-    retention: int,
-    file_id: str | None = None,
+    transaction: Transaction, account: str, original: SourceFile, converted: ConvertedFile, retention: int
 ) -> File:
     """Adds a file that was uploaded and converted in one request. It expires after `retention` seconds."""
-    return insert(transaction, account, original, retention, id=file_id, **_result_columns(transaction, converted))
+    return insert(transaction, account, original, retention, **_result_columns(transaction, converted))
 
 
 def get(transaction: Transaction, account: str, file_id: str) -> File:
     """Returns the account's file with this id. Raises NotFound."""
-    found = transaction.first(models.File.select().where(_live(transaction, account, file_id)))
-    if found is None:
+    row = transaction.first(models.File.select().where(_live(transaction, account, file_id)))
+    if row is None:
         raise NotFound("file")
-    return File.from_row(found)
+    return File.from_row(row)
 
 
 def find_by_result(transaction: Transaction, account: str, blob: str) -> File | None:
-    """Returns the account's file with this result, or None. Resolves a CommitUnknown."""
+    """Returns the account's file with this result, or None: after CommitUnknown, whether the result was saved."""
     own = (models.File.result == blob) & (models.File.account == account)
-    found = transaction.first(models.File.select().where(own))
-    return File.from_row(found) if found else None
+    row = transaction.first(models.File.select().where(own))
+    return File.from_row(row) if row else None
 
 
 def mark_processed(
@@ -167,19 +162,18 @@ def mark_processed(
     file_id: str,
     converted: ConvertedFile,
     retention: int,
-    copy_id: str | None = None,
 ) -> File:
     """Saves the result of a conversion. The file expires `retention` seconds from now.
 
-    Results are immutable: if the file has one already, a new file outside of any batch gets this one (with the id
-    `copy_id` if given). Returns the file that has the result. Raises NotFound if the file was deleted or has expired.
+    Results are immutable: if the file has one already, this result is saved as a new file outside of any batch. Returns
+    the file with the result. Raises NotFound if the file was deleted or has expired.
     """
     row = transaction.select_for_update(models.File.select().where(_live(transaction, account, file_id)))
     if row is None:
         raise NotFound("file")
     if row.processed_at is not None:
         original = File.from_row(row).conversion_source
-        columns = {"id": copy_id, "source_file": row.id, **_result_columns(transaction, converted)}
+        columns = {"source_file": row.id, **_result_columns(transaction, converted)}
         return insert(transaction, account, original, retention, **columns)
     changes = {**_result_columns(transaction, converted), "fault": None, "expires_at": transaction.now + retention}
     _update(transaction, row, changes)
@@ -212,7 +206,7 @@ def delete_expired(transaction: Transaction, limit: int) -> tuple[str, ...]:
 
 
 def referenced_blobs(transaction: Transaction, keys: Collection[str]) -> frozenset[str]:
-    """Returns those of the blobs (at most 1,000) that a file refers to."""
+    """Returns the subset of the blobs (at most 1,000) that files refer to."""
     table = models.File
     query = table.select(table.source, table.result).where(table.source.in_(keys) | table.result.in_(keys))
     return frozenset(keys) & {key for row in transaction.rows(query) for key in row}
@@ -223,7 +217,7 @@ def insert(transaction: Transaction, account: str, original: SourceFile, retenti
     row = {
         **asdict(original),
         **columns,
-        "id": columns.get("id") or new_id("file"),
+        "id": new_id("file"),
         "account": account,
         "created_at": transaction.now,
         "expires_at": transaction.now + retention,

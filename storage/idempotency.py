@@ -1,4 +1,4 @@
-"""Idempotency keys: a repeated request gets the stored response and is not charged again."""
+"""Idempotency keys: a repeated request receives the stored response and is not charged again."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ ClaimOutcome: TypeAlias = Claim | InProgress | Replay | KeyMismatch
 
 
 def new_claim(account: str, path: str, key: str, owner: ServerInstance) -> Claim:
-    """Creates a claim for `begin`. Known beforehand, it can be abandoned even if `begin` is cancelled."""
+    """Creates a claim for `begin`. If `begin` is cancelled, its caller can abandon the claim."""
     return Claim(account, path, key, f"{_attempt_prefix(owner)}{new_id('try')}")
 
 

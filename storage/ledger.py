@@ -1,13 +1,12 @@
-"""Ledger: credits are added once, held while an operation runs, and charged if it succeeds.
+"""Ledger: credits are added, held while an operation runs, and charged if the operation succeeds.
 
 Invariant: the sum of an account's entries is its balance plus its held credits. To avoid deadlocks, transactions
-lock holds before accounts, and accounts in the order of their ids.
+lock holds before accounts, accounts in the order of their ids, and accounts before sums of usage.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -74,10 +73,10 @@ def claw_back(transaction: Transaction, account: str, credits: int, ref: str) ->
 
 def balance(transaction: Transaction, account: str) -> int:
     """Returns the balance in credits, without held credits. Raises NotFound."""
-    found = transaction.rows(models.Account.select(models.Account.balance).where(models.Account.id == account))
-    if not found:
+    rows = transaction.rows(models.Account.select(models.Account.balance).where(models.Account.id == account))
+    if not rows:
         raise NotFound("account")
-    return int(found[0][0])
+    return int(rows[0][0])
 
 
 def reserve(
@@ -94,10 +93,10 @@ def reserve(
     """
     if amount <= 0:
         raise ValueError("amount must be positive.")
-    found = transaction.execute_statement(HOLD_CREDITS, account=account, amount=amount)
-    if not found:
+    rows = transaction.execute_statement(HOLD_CREDITS, account=account, amount=amount)
+    if not rows:
         raise NoCredits(balance(transaction, account), amount)
-    hold = Hold(hold_id or new_id("hold"), account, amount, found[0][0])
+    hold = Hold(hold_id or new_id("hold"), account, amount, rows[0][0])
     row = {
         "id": hold.id,
         "account": account,
@@ -112,13 +111,10 @@ def reserve(
     return hold
 
 
-def settle(
-    transaction: Transaction, hold: Hold, record: UsageRecord, also: Callable[[Transaction], object] | None = None
-) -> int:
+def settle(transaction: Transaction, hold: Hold, record: UsageRecord) -> int:
     """Charges a hold for an operation that succeeded. Returns the balance in credits.
 
-    `also` runs in the same transaction. Raises HoldLost if the hold has ended; nothing is charged or saved then,
-    and the caller must discard the result.
+    Raises HoldLost if the hold has ended; nothing is charged then, and the caller must discard the result.
     """
     amount = _end_hold(transaction, hold.account, hold.id, "settled")
     if not amount:
@@ -126,13 +122,11 @@ def settle(
     ((remaining,),) = transaction.execute_statement(CHARGE_HELD_CREDITS, account=hold.account, amount=amount)
     transaction.execute_statement(INSERT_ENTRY, **_entry(transaction, hold.account, "charge", -amount, hold.id))
     usage.record(transaction, hold.account, record, success=True, credits=amount)
-    if also:
-        also(transaction)
     return int(remaining)
 
 
 def is_settled(transaction: Transaction, hold: Hold) -> bool:
-    """Whether the hold has been charged. Resolves a CommitUnknown raised by `settle`."""
+    """Whether the hold has been charged. After CommitUnknown, this decides whether `settle` was committed."""
     settled = (models.Hold.id == hold.id) & (models.Hold.state == "settled")
     return transaction.first(models.Hold.select().where(settled)) is not None
 
@@ -145,9 +139,10 @@ def release(transaction: Transaction, account: str, hold_id: str, failed: UsageR
     amount = _end_hold(transaction, account, hold_id, "released")
     if not amount:
         return balance(transaction, account)
+    remaining = _return_credits(transaction, account, amount)
     if failed:
         usage.record(transaction, account, failed, success=False, credits=0)
-    return _return_credits(transaction, account, amount)
+    return remaining
 
 
 def recover(transaction: Transaction, owner: ServerInstance) -> int:
@@ -160,9 +155,9 @@ def release_expired(transaction: Transaction) -> int:
     return _release_all(transaction, models.Hold.expires_at <= transaction.now)
 
 
-def _release_all(transaction: Transaction, which: Any) -> int:
+def _release_all(transaction: Transaction, condition: Any) -> int:
     table = models.Hold
-    released = table.update({table.state: "released"}).where((table.state == "held") & which)
+    released = table.update({table.state: "released"}).where((table.state == "held") & condition)
     holds = transaction.execute_returning(released, table.account, table.amount)
     totals: Counter[str] = Counter()
     for account, amount in holds:
@@ -174,8 +169,8 @@ def _release_all(transaction: Transaction, which: Any) -> int:
 
 def _end_hold(transaction: Transaction, account: str, hold_id: str, state: Literal["settled", "released"]) -> int:
     """Ends a hold. Returns its amount in credits, or 0 if the account has no such open hold."""
-    found = transaction.execute_statement(END_HOLD, hold=hold_id, account=account, state=state)
-    return int(found[0][0]) if found else 0
+    rows = transaction.execute_statement(END_HOLD, hold=hold_id, account=account, state=state)
+    return int(rows[0][0]) if rows else 0
 
 
 def _return_credits(transaction: Transaction, account: str, amount: int) -> int:
@@ -187,8 +182,8 @@ def _return_credits(transaction: Transaction, account: str, amount: int) -> int:
 def _update(transaction: Transaction, account: str, changes: dict[Any, Any]) -> int:
     """Updates an account. Returns its balance in credits."""
     table = models.Account
-    found = transaction.execute_returning(table.update(changes).where(table.id == account), table.balance)
-    return int(found[0][0])
+    rows = transaction.execute_returning(table.update(changes).where(table.id == account), table.balance)
+    return int(rows[0][0])
 
 
 def _entry(transaction: Transaction, account: str, kind: str, amount: int, ref: str) -> dict[str, Any]:

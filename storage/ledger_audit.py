@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from peewee import fn
+from typing import Any
+
+from peewee import SQL, fn
 
 from storage import models
 from storage.transaction import Transaction
@@ -32,9 +34,11 @@ def _violations(transaction: Transaction, account: models.Account) -> list[str]:
         "used is the sum of the charges": account.used == sum(charges.values()),
         "purchased is the sum of the purchases": account.purchased == sums.get("purchase", 0),
         "each paid purchase has exactly one entry": _purchases_credited(transaction, account.id),
+        "usage per day is the sum of the usage": _usage_per_day(transaction, account.id)
+        == _usage(transaction, account.id),
         "reversal entries match the reversed payments": sums.get("reversal", 0) == -_reversed(transaction, account.id),
     }
-    return [f"{account.id}: violated: {rule}." for rule, holds_true in rules.items() if not holds_true]
+    return [f"{account.id}: violated: {rule}." for rule, is_kept in rules.items() if not is_kept]
 
 
 def _entry_sums(transaction: Transaction, account: str) -> dict[str, int]:
@@ -63,6 +67,24 @@ def _purchases_credited(transaction: Transaction, account: str) -> bool:
     sessions = [purchase.session for purchase in purchases]
     entries = transaction.all(models.Entry.select().where(models.Entry.ref.in_(sessions)))
     return expected == {entry.ref: entry.amount for entry in entries}
+
+
+def _usage(transaction: Transaction, account: str) -> dict[tuple[Any, ...], tuple[int, ...]]:
+    """Number, credits and bytes of the account's operations, by day, operation, formats and success."""
+    table = models.Usage
+    day = SQL("at / 86400")
+    common = (day, table.operation, table.input_format, table.output_format, table.success)
+    sums = (fn.COUNT(SQL("*")), fn.SUM(table.credits), fn.SUM(table.bytes_in), fn.SUM(table.bytes_out))
+    rows = transaction.rows(table.select(*common, *sums).where(table.account == account).group_by(*common))
+    return {row[:5]: tuple(int(number) for number in row[5:]) for row in rows}
+
+
+def _usage_per_day(transaction: Transaction, account: str) -> dict[tuple[Any, ...], tuple[int, ...]]:
+    table = models.UsageDay
+    common = (table.day, table.operation, table.input_format, table.output_format, table.success)
+    sums = (table.conversions, table.credits, table.bytes_in, table.bytes_out)
+    rows = transaction.rows(table.select(*common, *sums).where(table.account == account))
+    return {row[:5]: row[5:] for row in rows}
 
 
 def _reversed(transaction: Transaction, account: str) -> int:

@@ -94,6 +94,25 @@ class Usage(Model):
         primary_key = False
 
 
+class UsageDay(Model):
+    """Sums of the usage of an account on a day (UTC, days since 1970-01-01), kept by a trigger."""
+
+    account = TextField()
+    day = BigIntegerField()
+    operation = TextField()
+    input_format = TextField()
+    output_format = TextField()
+    success = BooleanField()
+    conversions = BigIntegerField()
+    credits = BigIntegerField()
+    bytes_in = BigIntegerField()
+    bytes_out = BigIntegerField()
+
+    class Meta:
+        table_name = "usage_day"
+        primary_key = CompositeKey("account", "day", "operation", "input_format", "output_format", "success")
+
+
 class Idempotency(Model):
     """An idempotency key: a running attempt, or the stored response."""
 

@@ -10,7 +10,7 @@ from storage.ids import new_id
 from storage.transaction import Transaction
 
 State: TypeAlias = Literal["opening", "open", "processing", "failed", "expired", "paid"]
-Outcome: TypeAlias = Literal["credited", "noted", "known", "foreign", "mismatch"]
+Outcome: TypeAlias = Literal["credited", "updated", "unchanged", "unknown_purchase", "mismatch"]
 
 _ABANDONED = 86_400  # seconds without a checkout session
 _PROGRESS: tuple[State, ...] = ("opening", "open", "processing", "failed", "expired", "paid")
@@ -111,11 +111,11 @@ def pay(transaction: Transaction, report: CheckoutReport) -> Outcome:
     """
     row = _find_for_update(transaction, report)
     if row is None:
-        return "foreign"
+        return "unknown_purchase"
     if (report.amount, report.currency) != (row.amount, row.currency):
         return "mismatch"
     if not ledger.credit(transaction, row.account, "purchase", row.credits, ref=report.session).added:
-        return "known"
+        return "unchanged"
     changes = {"state": "paid", "session": report.session, "event": report.event, "paid_at": transaction.now}
     transaction.execute(models.Purchase.update(changes).where(models.Purchase.id == row.id))
     if report.payment is not None:
@@ -127,12 +127,12 @@ def set_state(transaction: Transaction, report: CheckoutReport, state: State) ->
     """Records the state of an unpaid session. Ignores late reports of an earlier state."""
     row = _find_for_update(transaction, report)
     if row is None:
-        return "foreign"
+        return "unknown_purchase"
     if _PROGRESS.index(state) <= _PROGRESS.index(row.state):
-        return "known"
+        return "unchanged"
     changes = {"state": state, "session": report.session}
     transaction.execute(models.Purchase.update(changes).where(models.Purchase.id == row.id))
-    return "noted"
+    return "updated"
 
 
 def _find_for_update(transaction: Transaction, report: CheckoutReport) -> models.Purchase | None:

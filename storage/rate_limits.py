@@ -35,7 +35,7 @@ class RateLimiter(Protocol):
         """Counts one request if it is allowed."""
 
     async def peek(self, key: str, limit: int, window: int) -> RateLimitStatus:
-        """Returns the state of the key without counting. `allowed` is what `hit` would return."""
+        """Returns the state of the key without counting. `allowed` is the value that `hit` would return."""
 
     async def close(self) -> None:
         """Closes connections."""
@@ -53,7 +53,7 @@ class MemoryRateLimiter:
     def __init__(self, *, capacity: int = 100_000, clock: Callable[[], float] = time.time) -> None:
         self._capacity = capacity
         self._clock = clock
-        # By length, so that each dict is in the order in which its windows end.
+        # By window length in seconds, so that each inner dict is ordered by the end of its windows.
         self._windows: dict[int, dict[str, _Window]] = {}
 
     async def hit(self, key: str, limit: int, window: int) -> RateLimitStatus:
@@ -74,9 +74,9 @@ class MemoryRateLimiter:
         self._windows.clear()
 
     def _current(self, key: str, window: int, now: float) -> _Window | None:
-        found = self._windows.get(window, {}).get(key)
+        current = self._windows.get(window, {}).get(key)
         # A later end means that the clock was set back.
-        return found if found and now < found.end <= now + window else None
+        return current if current and now < current.end <= now + window else None
 
     def _open(self, key: str, window: int, now: float) -> _Window:
         windows = self._windows.setdefault(window, {})

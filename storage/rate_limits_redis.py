@@ -25,8 +25,8 @@ _SCRIPT = """
 local limit, length = tonumber(ARGV[1]), tonumber(ARGV[2])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local found = redis.call('HMGET', KEYS[1], 'count', 'end')
-local count, ends = tonumber(found[1] or 0), tonumber(found[2] or 0)
+local window = redis.call('HMGET', KEYS[1], 'count', 'end')
+local count, ends = tonumber(window[1] or 0), tonumber(window[2] or 0)
 -- A later end means that the clock was set back.
 if ends <= now or ends > now + length then
     count, ends = 0, now + length
@@ -70,7 +70,7 @@ class RedisRateLimiter:
 
     async def _run(self, key: str, limit: int, window: int, *, count: int) -> RateLimitStatus:
         async with asyncio.timeout(self._timeout):
-            found = await self._script(keys=[f"{_PREFIX}{window}:{key}"], args=[limit, window * 1000, count])
-        allowed, used, end, now = found
+            values = await self._script(keys=[f"{_PREFIX}{window}:{key}"], args=[limit, window * 1000, count])
+        allowed, used, end, now = values
         retry_after = max(1, math.ceil((end - now) / 1000))
         return RateLimitStatus(bool(allowed), limit, max(0, limit - used), math.ceil(end / 1000), retry_after)

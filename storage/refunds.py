@@ -79,9 +79,9 @@ def _save_if_newer(transaction: Transaction, reversal: Reversal) -> bool:
     }
     if transaction.insert_ignore(table.insert(row)):
         return True
-    known = transaction.select_for_update(table.select().where(table.id == reversal.id))
-    assert known is not None
-    if (known.at, known.final, known.amount) >= (reversal.at, reversal.final, reversal.amount):
+    recorded = transaction.select_for_update(table.select().where(table.id == reversal.id))
+    assert recorded is not None  # rows are never deleted
+    if (recorded.at, recorded.final, recorded.amount) >= (reversal.at, reversal.final, reversal.amount):
         return False
     transaction.execute(table.update(row).where(table.id == reversal.id))
     return True
@@ -92,16 +92,16 @@ def _adjust(transaction: Transaction, payment: models.Payment, event: str) -> Re
     purchase = transaction.first(models.Purchase.select().where(models.Purchase.id == payment.purchase))
     if purchase is None:
         return None
-    returned = min(purchase.amount, _returned(transaction, payment.id))
-    reversed_credits = purchase.credits * returned // purchase.amount
-    more = reversed_credits - payment.reversed
-    if more > 0:
-        taken = ledger.claw_back(transaction, purchase.account, more, ref=event)
-        credits, shortfall = -taken, payment.shortfall + more - taken
+    reversed_amount = min(purchase.amount, _reversed_amount(transaction, payment.id))
+    reversed_credits = purchase.credits * reversed_amount // purchase.amount
+    difference = reversed_credits - payment.reversed
+    if difference > 0:
+        removed = ledger.claw_back(transaction, purchase.account, difference, ref=event)
+        credits, shortfall = -removed, payment.shortfall + difference - removed
     else:
         # Credits that could not be removed earlier are not returned.
-        shortfall = max(0, payment.shortfall + more)
-        credits = -more - (payment.shortfall - shortfall)
+        shortfall = max(0, payment.shortfall + difference)
+        credits = -difference - (payment.shortfall - shortfall)
         if credits:
             ledger.credit(transaction, purchase.account, "reversal", credits, ref=event)
     changes = {"reversed": reversed_credits, "shortfall": shortfall}
@@ -109,7 +109,7 @@ def _adjust(transaction: Transaction, payment: models.Payment, event: str) -> Re
     return RefundResult(purchase.account, credits)
 
 
-def _returned(transaction: Transaction, payment: str) -> int:
+def _reversed_amount(transaction: Transaction, payment: str) -> int:
     """Returns the reversed amount in minor units. Single refunds take precedence over the sum of the charge."""
     amounts: Counter[str] = Counter()
     rows = transaction.all(models.Reversal.select().where(models.Reversal.payment == payment))

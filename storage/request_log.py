@@ -9,7 +9,7 @@ from storage import models
 from storage.sql_statements import DELETE_OLD_REQUESTS, INSERT_REQUEST
 from storage.transaction import Transaction
 
-KEPT = 200  # requests per account
+MAX_REQUESTS = 200  # stored requests per account
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class LoggedRequest:
 
 
 def record(transaction: Transaction, requests: Iterable[LoggedRequest]) -> None:
-    """Inserts requests and deletes all but the latest KEPT of each of their accounts."""
+    """Inserts requests and deletes all but the latest MAX_REQUESTS of each of their accounts."""
     inserted = tuple(requests)
     transaction.execute_many(INSERT_REQUEST, map(vars, inserted))
     for account in sorted({request.account for request in inserted}):
-        transaction.execute_statement(DELETE_OLD_REQUESTS, account=account, kept=KEPT)
+        transaction.execute_statement(DELETE_OLD_REQUESTS, account=account, kept=MAX_REQUESTS)
 
 
 def latest(transaction: Transaction, account: str) -> tuple[LoggedRequest, ...]:
@@ -39,5 +39,5 @@ def latest(transaction: Transaction, account: str) -> tuple[LoggedRequest, ...]:
     table = models.Request
     columns = [getattr(table, name) for name in LoggedRequest.__dataclass_fields__]
     query = table.select(*columns).where(table.account == account)
-    rows = transaction.rows(query.order_by(table.at_milliseconds.desc(), table.id.desc()).limit(KEPT))
+    rows = transaction.rows(query.order_by(table.at_milliseconds.desc(), table.id.desc()).limit(MAX_REQUESTS))
     return tuple(LoggedRequest(*row) for row in rows)

@@ -1,6 +1,6 @@
-"""SQL of the statements that run on every request.
+"""The SQL statements that run on every request.
 
-Written as text because Peewee takes about fifty times as long to render a query as SQLite to run one by its key.
+Written as text, because rendering a query with Peewee takes about fifty times as long as running it in SQLite.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ INSERT_ENTRY = statement(
     "INSERT INTO entry (ref, account, kind, amount, at) VALUES (:ref, :account, :kind, :amount, :at)"
 )
 
+# A trigger adds the row to the sums of `usage_day`.
 INSERT_USAGE = statement(
     "INSERT INTO usage (account, operation, input_format, output_format, bytes_in, bytes_out, success, credits, at)"
     " VALUES (:account, :operation, :input_format, :output_format, :bytes_in, :bytes_out, :success, :credits, :at)"
@@ -71,6 +72,12 @@ SELECT_KEY_BY_SHA256 = statement(f"{_SELECT_KEY} AND k.sha256 = :sha256")
 
 # Parameters: id, now. Returns the account and the key; no row if the key is not valid.
 SELECT_KEY_BY_ID = statement(f"{_SELECT_KEY} AND k.id = :id")
+
+# Parameters: id, account, now. One row if the key is a valid one of the account.
+SELECT_VALID_KEY = statement(
+    "SELECT 1 FROM api_key WHERE id = :id AND account = :account"
+    " AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)"
+)
 
 INSERT_REQUEST = statement(
     "INSERT INTO request (id, account, method, path, status, code, milliseconds, at_milliseconds)"

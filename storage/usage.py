@@ -1,13 +1,11 @@
-"""Usage: one row per finished operation, and reports over a period."""
+"""Usage: one row per finished operation, sums per day, and reports over a period."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
-
-from peewee import SQL, fn
+from typing import Literal, get_args
 
 from storage import models
 from storage.sql_statements import INSERT_USAGE
@@ -70,31 +68,38 @@ class UsageReport:
 
 @dataclass(frozen=True)
 class _Group:
-    """Operations with equal day, operation, formats and success. The fields are in the order of the query."""
+    """Sums of the operations with equal day, operation, formats and success."""
 
     day: int
     operation: str
     input_format: str
     output_format: str
     success: bool
-    count: int
+    conversions: int
     credits: int
     bytes_in: int
     bytes_out: int
 
 
 def record(transaction: Transaction, account: str, operation: UsageRecord, *, success: bool, credits: int) -> None:
-    """Records a finished operation. Runs in the transaction that charges or releases its hold."""
+    """Records a finished operation and adds it to the sums of its day.
+
+    Runs in the transaction that charges or releases its hold, after the changes of the account: all transactions lock
+    accounts before sums.
+    """
     row = {field.name: getattr(operation, field.name) for field in fields(operation)}
     row |= {"account": account, "success": success, "credits": credits, "at": transaction.now}
     transaction.execute_statement(INSERT_USAGE, **row)
 
 
 def report(transaction: Transaction, account: str, start: int, end: int) -> UsageReport:
-    """Returns the usage from `start` up to but excluding `end`, both Unix time in seconds."""
+    """Returns the usage from `start` up to but excluding `end`, both Unix time in seconds.
+
+    Usage is summed per day: `start` is the beginning of a day (UTC), and the day of the last second counts as a whole.
+    """
     groups = _groups(transaction, account, start, end)
-    total = sum(group.count for group in groups)
-    failed = sum(group.count for group in groups if not group.success)
+    total = sum(group.conversions for group in groups)
+    failed = sum(group.conversions for group in groups if not group.success)
     bytes_in, bytes_out = sum(group.bytes_in for group in groups), sum(group.bytes_out for group in groups)
     return UsageReport(
         total_conversions=total,
@@ -104,29 +109,19 @@ def report(transaction: Transaction, account: str, start: int, end: int) -> Usag
         bytes_in=bytes_in,
         bytes_out=bytes_out,
         bytes_total=bytes_in + bytes_out,
-        by_operation={name: sum(group.count for group in groups if group.operation == name) for name in _OPERATIONS},
+        by_operation={
+            name: sum(group.conversions for group in groups if group.operation == name) for name in _OPERATIONS
+        },
         by_conversion=_by_conversion(groups),
         by_day=_by_day(groups),
     )
 
 
 def _groups(transaction: Transaction, account: str, start: int, end: int) -> list[_Group]:
-    table = models.Usage
-    day = SQL(f"at / {_DAY}")
-    common = (day, table.operation, table.input_format, table.output_format, table.success)
-    sums = [fn.SUM(column) for column in (table.credits, table.bytes_in, table.bytes_out)]
-    query = (
-        table.select(*common, fn.COUNT(SQL("*")), *sums)
-        .where((table.account == account) & (table.at >= start) & (table.at < end))
-        .group_by(*common)
-    )
-    return [_group(row) for row in transaction.rows(query)]
-
-
-def _group(row: tuple[Any, ...]) -> _Group:
-    day, operation, input_format, output_format, success, *numbers = row
-    # SUM is a Decimal on PostgreSQL.
-    return _Group(day, operation, input_format, output_format, bool(success), *(int(number) for number in numbers))
+    table = models.UsageDay
+    columns = [getattr(table, field.name) for field in fields(_Group)]
+    days = (table.account == account) & (table.day >= start // _DAY) & (table.day <= (end - 1) // _DAY)
+    return [_Group(*row) for row in transaction.rows(table.select(*columns).where(days))]
 
 
 def _by_conversion(groups: Iterable[_Group]) -> tuple[PairUsage, ...]:
@@ -135,10 +130,10 @@ def _by_conversion(groups: Iterable[_Group]) -> tuple[PairUsage, ...]:
     for group in groups:
         pairs.setdefault((group.input_format, group.output_format), []).append(group)
     conversions = [
-        PairUsage(*pair, count=sum(one.count for one in ones), credits=sum(one.credits for one in ones))
-        for pair, ones in pairs.items()
+        PairUsage(*pair, count=sum(group.conversions for group in same), credits=sum(group.credits for group in same))
+        for pair, same in pairs.items()
     ]
-    return tuple(sorted(conversions, key=lambda one: (-one.count, one.input_format, one.output_format)))
+    return tuple(sorted(conversions, key=lambda usage: (-usage.count, usage.input_format, usage.output_format)))
 
 
 def _by_day(groups: Iterable[_Group]) -> tuple[DayUsage, ...]:
@@ -152,8 +147,8 @@ def _day(number: int, groups: Iterable[_Group]) -> DayUsage:
     groups = list(groups)
     return DayUsage(
         date=datetime.fromtimestamp(number * _DAY, UTC).strftime("%Y-%m-%d"),
-        conversions=sum(group.count for group in groups),
-        failed=sum(group.count for group in groups if not group.success),
+        conversions=sum(group.conversions for group in groups),
+        failed=sum(group.conversions for group in groups if not group.success),
         credits=sum(group.credits for group in groups),
         bytes_in=sum(group.bytes_in for group in groups),
         bytes_out=sum(group.bytes_out for group in groups),

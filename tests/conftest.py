@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long begins first: no worker is to end alone with it."""
+    """Runs slow tests first, so that workers end at about the same time."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
@@ -58,14 +58,14 @@ def fuzz_seconds(request: pytest.FixtureRequest) -> float:
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """A Redis that stays up."""
+    """A Redis server for the whole test run."""
     with RedisServer(tmp_path_factory.mktemp("redis")) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
-    """A store that speaks S3 and stays up."""
+    """An S3-compatible store for the whole test run."""
     with S3Server() as running:
         yield running
 
@@ -81,7 +81,7 @@ def postgres() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def new_postgres_url(postgres: str) -> MakeUrl:
-    """Makes URLs of empty databases: schemas, which are quicker to make."""
+    """Creates empty databases and yields their URLs. They are schemas, which are created faster."""
     numbers = count()
 
     def make() -> str:

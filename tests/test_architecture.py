@@ -38,7 +38,7 @@ _LAYERS = (  # of web, lowest first; modules of one layer may import each other
 _WITHOUT_TORNADO = ("engine", "plugins", "storage", "config", "web.api", "web.metrics", "web.services")
 _MAX_FILE, _MAX_FUNCTION, _MIN_MEDIAN = 400, 40, 100  # lines
 _CLIENT = "web.client"  # users copy it as one file
-_VOCABULARY = {"engine", "engine.color", "engine.lazy_import", "engine.mupdf"}  # what plugins may import
+_VOCABULARY = {"engine", "engine.color", "engine.mupdf"}  # what plugins may import
 _SAMPLE_DATA = {"tests.support.raw_samples"}
 
 
@@ -72,7 +72,7 @@ def _imports() -> dict[str, frozenset[str]]:
 
 
 def _own(packages: set[str]) -> dict[str, set[str]]:
-    """The modules of these packages, each with the modules of ours that it imports."""
+    """The modules of these packages, each with the project's modules that it imports."""
     return {
         name: {found for found in imported if found in _sources()}
         for name, imported in _imports().items()
@@ -97,7 +97,7 @@ def test_imports_between_packages() -> None:
 
 
 def test_layers_of_web() -> None:
-    """Every module of web has a layer, so that what holds for direct imports holds for indirect ones."""
+    """Every module of web has a layer, so that rules for direct imports also hold for indirect ones."""
     arrows = {(name, found) for name, imported in _own({"web"}).items() for found in imported}
 
     upward = {
@@ -159,7 +159,7 @@ def test_every_module_has_a_docstring() -> None:
 
 
 def test_plugins_import_only_the_vocabulary_of_the_engine() -> None:
-    """A plugin of somebody else needs nothing that a built-in one does not have."""
+    """Third-party plugins need no other imports than built-in ones."""
     importing = {
         (name, found)
         for name, imported in _imports().items()
@@ -187,7 +187,7 @@ def test_picture_libraries_in_the_engine(library: str) -> None:
     assert importing <= {"engine.media", "engine.color", "engine.mupdf", "engine.executor.preload"}
 
 
-def test_the_top_level_is_as_the_readme_lists_it() -> None:
+def test_the_readme_lists_the_top_level() -> None:
     created_here = {"data", "build", "convertd.egg-info"}
     found = {path.name for path in _ROOT.iterdir() if not path.name.startswith(".")} - created_here
 

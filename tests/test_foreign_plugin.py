@@ -1,4 +1,4 @@
-"""A plugin of somebody else's, installed with pip into an environment of its own, is found and used."""
+"""A third-party plugin, installed with pip into a separate environment, is loaded and used."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of a fresh environment that holds convertd and the plugin, and sees our dependencies."""
+    """The programs of a new environment with convertd and the plugin, which uses the installed dependencies."""
     folder = tmp_path_factory.mktemp("fresh")
     venv.create(folder / "venv", symlinks=True)
     (packages,) = (folder / "venv" / "lib").glob("python*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     sources = [folder / "convertd", folder / "plugin"]
-    ours = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "data", "tests")
-    shutil.copytree(_ROOT, sources[0], ignore=ours)
-    shutil.copytree(Path(__file__).parent / "support" / "foreign_plugin", sources[1], ignore=ours)
+    ignored = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "data", "tests")
+    shutil.copytree(_ROOT, sources[0], ignore=ignored)
+    shutil.copytree(Path(__file__).parent / "support" / "foreign_plugin", sources[1], ignore=ignored)
     programs = folder / "venv" / "bin"
     pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", programs / "python", "install", "--quiet"]
     subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--ignore-installed", *sources], check=True)
     return programs
 
 
-def test_it_appears_in_the_catalogue(binaries: Path) -> None:
+def test_the_plugin_appears_in_the_catalogue(binaries: Path) -> None:
     done = subprocess.run([binaries / "convertd", "formats", "--json"], check=True, capture_output=True)
     targets = json.loads(done.stdout)["by_input_format"]
 
@@ -42,7 +42,7 @@ def test_it_appears_in_the_catalogue(binaries: Path) -> None:
     assert "ppm" in targets["pdf"]
 
 
-def test_it_converts(binaries: Path, tmp_path: Path) -> None:
+def test_the_plugin_converts(binaries: Path, tmp_path: Path) -> None:
     Image.new("RGB", (30, 20), "orange").save(tmp_path / "in.png")
     for source, target in (("in.png", "middle.ppm"), ("middle.ppm", "out.webp")):
         subprocess.run([binaries / "convertd", "convert", source, target], check=True, cwd=tmp_path)
@@ -52,7 +52,7 @@ def test_it_converts(binaries: Path, tmp_path: Path) -> None:
         assert image.convert("RGB").getpixel((15, 10)) == pytest.approx((255, 165, 0), abs=6)
 
 
-def test_the_doctor_knows_it(binaries: Path) -> None:
+def test_the_doctor_lists_the_plugin(binaries: Path) -> None:
     done = subprocess.run([binaries / "convertd", "doctor", "--json"], check=True, capture_output=True)
     found = json.loads(done.stdout)
 

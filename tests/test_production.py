@@ -33,7 +33,7 @@ Run: TypeAlias = Callable[[str], str]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder in the place of /opt/convertd."""
+    """A folder that takes the place of /opt/convertd."""
     (tmp_path / "data").mkdir()
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv" / "bin").symlink_to(Path(sys.executable).parent)

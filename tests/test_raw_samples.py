@@ -1,4 +1,4 @@
-"""Every made-up RAW file is, to LibRaw, a camera's picture of the scene."""
+"""LibRaw develops every generated RAW file to the expected scene."""
 
 import io
 from datetime import datetime
@@ -32,7 +32,7 @@ def developed(data: bytes) -> NDArray[np.uint8]:
 
 
 def developed_linear(data: bytes) -> NDArray[np.float64]:
-    """Camera colours, 0 to 1, with nothing but white balance applied."""
+    """Camera colours, 0 to 1, with white balance only."""
     with rawpy.imread(io.BytesIO(data)) as raw:
         picture = raw.postprocess(
             use_camera_wb=True,
@@ -108,7 +108,7 @@ def test_the_preview_is_half_the_size(format_name: str) -> None:
 
 
 @each_format
-def test_exif_tells_how_and_when(format_name: str) -> None:
+def test_exif_has_exposure_and_time(format_name: str) -> None:
     with rawpy.imread(io.BytesIO(raw_sample(format_name))) as raw:
         shot = raw.other
     assert shot.shutter_speed == pytest.approx(EXPOSURE_TIME[0] / EXPOSURE_TIME[1])

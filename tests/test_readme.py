@@ -1,4 +1,4 @@
-"""The documents are true: their commands work as printed, and their tables list what there is."""
+"""The documents are correct: their commands work as printed, and their tables are complete."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SANDBOX = read("engine/sandbox/README.md")
 _SECURITY = read("SECURITY.md")
 
 _SET_UP = ["sh config/setup.sh && .venv/bin/convertd serve", "sh config/setup.sh test && .venv/bin/pytest"]
-_EXECUTED = [_README, _OPERATION.without("Daily operation"), _PLUGINS, _SANDBOX]  # in one folder, in this order
+_EXECUTED = [_README, _OPERATION.without("Daily operation"), _PLUGINS, _SANDBOX]  # in the same folder, in this order
 _COMMANDS = [command for document in _EXECUTED for command in document.commands()][len(_SET_UP) :]
 
 
@@ -90,7 +90,7 @@ def shell(folder: Path) -> Iterator[Callable[[str], bytes]]:
         assert server.wait(timeout=30) == 0
 
 
-def test_the_commands_work_as_printed(folder: Path, shell: Callable[[str], bytes]) -> None:
+def test_the_commands_work(folder: Path, shell: Callable[[str], bytes]) -> None:
     registry = load_registry()
     for command in _COMMANDS:
         printed = shell(command)
@@ -100,7 +100,7 @@ def test_the_commands_work_as_printed(folder: Path, shell: Callable[[str], bytes
             assert "data" in json.loads(printed)
 
 
-def test_the_client_works_as_printed(shell: Callable[[str], bytes]) -> None:
+def test_the_client_example_works(shell: Callable[[str], bytes]) -> None:
     (client,) = _README.blocks("python")
     key = "$(.venv/bin/convertd account create --email python@example.com --name Python)"
 
@@ -111,7 +111,7 @@ def test_the_client_works_as_printed(shell: Callable[[str], bytes]) -> None:
     assert rest[2].startswith("invalid_parameter ")
 
 
-def test_the_benchmark_commands_are_understood(pytestconfig: pytest.Config) -> None:
+def test_the_benchmark_commands_are_valid(pytestconfig: pytest.Config) -> None:
     group = typer.main.get_command(benchmarks_cli)
     assert isinstance(group, TyperGroup)
     modes = set()
@@ -174,7 +174,7 @@ def test_the_settings_that_are_named_exist() -> None:
             assert name in known, (document.path, name)
 
 
-def test_the_warnings_are_those_of_the_code() -> None:
+def test_the_readme_lists_all_warnings() -> None:
     issued: set[str] = set()
     for path in [*(ROOT / "engine").rglob("*.py"), *(ROOT / "plugins").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -185,13 +185,13 @@ def test_the_warnings_are_those_of_the_code() -> None:
     assert {row[0] for row in _README.table("code")} == issued
 
 
-def test_the_alerts_are_those_that_are_raised() -> None:
+def test_the_readme_lists_all_alerts() -> None:
     raised = re.findall(r"- alert: (\w+)", (ROOT / "config" / "alerts.yml").read_text())
 
     assert [row[0] for row in _OPERATION.table("alert")] == raised
 
 
-def test_the_alerts_link_to_what_to_do() -> None:
+def test_alerts_link_to_the_readme() -> None:
     runbooks = re.findall(r"runbook: (\S+)", (ROOT / "config" / "alerts.yml").read_text())
 
     assert len(runbooks) == len(_OPERATION.table("alert"))
@@ -206,7 +206,7 @@ def test_the_files_and_links_exist(document: Document) -> None:
     assert {broken for link in document.links() if (broken := _broken(link, document.path))} == set()
 
 
-def test_the_operator_reads_of_every_file() -> None:
+def test_every_configuration_file_is_documented() -> None:
     named = {ROOT / name for name in re.findall(r"\bconfig/[\w./-]*\w", _OPERATION.text)}
     files = {path for path in (ROOT / "config").rglob("*") if path.is_file() and "__pycache__" not in path.parts}
 
@@ -214,7 +214,7 @@ def test_the_operator_reads_of_every_file() -> None:
 
 
 def _broken(link: str, source: Path) -> str | None:
-    """The link in that file, if what it points to does not exist."""
+    """The link, if its target does not exist."""
     name, _, anchor = link.partition("#")
     target = (source.parent / name).resolve() if name else source
     if not target.exists():
@@ -228,7 +228,7 @@ def test_the_hooks_are_documented() -> None:
     assert {row[0] for row in _PLUGINS.table("hook")} == hooks
 
 
-def test_the_plugin_is_the_one_that_is_tried() -> None:
+def test_the_readme_plugin_is_the_tested_one() -> None:
     (plugin,) = _PLUGINS.blocks("python")
     (packaging,) = _PLUGINS.blocks("toml")
     folder = ROOT / "tests" / "support" / "foreign_plugin"
@@ -261,7 +261,7 @@ def test_the_layers_and_checks_are_those_of_the_sandbox(shell: Callable[[str], b
     assert {row[0] for row in _SANDBOX.table("check")} == set(found["proofs"])
 
 
-def test_the_supported_version_is_the_one_that_is_here() -> None:
+def test_the_supported_version_is_the_current_one() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
     assert [row[0] for row in _SECURITY.table("version") if row[1] == "yes"] == [version.rpartition(".")[0]]

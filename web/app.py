@@ -21,11 +21,11 @@ from storage import accounts
 from storage.blob_store import BlobStore, open_blob_store
 from storage.database import Database
 from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter
-from web import metrics
 from web.executor_setup import check_sandbox, local_executor
 from web.http import metrics_server
 from web.http.server import Server
 from web.http.timeouts import ConnectionTimeouts
+from web.metrics import create_metrics
 from web.openapi import document
 from web.routes import build_application, documented_operations
 from web.services.accounts import Accounts
@@ -55,14 +55,14 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
     """Builds the services that handlers use and creates the data folder. Blocks."""
     work_files = WorkFiles(settings.data_dir.absolute() / "jobs")
     work_files.prepare()
-    measured = metrics.create(version("convertd"), registry.plugins)
+    metrics = create_metrics(version("convertd"), registry.plugins)
     database, blobs, limiter = open_database(settings), open_blobs(settings), open_rate_limiter(settings)
-    email_queue = EmailQueue(open_email_transport(settings), on_result=measured.credits.record_email)
+    email_queue = EmailQueue(open_email_transport(settings), on_result=metrics.credits.record_email)
     owner = server_instance(settings.data_dir)
     charges, idempotency = Charges(database, owner), IdempotencyService(database, owner)
     job_queue = JobQueue(settings.workers, memory=memory_budget())
     files = Files(database, blobs, registry, settings.file_retention_seconds)
-    conversions = Conversions(registry, executor, job_queue, charges, idempotency, files, measured)
+    conversions = Conversions(registry, executor, job_queue, charges, idempotency, files, metrics)
     batches = Batches(database, registry, files, settings.max_batch_files)
     batch_conversions = BatchConversions(database, files, work_files, batches, conversions, idempotency, owner)
     return Services(
@@ -70,7 +70,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         registry=registry,
         database=database,
         accounts=Accounts(database),
-        registrations=Registrations(database, email_queue, limiter, settings.base_url, measured.credits),
+        registrations=Registrations(database, email_queue, limiter, settings.base_url, metrics.credits),
         limiter=limiter,
         email_queue=email_queue,
         charges=charges,
@@ -82,14 +82,14 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         work_files=work_files,
         formats=cached_json(formats_catalogue(registry)),
         tools=cached_json(tools_catalogue(registry)),
-        payments=open_payments(settings, database, idempotency, measured.credits),
-        readiness=Readiness(registry, executor, limiter, settings.data_dir, database, blobs, measured.installation),
+        payments=open_payments(settings, database, idempotency, metrics.credits),
+        readiness=Readiness(registry, executor, limiter, settings.data_dir, database, blobs, metrics.installation),
         request_log=RequestLog(database),
         openapi=cached_json(document(tuple(documented_operations()), registry, settings.base_url)),
         maintenance=Maintenance(
-            database, owner, charges, idempotency, files, TotalsUpdater(database, settings.data_dir, measured.totals)
+            database, owner, charges, idempotency, files, TotalsUpdater(database, settings.data_dir, metrics.totals)
         ),
-        metrics=measured,
+        metrics=metrics,
     )
 
 
@@ -109,7 +109,8 @@ async def listening(
     await services.maintenance.recover()
     metrics_listener = metrics_server.start_metrics_server(services)
     background = [
-        asyncio.create_task(work.run()) for work in (services.maintenance, services.request_log, services.readiness)
+        asyncio.create_task(service.run())
+        for service in (services.maintenance, services.request_log, services.readiness)
     ]
     try:
         hostname = f"[{host}]" if ":" in host else host
@@ -134,6 +135,7 @@ async def _shut_down(services: Services, server: Server, metrics_listener: HTTPS
     await services.request_log.close()
     await services.email_queue.close()
     await services.charges.close()
+    await services.accounts.close()
     await services.payments.checkout.close()
     await services.limiter.close()
     await asyncio.to_thread(services.database.close)
@@ -161,7 +163,7 @@ async def serve(settings: Settings, host: str, port: int) -> None:
         await asyncio.to_thread(_freeze_garbage_collector)
         async with listening(services, host, port) as url:
             _announce(registry, settings, url)
-            if not await services.database.run(accounts.any_exists):
+            if not await services.database.read(accounts.any_exists):
                 log.info("no account yet; create one with: convertd account create")
             await stop.wait()
             log.info("stopping: no new connections, up to %d s for requests in progress", _DRAIN_TIMEOUT)
@@ -173,7 +175,7 @@ async def serve(settings: Settings, host: str, port: int) -> None:
 
 
 def _freeze_garbage_collector() -> None:
-    """Exempts the objects of start-up, which live as long as the process, from garbage collection. Blocks."""
+    """Exempts objects created at start-up, which live as long as the process, from garbage collection. Blocks."""
     gc.collect()
     gc.freeze()  # a full collection would traverse all of them and delay requests
 
@@ -186,7 +188,7 @@ def _announce(registry: Registry, settings: Settings, url: str) -> None:
 
 
 def open_database(settings: Settings) -> Database:
-    """Opens the database, and creates it if it does not exist. Blocks."""
+    """Opens the database; creates a SQLite database that does not exist. Blocks."""
     return Database(settings.resolved_database_url())
 
 
@@ -207,7 +209,7 @@ def open_rate_limiter(settings: Settings) -> RateLimiter:
 
 
 def open_email_transport(settings: Settings) -> EmailTransport:
-    """Opens the email transport: SMTP, or the outbox folder without a mail server."""
+    """Opens the email transport: SMTP if a mail server is configured, else a folder for outgoing email."""
     if settings.smtp_url is None:
         return OutboxTransport(settings.data_dir.absolute() / "outbox", settings.mail_from)
     return SmtpTransport(settings.smtp_url.get_secret_value(), settings.mail_from)

@@ -51,7 +51,7 @@ def main() -> None:
 @cli.command()
 def serve(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port to listen on.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")] = 8000,
 ) -> None:
     """Serve the API until stopped."""
     from web import app
@@ -170,7 +170,8 @@ def _validate(model: type[Model], **values: str) -> Model:
 
 def _run_transaction(work: Callable[[Transaction], R]) -> R:
     """Runs the work in one transaction of the configured database. Exits if that fails."""
-    from storage.database import Database, UnsupportedUrl
+    from storage.connections import UnsupportedUrl
+    from storage.database import Database
     from storage.errors import StorageError
 
     try:

@@ -27,6 +27,7 @@ from web.executor_setup import SandboxIncomplete, check_sandbox, local_executor
 if TYPE_CHECKING:
     from web.client import AsyncClient
 
+_ACCOUNT = "command"  # all files of a command belong to one user
 _MAX_REQUESTS = 2  # concurrent requests; more would only wait in the server's queue
 
 
@@ -131,7 +132,7 @@ async def _convert_locally(
         with task.input.open("rb") as source, _replacement(task.output) as output:
             format = registry.identify_descriptor(source.fileno(), task.input.name)
             plan = registry.plan([format], task.target)
-            result = await executor.run(Job.of(plan, options), [source.fileno()], output)
+            result = await executor.run(Job.of(plan, options), _ACCOUNT, [source.fileno()], output)
     except ConversionError as error:
         return TaskResult(task, error=error)
     return TaskResult(task, plan, result)
@@ -182,11 +183,11 @@ async def _convert_remotely(
     async def convert(task: ConversionTask) -> TaskResult:
         async with slots:
             try:
-                entry = await client.convert(task.input, task.target.name, to=task.output, quality=options.quality)
+                converted = await client.convert(task.input, task.target.name, to=task.output, quality=options.quality)
             except ConvertdError as error:
                 return TaskResult(task, error=ConversionError(error.message, reason=error.reason))
-        warnings = tuple(WarningRecord(warning.code, warning.message) for warning in entry.warnings)
-        return TaskResult(task, result=JobResult(entry.processed_size, (), warnings))
+        warnings = tuple(WarningRecord(warning.code, warning.message) for warning in converted.warnings)
+        return TaskResult(task, result=JobResult(converted.processed_size, (), warnings))
 
     for result in asyncio.as_completed([convert(task) for task in tasks]):
         yield await result
@@ -206,14 +207,15 @@ async def _report(results: AsyncIterator[TaskResult], total: int, *, explain: bo
     return failures
 
 
-def _describe(outcome: TaskResult, *, explain: bool) -> list[str]:
-    name = outcome.task.input
-    if outcome.error is not None:
-        reason = f" ({outcome.error.reason})" if outcome.error.reason else ""
-        return [f"{name}: {outcome.error}{reason}"]
-    assert outcome.result is not None  # set whenever there is no error
-    lines = [f"{name}: {warning.message} ({warning.code})" for warning in outcome.result.warnings]
+def _describe(task_result: TaskResult, *, explain: bool) -> list[str]:
+    """The lines to print for a task."""
+    name, result, error = task_result.task.input, task_result.result, task_result.error
+    if error is not None:
+        reason = f" ({error.reason})" if error.reason else ""
+        return [f"{name}: {error}{reason}"]
+    assert result is not None  # set unless `error` is set
+    lines = [f"{name}: {warning.message} ({warning.code})" for warning in result.warnings]
     if explain:
-        lines.append(f"{name}: {outcome.plan}, {outcome.result.size} bytes")
-        lines += [f"  {timing.step}: {timing.seconds * 1000:.1f} ms" for timing in outcome.result.trace]
+        lines.append(f"{name}: {task_result.plan}, {result.size} bytes")
+        lines += [f"  {timing.step}: {timing.seconds * 1000:.1f} ms" for timing in result.trace]
     return lines

@@ -592,10 +592,10 @@ Steps: TypeAlias = "Generator[_Request | float, _Response | httpx.TransportError
 class _Calls:
     """All API calls, independent of how requests are sent; shared by both clients."""
 
-    def __init__(self, retries: int, backoff: float, patience: float) -> None:
+    def __init__(self, retries: int, backoff: float, max_retry_wait: float) -> None:
         self._retries = retries
         self._backoff = backoff
-        self._patience = patience
+        self._max_retry_wait = max_retry_wait
 
     def convert(
         self,
@@ -836,7 +836,7 @@ class _Calls:
             raise UnexpectedAnswer(message, status=response.http.status_code) from None
 
     def _send(self, request: _Request) -> Steps[_Response]:
-        """Sends a request and retries it, within the limits of `retries` and `patience`."""
+        """Sends a request and retries it, within the limits of `retries` and `max_retry_wait`."""
         total_delay = 0.0
         for attempt in count():
             outcome = yield request
@@ -848,7 +848,7 @@ class _Calls:
             if not running:  # its Retry-After is an upper bound, not a minimum
                 delay = max(delay, error.retry_after or 0)
             total_delay += delay
-            if not error.retryable or total_delay > self._patience or (attempt >= self._retries and not running):
+            if not error.retryable or total_delay > self._max_retry_wait or (attempt >= self._retries and not running):
                 raise error
             yield delay
         raise AssertionError  # unreachable: count() is infinite
@@ -858,7 +858,7 @@ class _Connection(ABC, Generic[T]):
     """Base of both clients. All times are in seconds.
 
     `timeout` limits the time without data from the server. `backoff` is the delay before the first retry; it doubles
-    with each retry. `patience` limits the total delay between the attempts of a call.
+    with each retry. `max_retry_wait` limits the total delay between the attempts of a call.
     """
 
     def __init__(
@@ -869,10 +869,10 @@ class _Connection(ABC, Generic[T]):
         timeout: float = 300.0,
         retries: int = 4,
         backoff: float = 0.5,
-        patience: float = 180.0,
+        max_retry_wait: float = 180.0,
     ) -> None:
         self.base_url = _base_url(base_url or os.environ.get("CONVERTD_URL") or "http://localhost:8000")
-        self._calls = _Calls(retries, backoff, patience)
+        self._calls = _Calls(retries, backoff, max_retry_wait)
         self._http = self._open(
             base_url=self.base_url,
             headers=_authorization((api_key or os.environ.get("CONVERTD_API_KEY") or "").strip()),

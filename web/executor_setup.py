@@ -13,8 +13,9 @@ class SandboxIncomplete(RuntimeError):
 
 
 def local_executor(settings: Settings, workers: int) -> LocalExecutor:
-    """Returns an executor with the sandbox layers of the settings. The caller starts and closes it."""
-    return LocalExecutor(workers, sandbox.ALWAYS if settings.sandbox == "off" else sandbox.LAYERS)
+    """Returns an executor with the sandbox layers and jobs per process of the settings. The caller closes it."""
+    layers = sandbox.ALWAYS if settings.sandbox == "off" else sandbox.LAYERS
+    return LocalExecutor(workers, layers, settings.jobs_per_process)
 
 
 async def check_sandbox(settings: Settings, executor: LocalExecutor) -> sandbox.SandboxReport:

@@ -39,7 +39,7 @@ _CONDITIONAL_HEADERS: Mapping[int, Mapping[str, tuple[str, str]]] = MappingProxy
         304: {"If-None-Match": ("The `ETag` of the client's copy: returns 304 if it is current.", '"5f2b9c"')},
     }
 )
-"""Request headers by the status of the response that they lead to."""
+"""Request headers, by the status of the response that they cause."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class _Responses:
         always, declared = {*op.headers}, op.operation.responses
         if op.operation.headers is IdempotencyHeader:
             always.add("Idempotency-Replayed")
-        found: dict[str, Any] = {}
+        by_status: dict[str, Any] = {}
         for status in sorted({response.status for response in declared}):
             responses = [response for response in declared if response.status == status]
             names = always | {name for response in responses for name in response.headers}
@@ -206,10 +206,10 @@ class _Responses:
             for response in responses:
                 content |= self._content(response, op.access)
             description = " ".join(dict.fromkeys(response.description for response in responses))
-            found[str(status)] = {"description": description, "headers": header_refs(names)}
+            by_status[str(status)] = {"description": description, "headers": header_refs(names)}
             if content:
-                found[str(status)]["content"] = content
-        return found
+                by_status[str(status)]["content"] = content
+        return by_status
 
     def _errors(self, op: DocumentedOperation) -> dict[str, Any]:
         possible, by_status = _error_codes(op), dict[int, list[str]]()

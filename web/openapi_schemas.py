@@ -1,4 +1,4 @@
-"""The schemas of the OpenAPI document with their examples, and its texts."""
+"""The texts of the OpenAPI document, and its component schemas with examples."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _UntitledSchema(GenerateJsonSchema):
 
 
 class Schemas:
-    """The component schemas: responses, error envelopes, and what they refer to."""
+    """The component schemas: responses, error envelopes, and the schemas that these refer to."""
 
     def __init__(self, types: Iterable[Any]) -> None:
         details = (error.details for error in ERROR_CATALOGUE.values() if error.details)

@@ -1,4 +1,4 @@
-"""Hostile files, one after the other and in parallel, beside other clients."""
+"""Hostile files, converted in sequence and in parallel with the requests of other clients."""
 
 from __future__ import annotations
 

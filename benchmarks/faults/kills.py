@@ -130,7 +130,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _descendants(pid: int) -> list[int]:
-    return [found for child in _children(pid) for found in (child, *_descendants(child))]
+    return [descendant for child in _children(pid) for descendant in (child, *_descendants(child))]
 
 
 def _uses_files(pid: int, folder: Path) -> bool:

@@ -18,7 +18,7 @@ from benchmarks.faults.clients import Clients, check_ledger, check_work_files
 from benchmarks.faults.kills import running_jobs
 from benchmarks.report import Row, at_most, equals, info, p95
 from tests.support.http_requests import MALFORMED, REFUSED, SERVED
-from tests.support.servers import eventually, parsed, read_answer
+from tests.support.servers import eventually, parsed, read_response
 from tests.support.web_samples import FORM, TARGET, form, part
 
 _TINY, _SMALL, _MEDIUM, _LARGE = (64, 48), (600, 400), (2000, 1500), (4000, 3000)
@@ -126,7 +126,7 @@ def _connect(url: str, address: str = "127.0.0.1") -> socket.socket:
 def _send(url: str, request: bytes) -> httpx.Response:
     with _connect(url) as connection:
         connection.sendall(request)
-        return parsed(read_answer(connection))
+        return parsed(read_response(connection))
 
 
 def _send_and_reset(url: str, request: bytes, receive: int = 0) -> None:

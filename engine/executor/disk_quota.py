@@ -6,7 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
-_INTERVAL = 0.25  # seconds, in which a disk can write some hundred megabytes
+_INTERVAL = 0.25  # seconds; a job can exceed its quota by some hundred megabytes in this time
 _BLOCK = 512  # bytes, the unit of st_blocks
 
 

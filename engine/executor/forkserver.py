@@ -1,104 +1,161 @@
-"""The client side of a fork server: starts it, asks it for worker processes, and restarts it if it dies."""
+"""The client side of a fork server: starts it, asks it for worker processes, and replaces it if it dies or hangs."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import WorkerCrashed
-from engine.executor.forkserver_main import FULL, LIGHT, PID, remove_folder
+from engine.executor.forkserver_main import PID, remove_folder
 
 # The only environment variables that are passed on: the others can hold secrets.
 _VARIABLES = frozenset({"PATH", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHASHSEED"})
 _PROGRAM = "from engine.executor.forkserver_main import main; main()"
 # Threads of libraries would not survive the fork, and jobs share the CPU cores: each computes on one.
 _THREAD_LIMITS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-# Otherwise each thread of a codec reserves 128 MiB of address space, which is limited.
-_MALLOC_SETTINGS = {"MALLOC_ARENA_MAX": "2"}
-# Seconds to wait, at each attempt to fork, for a fork server whose socket is closed to end before it is restarted.
+_MALLOC_SETTINGS = {
+    "MALLOC_ARENA_MAX": "2",  # otherwise each thread of a codec reserves 128 MiB of address space, which is limited
+    # Workers keep the memory of one picture for the next, instead of returning it and faulting it in again.
+    "MALLOC_TRIM_THRESHOLD_": str(128 << 20),
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+}
+_START_TIMEOUT = 30.0  # seconds until the first fork, on a busy machine
+_FORK_TIMEOUT = 3.0  # seconds; a fork takes milliseconds
+_EXIT_TIMEOUT = 2.0  # seconds for a fork server to end after its socket is closed
+# Seconds to wait, at each attempt to fork, for a fork server whose socket is closed to end before it is replaced.
 _EXIT_TIMEOUTS = (0.0, 0.5, 0.0)
 _MAX_REPLY = 8192  # bytes; more than a path can have
+_RSS_ANON = re.compile(rb"RssAnon:\s*(\d+) kB")
+_THREADS = re.compile(rb"Threads:\s*(\d+)")
 
 
-@dataclass(frozen=True)
-class JobProcess:
+@dataclass(eq=False)
+class WorkerProcess:
     """A worker process and its own folder.
 
-    `connection` carries the job and the reply. `status` receives the exit code from the fork server.
+    `connection` carries requests and replies. `status` receives the exit code from the fork server. `proc_status` is a
+    descriptor of the process's status file in /proc, `pidfd` refers to the process.
     """
 
     pid: int
     folder: Path
     connection: socket.socket
     status: socket.socket
+    proc_status: int
+    pidfd: int
+    ended: bool = False
 
-    def exitcode(self, timeout: float | None = None) -> int | None:
-        """Waits up to `timeout` seconds for the process to end. Blocks.
+    def is_waiting(self) -> bool:
+        """Returns whether the process is alive and has sent nothing that has not been received."""
+        try:
+            self.connection.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def memory_and_threads(self) -> tuple[int, int]:
+        """Returns the bytes of its own resident memory, and its number of threads. Raises OSError if it has ended."""
+        text = os.pread(self.proc_status, _MAX_REPLY, 0)
+        memory, threads = _RSS_ANON.search(text), _THREADS.search(text)
+        if not memory or not threads:  # a process that is about to end has no memory
+            raise ProcessLookupError
+        return int(memory[1]) * 1024, int(threads[1])
+
+    async def exitcode(self, seconds: float) -> int | None:
+        """Waits up to `seconds` for the process to end.
 
         Returns its exit code, negative for a signal, or None if the process is still running.
         """
-        self.status.settimeout(timeout)
         try:
-            message = self.status.recv(PID.size, socket.MSG_PEEK)
-        except (TimeoutError, BlockingIOError):
+            async with asyncio.timeout(seconds):
+                message = await asyncio.get_running_loop().sock_recv(self.status, PID.size)
+        except TimeoutError:
             return None
+        self.ended = True
         # Without a message the fork server has died, and its worker processes with it.
         return int(PID.unpack(message)[0]) if message else -signal.SIGKILL
 
+    def stop(self) -> None:
+        """Stops the process until `resume`."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Continues a stopped process."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, number)
+
     def kill(self) -> None:
         """Kills the process and all processes of its session."""
-        if self.exitcode(0.0) is None:
+        if self._is_running():
             for kill in (os.killpg, os.kill):
                 with suppress(ProcessLookupError):
                     kill(self.pid, signal.SIGKILL)
 
-    def close(self, timeout: float) -> None:
-        """Closes the connection, which ends an idle process, and kills the process after `timeout` seconds. Blocks."""
+    def discard(self) -> None:
+        """Kills the process and closes its descriptors."""
+        self.kill()
         self.connection.close()
-        if self.exitcode(timeout) is None:
-            self.kill()
-            self.exitcode()
         self.status.close()
+        os.close(self.proc_status)
+        os.close(self.pidfd)
+
+    def _is_running(self) -> bool:
+        if self.ended:
+            return False
+        try:
+            self.status.recv(PID.size, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
 
 
 class ForkServer:
-    """A process with all plugins loaded that forks worker processes. Starts at the first fork.
+    """A process with all plugins loaded that forks worker processes with the sandbox `layers`.
 
-    `layers` are the sandbox layers of worker processes. A full fork server has loaded all lazily imported modules; a
-    light one has not, and its workers must not load them.
+    Starts at the first fork. Its methods block and are called from one thread at a time.
     """
 
-    def __init__(self, layers: Collection[str], *, full: bool = True) -> None:
+    def __init__(self, layers: Collection[str]) -> None:
         self._layers = layers
-        self._mode = FULL if full else LIGHT
-        self._lock = threading.Lock()
         self._base_folder = ""  # holds the folders of the worker processes
         self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
 
-    def fork(self) -> JobProcess:
-        """Returns a new worker process that waits for a job. Blocks. Raises WorkerCrashed."""
-        with self._lock:
-            for timeout in _EXIT_TIMEOUTS:
-                try:
-                    return _request_fork(self._control_socket())
-                except OSError:
-                    if self._running is None or not _is_running(self._running[0], timeout):
-                        self._stop()
+    def fork(self) -> WorkerProcess:
+        """Returns a new worker process that waits for a request. Raises WorkerCrashed.
+
+        Replaces a fork server that has died, or does not answer within seconds.
+        """
+        for exit_timeout in _EXIT_TIMEOUTS:
+            timeout = _FORK_TIMEOUT if self._running else _START_TIMEOUT
+            try:
+                return _request_fork(self._control_socket(), timeout)
+            except TimeoutError:
+                self._stop(0)
+            except OSError:
+                if self._running is None or not _is_running(self._running[0], exit_timeout):
+                    self._stop(0)
         raise WorkerCrashed("No process can be started for the conversion.")
 
     def close(self) -> None:
-        """Ends the fork server and all its worker processes. Blocks."""
-        with self._lock:
-            self._stop()
+        """Ends the fork server and all its worker processes."""
+        self._stop(_EXIT_TIMEOUT)
 
     def _control_socket(self) -> socket.socket:
         if self._running is None:
@@ -111,7 +168,7 @@ class ForkServer:
         control, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environment = {name: value for name, value in os.environ.items() if name in _VARIABLES}
         python_path = os.pathsep.join(entry for entry in sys.path if entry)
-        arguments = [str(remote.fileno()), self._base_folder, self._mode, *self._layers]
+        arguments = [str(remote.fileno()), self._base_folder, *self._layers]
         with remote:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _PROGRAM, *arguments],
@@ -119,36 +176,44 @@ class ForkServer:
                 pass_fds=(remote.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                process_group=0,  # so that the supervisor and the serving process can be killed together
             )
         return process, control
 
-    def _stop(self) -> None:
+    def _stop(self, timeout: float) -> None:
         if self._running is not None:
             process, control = self._running
             control.close()
-            process.wait()
+            if _is_running(process, timeout):
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
             self._running = None
         if self._base_folder:  # an empty path would be the current folder
             remove_folder(self._base_folder)
             self._base_folder = ""
 
 
-def _request_fork(control: socket.socket) -> JobProcess:
-    connection, remote_connection = socket.socketpair()
+def _request_fork(control: socket.socket, timeout: float) -> WorkerProcess:
+    """Raises OSError if the fork server cannot fork or has ended, TimeoutError if it does not answer."""
+    connection, remote_connection = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     status, remote_status = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
+        control.settimeout(timeout)
         with remote_connection, remote_status:
             socket.send_fds(control, [b"fork"], [remote_connection.fileno(), remote_status.fileno()])
-        reply = status.recv(_MAX_REPLY)
-        if not reply:
-            raise ConnectionError("the fork server has ended")
+        status.settimeout(timeout)
+        reply, descriptors, _, _ = socket.recv_fds(status, _MAX_REPLY, 2)
+        if len(descriptors) != 2:
+            raise ConnectionError("the fork server or the process has ended")
     except OSError:
         connection.close()
         status.close()
         raise
     connection.setblocking(False)
+    status.setblocking(False)
+    proc_status, pidfd = descriptors
     (pid,) = PID.unpack(reply[: PID.size])
-    return JobProcess(pid, Path(os.fsdecode(reply[PID.size :])), connection, status)
+    return WorkerProcess(pid, Path(os.fsdecode(reply[PID.size :])), connection, status, proc_status, pidfd)
 
 
 def _is_running(process: subprocess.Popen[bytes], timeout: float) -> bool:

@@ -11,45 +11,45 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from engine import sandbox
-from engine.executor import preload, worker
-from engine.lazy_import import seal
+from engine.executor import preload
+from engine.executor.worker import CONNECTION, Worker
 from engine.registry import load_registry
 
-FULL, LIGHT = "full", "light"
-"""Modes of a fork server: with or without the lazily imported modules loaded."""
 PID = struct.Struct("=i")
-"""The format of status messages: a process ID, followed by the path of the process's folder, or an exit code."""
+"""The format of status messages: a process ID, followed by the path of the process's folder, or an exit code.
+
+The first has two descriptors: the process's /proc/self/status and its pidfd.
+"""
 
 
 def main() -> None:
     """Runs a fork server until its control socket closes.
 
-    Arguments: the descriptor of the control socket, the folder for the jobs' folders, the mode, and the names of the
-    sandbox layers. Preloading takes a second, so it happens in a supervisor process that forks the serving process,
-    and forks it again at once if it is killed.
+    Arguments: the descriptor of the control socket, the folder for the workers' folders, and the names of the sandbox
+    layers. Preloading takes a second, so it happens in a supervisor process that forks the serving process, and forks
+    it again at once if it is killed.
     """
     for number in (signal.SIGINT, signal.SIGTERM):  # the web server handles these and closes the control socket
         signal.signal(number, signal.SIG_IGN)
-    base_folder, mode, *layers = sys.argv[2:]
+    base_folder, *layers = sys.argv[2:]
     shared_layers = sandbox.enter_network_namespace(layers)
-    preload.preload(full=mode == FULL)
+    preload.preload()
     sandbox.compile_filters(layers)
     path_rules = sandbox.allowed_path_rules(load_registry().programs)
-    missing_modules = seal() if mode == LIGHT else ()
     control = socket.socket(fileno=int(sys.argv[1]))
     while (serving := os.fork()) and os.WIFSIGNALED(os.waitpid(serving, 0)[1]):
         clear_folder(base_folder)
     if not serving:
         apply_layers = partial(sandbox.apply_layers, layers, os.getpid(), path_rules)
-        _ChildTable(control, base_folder, lambda folder: shared_layers | apply_layers(folder), missing_modules).run()
+        _ChildTable(control, base_folder, lambda folder: shared_layers | apply_layers(folder)).run()
     remove_folder(base_folder)
 
 
@@ -68,37 +68,37 @@ def clear_folder(folder: str) -> None:
             subprocess.run(["rm", "-rf", "--", *entries], check=False)
 
 
+class _Child(NamedTuple):
+    """A worker process: a descriptor that becomes readable when it ends, its status socket and its folder."""
+
+    pidfd: int
+    status: int
+    folder: str
+
+
 class _ChildTable:
-    """The worker processes by process ID, each with its status socket and its folder."""
+    """The worker processes by process ID."""
 
     def __init__(
-        self,
-        control: socket.socket,
-        base_folder: str,
-        apply_layers: Callable[[str], Mapping[str, bool]],
-        missing_modules: Sequence[str],
+        self, control: socket.socket, base_folder: str, apply_layers: Callable[[str], Mapping[str, bool]]
     ) -> None:
         self._control = control
         self._base_folder = base_folder
         self._apply_layers = apply_layers
-        self._missing_modules = missing_modules
         self._address_space = sandbox.address_space()  # inherited by children
-        self._children: dict[int, tuple[int, str]] = {}
+        self._children: dict[int, _Child] = {}
         self._folder_numbers = count(1)
 
     def run(self) -> None:
         """Forks and reaps until the control socket closes, then kills the remaining children."""
-        child_ended, wakeup = socket.socketpair()
-        wakeup.setblocking(False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
         is_open = True
         while is_open:
-            ready, _, _ = select.select([self._control, child_ended], [], [])
-            if child_ended in ready:
-                child_ended.recv(4096)
+            # Not SIGCHLD, which would also report each time that the server stops or continues an idle worker.
+            control = self._control.fileno()
+            ready, _, _ = select.select([control, *(child.pidfd for child in self._children.values())], [], [])
+            if ready != [control]:
                 self._reap()
-            if self._control in ready:
+            if control in ready:
                 is_open = self._fork()
         for child in list(self._children):
             _kill_group(child)
@@ -116,22 +116,20 @@ class _ChildTable:
             os.mkdir(folder, 0o700)  # noqa: PTH102  # Path would write to, and so copy, three times as many pages
             child = os.fork()
             if child == 0:
-                self._run_child(connection, folder)
-            self._children[child] = (os.dup(status), folder)
-            os.write(status, PID.pack(child) + os.fsencode(folder))
+                self._run_child(connection, status, folder)
+            self._children[child] = _Child(os.pidfd_open(child), os.dup(status), folder)
         os.close(connection)
         os.close(status)
         return True
 
-    def _run_child(self, connection: int, folder: str) -> NoReturn:
+    def _run_child(self, connection: int, status: int, folder: str) -> NoReturn:
         try:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _announce(status, folder)
             os.chdir(folder)
             os.environ["TMPDIR"] = tempfile.tempdir = folder
             layers = self._apply_layers(folder)
-            _detach_stdio(connection)
-            worker.serve(socket.socket(fileno=connection), layers, self._address_space, self._missing_modules)
+            _keep_only(connection)
+            Worker(socket.socket(fileno=CONNECTION), layers, self._address_space).serve()
         except Exception:
             traceback.print_exc()  # an error of this package; errors of jobs are sent as replies
         finally:
@@ -147,7 +145,8 @@ class _ChildTable:
                     self._remove(child, os.waitstatus_to_exitcode(status))
 
     def _remove(self, child: int, exitcode: int) -> None:
-        status, folder = self._children.pop(child)
+        pidfd, status, folder = self._children.pop(child)
+        os.close(pidfd)
         try:
             os.rmdir(folder)  # noqa: PTH106  # as above
         except OSError:  # not empty; a hostile job can leave so many files that removing them takes long
@@ -162,13 +161,22 @@ def _kill_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-def _detach_stdio(connection: int) -> None:
-    """Closes all descriptors but the connection, and redirects the standard streams to /dev/null.
+def _announce(status: int, folder: str) -> None:
+    """Sends the ID and the folder of this process, its status file and its pidfd."""
+    # Opened before the sandbox is applied: the server may not be allowed to open it afterwards.
+    descriptors = [os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC), os.pidfd_open(os.getpid())]
+    with socket.socket(fileno=status) as client:
+        socket.send_fds(client, [PID.pack(os.getpid()) + os.fsencode(folder)], descriptors)
+
+
+def _keep_only(connection: int) -> None:
+    """Moves the connection to CONNECTION, closes all others, and redirects the standard streams to /dev/null.
 
     Libraries print messages about hostile files, which must not reach the log.
     """
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
-    os.closerange(3, connection)
-    os.closerange(connection + 1, os.sysconf("SC_OPEN_MAX"))
+    if connection != CONNECTION:
+        os.dup2(connection, CONNECTION)
+    os.closerange(CONNECTION + 1, os.sysconf("SC_OPEN_MAX"))

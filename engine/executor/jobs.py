@@ -1,4 +1,4 @@
-"""Jobs, their limits and their results, and the JSON replies of worker processes.
+"""Jobs, their limits and their results, and the messages between the executor and worker processes.
 
 A reply is untrusted input, because a hostile file may have taken over the process that sent it.
 """
@@ -6,9 +6,10 @@ A reply is untrusted input, because a hostile file may have taken over the proce
 from __future__ import annotations
 
 import json
+import pickle
 import signal
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine import memory_estimate
 from engine.errors import ConversionError, OutOfMemory, StepFailed, TimedOut, WorkerCrashed
@@ -17,10 +18,13 @@ from engine.pipeline import Timing, WarningRecord
 from engine.planner import Plan
 from engine.sandbox import SandboxReport
 
+MAX_MESSAGE = 64 << 10
+"""Bytes of a request or a reply; a socket passes about three times as many in one message."""
+
 
 @dataclass(frozen=True)
 class JobLimits:
-    """Limits of one job.
+    """Limits of one job. The defaults are the largest that a job can have.
 
     `seconds` from start to reply, bytes of `memory`, bytes of `output` in any one file, bytes of `scratch` space and
     number of `files` in the job's own folder.
@@ -37,22 +41,21 @@ class JobLimits:
 class Job:
     """A conversion, described by names only; its files are passed as open descriptors.
 
-    `inputs` and `target` are names of formats, `tool` is the name of a tool. A job that is not `lazy` starts in a
-    process of the light fork server, and runs again in a process of the full one if it turns out to use lazily
-    imported modules.
+    `inputs` and `target` are names of formats, `tool` is the name of a tool. An `isolated` job gets a process of its
+    own, which ends after the job.
     """
 
     inputs: tuple[str, ...]
     target: str
     options: Options = Options()
     tool: str | None = None
-    lazy: bool = True
+    isolated: bool = True
 
     @classmethod
     def of(cls, plan: Plan, options: Options = Options()) -> Job:
         """Creates the job that runs a plan."""
         tool = None if plan.tool is None else plan.tool.name
-        return cls(tuple(source.name for source in plan.sources), plan.target.name, options, tool, plan.lazy)
+        return cls(tuple(source.name for source in plan.sources), plan.target.name, options, tool, plan.isolated)
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,8 @@ class JobResult:
     """The result of a job, whose output file has `size` bytes.
 
     `input_pages` and `pages` are the page counts of the inputs and of the result, set only for tools.
-    `check_seconds` is the duration of the verification, `peak_memory` the largest resident size in bytes.
+    `check_seconds` is the duration of the verification, `peak_memory` the largest resident size of the process in bytes
+    since its start, which can be before the job.
     """
 
     size: int
@@ -85,37 +89,66 @@ class JobResult:
         )
 
 
-class ModuleMissing(WorkerCrashed):
-    """The job uses a module that its process must not load, so that another process has to run it."""
+class Request(NamedTuple):
+    """A message to a worker process: a job of an account as names and values, without paths.
+
+    A request without a `target` asks for a sandbox self-test. The process ends after a `final` request.
+    """
+
+    account: str
+    limits: JobLimits
+    final: bool
+    inputs: tuple[str, ...] = ()
+    target: str = ""
+    options: Options = Options()
+    tool: str | None = None
+
+    @classmethod
+    def of(cls, job: Job, account: str, limits: JobLimits, *, final: bool) -> Request:
+        return cls(account, limits, final, job.inputs, job.target, job.options, job.tool)
+
+    def encode(self) -> bytes:
+        """Returns the message. Raises StepFailed if it is longer than MAX_MESSAGE."""
+        message = pickle.dumps(tuple(self))
+        if len(message) > MAX_MESSAGE:
+            raise StepFailed("The description of the job is too long.")
+        return message
+
+    @classmethod
+    def decode(cls, message: bytes) -> Request:
+        """Rebuilds a request that the server has sent; never call it with untrusted data."""
+        return cls(*pickle.loads(message))
 
 
-def result_reply(result: JobResult) -> bytes:
-    return json.dumps({"result": asdict(result)}).encode()
+def result_reply(result: JobResult, *, reusable: bool) -> bytes:
+    """Returns the message for a result. `reusable` is False if the job has changed the state of its process."""
+    return _reply({"result": asdict(result), "reusable": reusable})
 
 
 def error_reply(error: ConversionError) -> bytes:
-    return json.dumps({"error": error.as_json()}).encode()
+    return _reply({"error": error.as_json()})
 
 
 def report_reply(report: SandboxReport) -> bytes:
-    return json.dumps({"report": asdict(report)}).encode()
+    return _reply({"report": asdict(report)})
 
 
-def missing_module_reply(module: str) -> bytes:
-    return json.dumps({"missing_module": module}).encode()
+def _reply(values: dict[str, Any]) -> bytes:
+    message = json.dumps(values).encode()
+    return message if len(message) <= MAX_MESSAGE else error_reply(StepFailed("The result's description is too long."))
 
 
-def parse_result(reply: bytes) -> JobResult:
-    """Returns the job's result. Raises the ConversionError of the reply, ModuleMissing or WorkerCrashed."""
+def parse_result(reply: bytes) -> tuple[JobResult, bool]:
+    """Returns the job's result, and whether its process can be used again.
+
+    Raises the ConversionError of the reply, or WorkerCrashed.
+    """
     try:
         error: ConversionError
         values = json.loads(reply)
-        if "missing_module" in values:
-            error = ModuleMissing(f"The worker process must not load the module {values['missing_module']}.")
-        elif "error" in values:
-            error = ConversionError.from_json(values["error"])
-        else:
-            return JobResult.from_json(values["result"])
+        if "error" not in values:
+            return JobResult.from_json(values["result"]), values.get("reusable") is True
+        error = ConversionError.from_json(values["error"])
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         error = WorkerCrashed("The conversion's process sent an unreadable reply.")
     raise error

@@ -1,32 +1,35 @@
-"""The executor that runs jobs on this machine: a process per job, forked ahead of demand by fork servers."""
+"""The executor that runs jobs on this machine, in worker processes that each belong to one account."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import pickle
 import socket
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from engine import sandbox
-from engine.errors import ConversionError, StepFailed, TimedOut
+from engine.errors import StepFailed, TimedOut, WorkerCrashed
 from engine.executor import disk_quota, jobs
-from engine.executor.forkserver import ForkServer, JobProcess
-from engine.executor.jobs import Job, JobLimits, JobResult
+from engine.executor.forkserver import ForkServer
+from engine.executor.jobs import Job, JobLimits, JobResult, Request
+from engine.executor.pool import Worker, WorkerPool
 
-_T = TypeVar("_T")
-_MAX_REPLY = 1 << 20  # bytes; a worker never sends that much
-_EXIT_TIMEOUT = 5.0  # seconds for a process to end after its connection is closed
+JOBS_PER_PROCESS = 100
+"""The default number of jobs of an account that a worker process runs."""
+
+_ATTEMPTS = 5  # to find a worker process that starts the job
+_EXIT_TIMEOUT = 5.0  # seconds for a process that closed its connection to end
 
 
 class Executor(Protocol):
     """Runs jobs."""
 
-    async def run(self, job: Job, inputs: Sequence[int], output: int, limits: JobLimits = ...) -> JobResult:
-        """Runs a job to its end. Raises ConversionError. Cancelling kills the job.
+    async def run(
+        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = ...
+    ) -> JobResult:
+        """Runs a job of an account to its end. Raises ConversionError. Cancelling kills the job.
 
         `inputs` are descriptors of readable files, `output` is that of a file to which the result is written. The
         caller closes them.
@@ -39,165 +42,90 @@ class Executor(Protocol):
 class LocalExecutor:
     """Runs at most `workers` jobs at a time; others wait. Worker processes have the sandbox `layers`.
 
-    There are two fork servers: one that has loaded all modules, and a light one without the lazily imported modules,
-    whose forks start and end faster. Jobs that are not lazy run in processes of the light one.
+    A worker process belongs to the account of its first job and runs up to `jobs_per_process` jobs of that account.
+    The jobs of one account can share the memory of a process; jobs of two accounts never do.
     """
 
-    def __init__(self, workers: int, layers: Collection[str] = sandbox.LAYERS) -> None:
-        self._light = Pool(ForkServer(layers, full=False), workers)
-        self._full = Pool(ForkServer(layers), workers)
+    def __init__(
+        self, workers: int, layers: Collection[str] = sandbox.LAYERS, jobs_per_process: int = JOBS_PER_PROCESS
+    ) -> None:
+        self._pool = WorkerPool(ForkServer(layers), workers, jobs_per_process)
         self._slots = asyncio.Semaphore(workers)
 
     async def start(self) -> None:
-        """Starts both fork servers and their idle processes, which otherwise happens at the first job.
+        """Starts the fork server and spare processes, which otherwise happens at the first job.
 
         Raises WorkerCrashed.
         """
-        await _gather_all(self._light.start(), self._full.start())
+        await self._pool.start()
 
     async def close(self) -> None:
-        """Ends all processes, after pending clean-up."""
-        await _gather_all(self._light.close(), self._full.close())
+        """Ends all processes."""
+        await self._pool.close()
 
-    async def run(self, job: Job, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()) -> JobResult:
-        """Runs a job in a new process. Raises ConversionError. Cancelling kills the process.
-
-        A job that uses a module which its light process must not load runs again in a full one, within the same
-        deadline.
-        """
+    async def run(
+        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
+    ) -> JobResult:
+        """Runs a job of an account. Raises ConversionError. Cancelling kills the process."""
         async with self._slots, _deadline(limits.seconds):
-            if not job.lazy:
-                with suppress(jobs.ModuleMissing):
-                    return await _run_job(self._light, job, inputs, output, limits)
-            return await _run_job(self._full, job, inputs, output, limits)
+            with _reopen(inputs) as sources:
+                return await self._run(job, account, [*sources, output], limits)
+
+    async def _run(self, job: Job, account: str, descriptors: list[int], limits: JobLimits) -> JobResult:
+        output = descriptors[-1]
+        for _ in range(_ATTEMPTS):
+            os.ftruncate(output, 0)
+            os.lseek(output, 0, os.SEEK_SET)
+            with suppress(_NotStarted):
+                async with self._pool.worker(account, isolated=job.isolated) as worker:
+                    request = Request.of(job, account, limits, final=worker.final)
+                    result, reusable = jobs.parse_result(await _request(worker, request, descriptors))
+                    written = os.fstat(output).st_size
+                    if result.size != written or written > limits.output:
+                        raise StepFailed("The conversion's process reported a size that differs from its file.")
+                    worker.succeeded = reusable
+                    return result
+        raise WorkerCrashed("No process can be started for the conversion.")
 
     async def examine(self) -> sandbox.SandboxReport:
-        """Runs the sandbox self-test in a process of each fork server, and combines the results.
-
-        Raises ConversionError.
-        """
-        # Both, because the system can refuse a layer to the second fork server, such as one more namespace.
-        async with self._slots, _deadline(JobLimits().seconds):
-            light, full = await _gather_all(
-                *(_request(pool, None, JobLimits(), []) for pool in (self._light, self._full))
-            )
-        return jobs.parse_report(light).common(jobs.parse_report(full))
-
-    async def ready(self) -> bool:
-        """Returns whether both fork servers can fork now."""
-        return all(await _gather_all(self._light.ready(), self._full.ready()))
-
-
-class Pool:
-    """Idle worker processes of a fork server, `size` of them. Each is used for one job and then replaced."""
-
-    def __init__(self, forkserver: ForkServer, size: int) -> None:
-        self._forkserver = forkserver
-        self._size = size
-        self._idle: deque[JobProcess] = deque()
-        self._forking = 0  # number of forks in progress
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def start(self) -> None:
-        """Starts the fork server and fills the pool. Raises WorkerCrashed."""
-        for _ in range(self._size):
-            await self._fork()
-
-    async def close(self) -> None:
-        """Waits for background tasks, then ends the idle processes and the fork server."""
-        while self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-        while self._idle:
-            await asyncio.to_thread(self._idle.popleft().close, _EXIT_TIMEOUT)
-        await asyncio.to_thread(self._forkserver.close)
-
-    @asynccontextmanager
-    async def acquire(self) -> AsyncIterator[JobProcess]:
-        """A process for one job, killed on exit with all processes of its session. Raises WorkerCrashed."""
-        while not self._idle:
-            # Shielded: if the caller is cancelled, the new process joins the pool.
-            await asyncio.shield(self._spawn(self._fork()))
-        process = self._idle.popleft()
-        try:
-            yield process
-        finally:
-            process.kill()
-            # After the job, not beside it: forking competes for CPU.
-            self._spawn(self._replace(process))
+        """Runs the sandbox self-test in a process of its own. Raises ConversionError."""
+        limits = JobLimits()
+        async with self._slots, _deadline(limits.seconds), self._pool.worker("", isolated=True) as worker:
+            return jobs.parse_report(await _request(worker, Request("", limits, final=True), []))
 
     async def ready(self) -> bool:
         """Returns whether the fork server can fork now."""
-        return await asyncio.to_thread(self._can_fork)
-
-    def _can_fork(self) -> bool:
-        # Forks and closes in one thread, so that a cancelled caller leaves no process behind.
-        try:
-            self._forkserver.fork().close(_EXIT_TIMEOUT)
-        except ConversionError:
-            return False
-        return True
-
-    async def _replace(self, process: JobProcess) -> None:
-        await asyncio.gather(self._refill(), asyncio.to_thread(process.close, _EXIT_TIMEOUT))
-
-    async def _refill(self) -> None:
-        if len(self._idle) + self._forking < self._size:
-            await self._fork()
-
-    async def _fork(self) -> None:
-        self._forking += 1
-        try:
-            self._idle.append(await asyncio.to_thread(self._forkserver.fork))
-        finally:
-            self._forking -= 1
-
-    def _spawn(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        return await self._pool.ready()
 
 
-async def _run_job(pool: Pool, job: Job, inputs: Sequence[int], output: int, limits: JobLimits) -> JobResult:
-    os.ftruncate(output, 0)  # a first attempt may have written to it
-    os.lseek(output, 0, os.SEEK_SET)
-    with _reopen(inputs) as sources:
-        result = jobs.parse_result(await _request(pool, job, limits, [*sources, output]))
-        written = os.fstat(output).st_size
-        if result.size != written or written > limits.output:
-            raise StepFailed("The conversion's process reported a size that differs from its output file.")
-        return result
+class _NotStarted(Exception):
+    """The worker process ended before it read a file of the job, so that another can run the job."""
 
 
-async def _request(pool: Pool, job: Job | None, limits: JobLimits, descriptors: list[int]) -> bytes:
-    """Returns the reply of a new process to a job, or to None, a request for a sandbox self-test.
-
-    The process and all processes of its session have been killed when this returns.
-    """
-    async with pool.acquire() as process:
-        quota = asyncio.create_task(disk_quota.wait_until_exceeded(process.folder, limits.scratch, limits.files))
-        quota.add_done_callback(lambda task: None if task.cancelled() else process.kill())
-        try:
-            reply = await _exchange(process.connection, pickle.dumps((job, limits)), descriptors)
-            if not reply:
-                exitcode = await asyncio.to_thread(process.exitcode)
-                raise jobs.quota_error(limits) if quota.done() else jobs.exit_error(exitcode)
-            return reply
-        finally:
-            quota.cancel()
+async def _request(worker: Worker, request: Request, descriptors: list[int]) -> bytes:
+    """Returns the worker's reply. Raises ConversionError if it ends without one, and _NotStarted."""
+    process, limits = worker.process, request.limits
+    quota = asyncio.create_task(disk_quota.wait_until_exceeded(process.folder, limits.scratch, limits.files))
+    quota.add_done_callback(lambda task: None if task.cancelled() else process.kill())
+    try:
+        reply = await _exchange(process.connection, request.encode(), descriptors)
+        if not reply:
+            # The process reads through the same open files, so their offsets are shared.
+            if not any(os.lseek(descriptor, 0, os.SEEK_CUR) for descriptor in descriptors):
+                raise _NotStarted
+            exitcode = await process.exitcode(_EXIT_TIMEOUT)
+            raise jobs.quota_error(limits) if quota.done() else jobs.exit_error(exitcode)
+        return reply
+    finally:
+        quota.cancel()
 
 
 async def _exchange(connection: socket.socket, request: bytes, descriptors: list[int]) -> bytes:
     """Sends a request with open files and returns the reply; empty if the process ended without one."""
-    loop = asyncio.get_running_loop()
     with suppress(ConnectionError):
-        sent = socket.send_fds(connection, [request], descriptors)
-        await loop.sock_sendall(connection, request[sent:])
-        connection.shutdown(socket.SHUT_WR)
-        reply = bytearray()
-        while len(reply) <= _MAX_REPLY and (chunk := await loop.sock_recv(connection, 65_536)):
-            reply += chunk
-        return bytes(reply)
+        socket.send_fds(connection, [request], descriptors)
+        # One byte more than a reply can have: a longer message is unreadable.
+        return await asyncio.get_running_loop().sock_recv(connection, jobs.MAX_MESSAGE + 1)
     return b""
 
 
@@ -222,12 +150,3 @@ async def _deadline(seconds: float) -> AsyncIterator[None]:
             yield
     except TimeoutError:
         raise TimedOut(f"The conversion took longer than {seconds:g} s.", details={"max_seconds": seconds}) from None
-
-
-async def _gather_all(*awaitables: Awaitable[_T]) -> list[_T]:
-    """Returns all results. Raises the first exception, but only after all awaitables have ended."""
-    results = await asyncio.gather(*awaitables, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return [result for result in results if not isinstance(result, BaseException)]

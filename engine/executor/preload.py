@@ -14,7 +14,6 @@ from PIL import Image
 from engine import pipeline, verification
 from engine.conversions import AnyConversion
 from engine.formats import FileFormat
-from engine.lazy_import import load_all
 from engine.media import RASTER, Frame, Raster
 from engine.options import Options
 from engine.registry import Registry, load_registry
@@ -22,35 +21,28 @@ from engine.registry import Registry, load_registry
 _SIDE = 16  # pixels; any picture makes a codec initialise itself
 
 
-def preload(*, full: bool = True) -> None:
-    """Loads modules that jobs would otherwise load, which the sandbox prevents, and initialises codecs.
-
-    Unless `full`, lazily imported modules stay unloaded, which makes forks cheaper.
-    """
+def preload() -> None:
+    """Loads modules that jobs would otherwise load, which the sandbox prevents, and initialises codecs."""
     Image.init()
     for module in pkgutil.iter_modules(encodings.__path__):
         with suppress(ImportError):  # encodings of other operating systems
             importlib.import_module(f"encodings.{module.name}")
     registry = load_registry()
-    if full:
-        load_all()
     registry.catalogue()  # fills the registry's cache of paths
-    warm_up_codecs(registry, full=full)
+    warm_up_codecs(registry)
     # Objects that the garbage collector visits in a fork would be copied.
     gc.collect()
     gc.freeze()
 
 
-def warm_up_codecs(registry: Registry, *, full: bool) -> None:
+def warm_up_codecs(registry: Registry) -> None:
     """Encodes and decodes a small picture in every format, so that one-time initialisation is not left to jobs.
 
-    Skips third-party plugins, because no sandbox limits them here, steps that run programs, and lazy steps unless
-    `full`.
+    Skips third-party plugins, because no sandbox limits them here, and steps that run programs.
     """
     builtin = Registry(plugin for plugin in registry.plugins if plugin.version is None)
     for step in chain.from_iterable(plugin.conversions for plugin in builtin.plugins):
-        skipped = step.programs or (step.lazy and not full)
-        if step.source is RASTER and isinstance(step.target, FileFormat) and not skipped:
+        if step.source is RASTER and isinstance(step.target, FileFormat) and not step.programs:
             with suppress(Exception):  # jobs report the failure
                 _warm_up_codec(builtin, step, step.target)
 

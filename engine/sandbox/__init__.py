@@ -13,7 +13,7 @@ from functools import partial
 from engine.sandbox import landlock, privileges, seccomp
 from engine.sandbox.allowed_paths import allowed_path_rules
 from engine.sandbox.landlock import Rules
-from engine.sandbox.rlimits import address_space, limit_memory, limit_resources, peak_memory
+from engine.sandbox.rlimits import address_space, limit_job, limit_memory, limit_process, peak_memory
 from engine.sandbox.selftest import run_selftest
 
 __all__ = [
@@ -26,8 +26,9 @@ __all__ = [
     "compile_filters",
     "enter_network_namespace",
     "forbid_programs",
+    "limit_job",
     "limit_memory",
-    "limit_resources",
+    "limit_process",
     "peak_memory",
     "run_selftest",
 ]
@@ -49,10 +50,6 @@ class SandboxReport:
     layers: dict[str, bool]
     checks: dict[str, bool]
 
-    def common(self, other: SandboxReport) -> SandboxReport:
-        """Returns a report of what is active and passed in both."""
-        return SandboxReport(_common(self.layers, other.layers), _common(self.checks, other.checks))
-
     @property
     def missing(self) -> list[str]:
         """The inactive layers and the failed checks."""
@@ -60,12 +57,8 @@ class SandboxReport:
 
     @property
     def complete(self) -> bool:
-        """Whether Landlock and seccomp are active and all checks passed: the setting "required" needs that."""
+        """Whether Landlock and seccomp are active and all checks passed, as the setting "required" demands."""
         return all((self.layers["landlock"], self.layers["seccomp"], *self.checks.values()))
-
-
-def _common(first: Mapping[str, bool], second: Mapping[str, bool]) -> dict[str, bool]:
-    return {name: passed and second.get(name, False) for name, passed in first.items()}
 
 
 def enter_network_namespace(layers: Collection[str]) -> dict[str, bool]:
@@ -89,7 +82,7 @@ def apply_layers(layers: Collection[str], parent: int, path_rules: Rules, folder
     The process is killed when `parent` ends. It can access the paths of `path_rules`, and `folder` for writing.
     """
     return {
-        "rlimits": True,  # supported everywhere; set when the job arrives with its limits
+        "rlimits": True,  # supported everywhere; set by the worker and for each job
         **_apply(
             {
                 "session": privileges.start_session,

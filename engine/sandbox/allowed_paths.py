@@ -6,8 +6,6 @@ import sys
 import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 from engine.sandbox import landlock
 from engine.sandbox.landlock import READ_ONLY, Access
@@ -37,12 +35,6 @@ def _python_folders() -> set[Path]:
     """The standard library, installed packages and the folders of imported packages, but not their siblings."""
     installed = {Path(entry) for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")}
     standard = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    packages = [_attributes(module).get("__path__", ()) for name, module in [*sys.modules.items()] if "." not in name]
+    packages = [getattr(module, "__path__", ()) for name, module in [*sys.modules.items()] if "." not in name]
     folders = installed | standard | {Path(path) for paths in packages for path in paths}
     return {folder for folder in folders if folders.isdisjoint(folder.parents)}
-
-
-def _attributes(module: ModuleType) -> dict[str, Any]:
-    # `vars` would load a module that has been imported lazily.
-    attributes: dict[str, Any] = object.__getattribute__(module, "__dict__")
-    return attributes

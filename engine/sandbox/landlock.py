@@ -1,4 +1,4 @@
-"""Landlock: restricts this process to named paths, and denies TCP, signals to others and their abstract sockets."""
+"""Landlock: restricts this process to named paths. Denies TCP, and signals and abstract sockets outside the sandbox."""
 
 from __future__ import annotations
 

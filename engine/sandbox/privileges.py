@@ -1,4 +1,4 @@
-"""Session, user, capabilities and namespaces of this process. The functions raise OSError where refused."""
+"""Session, user, capabilities and namespaces of this process. The functions raise OSError if the kernel refuses."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 from engine.sandbox import libc, rlimits
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38  # prctl
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38  # prctl
 _CAPSET_HEADER = struct.pack("=Ii", 0x20080522, 0)  # version 3; 0 is this process
 _NO_CAPABILITIES = bytes(24)
 _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWNET = 0x08000000, 0x10000000, 0x40000000  # unshare
 
 _NICENESS = 5  # added, so that the server has priority
-_OOM_SCORE = b"500"  # added, so that jobs are killed before the server
+_OOM_SCORE = 500  # added, so that jobs are killed before the server
 _FIRST_USER = 0x70000000  # above the IDs that container managers assign; the process ID is added
 _NOBODY = 65_534
 
@@ -26,15 +26,21 @@ def start_session() -> None:
     """Starts a session, so that all descendants can be killed together, and lowers the process's priority."""
     os.setsid()
     os.umask(0o077)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)  # descendants whose parents end stay visible as children
     os.nice(_NICENESS)
-    try:
-        score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+    # The kernel schedules sessions as groups, each with a niceness of its own.
+    _write_proc("autogroup", _NICENESS)
+    _write_proc("oom_score_adj", _OOM_SCORE)
+
+
+def _write_proc(name: str, value: int) -> None:
+    """Sets a value of this process. Ignores errors: some systems lack the file, or limit how often it is written."""
+    with suppress(OSError):
+        file = os.open(f"/proc/self/{name}", os.O_WRONLY)
         try:
-            os.write(score, _OOM_SCORE)
+            os.write(file, b"%d" % value)
         finally:
-            os.close(score)
-    except OSError:
-        return
+            os.close(file)
 
 
 def set_parent_death_signal(parent: int) -> None:

@@ -1,7 +1,12 @@
-"""Resource limits of this process: memory, CPU time, files and threads. Limits are lowered, never raised."""
+"""Resource limits of this process: memory, CPU time, files and threads.
+
+Hard limits are set once and apply to the whole life of a process. Soft limits apply to one job; a `final` job, after
+which the process ends, has them as hard limits too.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 from pathlib import Path
@@ -17,32 +22,48 @@ def address_space() -> int:
     return int(pages) * resource.getpagesize()
 
 
-def limit_memory(size: int) -> None:
+def limit_process(*, memory: int, output: int) -> None:
+    """Limits the process for its life: its address space to `memory` bytes, each file to `output` bytes.
+
+    Also limits open files and disables core dumps.
+    """
+    _limit(resource.RLIMIT_AS, memory, final=True)
+    _limit(resource.RLIMIT_FSIZE, output, final=True)
+    _limit(resource.RLIMIT_CORE, 0, final=True)
+    _limit(resource.RLIMIT_NOFILE, _OPEN_FILES, final=True)
+
+
+def limit_job(*, seconds: float, output: int, final: bool) -> None:
+    """Limits further CPU time to that of two cores for `seconds`, and files to `output` bytes each."""
+    _limit(resource.RLIMIT_FSIZE, output, final=final)  # Python ignores SIGXFSZ: writing more raises OSError
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    allowed = math.ceil(used.ru_utime + used.ru_stime) + max(1, round(seconds * 2))
+    _limit(resource.RLIMIT_CPU, allowed, final=final, hard_margin=_KILL_DELAY)
+
+
+def limit_memory(size: int, *, final: bool) -> None:
     """Limits the address space to `size` bytes."""
-    _lower(resource.RLIMIT_AS, size)
+    _limit(resource.RLIMIT_AS, size, final=final)
 
 
 def limit_threads() -> None:
     """Limits the threads and processes of this process's user."""
-    _lower(resource.RLIMIT_NPROC, _THREADS + _THREADS_PER_CORE * (os.cpu_count() or 1))
-
-
-def limit_resources(*, seconds: float, output: int) -> None:
-    """Limits CPU time to that of two cores for `seconds`, and files to `output` bytes each; disables core dumps."""
-    _lower(resource.RLIMIT_FSIZE, output)  # Python ignores SIGXFSZ, so that writing more raises OSError
-    _lower(resource.RLIMIT_CORE, 0)
-    _lower(resource.RLIMIT_NOFILE, _OPEN_FILES)
-    _lower(resource.RLIMIT_CPU, max(1, round(seconds * 2)), hard_margin=_KILL_DELAY)
+    _limit(resource.RLIMIT_NPROC, _THREADS + _THREADS_PER_CORE * (os.cpu_count() or 1), final=True)
 
 
 def peak_memory() -> int:
     """Returns the largest resident size in bytes of this process or of a program that it has run."""
     processes = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    return max(resource.getrusage(each).ru_maxrss for each in processes) * 1024
+    return max(resource.getrusage(process).ru_maxrss for process in processes) * 1024
 
 
-def _lower(limit: int, value: int, *, hard_margin: int = 0) -> None:
-    """Lowers the soft limit to `value` and the hard limit to `value + hard_margin`."""
-    _, current = resource.getrlimit(limit)
-    hard = value + hard_margin if current == resource.RLIM_INFINITY else min(value + hard_margin, current)
-    resource.setrlimit(limit, (min(value, hard), hard))
+def _limit(limit: int, value: int, *, final: bool, hard_margin: int = 0) -> None:
+    """Sets the soft limit to `value`, or to the hard limit if that is lower.
+
+    If `final`, lowers the hard limit to `value + hard_margin`.
+    """
+    _, hard = resource.getrlimit(limit)
+    if final:
+        lowered = value + hard_margin
+        hard = lowered if hard == resource.RLIM_INFINITY else min(lowered, hard)
+    resource.setrlimit(limit, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))

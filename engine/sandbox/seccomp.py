@@ -148,12 +148,12 @@ def compile_filters() -> Filters:
 
 
 def restrict() -> None:
-    """Denies what no conversion needs; programs can still be started. Raises OSError where unsupported."""
+    """Denies the system calls that no conversion needs, except those to start programs. Raises OSError."""
     _install(compile_filters().restrictions.replace(_PID.pack(_PID_PLACEHOLDER), _PID.pack(os.getpid())))
 
 
 def forbid_programs() -> None:
-    """Denies starting programs and processes, but not threads. Raises OSError where unsupported."""
+    """Denies starting programs and processes, but not threads. Raises OSError."""
     _install(compile_filters().no_programs)
 
 

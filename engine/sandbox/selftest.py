@@ -1,4 +1,4 @@
-"""The self-test of the sandbox: tries what must be impossible in a sandboxed process."""
+"""The self-test of the sandbox: attempts actions that must fail in a sandboxed process."""
 
 from __future__ import annotations
 

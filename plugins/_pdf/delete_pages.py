@@ -1,7 +1,8 @@
 """Deletes pages from a PDF, with everything that reveals their content: users delete pages to remove secrets.
 
-Deleted pages and the objects that only they use are emptied, so that any remaining reference finds an empty object.
-Known references (destinations, structure, articles, form fields, names, page labels) are removed.
+Deleted pages and the objects that only they use are emptied, so that any remaining reference leads to an empty object.
+Known references (destinations, structure, articles, form fields, names, page labels) are removed. `dead` are the ids of
+deleted pages and of the annotations on them.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ def remove_pages(document: Pdf, indices: list[int]) -> None:
     resources = _resource_ids(deleted)
     for index in reversed(indices):
         del document.pages[index]
-    kept = {annotation.objgen for page in document.pages for annotation in _annotations(page.obj)}
-    annotations = [found for page in deleted for found in _annotations(page) if found.objgen not in kept]
+    remaining = {annotation.objgen for page in document.pages for annotation in _annotations(page.obj)}
+    annotations = [item for page in deleted for item in _annotations(page) if item.objgen not in remaining]
     dead = {page.objgen for page in deleted} | _ids(annotations)
     links = _drop_destinations(document, dead)
     dead |= _ids(links)
@@ -53,21 +54,22 @@ def _drop_names(document: Pdf, dead: Ids) -> None:
     """Removes dead objects from the name trees; `_drop_destinations` handles named destinations."""
     trees = document.Root.get("/Names") or Dictionary()
     for key in set(trees.keys()) - {"/Dests"}:
-        kept = [(name, value) for name, value in read_name_tree(trees[key]) if not _is_dead(value, dead)]
-        trees[key] = document.make_indirect(make_name_tree(kept))
+        remaining = [(name, value) for name, value in read_name_tree(trees[key]) if not _is_dead(value, dead)]
+        trees[key] = document.make_indirect(make_name_tree(remaining))
 
 
 def _drop_destinations(document: Pdf, dead: Ids) -> list[Object]:
     """Removes the destinations on dead pages. Returns the removed links to them."""
-    found = named_destinations(document.Root)
-    living = {name: value for name, value in found.items() if not _is_on(value, dead)}
+    destinations = named_destinations(document.Root)
+    living = {name: value for name, value in destinations.items() if not _is_on(value, dead)}
 
     def change(value: Any) -> Any:
-        is_dead = value in found and value not in living if isinstance(value, String | Name) else _is_on(value, dead)
+        is_name = isinstance(value, String | Name)
+        is_dead = value in destinations and value not in living if is_name else _is_on(value, dead)
         return None if is_dead else value
 
     links = change_destinations(document, change)
-    if len(living) < len(found):
+    if len(living) < len(destinations):
         set_named_destinations(document, living)
     return links
 
@@ -124,24 +126,24 @@ def _drop_beads(document: Pdf, dead: Ids) -> None:
 
 def _resource_ids(pages: Iterable[Object]) -> Ids:
     """The ids of the resource dictionaries of pages, and of the dictionaries by category in them."""
-    found: list[Any] = []
+    dictionaries: list[Any] = []
     for page in pages:
         resources = page.get("/Resources")
         if isinstance(resources, Dictionary):
-            found += [resources, *(category for _, category in resources.items())]
-    return _ids(item for item in found if isinstance(item, Dictionary))
+            dictionaries += [resources, *(category for _, category in resources.items())]
+    return _ids(item for item in dictionaries if isinstance(item, Dictionary))
 
 
 def _annotations(page: Object) -> list[Object]:
-    return [found for found in page.get("/Annots") or () if isinstance(found, Dictionary)]
+    return [item for item in page.get("/Annots") or () if isinstance(item, Dictionary)]
 
 
 def _ids(objects: Iterable[Object]) -> Ids:
-    return {found.objgen for found in objects if found.is_indirect}
+    return {item.objgen for item in objects if item.is_indirect}
 
 
-def _is_dead(found: Any, dead: Ids) -> bool:
-    return isinstance(found, Dictionary | Stream) and found.objgen in dead
+def _is_dead(item: Any, dead: Ids) -> bool:
+    return isinstance(item, Dictionary | Stream) and item.objgen in dead
 
 
 def _is_on(value: Any, dead: Ids) -> bool:
@@ -149,6 +151,6 @@ def _is_on(value: Any, dead: Ids) -> bool:
     return isinstance(target, Array) and len(target) > 0 and (target[0] is None or _is_dead(target[0], dead))
 
 
-def _empty(found: Object) -> None:
-    for key in list(found.keys()):
-        del found[key]
+def _empty(item: Object) -> None:
+    for key in list(item.keys()):
+        del item[key]

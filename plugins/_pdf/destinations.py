@@ -99,11 +99,11 @@ class _Rewriter:
                 kept.append(item)
         return kept
 
-    def _is_visited(self, found: Object) -> bool:
-        if not found.is_indirect:
+    def _is_visited(self, item: Object) -> bool:
+        if not item.is_indirect:
             return False
-        visited = found.objgen in self._seen
-        self._seen.add(found.objgen)
+        visited = item.objgen in self._seen
+        self._seen.add(item.objgen)
         return visited
 
 
@@ -141,8 +141,8 @@ def named_destinations(root: Object) -> dict[String | Name, Any]:
     """Destinations by name: strings from the name tree, names from the dictionary of PDF 1.1."""
     tree = (root.get("/Names") or Dictionary()).get("/Dests")
     old = root.get("/Dests") or Dictionary()
-    found: dict[String | Name, Any] = {String(key): value for key, value in read_name_tree(tree)}
-    return found | {Name(key): old[key] for key in list(old.keys())}
+    strings: dict[String | Name, Any] = {String(key): value for key, value in read_name_tree(tree)}
+    return strings | {Name(key): old[key] for key in list(old.keys())}
 
 
 def set_named_destinations(document: Pdf, destinations: dict[String | Name, Any]) -> None:

@@ -88,11 +88,11 @@ def _merge_resources(ours: Object, theirs: Object) -> dict[bytes, bytes]:
 
 def _unused_name(name: str, used: Object) -> str:
     numbered = (f"{name}_{number}" for number in count(2))
-    return next(found for found in chain([name], numbered) if found not in used)
+    return next(candidate for candidate in chain([name], numbered) if candidate not in used)
 
 
 def _rename_fonts(appearance: bytes, renamed: dict[bytes, bytes]) -> String:
-    return String(re.sub(rb"/[^\s/<>()\[\]{}%]+", lambda found: renamed.get(found[0], found[0]), appearance))
+    return String(re.sub(rb"/[^\s/<>()\[\]{}%]+", lambda match: renamed.get(match[0], match[0]), appearance))
 
 
 def _walk(form: Object) -> Iterator[tuple[Object, dict[str, Any]]]:
@@ -100,10 +100,10 @@ def _walk(form: Object) -> Iterator[tuple[Object, dict[str, Any]]]:
     seen: set[tuple[int, int]] = set()
     pending: list[tuple[Any, dict[str, Any]]] = [(field, {}) for field in form.get("/Fields") or ()]
     while pending:
-        field, above = pending.pop()
+        field, parent_attributes = pending.pop()
         if not isinstance(field, Dictionary) or (field.is_indirect and field.objgen in seen):
             continue
         seen.add(field.objgen)
-        inherited = above | {key: field[key] for key in ("/FT", "/Q") if key in field}
+        inherited = parent_attributes | {key: field[key] for key in ("/FT", "/Q") if key in field}
         yield field, inherited
         pending += [(kid, inherited) for kid in field.get("/Kids") or ()]

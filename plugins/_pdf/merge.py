@@ -64,15 +64,16 @@ def append(document: Pdf, other: Pdf) -> None:
 
 def _rename_destinations(document: Pdf, used: dict[String | Name, Any]) -> None:
     """Renames the named destinations whose names are in `used`, and all references to them."""
-    own = named_destinations(document.Root)
+    destinations = named_destinations(document.Root)
     renamed: dict[String | Name, String | Name] = {}
-    for name in own:
+    for name in destinations:
         if name in used:
             kind = String if isinstance(name, String) else lambda text: Name(text.decode())
-            others = {bytes(found) for found in (*used, *own, *renamed.values()) if isinstance(found, type(name))}
+            names = (*used, *destinations, *renamed.values())
+            others = {bytes(other) for other in names if isinstance(other, type(name))}
             renamed[name] = kind(unique_name(bytes(name), others))
     if renamed:
-        set_named_destinations(document, {renamed.get(name, name): value for name, value in own.items()})
+        set_named_destinations(document, {renamed.get(name, name): value for name, value in destinations.items()})
         change_destinations(
             document, lambda value: renamed.get(value, value) if isinstance(value, String | Name) else value
         )
@@ -90,7 +91,7 @@ def _merge_names(document: Pdf, ours: Object, theirs: Object) -> None:
 
 
 def _merge_layers(ours: Object, theirs: Object) -> None:
-    """Merges layers. Each keeps its visibility, whatever the default of the other document."""
+    """Merges layers. Each layer keeps its visibility, which may differ from the default of the merged document."""
     layers = list(theirs.get("/OCGs") or ())
     defaults = theirs.get("/D") or Dictionary()
     ours.OCGs = Array([*(ours.get("/OCGs") or ()), *layers])
@@ -130,12 +131,12 @@ def _merge_structure(document: Pdf, ours: Object, theirs: Object, pages: list[Ob
         if key in added:
             root[key] = Dictionary({**dict(added[key].items()), **dict((root.get(key) or Dictionary()).items())})
     if "/IDTree" in added:
-        known = dict(read_name_tree(root.get("/IDTree")))
+        elements = dict(read_name_tree(root.get("/IDTree")))
         for name, element in read_name_tree(added.IDTree):
-            name = unique_name(name, known)
-            known[name] = element
+            name = unique_name(name, elements)
+            elements[name] = element
             element.ID = String(name)
-        root.IDTree = document.make_indirect(make_name_tree(known.items()))
+        root.IDTree = document.make_indirect(make_name_tree(elements.items()))
 
 
 def _shift_keys(page: Object, shift: int, shifted: set[tuple[int, int]]) -> None:

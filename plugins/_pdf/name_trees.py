@@ -36,16 +36,16 @@ def make_number_tree(entries: Iterable[tuple[int, Any]]) -> Dictionary:
 
 def unique_name(name: bytes, used: Collection[bytes]) -> bytes:
     """`name`, with a number appended if it is in `used`. Names are UTF-16 or single-byte text."""
-    number, found = 1, name
-    while found in used:
+    number, candidate = 1, name
+    while candidate in used:
         number += 1
         suffix = f" ({number})"
-        found = name + (suffix.encode("utf-16-be") if name.startswith(_UTF16) else suffix.encode())
-    return found
+        candidate = name + (suffix.encode("utf-16-be") if name.startswith(_UTF16) else suffix.encode())
+    return candidate
 
 
 def _pairs(root: Object | None, leaf: str) -> list[tuple[Any, Any]]:
-    found: list[tuple[Any, Any]] = []
+    pairs: list[tuple[Any, Any]] = []
     seen: set[tuple[int, int]] = set()
     nodes: list[Any] = [root]
     while nodes:
@@ -54,9 +54,9 @@ def _pairs(root: Object | None, leaf: str) -> list[tuple[Any, Any]]:
             continue
         seen.add(node.objgen)
         flat: list[Any] = list(node.get(leaf) or ())
-        found += zip(flat[::2], flat[1::2], strict=False)
+        pairs += zip(flat[::2], flat[1::2], strict=False)
         nodes += reversed(list(node.get("/Kids") or ()))
-    return found
+    return pairs
 
 
 def _key(entry: tuple[Any, Any]) -> Any:

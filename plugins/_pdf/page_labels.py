@@ -14,14 +14,14 @@ Label: TypeAlias = tuple[str | None, bytes | None, int]
 
 def page_labels(root: Object, count: int) -> list[Label]:
     """The label of every page; 1, 2, 3 … by default."""
-    found: list[Label] = [("/D", None, number) for number in range(1, count + 1)]
+    labels: list[Label] = [("/D", None, number) for number in range(1, count + 1)]
     for first, row in sorted(read_number_tree(root.get("/PageLabels")), key=lambda entry: entry[0]):
         if isinstance(row, Dictionary) and first >= 0:
             style, prefix = row.get("/S"), row.get("/P")
             shared = None if style is None else str(style), None if prefix is None else bytes(prefix)
             start = int(row.get("/St", 1)) - first
-            found[first:] = [(*shared, start + index) for index in range(first, count)]
-    return found
+            labels[first:] = [(*shared, start + index) for index in range(first, count)]
+    return labels
 
 
 def set_page_labels(document: Pdf, labels: list[Label]) -> None:

@@ -26,13 +26,15 @@ def prune_structure(document: Pdf, dead: Ids, removed: list[Object]) -> None:
     seen: Ids = set()
     root.K = Array([kid for kid in as_list(root.get("/K")) if _is_kept(kid, root, dead, dropped, seen)])
     ids = {element.objgen for element in dropped if element.is_indirect}
-    keys = {found.get(key) for found in removed for key in ("/StructParents", "/StructParent")}
+    keys = {
+        page_or_annotation.get(key) for page_or_annotation in removed for key in ("/StructParents", "/StructParent")
+    }
     if "/ParentTree" in root:
         entries = [(key, value) for key, value in read_number_tree(root.ParentTree) if key not in keys]
         root.ParentTree = document.make_indirect(make_number_tree(entries))
     if "/IDTree" in root:
-        known = [(name, element) for name, element in read_name_tree(root.IDTree) if element.objgen not in ids]
-        root.IDTree = document.make_indirect(make_name_tree(known))
+        remaining = [(name, element) for name, element in read_name_tree(root.IDTree) if element.objgen not in ids]
+        root.IDTree = document.make_indirect(make_name_tree(remaining))
     for element in dropped:
         for key in list(element.keys()):
             del element[key]

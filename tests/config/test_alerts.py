@@ -133,10 +133,10 @@ def test_alerts_fire_only_for_their_condition(tmp_path: Path) -> None:
 
 
 def _promtool_test(alert: str, series: Series, fires: bool) -> dict[str, object]:
-    asked = {
+    test_case = {
         "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}}) or vector(0)',
         "eval_time": "2h",
         "exp_samples": [{"labels": "{}", "value": int(fires)}],
     }
     given = [{"series": name, "values": values} for name, values in series.items()]
-    return {"interval": "1m", "input_series": given, "promql_expr_test": [asked]}
+    return {"interval": "1m", "input_series": given, "promql_expr_test": [test_case]}

@@ -51,10 +51,10 @@ def test_panels_do_not_overlap() -> None:
 
 def test_all_queries_use_the_provisioned_data_source() -> None:
     shown = [panel for panel in _PANELS if panel["type"] != "row"]
-    asking = [*shown, *(target for panel in shown for target in panel["targets"])]
-    asking += [*_DASHBOARD["templating"]["list"], *_DASHBOARD["annotations"]["list"]]
+    parts = [*shown, *(target for panel in shown for target in panel["targets"])]
+    parts += [*_DASHBOARD["templating"]["list"], *_DASHBOARD["annotations"]["list"]]
 
-    assert {part["datasource"]["uid"] for part in asking} == {_provisioned("datasources/prometheus.yml", "uid")}
+    assert {part["datasource"]["uid"] for part in parts} == {_provisioned("datasources/prometheus.yml", "uid")}
 
 
 def test_dashboard_path_matches_the_provisioning() -> None:

@@ -88,8 +88,8 @@ def _load(url: str, key: str) -> None:
     with http.Client(base_url=f"{url}/api/v1", headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
 
         def convert(content: bytes) -> int:
-            answer = client.post("/convert", files={"file": content}, data={"output_format": "webp"})
-            return answer.status_code
+            response = client.post("/convert", files={"file": content}, data={"output_format": "webp"})
+            return response.status_code
 
         client.post("/register", json={"email": "you@example.com", "name": "You"}).raise_for_status()
         assert [convert(sample("png")), convert(sample("png")[:100])] == [200, 500]
@@ -139,7 +139,7 @@ def test_dashboard_expressions_return_data(watched: MonitoredServer) -> None:
         for target in panel["targets"]
     }
 
-    assert [asked for asked in expressions if not watched.prometheus.query(asked)] == []
+    assert [expression for expression in expressions if not watched.prometheus.query(expression)] == []
 
 
 def test_alert_expressions_compare_data_with_a_number(watched: MonitoredServer) -> None:

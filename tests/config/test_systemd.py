@@ -24,6 +24,7 @@ _CALLS_OF_JOBS = {
     *("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self", "seccomp", "prctl"),
     *("unshare", "capset", "setsid", "setpriority", "prlimit64", "umask"),
     *("fork", "clone", "clone3", "vfork", "execve", "wait4", "kill", "socketpair", "sendmsg", "recvmsg"),
+    *("pidfd_open", "pidfd_send_signal"),
 }
 _NAMESPACES_OF_JOBS = {"user", "net", "ipc"}
 

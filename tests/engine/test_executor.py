@@ -6,24 +6,20 @@ import asyncio
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 import pytest_asyncio
 
 from engine import ConversionError
-from engine.executor import Job, JobLimits, JobResult, LocalExecutor
-from engine.executor.local import Pool, _reopen
-from tests.support.executors import MISBEHAVING, FileJob, misbehaving, run_files
+from engine.executor import Job, JobLimits, LocalExecutor
+from engine.executor.local import _reopen
+from tests.support.executors import ACCOUNT, FileJob, misbehaving, run_files
 from tests.support.samples import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-Running: TypeAlias = "asyncio.Task[JobResult]"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -33,18 +29,10 @@ async def executor() -> AsyncIterator[LocalExecutor]:
         yield made
 
 
-_both_kinds = pytest.mark.parametrize("lazy", [False, True])
-
-
-def _pool(executor: LocalExecutor, *, lazy: bool) -> Pool:
-    """The pool that runs such jobs."""
-    return executor._full if lazy else executor._light
-
-
-def _job(folder: Path, deed: str, target: str = "png", *, lazy: bool = True) -> FileJob:
+def _job(folder: Path, deed: str, target: str = "png", *, isolated: bool = False) -> FileJob:
     source = folder / f"{deed}.trouble"
     source.write_bytes(b"TROUBLE " + deed.encode())
-    return FileJob(Job(("trouble",), target, lazy=lazy), [source], folder / f"{deed}.out")
+    return FileJob(Job(("trouble",), target, isolated=isolated), [source], folder / f"{deed}.out")
 
 
 async def _failure(executor: LocalExecutor, job: FileJob, limits: JobLimits = JobLimits()) -> ConversionError:
@@ -94,11 +82,27 @@ async def test_a_small_picture_gets_little_memory(executor: LocalExecutor, tmp_p
 
 
 async def test_cpu_time_is_limited() -> None:
-    program = "from engine import sandbox; sandbox.limit_resources(seconds=0.5, output=1)\nwhile True: pass"
+    program = "from engine import sandbox; sandbox.limit_job(seconds=0.5, output=1, final=True)\nwhile True: pass"
 
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
 
     assert await process.wait() == -signal.SIGXCPU
+
+
+async def test_each_job_of_a_process_has_its_own_cpu_time() -> None:
+    program = """
+import time
+from engine import sandbox
+for _ in range(5):
+    sandbox.limit_job(seconds=0.5, output=1, final=False)
+    until = time.process_time() + 0.5
+    while time.process_time() < until:
+        pass
+"""
+
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
+
+    assert await process.wait() == 0
 
 
 @pytest.mark.parametrize("deed", ["hang", "spin", "child"])
@@ -143,7 +147,7 @@ async def test_the_files_of_a_job_can_be_used_again(executor: LocalExecutor, tmp
         output.write(bytes(1 << 20))
         for _ in range(2):
             source.seek(0, os.SEEK_END)
-            done = await executor.run(job.job, [source.fileno()], output.fileno())
+            done = await executor.run(job.job, ACCOUNT, [source.fileno()], output.fileno())
             assert os.fstat(output.fileno()).st_size == done.size
 
     assert job.output.read_bytes().startswith(b"\x89PNG")
@@ -164,7 +168,7 @@ async def test_jobs_cannot_write_to_their_inputs(tmp_path: Path) -> None:
 
 async def test_files_that_cannot_be_opened(executor: LocalExecutor, tmp_path: Path) -> None:
     with (tmp_path / "output").open("wb") as output, pytest.raises(ConversionError, match="cannot be opened"):
-        await executor.run(Job(("png",), "jpeg"), [-1], output.fileno())
+        await executor.run(Job(("png",), "jpeg"), ACCOUNT, [-1], output.fileno())
 
 
 async def test_good_jobs_succeed_beside_bad_ones(executor: LocalExecutor, tmp_path: Path) -> None:
@@ -192,76 +196,3 @@ async def test_cancelling_kills_the_process(executor: LocalExecutor, tmp_path: P
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not await _sleepers()
-
-
-@_both_kinds
-async def test_a_killed_idle_process_fails_at_most_one_job(
-    executor: LocalExecutor, tmp_path: Path, *, lazy: bool
-) -> None:
-    for process in _pool(executor, lazy=lazy)._idle:
-        os.kill(process.pid, signal.SIGKILL)
-    outcomes = [run_files(executor, _job(tmp_path, f"behave{number}", lazy=lazy)) for number in range(6)]
-
-    results = await asyncio.gather(*outcomes, return_exceptions=True)
-
-    assert sum(isinstance(result, ConversionError) for result in results) <= 2
-    await run_files(executor, _job(tmp_path, "behave", lazy=lazy))
-
-
-def _serving(supervisor: int) -> int:
-    """The serving process, by its supervisor."""
-    return int(Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text())
-
-
-async def _recovered(executor: LocalExecutor, tmp_path: Path, *, lazy: bool) -> bool:
-    """Whether jobs run again, at the latest when the idle processes are used up."""
-    jobs = [run_files(executor, _job(tmp_path, f"behave{number}", lazy=lazy)) for number in range(6)]
-    outcomes = await asyncio.gather(*jobs, return_exceptions=True)
-    assert all(isinstance(outcome, ConversionError) for outcome in outcomes if isinstance(outcome, BaseException))
-    return sum(isinstance(outcome, JobResult) for outcome in outcomes) >= 4
-
-
-def _folders(homes: Path) -> set[Path]:
-    return set(homes.glob("*/*"))
-
-
-async def _only_idle_processes_have_folders(executor: LocalExecutor, homes: Path) -> bool:
-    """Waits for the last job's process to end."""
-    for _ in range(500):
-        idle = [*executor._light._idle, *executor._full._idle]
-        if {process.folder for process in idle} == await asyncio.to_thread(_folders, homes):
-            return True
-        await asyncio.sleep(0.02)
-    return False
-
-
-@_both_kinds
-async def test_a_fork_server_that_is_killed_is_forked_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, lazy: bool
-) -> None:
-    homes = tmp_path / "homes"
-    homes.mkdir(mode=0o711)
-    monkeypatch.setattr(tempfile, "tempdir", str(homes))
-    monkeypatch.syspath_prepend(MISBEHAVING)
-    executor = LocalExecutor(2)
-    await executor.start()
-    try:
-        forkserver = _pool(executor, lazy=lazy)._forkserver
-        other = _pool(executor, lazy=not lazy)._forkserver._running
-        assert forkserver._running is not None
-        supervisor = forkserver._running[0]
-        for _ in range(2):
-            os.kill(_serving(supervisor.pid), signal.SIGKILL)
-            assert await _recovered(executor, tmp_path, lazy=lazy)
-            assert forkserver._running[0] is supervisor
-            assert await _only_idle_processes_have_folders(executor, homes)
-        serving = _serving(supervisor.pid)
-        supervisor.kill()
-        assert await _recovered(executor, tmp_path, lazy=lazy)
-        os.kill(serving, signal.SIGKILL)
-        assert await _recovered(executor, tmp_path, lazy=lazy)
-        assert forkserver._running[0] is not supervisor
-        assert _pool(executor, lazy=not lazy)._forkserver._running is other
-    finally:
-        await executor.close()
-    assert not list(homes.iterdir())

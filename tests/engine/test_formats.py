@@ -1,4 +1,4 @@
-"""A format knows its payloads, even where their type is loaded late."""
+"""Formats recognise their payloads, also of types that are imported late."""
 
 from __future__ import annotations
 

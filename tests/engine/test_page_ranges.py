@@ -1,4 +1,4 @@
-"""Pages as text."""
+"""Parsing of page ranges."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_text(text: str, spans: tuple[tuple[int, int], ...]) -> None:
 @pytest.mark.parametrize(
     "text", ["", " ", ",", "1,", "0", "-1", "two", "5-3", "1--2", "1-", "1.5", "+1", "1 2", "٣", "9" * 5000, "0-2"]
 )
-def test_nonsense(text: str) -> None:
+def test_malformed_pages(text: str) -> None:
     with pytest.raises(InvalidOption) as raised:
         Pages.parse(text)
 

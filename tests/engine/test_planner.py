@@ -1,8 +1,9 @@
-"""The cheapest path, against trying all of them."""
+"""The cheapest path, compared with an exhaustive search."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import given
@@ -30,7 +31,7 @@ _Path = tuple[AnyConversion, ...]
 
 
 def _walks(graph: dict[AnyFormat, list[AnyConversion]], path: _Path) -> Iterator[_Path]:
-    """Every path that goes on from `path` without leaving a format twice."""
+    """Every continuation of `path` that visits no format twice."""
     yield path
     left = {step.source for step in path}
     if not path[-1].terminal and path[-1].target not in left:
@@ -59,7 +60,7 @@ def test_paths_are_the_cheapest(steps: list[AnyConversion]) -> None:
             assert _price(path) == min(_price(walk) for walk in every if walk[-1].target == target)
 
 
-def test_a_final_step_is_never_left() -> None:
+def test_no_path_continues_after_a_terminal_step() -> None:
     a, b, c, *_ = _FORMATS
     wrap = Conversion(a, b, lambda payload, options: payload, terminal=True)
     leave = Conversion(b, c, lambda payload, options: payload)
@@ -67,20 +68,21 @@ def test_a_final_step_is_never_left() -> None:
     assert set(cheapest_paths({a: [wrap], b: [leave]}, a)) == {b}
 
 
-def test_a_plan_is_lazy_if_anything_of_it_is() -> None:
-    def step(*, lazy: bool) -> AnyConversion:
-        return Conversion(PNG, PNG, lambda payload, options: payload, lazy=lazy)
+def test_a_plan_is_isolated_if_one_of_its_steps_is() -> None:
+    def step(*, isolated: bool) -> AnyConversion:
+        return Conversion(PNG, PNG, lambda payload, options: payload, isolated=isolated)
 
-    def tool(*, lazy: bool) -> Tool[bytes]:
-        return Tool("tool", PNG, lambda payloads, options: payloads[0], (PNG,), range(1, 3), len, (), "", lazy)
+    def tool(*, isolated: bool) -> Tool[bytes]:
+        return Tool("tool", PNG, lambda payloads, options: payloads[0], (PNG,), range(1, 3), len, (), "", isolated)
 
     def planned(*parts: bool) -> Plan:
-        steps = [step(lazy=lazy) for lazy in parts[1:]]
-        return Plan((PNG, PNG), PNG, (steps[0],), tool(lazy=parts[0]), ((steps[1],), (steps[2],)), steps[3])
+        steps = [step(isolated=isolated) for isolated in parts[1:]]
+        return Plan((PNG, PNG), PNG, (steps[0],), tool(isolated=parts[0]), ((steps[1],), (steps[2],)), steps[3])
 
-    assert not planned(False, False, False, False, False).lazy
-    assert not Plan((PNG,), PNG, (step(lazy=False),)).lazy
+    assert not planned(False, False, False, False, False).isolated
+    assert not Plan((PNG,), PNG, (step(isolated=False),)).isolated
+    assert Plan((PNG,), PNG, (replace(step(isolated=False), programs=("/usr/bin/gs",)),)).isolated
     for number in range(5):
         plan = planned(*(number == other for other in range(5)))
-        assert plan.lazy
-        assert Job.of(plan) == Job(("png", "png"), "png", tool="tool", lazy=True)
+        assert plan.isolated
+        assert Job.of(plan) == Job(("png", "png"), "png", tool="tool", isolated=True)

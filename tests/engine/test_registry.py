@@ -1,4 +1,4 @@
-"""Names, plans, identification and plugins at odds with each other."""
+"""Names, plans, identification, and plugins that contradict each other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_an_unknown_name_is_no_format() -> None:
 
 
 @pytest.mark.parametrize("disguise", ["photo.jpg", "page.pdf", "noextension", "raw.nef"])
-def test_content_decides_whatever_the_name(disguise: str) -> None:
+def test_the_content_decides_the_format(disguise: str) -> None:
     for name in _REGISTRY.formats:
         assert _REGISTRY.identify_content(sample(name), disguise).name == name
 
@@ -59,7 +59,7 @@ def test_anything_else_is_unknown(tmp_path: Path, content: bytes) -> None:
     assert raised.value.reason == "unrecognized"
 
 
-def test_an_empty_file_is_told_as_such(tmp_path: Path) -> None:
+def test_an_empty_file_has_its_own_reason(tmp_path: Path) -> None:
     path = tmp_path / "empty.png"
     path.touch()
 
@@ -69,7 +69,7 @@ def test_an_empty_file_is_told_as_such(tmp_path: Path) -> None:
     assert raised.value.reason == "empty_file"
 
 
-def test_a_pair_without_a_path_tells_what_there_is() -> None:
+def test_an_unsupported_pair_lists_the_available_targets() -> None:
     with pytest.raises(UnsupportedConversion) as raised:
         _REGISTRY.plan([_REGISTRY.formats["jpeg"]], "svg")
 

@@ -105,10 +105,10 @@ def aims(tmp_path: Path) -> Iterator[dict[str, str]]:
         sleeper.kill()
 
 
-def _job(folder: Path, deed: str, kind: str = "trouble", *, lazy: bool = True) -> FileJob:
+def _job(folder: Path, deed: str, kind: str = "trouble", *, isolated: bool = True) -> FileJob:
     source = folder / f"in.{kind}"
     source.write_text(f"{'LAUNCH' if kind == 'launcher' else 'TROUBLE'} {deed}")
-    return FileJob(Job((kind,), "png", lazy=lazy), [source], folder / "result.png")
+    return FileJob(Job((kind,), "png", isolated=isolated), [source], folder / "result.png")
 
 
 async def _succeeds(
@@ -118,9 +118,9 @@ async def _succeeds(
     limits: JobLimits = JobLimits(),
     kind: str = "trouble",
     *,
-    lazy: bool = True,
+    isolated: bool = True,
 ) -> bool:
-    job = _job(folder, deed, kind, lazy=lazy)
+    job = _job(folder, deed, kind, isolated=isolated)
     await run_files(executor, job, limits)
     with Image.open(BytesIO(job.output.read_bytes())) as image:
         return image.convert("RGB").getpixel((0, 0)) == (255, 0, 0)
@@ -132,8 +132,8 @@ async def test_layers_stop_attacks(started: Starter, tmp_path: Path, aims: dict[
 
     if attack not in _FOR_ROOT or os.geteuid() == 0:
         assert await _succeeds(await started("none"), tmp_path, deed)
-    for lazy in (False, True):
-        assert not await _succeeds(await started("all"), tmp_path, deed, lazy=lazy)
+    for isolated in (False, True):
+        assert not await _succeeds(await started("all"), tmp_path, deed, isolated=isolated)
     for layer in _STOPPED_BY[attack]:
         executor = await started(layer)
         if (await executor.examine()).layers[layer]:
@@ -203,9 +203,9 @@ async def test_the_number_of_threads_is_limited(started: Starter, tmp_path: Path
 
     assert await _succeeds(await started("none"), tmp_path, many)
     assert await _succeeds(await started("unbounded"), tmp_path, many)
-    for lazy in (False, True):
-        assert await _succeeds(await started("all"), tmp_path, few, lazy=lazy)
-        assert not await _succeeds(await started("all"), tmp_path, many, lazy=lazy)
+    for isolated in (False, True):
+        assert await _succeeds(await started("all"), tmp_path, few, isolated=isolated)
+        assert not await _succeeds(await started("all"), tmp_path, many, isolated=isolated)
 
 
 async def test_deleted_files_count_towards_the_quota(started: Starter, tmp_path: Path) -> None:
@@ -217,9 +217,9 @@ async def test_deleted_files_count_towards_the_quota(started: Starter, tmp_path:
             await run_files(await started(layers), _job(tmp_path, deed), limits)
 
 
-@pytest.mark.parametrize("lazy", [False, True])
-async def test_temporary_files_work(started: Starter, tmp_path: Path, lazy: bool) -> None:
-    assert await _succeeds(await started("all"), tmp_path, "tidy_up", lazy=lazy)
+@pytest.mark.parametrize("isolated", [False, True])
+async def test_temporary_files_work(started: Starter, tmp_path: Path, isolated: bool) -> None:
+    assert await _succeeds(await started("all"), tmp_path, "tidy_up", isolated=isolated)
 
 
 async def test_a_false_size_is_detected(started: Starter, tmp_path: Path) -> None:
@@ -248,11 +248,11 @@ async def test_the_folder_of_a_job_is_removed_with_it(
     monkeypatch.syspath_prepend(MISBEHAVING)
     executor = LocalExecutor(1)
     await executor.start()
-    assert len(_entries(searchable)) == 2
-    for lazy in (False, True):
-        await run_files(executor, _job(tmp_path, "fill 1000", lazy=lazy))
+    assert len(_entries(searchable)) == 1
+    for isolated in (False, True):
+        await run_files(executor, _job(tmp_path, "fill 1000", isolated=isolated))
         with pytest.raises(ConversionError):
-            await run_files(executor, _job(tmp_path, "hang", lazy=lazy), JobLimits(seconds=0.5))
+            await run_files(executor, _job(tmp_path, "hang", isolated=isolated), JobLimits(seconds=0.5))
 
     await executor.close()
 
@@ -265,10 +265,10 @@ async def test_the_folder_of_a_job_is_removed_with_it(
 
 async def test_every_step_runs_inside(started: Starter, tmp_path: Path) -> None:
     """All modules and files that steps need are loaded before the sandbox is applied, or allowed by it."""
-    executor, met = await started("all"), set[tuple[str, bool]]()
+    executor, met = await started("all"), set[str]()
 
     for plan in _PAIRS:
-        steps = {(str(step), plan.lazy) for step in plan.steps}
+        steps = {str(step) for step in plan.steps}
         if not steps <= met:
             met |= steps
             source, output = tmp_path / "in", tmp_path / f"out.{plan.target.extensions[0]}"

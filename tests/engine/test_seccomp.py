@@ -15,7 +15,7 @@ import pytest
 from engine.sandbox import seccomp
 
 # Prints the error number of each call, given by its number and arguments.
-_ASK = """
+_PROGRAM = """
 import json, os, sys
 from engine.sandbox import libc, privileges, seccomp
 def error(number, *arguments):
@@ -33,9 +33,9 @@ _SET_OWNER_OF_KIND = 15  # F_SETOWN_EX, which Python has no name for
 
 
 def _errors(*calls: tuple[int | str | None, ...]) -> list[int | None]:
-    asked = [sys.executable, "-c", _ASK, json.dumps(calls)]
+    command = [sys.executable, "-c", _PROGRAM, json.dumps(calls)]
     try:
-        return list(json.loads(subprocess.run(asked, capture_output=True, text=True, check=True).stdout))
+        return list(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
     except subprocess.CalledProcessError as failed:
         pytest.fail(failed.stderr)
 
@@ -137,7 +137,7 @@ def test_no_other_call_is_denied() -> None:
     assert {number for number in range(1000) if _action(program, number) != seccomp._ALLOW} == {*restricted}
 
 
-def test_programs_are_all_that_is_denied_besides() -> None:
+def test_the_second_filter_denies_programs_only() -> None:
     program = seccomp.compile_filters().no_programs
 
     denied = {number for number in range(1000) if _action(program, number) != seccomp._ALLOW}

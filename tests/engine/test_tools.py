@@ -1,4 +1,4 @@
-"""A tool on a format that is made up here: inputs counted, opened in turn, and blamed by their index."""
+"""A tool on a test format: number of inputs, order of opening, and the index of an invalid input."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def test_paths_in_tool_path_out() -> None:
     assert [timing.step for timing in result.trace] == ["txt -> lines", "txt -> lines", "chain", "lines -> txt"]
 
 
-def test_a_plan_tells_its_way() -> None:
+def test_a_plan_is_printed_as_its_path() -> None:
     plan = _REGISTRY.plan([_TXT, _TXT], "txt", "chain")
 
     assert str(plan) == "txt -> lines + txt -> lines -> chain -> txt"
     assert plan.cost == 3
 
 
-def test_a_conversion_counts_nothing() -> None:
+def test_a_conversion_has_no_page_counts() -> None:
     result = pipeline.run(_REGISTRY.plan([_TXT], "txt"), [b"txt:a"], Options())
 
     assert (result.input_pages, result.pages) == ((), None)
@@ -105,7 +105,7 @@ def test_an_input_of_another_format() -> None:
     ("inputs", "kind", "index"),
     [((b"txt:a", b"txt:broken"), CorruptInput, 1), ((b"txt:fail", b"txt:a"), ConversionError, None)],
 )
-def test_the_one_at_fault_is_named(inputs: tuple[bytes, ...], kind: type[ConversionError], index: int | None) -> None:
+def test_the_invalid_file_is_named(inputs: tuple[bytes, ...], kind: type[ConversionError], index: int | None) -> None:
     with pytest.raises(ConversionError) as raised:
         _run(*inputs)
 

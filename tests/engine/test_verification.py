@@ -1,4 +1,4 @@
-"""A result that is cut, unreadable, or not what was written does not count."""
+"""Verification rejects results that are truncated, unreadable, or different from the encoder's input."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import pytest
 from PIL import Image
 
 from engine import FileFormat, Options, Signature, StepFailed, conversion, pipeline
-from engine.executor import Job, worker
+from engine.executor import worker
 from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
-from engine.sandbox import LAYERS
 from engine.verification import verify
 from tests.support.samples import sample
 
@@ -41,7 +40,7 @@ def _refused(target: str, source: bytes, data: bytes) -> None:
 @pytest.mark.parametrize("target", _TARGETS)
 def test_half_a_result(target: str) -> None:
     data = pipeline.run(_REGISTRY.plan([_PNG], target), [sample("png")], Options()).data
-    if target == "psd":  # of which only the header is looked at
+    if target == "psd":  # only its header is checked
         data = data[:60]
 
     _refused(target, sample("png"), data[: len(data) // 2])
@@ -79,10 +78,10 @@ def test_a_job_leaves_no_such_result(tmp_path: Path) -> None:
     source, result = tmp_path / "in", tmp_path / "out"
     source.write_bytes(b"CUT")
 
-    job = Job(("cut",), "png")
+    plan = registry.plan([cut], "png")
     files = [os.open(source, os.O_RDONLY), os.open(result, os.O_WRONLY | os.O_CREAT)]
     with pytest.raises(StepFailed):
-        worker.convert(registry, job, files, dict.fromkeys(LAYERS, False), lambda _memory: None)
+        worker.convert(registry, plan, Options(), files, lambda _memory: None)
     os.close(files[1])
     assert result.stat().st_size == 0
 

@@ -1,4 +1,4 @@
-"""Broken files and forms by the thousand: what comes of them is a result or an error of ours, and soon.
+"""Fuzzing with damaged files and forms: each leads to a result or a documented error within a time limit.
 
 `--fuzz-seconds` sets how long all of them take.
 """
@@ -48,7 +48,7 @@ _FORMS = {
 
 @pytest.fixture(scope="module")
 def executor() -> Iterator[tuple[asyncio.AbstractEventLoop, LocalExecutor]]:
-    """Two workers, and the loop in which they run: hypothesis calls plain functions."""
+    """An executor with two workers and its event loop: hypothesis calls synchronous functions."""
     loop = asyncio.new_event_loop()
     made = LocalExecutor(2)
     loop.run_until_complete(made.start())
@@ -58,7 +58,7 @@ def executor() -> Iterator[tuple[asyncio.AbstractEventLoop, LocalExecutor]]:
 
 
 def _for_a_while(seconds: float, strategy: st.SearchStrategy[Any], examine: Callable[[Any], None]) -> None:
-    """Draws and examines until the time is over, the same first; what fails is shrunk and shown."""
+    """Runs examples until the time is over. Starts with the same ones; failures are shrunk and reported."""
     ends = monotonic() + seconds
     for number in count():
         if monotonic() >= ends:
@@ -81,7 +81,7 @@ def _for_a_while(seconds: float, strategy: st.SearchStrategy[Any], examine: Call
 
 
 def test_identification(fuzz_seconds: float) -> None:
-    """Runs in the server itself: it may neither raise anything else nor take long."""
+    """Identification runs in the server process: it must be fast and raise no other error."""
 
     def examine(example: tuple[str, bytes]) -> None:
         try:
@@ -124,7 +124,7 @@ def test_forms(fuzz_seconds: float) -> None:
 
 
 def test_decoders(fuzz_seconds: float, executor: tuple[asyncio.AbstractEventLoop, LocalExecutor]) -> None:
-    """Each decoder in a process of its own; a fault of ours is none of the file's."""
+    """Each decoder in a worker process. Errors of convertd itself are failures of the test."""
     loop, jobs = executor
 
     async def one(folder: Path, data: bytes, target: str) -> tuple[str, str]:

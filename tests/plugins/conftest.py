@@ -1,4 +1,4 @@
-"""The executor of all tests that convert as a job does."""
+"""The executor of all tests that run jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Broken, cut, oversized and disguised files: each gets its code and reason, in a process of its own, at once."""
+"""Damaged, truncated, oversized and misnamed files: each fails promptly with its code and reason."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 _REGISTRY = load_registry()
 _PROMPT = 20.0  # seconds, on a busy machine
 
-# Bad files from which something whole can be had, and what is said of it.
+# Damaged files with a usable result, and the codes of its warnings.
 _RECOVERED = {
-    "bad/truncated.heic": {"pages_dropped"},  # the first of two pictures is whole
-    "bad/psd_oob_write.psd": set(),  # crashed a reader of old; the picture is whole
+    "bad/truncated.heic": {"pages_dropped"},  # the first of two pictures is complete
+    "bad/psd_oob_write.psd": set(),  # crashed an old version of the reader; the picture is complete
     "bad/trailer_loop.pdf": {"repaired"},
     "pdf/repairable_bad_xref.pdf": {"repaired"},
 }
@@ -42,7 +42,7 @@ def _laid_out(folder: Path, data: bytes, name: str, target: str) -> tuple[Path, 
 
 
 async def _convert(executor: LocalExecutor, data: bytes, name: str, target: str) -> set[str]:
-    """The warnings of a conversion. Nothing but a result may be left in the job's folder."""
+    """Returns the warnings of a conversion. Asserts that the job's folder has no other file than the result."""
     with tempfile.TemporaryDirectory() as folder:
         source, result = _laid_out(Path(folder), data, name, target)
         started = monotonic()
@@ -72,7 +72,7 @@ async def test_unknown(executor: LocalExecutor) -> None:
 
 @pytest.mark.parametrize("name", sorted(_REGISTRY.formats))
 async def test_half_a_file(executor: LocalExecutor, name: str) -> None:
-    """A bitmap's rows, a PDF's objects: whatever the format, half of it is no success."""
+    """Half a file of any format is an error."""
     data = sample(name)
     target = "png" if name != "png" else "jpeg"
 
@@ -94,7 +94,7 @@ async def test_an_encrypted_pdf(executor: LocalExecutor) -> None:
 
 
 def _png(width: int, height: int) -> bytes:
-    """A PNG that claims a size and holds next to nothing."""
+    """A PNG of few bytes whose header states this size."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
@@ -104,7 +104,7 @@ def _png(width: int, height: int) -> bytes:
 
 
 def _claiming(encoder: str, offset: int, layout: str) -> bytes:
-    """A small picture whose header is made to claim 20,000 x 20,000."""
+    """A small picture whose header states 20,000 x 20,000 pixels."""
     buffer = BytesIO()
     Image.new("RGB", (16, 16)).save(buffer, encoder)
     data = bytearray(buffer.getvalue())
@@ -169,7 +169,7 @@ async def test_an_svg_reads_no_other_file(executor: LocalExecutor, tmp_path: Pat
 
 
 async def test_a_program_named_jpg_reaches_no_interpreter(executor: LocalExecutor) -> None:
-    """What looks like PostScript is taken as such whatever its name, and nothing but pictures by Pillow."""
+    """PostScript is identified by its content, and Pillow opens pictures only."""
     program = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n(/etc/passwd) (r) file pop\nshowpage\n"
 
     assert await _refused(executor, program, "photo.jpg", "png") == ("processing_failed", "corrupt_input")

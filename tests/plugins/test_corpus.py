@@ -1,4 +1,4 @@
-"""Real files: each converts as a job does, and others find the expected size, pages and frames in the result."""
+"""Real files: independent readers find the expected size, pages and frames in each result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _COUNTS = {
 # Writers merge frames that look the same, and add up their durations.
 _MERGED = {("png/apng_dispose_previous.png", target) for target in ("gif", "png", "webp")}
 _ENCRYPTED = ("pdf/aes256_user_password.pdf", "pdf/password_openpassword.pdf", "pdf/rc4_128_user_password.pdf")
-_TOLERANCE = 1.5 * DPI / 72  # the manifest tells pages in whole points
+_TOLERANCE = 1.5 * DPI / 72  # the manifest has page sizes in whole points
 _PAGED = ("pdf", "tiff")
 _ANIMATED = ("avif", "gif", "png", "webp")
 _PAGES, _VECTORS = ("pdf", "eps"), ("pdf", "eps", "svg")
@@ -47,7 +47,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _cases(*, everything: bool) -> Iterator[tuple[Entry, str]]:
-    """Every file with every target, or each with the one that its turn brings."""
+    """Every file with all targets, or each with one of them in turn."""
     for turn, entry in enumerate(entry for entry in load_corpus() if entry.sound and entry.name not in _ENCRYPTED):
         targets = _REGISTRY.targets(_REGISTRY.identify(entry.path))
         chosen = targets if everything else [targets[turn % len(targets)]]
@@ -91,7 +91,7 @@ def _expected_size(entry: Entry, source: str, target: str) -> tuple[float, float
 
 
 def _dpi(entry: Entry) -> tuple[float, float]:
-    """What the reader of the source format notes; 96 where it tells nothing believable."""
+    """The resolution that the source format's reader returns; 96 if it is missing or implausible."""
     steps = _REGISTRY.plan([_REGISTRY.identify(entry.path)], "png").steps
     raster = steps[0](entry.path.read_bytes(), Options())
     return raster.dpi or (96, 96)

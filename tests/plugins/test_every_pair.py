@@ -18,6 +18,7 @@ from tests.support.samples import COLOURS, SIZE, sample
 
 _REGISTRY = load_registry()
 _PAIRS = _REGISTRY.catalogue()
+_TOOLS = _REGISTRY.tools.items()
 _RAW = {"arw", "cr2", "dng", "nef", "orf", "raf", "rw2"}
 _PAGES, _VECTORS = {"pdf", "eps"}, {"pdf", "eps", "svg"}
 
@@ -74,3 +75,11 @@ def test_the_pairs_that_users_expect_are_offered() -> None:
     expected |= {(source, "svg") for source in ("pdf", "eps", "svg")}
 
     assert offered == expected
+
+
+def test_pairs_of_risky_formats_are_isolated() -> None:
+    shared = {(plan.source.name, plan.target.name) for plan in _PAIRS if not plan.isolated}
+
+    pictures = {"jpeg", "png", "webp", "avif", "heic", "gif", "bmp", "tiff"}
+    assert shared == {(source, target) for source in pictures for target in pictures | {"eps"}}
+    assert all(_REGISTRY.plan([tool.sources[0]] * tool.inputs[0], "pdf", name).isolated for name, tool in _TOOLS)

@@ -264,10 +264,10 @@ def test_animations_keep_frames_durations_and_loops(source: str, target: str) ->
         assert image.info["duration"] == pytest.approx(_DURATIONS[index], abs=10)
         shown, expected = (np.asarray(each.convert("RGBA"), int) for each in (image, frame))
         visible = expected[..., 3] > 0
-        if source != "WEBP":  # libwebp forgets to mark such a file as transparent
+        if source != "WEBP":  # libwebp does not set the alpha flag of such a file
             assert (shown[..., 3][~visible] < 128).mean() > 0.9
         assert np.abs(shown[visible][:, :3] - expected[visible][:, :3]).mean() < 25
-    if "AVIF" not in (source, target.upper()):  # which tells Pillow nothing of it
+    if "AVIF" not in (source, target.upper()):  # Pillow reads no resolution from AVIF
         assert image.info["loop"] == (2 if target == "gif" else 3)
 
 

@@ -1,4 +1,4 @@
-"""Hostile files: each ends as it may, harms nothing beside it, and leaves nothing behind."""
+"""Hostile files: each has an allowed outcome, affects no other job, and leaves no processes or files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FILES = {hostile.name: hostile for hostile in hostile_files()}
 
 @pytest.fixture(scope="module")
 def canary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Canary]:
-    """A server and a file; at the end nobody may have come to the one, or touched the other."""
+    """A canary URL and a canary file. Asserts afterwards that neither was accessed."""
     visitors: list[str] = []
 
     class Visited(BaseHTTPRequestHandler):
@@ -48,7 +48,7 @@ def canary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Canary]:
 async def _outcome(
     executor: LocalExecutor, folder: Path, data: bytes, target: str, limits: JobLimits = _LIMITS
 ) -> tuple[Outcome, bytes]:
-    """How the conversion ends, and its result; the job's folder holds nothing else."""
+    """The outcome and the result of a conversion. Asserts that the job's folder has no other file."""
     source, result = folder / "input", folder / "job" / "result"
     result.parent.mkdir(parents=True)
     source.write_bytes(data)
@@ -63,7 +63,7 @@ async def _outcome(
         assert failure.code != "file_too_large" or any(name.startswith("max_") for name in failure.details)
         assert str(folder) not in f"{failure} {failure.details}"
     left = set(result.parent.iterdir())
-    # Who is killed at the deadline cannot tidy up: the folder is the job's own, and goes with it.
+    # A job killed at its deadline cannot delete its files: they are deleted with its folder.
     assert left <= {result} or outcome[1] in ("timeout", "out_of_memory", "worker_crashed")
     return outcome, result.read_bytes() if outcome[0] == "done" else b""
 
@@ -80,7 +80,7 @@ async def test_made_file(executor: LocalExecutor, canary: Canary, tmp_path: Path
 
 
 async def test_files_that_run_to_their_deadline(executor: LocalExecutor, canary: Canary, tmp_path: Path) -> None:
-    """Four at a time: one that hangs holds up nobody but itself."""
+    """Four at a time: a job that hangs does not delay the others."""
 
     async def one(hostile: Hostile) -> None:
         data = await asyncio.to_thread(hostile.make, canary)
@@ -91,7 +91,7 @@ async def test_files_that_run_to_their_deadline(executor: LocalExecutor, canary:
 
 
 async def test_nothing_is_left(executor: LocalExecutor, canary: Canary, tmp_path: Path) -> None:
-    """No process, no open file: neither of jobs that are refused nor of those that are killed."""
+    """Neither refused nor killed jobs leave processes or open files."""
     names = ("png_claim", "eps_loop", "svg_uses", "eps_loop")
     before = _descriptors()
     for turn, name in enumerate(names):
@@ -127,7 +127,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         try:
             targets = [fmt.name for fmt in _REGISTRY.targets(_REGISTRY.identify(entry.path))]
         except ConversionError:
-            continue  # refused before there is a job; test_bad_input has it
+            continue  # refused before the job starts; see test_bad_input
         whole = metafunc.config.getoption("corpus") == "all"
         cases += [(entry, target) for target in (targets if whole else [targets[turn % len(targets)]])]
     metafunc.parametrize("unsound", cases, ids=[f"{entry.name}-{target}" for entry, target in cases])
@@ -146,8 +146,8 @@ async def test_real_file(executor: LocalExecutor, tmp_path: Path, unsound: tuple
     assert outcome[1] not in _FAULTS
 
 
-async def test_real_files_side_by_side(executor: LocalExecutor, tmp_path: Path) -> None:
-    """What each comes to does not depend on its neighbours."""
+async def test_real_files_in_parallel(executor: LocalExecutor, tmp_path: Path) -> None:
+    """The outcome of a file does not depend on concurrent jobs."""
     entries = [entry for entry in load_corpus() if entry.category in UNSOUND][::3]
 
     async def one(turn: str, data: bytes) -> Outcome:

@@ -1,4 +1,4 @@
-"""Real PDFs: any two merge, any page can go, and what is left looks as before."""
+"""Real PDFs: any two can be merged, any page deleted, and the other pages look the same."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _one_password_opens(*entries: Entry) -> bool:
-    """Whether a merge, which takes a single password, can open them all."""
+    """Whether one password opens all files of a merge."""
     return len({_PASSWORDS[entry.name] for entry in entries if entry.name in _PASSWORDS}) <= 1
 
 
@@ -46,7 +46,7 @@ def _count(entry: Entry) -> int:
 
 
 def _looks(data: bytes, password: str | None = None) -> list[str]:
-    """A digest of every page as it is drawn, with its form."""
+    """A digest of every rendered page, including form fields."""
     document = pypdfium2.PdfDocument(data, password=password)
     return [hashlib.sha256(page.render(scale=0.3).to_numpy().tobytes()).hexdigest() for page in document]
 

@@ -188,7 +188,7 @@ def _usually_hidden(made: Pdf) -> None:
 
 
 @pytest.mark.parametrize("kinds", [(_layers, _usually_hidden), (_usually_hidden, _layers)])
-def test_hidden_layers_stay_hidden(kinds: tuple[object, object]) -> None:
+def test_hidden_layers_remain_hidden(kinds: tuple[object, object]) -> None:
     data = merge(*(document("A", 1, kind) for kind in kinds)).data  # type: ignore[arg-type]
 
     found = opened(data)

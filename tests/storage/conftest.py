@@ -13,7 +13,7 @@ from storage.rate_limits_redis import RedisRateLimiter
 from tests.support.redis_server import RedisServer
 from tests.support.storage_samples import Clock
 
-LONG_TIMEOUT = 30.0  # seconds; for tests of other things than timeouts
+LONG_TIMEOUT = 30.0  # seconds; for tests that do not test timeouts
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from storage import accounts, api_keys, models
 from storage.accounts import Account
-from storage.api_keys import IssuedKey, digest, make_key, parse_key, visible_prefix
+from storage.api_keys import IssuedKey, Key, digest, make_key, parse_key, visible_prefix
 from storage.database import Database
 from storage.errors import InvalidKey, LastKey, NotFound
 from storage.ids import ALPHABET, is_id, new_id, random_text
@@ -86,6 +86,10 @@ def test_random_characters_are_uniform() -> None:
         assert max(counts.values()) < 2 * min(counts.values())
 
 
+def authenticated(database: Database, issued: IssuedKey) -> tuple[Account, Key]:
+    return database.run_blocking(api_keys.authenticate, digest(issued.text))
+
+
 def test_a_key_authenticates_its_account(database: Database) -> None:
     account, other = open_account(database), open_account(database)
     issued = issue(database, account)
@@ -113,13 +117,28 @@ def test_last_use_is_updated_once_a_minute(database: Database, clock: Clock) -> 
     account = open_account(database)
     issued = issue(database, account)
     start = int(clock.now)
-    noted = []
+    recorded, due = [], []
     for seconds in (0, 59, 60, 61, 130):
         clock.now = start + seconds
-        found, key = database.run_blocking(api_keys.authenticate, digest(issued.text))
+        due.append(api_keys.is_use_due(authenticated(database, issued)[1], clock.now))
+        database.run_blocking(api_keys.record_use, account.id, issued.key.id)
+        found, key = authenticated(database, issued)
         assert found.last_used_at == key.last_used_at
-        noted.append((key.last_used_at or 0) - start)
-    assert noted == [0, 0, 60, 60, 130]
+        recorded.append((key.last_used_at or 0) - start)
+    assert recorded == [0, 0, 60, 60, 130]
+    assert due == [True, False, True, False, True]
+
+
+def test_a_key_is_valid_for_its_account_until_it_is_revoked(database: Database) -> None:
+    account, other = open_account(database), open_account(database)
+    issued = issue(database, account)
+    issue(database, account)
+    database.run_blocking(api_keys.check_valid, account.id, issued.key.id)
+    with pytest.raises(InvalidKey):
+        database.run_blocking(api_keys.check_valid, other.id, issued.key.id)
+    database.run_blocking(api_keys.revoke, account.id, issued.key.id)
+    with pytest.raises(InvalidKey):
+        database.run_blocking(api_keys.check_valid, account.id, issued.key.id)
 
 
 def test_keys_are_listed_for_their_account(database: Database, clock: Clock) -> None:

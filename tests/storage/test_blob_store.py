@@ -152,7 +152,7 @@ async def test_a_large_blob_takes_little_memory(blobs: BlobStore, tmp_path: Path
     assert largest - before < 30 * MIB
 
 
-async def test_a_folder_without_room_is_not_ready(tmp_path: Path) -> None:
+async def test_a_folder_without_space_is_not_ready(tmp_path: Path) -> None:
     blobs = FolderBlobStore(tmp_path / "blobs")
     (tmp_path / "blobs").rmdir()
     assert not await blobs.ready()
@@ -241,6 +241,6 @@ async def test_a_cancelled_read_closes_its_file(tmp_path: Path) -> None:
         task.cancel()
         await asyncio.wait([task])
 
-    del task  # and with it the traceback that holds on to what was read
-    await asyncio.get_running_loop().shutdown_default_executor()  # which waits for what still reads
+    del task  # the traceback refers to the read bytes
+    await asyncio.get_running_loop().shutdown_default_executor()  # waits for reads in progress
     assert descriptors() == before

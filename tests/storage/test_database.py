@@ -12,7 +12,8 @@ import peewee
 import pytest
 
 from storage import ledger, models
-from storage.database import Database, UnsupportedUrl
+from storage.connections import UnsupportedUrl
+from storage.database import Database
 from storage.errors import DatabaseBusy
 from storage.transaction import Transaction
 from tests.support.storage_samples import Clock, open_account
@@ -31,6 +32,10 @@ def balance_of(database: Database, account: str) -> int:
 def grant_and_fail(transaction: Transaction, account: str) -> None:
     ledger.credit(transaction, account, "grant", 5, "a grant that fails")
     raise Trouble
+
+
+def postgresql(database: Database) -> bool:
+    return database.run_blocking(lambda transaction: isinstance(transaction.connection, peewee.PostgresqlDatabase))
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "mysql://root:secret@localhost/x", "convertd.db"])
@@ -54,7 +59,7 @@ async def test_transactions_do_not_block_the_event_loop(database: Database) -> N
 
     threads = await asyncio.gather(*(database.run(thread) for _ in range(16)))
     assert threading.get_ident() not in threads
-    assert len(set(threads)) == (1 if isinstance(database._peewee, peewee.SqliteDatabase) else 8)
+    assert len(set(threads)) == (8 if postgresql(database) else 1)
 
 
 def test_transactions_have_the_time_of_the_clock(database: Database, clock: Clock) -> None:
@@ -89,6 +94,49 @@ async def test_cancelled_transactions_have_ended_or_never_start(database: Databa
     await asyncio.gather(*others)
     refs = database.run_blocking(lambda transaction: [row.ref for row in transaction.all(models.Entry.select())])
     assert "waiting" not in refs
+
+
+async def test_reads_see_one_snapshot(database: Database) -> None:
+    account = open_account(database, 1).id
+    first_read, granted = threading.Event(), threading.Event()
+
+    def read_twice(transaction: Transaction) -> list[int]:
+        balances = [ledger.balance(transaction, account)]
+        first_read.set()
+        granted.wait(30)
+        return [*balances, ledger.balance(transaction, account)]
+
+    reading = asyncio.create_task(database.read(read_twice))
+    await asyncio.to_thread(first_read.wait)
+    await database.run(ledger.credit, account, "grant", 1, "meanwhile")
+    granted.set()
+    assert await reading == [1, 1]
+    assert await database.read(ledger.balance, account) == 2
+
+
+async def test_reads_do_not_wait_for_a_writer(database: Database) -> None:
+    account = open_account(database, 1).id
+    written, end = threading.Event(), threading.Event()
+
+    def write_slowly(transaction: Transaction) -> None:
+        ledger.credit(transaction, account, "grant", 1, "slow")
+        written.set()
+        end.wait(30)
+
+    writing = asyncio.create_task(database.run(write_slowly))
+    await asyncio.to_thread(written.wait)
+    assert await database.read(ledger.balance, account) == 1
+    assert not writing.done()
+    end.set()
+    await writing
+    assert await database.read(ledger.balance, account) == 2
+
+
+async def test_reads_cannot_write(database: Database) -> None:
+    account = open_account(database, 1).id
+    with pytest.raises(peewee.DatabaseError):
+        await database.read(ledger.credit, account, "grant", 1, "a grant")
+    assert await database.read(ledger.balance, account) == 1
 
 
 def test_sqlite_flushes_every_commit(tmp_path: Path) -> None:
@@ -151,3 +199,15 @@ async def test_run_with_timeout_does_not_wait_in_the_queue(tmp_path: Path) -> No
     await slow
     assert await database.run_with_timeout(lambda _: "in time") == "in time"
     database.close()
+
+
+async def test_reads_do_not_wait_in_the_queue(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.database.TIMEOUT", 0.1)
+    end = threading.Event()
+    slow = [asyncio.create_task(database.read(lambda _: end.wait(30))) for _ in range(8)]
+    await asyncio.sleep(0.02)
+    with pytest.raises(DatabaseBusy):
+        await database.read(lambda _: None)
+    end.set()
+    await asyncio.gather(*slow, return_exceptions=True)
+    assert await database.read(lambda _: "in time") == "in time"

@@ -90,6 +90,8 @@ def _use_keys(run: Recorder, account: str) -> None:
     issued = run(api_keys.issue, account, "second")
     parsed = parse_key(issued.text)
     assert run(api_keys.authenticate, parsed)[1].id == run(api_keys.by_key_id, issued.key.id)[1].id
+    run(api_keys.record_use, account, issued.key.id)
+    run(api_keys.check_valid, account, issued.key.id)
     token, owner = run(sessions.begin, parsed)
     assert (owner.id, run(sessions.find, token)[0].id) == (account, account)
     run(sessions.end, token)

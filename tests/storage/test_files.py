@@ -74,12 +74,10 @@ def test_a_repeated_conversion_creates_a_file(database: Database, account: str) 
     assert second.id != first.id
 
 
-def test_callers_may_choose_ids(database: Database, account: str) -> None:
-    one, other = new_id("file"), new_id("file")
-    recorded = database.run_blocking(files.add_processed, account, replace(SOURCE, source=None), CONVERTED, DAY, one)
-    assert (recorded.id, recorded.status, recorded.source) == (one, "processed", None)
-    assert get(database, recorded) == recorded
-    assert database.run_blocking(files.mark_processed, account, one, CONVERTED, DAY, other).id == other
+def test_a_file_converted_in_one_request_is_processed(database: Database, account: str) -> None:
+    file = database.run_blocking(files.add_processed, account, replace(SOURCE, source=None), CONVERTED, DAY)
+    assert (file.status, file.source) == ("processed", None)
+    assert get(database, file) == file
 
 
 @pytest.mark.parametrize(

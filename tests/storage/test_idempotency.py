@@ -11,7 +11,7 @@ from storage import idempotency, ledger, ledger_audit, models
 from storage.database import Database
 from storage.errors import ClaimLost
 from storage.idempotency import Claim, ClaimOutcome, InProgress, KeyMismatch, Replay, StoredResponse
-from tests.support.storage_samples import OWNER, USE, Clock, open_account
+from tests.support.storage_samples import OWNER, Clock, open_account, settle_and
 
 pytestmark = pytest.mark.both_databases
 
@@ -30,9 +30,9 @@ def begin(
 
 
 def fresh(database: Database, account: str, fingerprint: str = "f") -> Claim:
-    begun = begin(database, account, fingerprint)
-    assert isinstance(begun, Claim)
-    return begun
+    outcome = begin(database, account, fingerprint)
+    assert isinstance(outcome, Claim)
+    return outcome
 
 
 @pytest.mark.parametrize("answer", [ANSWER, StoredResponse(200)])
@@ -57,12 +57,12 @@ def test_a_key_belongs_to_one_request(database: Database, account: str) -> None:
 def test_keys_are_separate_by_account_and_path(database: Database, account: str) -> None:
     fresh(database, account)
     other = open_account(database).id
-    for begun in (
+    for outcome in (
         begin(database, other),
         begin(database, account, path="/pdf/merge"),
         begin(database, account, key="K"),
     ):
-        assert isinstance(begun, Claim)
+        assert isinstance(outcome, Claim)
 
 
 def test_an_abandoned_key_is_free_for_any_request(database: Database, account: str) -> None:
@@ -92,7 +92,7 @@ def test_a_lost_claim_is_not_charged(database: Database, account: str, clock: Cl
     fresh(database, account)
     finish = partial(idempotency.finish, claim=late, stored=ANSWER)
     with pytest.raises(ClaimLost):
-        database.run_blocking(ledger.settle, hold, USE, finish)
+        database.run_blocking(settle_and, hold, finish)
     assert database.run_blocking(ledger.release, account, hold.id) == 50
     assert database.run_blocking(ledger_audit.check) == ()
 
@@ -125,8 +125,8 @@ async def test_one_of_many_concurrent_attempts_runs(database: Database, account:
             database.run(idempotency.begin, idempotency.new_claim(account, "/p", f"{round_}", OWNER), "f", 60)
             for _ in range(20)
         )
-        begun = await asyncio.gather(*attempts)
-        assert sorted(type(one).__name__ for one in begun) == ["Claim", *["InProgress"] * 19]
+        outcome = await asyncio.gather(*attempts)
+        assert sorted(type(one).__name__ for one in outcome) == ["Claim", *["InProgress"] * 19]
 
 
 async def test_one_of_many_concurrent_attempts_takes_over_a_lapsed_key(
@@ -139,8 +139,8 @@ async def test_one_of_many_concurrent_attempts_takes_over_a_lapsed_key(
             database.run(idempotency.begin, idempotency.new_claim(account, "/p", "k", OWNER), "f", 60)
             for _ in range(20)
         )
-        begun = await asyncio.gather(*attempts)
-        assert sorted(type(one).__name__ for one in begun) == ["Claim", *["InProgress"] * 19]
+        outcome = await asyncio.gather(*attempts)
+        assert sorted(type(one).__name__ for one in outcome) == ["Claim", *["InProgress"] * 19]
         clock.now += 60
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,22 +20,23 @@ pytestmark = pytest.mark.both_databases
 
 SECONDS = 1
 WORKERS = 3
+THREADS = 4  # of each worker, whose transactions are committed together
 KILLS = 3
 
 
 def test_killed_processes_charge_only_finished_operations(database: Database, url: str, tmp_path: Path) -> None:
     account = open_account(database, 100_000).id
-    files = [tmp_path / f"worker-{number}" for number in range(WORKERS)]
-    workers = [storage_processes.start("work", url, account, str(file)) for file in files]
+    answers = [[tmp_path / f"worker-{number}-{thread}" for thread in range(THREADS)] for number in range(WORKERS)]
+    workers = [_start(url, account, files) for files in answers]
     end = time.monotonic() + SECONDS
     kills = 0
-    while time.monotonic() < end or kills < KILLS or not all(file.exists() for file in files):
+    while time.monotonic() < end or kills < KILLS or not all(_started(files) for files in answers):
         time.sleep(0.35)
         unlucky = random.randrange(WORKERS)
-        if files[unlucky].exists():
+        if _started(answers[unlucky]):
             workers[unlucky].kill()
             assert storage_processes.end(workers[unlucky]) == -9
-            workers[unlucky] = storage_processes.start("work", url, account, str(files[unlucky]))
+            workers[unlucky] = _start(url, account, answers[unlucky])
             kills += 1
     for worker in workers:
         worker.kill()
@@ -42,11 +45,19 @@ def test_killed_processes_charge_only_finished_operations(database: Database, ur
     assert database.run_blocking(ledger_audit.check) == ()
     database.run_blocking(ledger.recover, ServerInstance("main", "after the kills"))
     assert database.run_blocking(ledger_audit.check) == ()
-    answered = {line for file in files for line in file.read_text().splitlines()}
+    answered = {line for files in answers for file in files for line in file.read_text().splitlines()}
     rows = database.run_blocking(lambda transaction: transaction.all(models.Idempotency.select()))
     done = {row.key for row in rows if row.state == "done"}
     found = database.run_blocking(accounts.get, account)
     assert answered <= done
-    assert len(done) <= len(answered) + kills + WORKERS
+    assert len(done) <= len(answered) + (kills + WORKERS) * THREADS
     assert (found.held, found.used, found.balance) == (0, len(done), 100_000 - len(done))
     assert len(answered) > 20
+
+
+def _start(url: str, account: str, files: Sequence[Path]) -> subprocess.Popen[str]:
+    return storage_processes.start("work", url, account, *map(str, files))
+
+
+def _started(files: Sequence[Path]) -> bool:
+    return all(file.exists() for file in files)

@@ -12,7 +12,7 @@ from storage.errors import HoldLost, NoCredits, NotFound
 from storage.ids import new_id
 from storage.ledger import CreditResult, Hold, ServerInstance
 from storage.transaction import Transaction
-from tests.support.storage_samples import OWNER, USE, Clock, open_account
+from tests.support.storage_samples import OWNER, USE, Clock, open_account, settle_and
 
 pytestmark = pytest.mark.both_databases
 
@@ -100,17 +100,17 @@ def test_writes_of_the_caller_are_atomic_with_the_charge(database: Database) -> 
     account = open_account(database, 10)
     hold = reserve(database, account)
 
-    def also(transaction: Transaction) -> None:
+    def grant(transaction: Transaction) -> None:
         ledger.credit(transaction, account.id, "grant", 5, "together")
 
     def fails(transaction: Transaction) -> None:
-        also(transaction)
+        grant(transaction)
         raise Trouble
 
     with pytest.raises(Trouble):
-        database.run_blocking(ledger.settle, hold, USE, fails)
+        database.run_blocking(settle_and, hold, fails)
     assert now(database, account) == (9, 1, 0)
-    database.run_blocking(ledger.settle, hold, USE, also)
+    database.run_blocking(settle_and, hold, grant)
     assert now(database, account) == (14, 0, 1)
 
 

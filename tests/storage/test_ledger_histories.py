@@ -26,7 +26,7 @@ from storage.idempotency import Claim, InProgress, Replay, StoredResponse
 from storage.ledger import Hold, ServerInstance
 from storage.transaction import Transaction
 from storage.usage import UsageRecord
-from tests.support.storage_samples import USE, Clock, open_account
+from tests.support.storage_samples import USE, Clock, open_account, settle_and
 
 pytestmark = pytest.mark.both_databases
 
@@ -54,7 +54,7 @@ class Histories(RuleBasedStateMachine):
 
     holds: Bundle[Hold] = Bundle("holds")
 
-    address: ClassVar[str]  # of the database, which is shared with the histories before
+    address: ClassVar[str]  # of the database, which all histories share
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Histories(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.clock.now += 1_000_000
-        self.database.run_blocking(ledger.release_expired)  # nothing is left to the histories that follow
+        self.database.run_blocking(ledger.release_expired)  # later histories start without open holds
         self.database.close()
 
     @property
@@ -138,7 +138,7 @@ class Histories(RuleBasedStateMachine):
     @rule(hold=holds)
     def crash_while_settling(self, hold: Hold) -> None:
         with pytest.raises(Crash if hold.id in self.open else HoldLost):
-            self.database.run_blocking(ledger.settle, hold, USE, crash)
+            self.database.run_blocking(settle_and, hold, crash)
         self.crash_and_recover()
 
     @rule(key=st.sampled_from("xyz"), ending=st.sampled_from(get_args(Ending)))
@@ -158,7 +158,7 @@ class Histories(RuleBasedStateMachine):
     def _end(self, claim: Claim, hold: Hold, ending: Ending) -> None:
         if ending == "succeeds":
             finish = partial(idempotency.finish, claim=claim, stored=StoredResponse(200))
-            self.database.run_blocking(ledger.settle, hold, USE, finish)
+            self.database.run_blocking(settle_and, hold, finish)
             self.used += self.open.pop(hold.id)[0]
             self.charges.add(hold.id)
             self.answered.add(claim.key)

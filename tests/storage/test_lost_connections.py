@@ -95,7 +95,7 @@ def test_an_unreachable_database_is_busy(postgres: str, database: Database, url:
         terminate_others(postgres, url)
         ledger.credit(transaction, account.id, "grant", 1, "never")
 
-    with pytest.raises(DatabaseBusy):  # having lost its connection, and found no other
+    with pytest.raises(DatabaseBusy):  # the connection is lost, and no other can be opened
         database.run_blocking(shut_out)
     with pytest.raises(DatabaseBusy):
         balance_of(database, account.id)
@@ -112,7 +112,7 @@ async def test_both_transactions_of_a_deadlock_succeed(database: Database) -> No
         runs.append(order)
         again = len(runs) > 2
         if again:
-            one_has_both.wait(30)  # or it could be quicker than whom it made way for, and meet it again
+            one_has_both.wait(30)  # otherwise both transactions could deadlock again
         for account in order:
             ledger.credit(transaction, account, "grant", 1, f"{order} {account}")
             if account == order[0] and not again:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import peewee
 import pytest
 
-from storage import ledger, migrate, models
+from storage import ledger, migrate, models, usage
 from storage.database import Database
 from storage.migrate import NewerSchema
 from storage.transaction import Transaction
-from tests.support.storage_samples import open_account
+from tests.support.storage_samples import OWNER, USE, Clock, open_account
 
 pytestmark = pytest.mark.both_databases
 
@@ -22,6 +23,7 @@ TABLES = (
     models.Entry,
     models.Hold,
     models.Usage,
+    models.UsageDay,
     models.Idempotency,
     models.Batch,
     models.Run,
@@ -82,3 +84,43 @@ def test_a_failed_migration_is_rolled_back(url: str, tmp_path: Path, monkeypatch
     opened = Database(url)
     assert "thing" not in opened.run_blocking(lambda transaction: transaction.connection.get_tables())
     opened.close()
+
+
+def test_usage_of_an_earlier_release_is_summed_per_day_while_it_still_runs(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    real = migrate.MIGRATIONS
+    for script in sorted(real.glob("0*.py"))[:5]:
+        shutil.copy(script, tmp_path)
+    monkeypatch.setattr(migrate, "MIGRATIONS", tmp_path)
+    earlier = Database(url, clock=clock)
+    accounts = [open_account(earlier, 7).id for _ in range(2)]
+    for account in accounts:
+        for number in range(6):
+            row: dict[str, object] = {
+                "account": account,
+                "operation": "convert",
+                "input_format": "png",
+                "output_format": "webp",
+            }
+            row |= {"bytes_in": 100, "bytes_out": 10 * number, "success": number < 5, "credits": number}
+            row |= {"at": int(clock.now) + (number % 2) * 86_400}
+            earlier.run_blocking(insert_usage, row)
+    monkeypatch.setattr(migrate, "MIGRATIONS", real)
+
+    opened = Database(url, clock=clock)
+
+    for account in accounts:
+        report = opened.run_blocking(usage.report, account, 0, 2 * int(clock.now))
+        assert (report.total_conversions, report.failed_conversions, report.credits_used) == (6, 1, 15)
+        assert [(day.conversions, day.failed, day.bytes_out) for day in report.by_day] == [(3, 0, 60), (3, 1, 90)]
+        for database in (earlier, opened):
+            database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account, 1, OWNER, 60), USE)
+        assert opened.run_blocking(usage.report, account, 0, 2 * int(clock.now)).by_day[0].conversions == 5
+    assert [balance_of(opened, account) for account in accounts] == [5, 5]
+    earlier.close()
+    opened.close()
+
+
+def insert_usage(transaction: Transaction, row: dict[str, object]) -> None:
+    transaction.insert(models.Usage.insert(row))

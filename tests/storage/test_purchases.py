@@ -30,11 +30,11 @@ def report(purchase: str, event: str = "evt_paid", amount: int = PRICE, currency
     return CheckoutReport(f"cs_{purchase}", purchase, f"{event}_{purchase}", f"pi_{purchase}", amount, currency)
 
 
-def pay(database: Database, purchase: str, **told: object) -> Outcome:
-    return database.run_blocking(purchases.pay, report(purchase, **told))  # type: ignore[arg-type]
+def pay(database: Database, purchase: str, **reported: object) -> Outcome:
+    return database.run_blocking(purchases.pay, report(purchase, **reported))  # type: ignore[arg-type]
 
 
-def goes_back(
+def reverse(
     database: Database,
     purchase: str,
     amount: int,
@@ -70,7 +70,7 @@ def test_a_purchase_is_credited_once(database: Database) -> None:
     database.run_blocking(purchases.set_session, purchase, f"cs_{purchase}", 2_000_000_000)
     assert (found(database, purchase).state, found(database, purchase).expires_at) == ("open", 2_000_000_000)
     assert now(database, account) == (50, 0)
-    assert [pay(database, purchase, event=event) for event in ("a", "a", "b")] == ["credited", "known", "known"]
+    assert [pay(database, purchase, event=event) for event in ("a", "a", "b")] == ["credited", "unchanged", "unchanged"]
     assert found(database, purchase).state == "paid"
     assert now(database, account) == (2050, 2000)
 
@@ -94,20 +94,20 @@ def test_a_wrong_price_is_not_credited(database: Database, amount: int, currency
 def test_foreign_sessions(database: Database) -> None:
     account, purchase = buy(database)
     database.run_blocking(purchases.set_session, purchase, "cs_the_real_one", 2_000_000_000)
-    assert pay(database, purchase) == "foreign"  # our purchase, in a session that was not opened for it
-    assert pay(database, "pur_of_nobody") == "foreign"
-    assert database.run_blocking(purchases.set_state, report("pur_of_nobody"), "failed") == "foreign"
+    assert pay(database, purchase) == "unknown_purchase"  # our purchase, in a session that was not opened for it
+    assert pay(database, "pur_of_nobody") == "unknown_purchase"
+    assert database.run_blocking(purchases.set_state, report("pur_of_nobody"), "failed") == "unknown_purchase"
     assert now(database, account) == (0, 0)
 
 
 @pytest.mark.parametrize("order", list(permutations(["processing", "failed", "paid"])))
 def test_the_order_of_reports_does_not_matter(database: Database, order: tuple[str, ...]) -> None:
     account, purchase = buy(database)
-    for told in order:
-        if told == "paid":
+    for reported in order:
+        if reported == "paid":
             pay(database, purchase)
         else:
-            database.run_blocking(purchases.set_state, report(purchase), told)  # type: ignore[arg-type]
+            database.run_blocking(purchases.set_state, report(purchase), reported)  # type: ignore[arg-type]
     assert found(database, purchase).state == "paid"
     assert now(database, account) == (2000, 2000)
 
@@ -122,18 +122,18 @@ def test_abandoned_purchases_are_deleted(database: Database, clock: Clock) -> No
     assert database.run_blocking(purchases.delete_abandoned) == 0
     clock.now += 1
     assert database.run_blocking(purchases.delete_abandoned) == 1
-    assert pay(database, crashed) == pay(database, refused) == "foreign"
+    assert pay(database, crashed) == pay(database, refused) == "unknown_purchase"
     assert pay(database, opened) == "credited"
 
 
 def test_a_partial_refund(database: Database) -> None:
     account, purchase = buy(database, 50)
     pay(database, purchase)
-    assert goes_back(database, purchase, 500, at=1) == RefundResult(account.id, -666)
+    assert reverse(database, purchase, 500, at=1) == RefundResult(account.id, -666)
     assert now(database, account) == (50 + 2000 - 666, 2000)
-    goes_back(database, purchase, 1000, at=2, id="re_2")
+    reverse(database, purchase, 1000, at=2, id="re_2")
     assert now(database, account) == (50, 2000)
-    goes_back(database, purchase, 1000, at=3, id="re_3")  # more than was paid
+    reverse(database, purchase, 1000, at=3, id="re_3")  # more than was paid
     assert now(database, account) == (50, 2000)
 
 
@@ -141,11 +141,11 @@ def test_spent_credits_are_not_removed(database: Database) -> None:
     account, purchase = buy(database)
     pay(database, purchase)
     spend(database, account, 1900)
-    assert goes_back(database, purchase, PRICE, at=1) == RefundResult(account.id, -100)
+    assert reverse(database, purchase, PRICE, at=1) == RefundResult(account.id, -100)
     assert now(database, account) == (0, 2000)
-    goes_back(database, purchase, 0, at=2, final=True)  # it failed: what had been taken comes back, and no more
+    reverse(database, purchase, 0, at=2, final=True)  # the reversal failed: the removed credits are returned
     assert now(database, account) == (100, 2000)
-    assert goes_back(database, purchase, PRICE, at=1) is None  # this is known to be over
+    assert reverse(database, purchase, PRICE, at=1) is None  # the reversal is final
     assert now(database, account) == (100, 2000)
 
 
@@ -153,27 +153,27 @@ def test_a_shortfall_is_not_taken_from_later_credits(database: Database) -> None
     account, purchase = buy(database)
     pay(database, purchase)
     spend(database, account, 2000)
-    goes_back(database, purchase, PRICE, at=1)
+    reverse(database, purchase, PRICE, at=1)
     database.run_blocking(ledger.credit, account.id, "grant", 5, f"later {purchase}")
-    goes_back(database, purchase, PRICE, at=2)
+    reverse(database, purchase, PRICE, at=2)
     assert now(database, account) == (5, 2000)
 
 
 def test_a_won_dispute(database: Database) -> None:
     account, purchase = buy(database)
     pay(database, purchase)
-    goes_back(database, purchase, PRICE, at=1, id="dp", kind="dispute")
+    reverse(database, purchase, PRICE, at=1, id="dp", kind="dispute")
     assert now(database, account) == (0, 2000)
-    goes_back(database, purchase, 0, at=1, id="dp", kind="dispute", final=True)
-    goes_back(database, purchase, PRICE, at=1, id="dp", kind="dispute")
+    reverse(database, purchase, 0, at=1, id="dp", kind="dispute", final=True)
+    reverse(database, purchase, PRICE, at=1, id="dp", kind="dispute")
     assert now(database, account) == (2000, 2000)
 
 
 def test_a_refund_is_not_counted_twice(database: Database) -> None:
     account, purchase = buy(database)
     pay(database, purchase)
-    goes_back(database, purchase, 750, at=1, id="ch", kind="charge")
-    goes_back(database, purchase, 750, at=1)
+    reverse(database, purchase, 750, at=1, id="ch", kind="charge")
+    reverse(database, purchase, 750, at=1)
     assert now(database, account) == (1000, 2000)
 
 
@@ -188,10 +188,10 @@ def test_the_order_of_reversals_does_not_matter(database: Database, order: tuple
             if step == "paid":
                 pay(database, purchase)
             elif step in ("part", "rest"):
-                goes_back(database, purchase, 600, at=5, id=step)
+                reverse(database, purchase, 600, at=5, id=step)
             else:
                 won = step == "won"
-                goes_back(database, purchase, 0 if won else 300, at=8 + won, id="dp", kind="dispute", final=won)
+                reverse(database, purchase, 0 if won else 300, at=8 + won, id="dp", kind="dispute", final=won)
             assert database.run_blocking(ledger_audit.check) == ()
     assert now(database, account) == (7 + 2000 - 1600, 2000)
 
@@ -200,9 +200,9 @@ async def test_concurrent_reports_and_refunds(database: Database) -> None:
     for _ in range(10):
         account, purchase = await asyncio.to_thread(buy, database)
         reversal = Reversal(f"re_{purchase}", f"pi_{purchase}", "refund", 750, 1, False)
-        told = [database.run(purchases.pay, report(purchase, f"evt_{number}")) for number in range(20)]
+        reported = [database.run(purchases.pay, report(purchase, f"evt_{number}")) for number in range(20)]
         back = [database.run(refunds.record, reversal, f"evt_re_{number}_{purchase}") for number in range(5)]
-        outcomes = await asyncio.gather(*told[:10], *back, *told[10:])
+        outcomes = await asyncio.gather(*reported[:10], *back, *reported[10:])
         assert outcomes.count("credited") == 1
         assert await database.run(ledger.balance, account.id) == 1000
     assert await database.run(ledger_audit.check) == ()
@@ -229,7 +229,7 @@ class Undone(Exception):
 def test_the_audit_finds_wrong_purchases(database: Database, change: str) -> None:
     account, purchase = buy(database)
     pay(database, purchase)
-    goes_back(database, purchase, 500, at=1)
+    reverse(database, purchase, 500, at=1)
     assert now(database, account) == (1334, 2000)
 
     def tamper(transaction: Transaction) -> None:

@@ -128,7 +128,7 @@ async def test_redis_is_used_again_after_a_restart(tmp_path: Path, caplog: pytes
         server.start()
         await asyncio.sleep(RETRY_INTERVAL)
         statuses = await asyncio.gather(*(limiter.hit("a", 1000, 60) for _ in range(5)))
-        # One request asks Redis, which has lost its counts; the others do not wait for it.
+        # One request uses Redis, which has lost its counts; the others do not wait for it.
         assert sorted(status.remaining for status in statuses) == [995, 996, 997, 998, 999]
         assert (await limiter.hit("a", 1000, 60)).remaining == 998
         await limiter.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from storage import request_log
 from storage.database import Database
-from storage.request_log import KEPT, LoggedRequest
+from storage.request_log import MAX_REQUESTS, LoggedRequest
 from tests.support.storage_samples import open_account
 
 
@@ -14,8 +14,8 @@ def request(account: str, number: int) -> LoggedRequest:
 
 def test_the_latest_request_is_first(database: Database) -> None:
     one, other = open_account(database).id, open_account(database).id
-    asked = [request(account, number) for number in range(3) for account in (one, other)]
-    database.run_blocking(request_log.record, asked)
+    requests = [request(account, number) for number in range(3) for account in (one, other)]
+    database.run_blocking(request_log.record, requests)
     assert database.run_blocking(request_log.latest, one) == tuple(request(one, number) for number in (2, 1, 0))
 
 
@@ -29,11 +29,11 @@ def test_a_request_is_recorded_once(database: Database) -> None:
 def test_older_requests_are_deleted(database: Database) -> None:
     one, other = open_account(database).id, open_account(database).id
     database.run_blocking(request_log.record, [request(other, 0)])
-    for first in range(0, KEPT * 2, 150):
+    for first in range(0, MAX_REQUESTS * 2, 150):
         database.run_blocking(request_log.record, [request(one, first + number) for number in range(150)])
     kept = database.run_blocking(request_log.latest, one)
-    assert len(kept) == KEPT
+    assert len(kept) == MAX_REQUESTS
     assert kept[0] == request(one, 449)
     count = "SELECT COUNT(*) FROM request"
     rows = database.run_blocking(lambda transaction: transaction.connection.execute_sql(count).fetchone()[0])
-    assert rows == KEPT + 1
+    assert rows == MAX_REQUESTS + 1

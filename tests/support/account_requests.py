@@ -19,9 +19,9 @@ def get_account(server: Running, path: str, key: str, **headers: str) -> httpx.R
     return http.get(f"{server.api}/account{path}", headers={**bearer(key), **headers})
 
 
-def account_data(answer: httpx.Response) -> dict[str, Any]:
-    assert answer.status_code == 200, answer.text
-    dressed(answer)
-    assert answer.headers["Cache-Control"] == "no-store"
-    found: dict[str, Any] = answer.json()["data"]
+def account_data(response: httpx.Response) -> dict[str, Any]:
+    assert response.status_code == 200, response.text
+    dressed(response)
+    assert response.headers["Cache-Control"] == "no-store"
+    found: dict[str, Any] = response.json()["data"]
     return found

@@ -8,9 +8,9 @@ from tests.support.servers import Running
 
 
 def create(server: Running, key: str = "", target: str = "png") -> str:
-    answer = server.ask("POST", "/batch", key, json={"output_format": target})
-    assert answer.status_code == 200, answer.text
-    return str(answer.json()["data"]["batch_id"])
+    response = server.request("POST", "/batch", key, json={"output_format": target})
+    assert response.status_code == 200, response.text
+    return str(response.json()["data"]["batch_id"])
 
 
 def add(server: Running, batch: str, key: str, *contents: bytes) -> list[str]:
@@ -19,13 +19,13 @@ def add(server: Running, batch: str, key: str, *contents: bytes) -> list[str]:
 
 def convert(server: Running, batch: str, key: str, ids: list[str], target: str = "png", **more: Any) -> Any:
     body = {"file_ids": ids, "output_format": target}
-    return server.ask("POST", f"/batch/{batch}/convert", key, json=body, **more)
+    return server.request("POST", f"/batch/{batch}/convert", key, json=body, **more)
 
 
 def known(server: Running, batch: str, key: str) -> Any:
-    answer = server.ask("GET", f"/batch/{batch}", key)
-    assert answer.status_code == 200
-    return answer.json()["data"]
+    response = server.request("GET", f"/batch/{batch}", key)
+    assert response.status_code == 200
+    return response.json()["data"]
 
 
 def counts(data: dict[str, Any]) -> tuple[str, int, int, int, int]:

@@ -1,4 +1,4 @@
-"""A browser without a window: Debian's Chromium, driven by Playwright."""
+"""A headless browser: Debian's Chromium, driven by Playwright."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 @contextmanager
 def running_browser() -> Iterator[Browser]:
     """Chromium, without a profile."""
-    # To open a page takes the shell a quarter of the time: it has no windows to draw.
+    # The headless shell opens pages in a quarter of the time.
     program = shutil.which("chromium-headless-shell") or shutil.which("chromium")
     assert program is not None, "Chromium is not installed here: sh config/setup.sh test"
     with sync_playwright() as playwright:
@@ -27,7 +27,7 @@ def running_browser() -> Iterator[Browser]:
 
 
 def violations(page: Page, *rules: str) -> list[str]:
-    """Violations of axe-core's accessibility rules, of all of them or of those named."""
+    """Violations of axe-core's accessibility rules, all or only the named ones."""
     # The content security policy of the pages allows no inline script, but does not apply to the debugger.
     page.evaluate(_AXE.read_text())
     options: dict[str, object] = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}

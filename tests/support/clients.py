@@ -1,4 +1,4 @@
-"""Both clients, called in the same way."""
+"""Calls the synchronous and the asynchronous client in the same way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KINDS = ("Client", "AsyncClient")
 
 
 class _Waiting:
-    """An AsyncClient whose calls are waited for."""
+    """An AsyncClient with blocking calls."""
 
     def __init__(self, client: AsyncClient, runner: asyncio.Runner) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""The API's document as a judge of answers: what it does not tell must not be there."""
+"""Checks responses against the OpenAPI document: undocumented statuses, headers and properties are errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def published() -> dict[str, Any]:
 
 
 def conforms(answer: httpx.Response) -> httpx.Response:
-    """Asserts that the document tells of the answer's status, headers and body; gives the answer back.
+    """Asserts that the document has the response's status, headers and body. Returns the response.
 
     What is no operation, such as a page or a path that is not there, is passed over.
     """
@@ -88,7 +88,7 @@ def _validator(path: str, verb: str, status: str) -> jsonschema_rs.Draft202012Va
 
 
 def _strict(value: Any) -> Any:
-    """The same schema, but of objects that have no other properties than those it names."""
+    """The same schema without additional properties."""
     if isinstance(value, dict):
         strict = {name: _strict(inner) for name, inner in value.items()}
         if value.get("type") == "object" and "properties" in value:

@@ -1,4 +1,4 @@
-"""Real files with known facts, where they lie beside the project; nothing depends on their being there."""
+"""The corpus: real files with known properties. It is optional."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNSOUND = ("bad", "bomb", "hostile")
 
 @dataclass(frozen=True)
 class Entry:
-    """A file and what its manifest tells of it."""
+    """A file and its entry in the manifest."""
 
     name: str
     format: str
@@ -34,7 +34,7 @@ class Entry:
 
     @property
     def size(self) -> tuple[int, int] | None:
-        """Width and height as stored (points for a page), where the manifest tells them."""
+        """Width and height as stored (points for a page); None if the manifest has none."""
         told = re.search(r"p1=(\d+)x(\d+)pt", self.measured) or re.match(r"(\d+)x(\d+)", self.dimensions)
         told = told or re.fullmatch(r"viewBox=0 0 (\d+) (\d+)", self.measured)
         return (int(told[1]), int(told[2])) if told else None
@@ -53,7 +53,7 @@ class Entry:
 
 @cache
 def load_corpus() -> tuple[Entry, ...]:
-    """The files by name, none where the corpus is not here."""
+    """The files by name; empty without a corpus."""
     manifest = CORPUS / "MANIFEST.tsv"
     if not manifest.is_file():
         return ()

@@ -15,7 +15,9 @@ class EndlessExecutor:
         self.running = 0
         self.cancelled = 0
 
-    async def run(self, job: Job, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()) -> JobResult:
+    async def run(
+        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
+    ) -> JobResult:
         self.running += 1
         try:
             await asyncio.Event().wait()
@@ -36,7 +38,9 @@ class FailingExecutor:
     def __init__(self, *errors: Exception) -> None:
         self._errors = iter(errors)
 
-    async def run(self, job: Job, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()) -> JobResult:
+    async def run(
+        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
+    ) -> JobResult:
         raise next(self._errors)
 
     async def ready(self) -> bool:

@@ -1,4 +1,4 @@
-"""A proxy between a client and a server, on which requests go wrong as a test wants it."""
+"""A proxy between a client and a server that injects faults into requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support import http
 
 @dataclass(frozen=True)
 class Seen:
-    """A request that came to the proxy."""
+    """A request that the proxy received."""
 
     line: str
     headers: Mapping[str, str]
@@ -26,19 +26,19 @@ class Seen:
 
 @dataclass
 class Proxy:
-    """Each request meets the next of the faults; the requests after them pass."""
+    """Applies one fault to each request, in order. Later requests pass."""
 
     url: str = ""
     faults: deque[Fault | None] = field(default_factory=deque)
     seen: list[Seen] = field(default_factory=list)
 
     def keys(self) -> set[str]:
-        """The idempotency keys that came."""
+        """The idempotency keys of the received requests."""
         return {seen.headers["Idempotency-Key"] for seen in self.seen if "Idempotency-Key" in seen.headers}
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request to a connection."""
+    """One request per connection."""
 
     def __init__(self, proxy: Proxy, upstream: str, *arguments: object) -> None:
         self.proxy, self.upstream = proxy, upstream
@@ -52,12 +52,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_POST = do_DELETE = do_GET  # noqa: N815
 
-    def ask(self, body: bytes) -> httpx.Response:
-        """What the server answers."""
+    def forward(self, body: bytes) -> httpx.Response:
+        """Forwards the request to the server and returns its response."""
         headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
         return http.request(self.command, f"{self.upstream}{self.path}", headers=headers, content=body, timeout=60)
 
-    def answer(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+    def respond(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self.send_response_only(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -65,38 +65,38 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Says nothing."""
+        """Suppresses the log."""
 
 
 Fault: TypeAlias = Callable[[_Handler, bytes], None]
 
 
 def passing(handler: _Handler, body: bytes) -> None:
-    """Nothing goes wrong."""
-    answer = handler.ask(body)
-    handler.answer(answer.status_code, answer.headers, answer.content)
+    """Forwards the request and the response."""
+    response = handler.forward(body)
+    handler.respond(response.status_code, response.headers, response.content)
 
 
 def lost(handler: _Handler, body: bytes) -> None:
-    """The server did as it was asked, and nobody hears of it."""
-    handler.ask(body)
+    """Forwards the request, and drops the response."""
+    handler.forward(body)
 
 
 def cut(handler: _Handler, body: bytes) -> None:
-    """Half of the answer arrives."""
-    answer = handler.ask(body)
-    handler.answer(answer.status_code, answer.headers, answer.content[: len(answer.content) // 2])
+    """Forwards the request, and half of the response."""
+    response = handler.forward(body)
+    handler.respond(response.status_code, response.headers, response.content[: len(response.content) // 2])
 
 
-def says(status: int, body: bytes = b"", **headers: str) -> Fault:
-    """The request is answered on the way."""
+def responding(status: int, body: bytes = b"", **headers: str) -> Fault:
+    """The proxy itself sends this response, without forwarding the request."""
     named = {name.replace("_", "-"): value for name, value in headers.items()} | {"Content-Length": str(len(body))}
-    return lambda handler, _body: handler.answer(status, named, body)
+    return lambda handler, _body: handler.respond(status, named, body)
 
 
 @contextmanager
 def flaky(upstream: str) -> Iterator[Proxy]:
-    """A proxy of that server."""
+    """A proxy in front of the server."""
     proxy = Proxy()
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, proxy, upstream)) as server:
         proxy.url = f"http://127.0.0.1:{server.server_port}"

@@ -1,4 +1,4 @@
-"""Files made to harm: bombs, loops, lies, and attempts to read, write or fetch what is none of theirs."""
+"""Hostile files: decompression bombs, loops, false sizes, and attempts to read, write or fetch other resources."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Outcome = tuple[str, str]
 
 @dataclass(frozen=True)
 class Canary:
-    """What must not be reached: an address that counts its visitors, and a file."""
+    """Resources that must not be accessed: a URL that counts requests, and a file."""
 
     url: str
     file: Path
@@ -38,7 +38,7 @@ class Canary:
 
 @dataclass(frozen=True)
 class Hostile:
-    """A file, what it is converted to, and how that may end: code and reason."""
+    """A hostile file, its target format, and the allowed outcomes as pairs of code and reason."""
 
     name: str
     make: Callable[[Canary], bytes]
@@ -52,7 +52,7 @@ def png_chunk(kind: bytes, body: bytes) -> bytes:
 
 
 def png(width: int, height: int, *before: bytes, depth: int = 8, data: bytes = b"") -> bytes:
-    """A PNG of that claim, with chunks before its data."""
+    """A PNG whose header has this size, with additional chunks before its data."""
     header = png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, 0, 0, 0, 0))
     body = b"".join(before) + png_chunk(b"IDAT", zlib.compress(data, 9)) + png_chunk(b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + header + body
@@ -94,7 +94,7 @@ def _many_scans() -> bytes:
 
 
 def _lying_isobmff(name: str, side: int) -> bytes:
-    """A picture whose box claims 64 x 64 over `side` x `side` pixels."""
+    """A picture whose box states 64 x 64 for `side` x `side` pixels."""
     buffer = BytesIO()
     encoder, extra = ("AVIF", {"speed": 10}) if name == "avif" else ("HEIF", {})
     Image.new("RGB", (side, side), (9, 99, 200)).save(buffer, encoder, **extra)
@@ -179,7 +179,7 @@ def _apng(claimed: int) -> bytes:
 
 
 def _webp(side: int) -> bytes:
-    """A few bytes that claim a lossless picture of that size."""
+    """A few bytes whose header states a lossless picture of this size."""
     body = b"\x2f" + struct.pack("<I", (side - 1) | (side - 1) << 14) + bytes(8)
     chunk = b"VP8L" + struct.pack("<I", len(body)) + body + b"\0" * (len(body) % 2)
     return b"RIFF" + struct.pack("<I", 4 + len(chunk)) + b"WEBP" + chunk
@@ -193,7 +193,7 @@ def _webp_frames(count: int) -> bytes:
 
 
 def hostile_files() -> Iterator[Hostile]:
-    """All of them, each made when it is asked for."""
+    """All hostile files, generated on demand."""
     yield from _too_large()
     yield from _too_many()
     yield from _vector_bombs()
@@ -248,13 +248,13 @@ def _too_many() -> Iterator[Hostile]:
 
 
 def _picture_on_a_page(side: int) -> bytes:
-    """A page that shows a picture of next to no bytes that claims that size."""
+    """A page with a picture of few bytes whose header states this size."""
     header = f"/Type/XObject/Subtype/Image/Width {side}/Height {side}/BitsPerComponent 8/ColorSpace/DeviceRGB/Length 0"
     return _pdf(b"90 0 0 90 0 0 cm /I Do", f"5 0 obj<<{header}>>stream\n\nendstream endobj\n", "/XObject<</I 5 0 R>>")
 
 
 def _unpacking_page() -> bytes:
-    """A page whose content unpacks from itself twice to much more than it draws."""
+    """A page whose content is compressed twice and expands to a large size."""
     content = zlib.compress(zlib.compress(b"0 0 9 9 re f" + b" " * (200 << 20), 1))
     return _pdf(content).replace(b"4 0 obj<<", b"4 0 obj<</Filter[/FlateDecode/FlateDecode]", 1)
 

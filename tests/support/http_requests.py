@@ -59,7 +59,7 @@ MALFORMED: dict[str, bytes] = {
     "chunk-huge": chunked_request(b"f" * 16 + b"\r\n" + b"x" * 1000),
     "chunk-without-end": chunked_request(b"4\r\nabcdXX"),
 }
-"""Requests that are answered with 400 invalid_parameter, reason malformed."""
+"""Requests with the response 400 invalid_parameter, reason malformed."""
 
 REFUSED: dict[str, tuple[bytes, int, str]] = {
     "verb-in-small-letters": (get_request(verb=b"get"), 405, "method_not_allowed"),
@@ -115,4 +115,4 @@ SERVED: dict[str, bytes] = {
     "name-up": upload_request('name="file"; filename="../../.."'),
     "own-request-id": get_request(more=b"X-Request-Id: injected\r\n"),
 }
-"""Unusual requests that are answered with 200."""
+"""Unusual requests with the response 200."""

@@ -50,9 +50,9 @@ def captured_log() -> Iterator[LogLines]:
         root.setLevel(level)
 
 
-def entry_of(lines: LogLines, answer: httpx.Response, logger: str = "convertd.access") -> dict[str, Any]:
+def entry_of(lines: LogLines, response: httpx.Response, logger: str = "convertd.access") -> dict[str, Any]:
     """Waits for the only entry about a request."""
-    request_id = answer.headers["X-Request-Id"]
+    request_id = response.headers["X-Request-Id"]
     assert eventually(lambda: bool(lines.of(request_id, logger)))
     (entry,) = lines.of(request_id, logger)
     return entry

@@ -1,4 +1,4 @@
-"""A real mail server on a free port: it may be reluctant, encrypted, or want a password."""
+"""A real mail server on a free port, optionally with temporary refusals, TLS, or a password."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ACCOUNT = LoginPassword(b"post@example.test", b"p@ss:word/")
 
 @dataclass
 class MailServer:
-    """Takes letters after it has refused so many times; keeps them with what it knows of their way."""
+    """Accepts emails after `refusals` temporary refusals. Records each with its envelope and the use of TLS."""
 
     refusals: int = 0
     certificate: Path | None = None  # that of a server with STARTTLS

@@ -1,4 +1,4 @@
-"""Ways to break a file: bits flipped, bytes overwritten, cut, repeated, or joined with another."""
+"""Mutations of files: flipped bits, overwritten, cut or repeated bytes, and parts of other files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _TELLING = (
     b"%",
     b"%PDF-",
 )
-_HEAD = 512  # bytes in which most edits fall: what describes a file stands there
+_HEAD = 512  # bytes at the start, where most mutations are made: headers are there
 
 
 @st.composite
 def mutated(draw: st.DrawFn, originals: dict[str, bytes]) -> tuple[str, bytes]:
-    """One of the files after up to six changes, and its name."""
+    """A file after up to six mutations, and its name."""
     name = draw(st.sampled_from(sorted(originals)))
     data = bytearray(originals[name])
     for _ in range(draw(st.integers(1, 6))):

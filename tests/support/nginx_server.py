@@ -1,4 +1,4 @@
-"""A real nginx with the configuration that operators are given, on free ports."""
+"""A real nginx with the provided configuration, on free ports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ http {{
 
 
 class NginxServer(ServerProcess):
-    """An nginx in front of what listens at the port `upstream`; it keeps its files in `folder`."""
+    """An nginx in front of the server at port `upstream`, with its files in `folder`."""
 
     def __init__(self, folder: Path, upstream: int) -> None:
         super().__init__()
@@ -44,12 +44,12 @@ class NginxServer(ServerProcess):
 
     @property
     def lines(self) -> list[str]:
-        """What the log of requests holds."""
+        """The content of the access log."""
         return (self._folder / "access.log").read_text().splitlines()
 
     @cached_property
     def trust(self) -> ssl.SSLContext:
-        """What a client wants that trusts the server's certificate."""
+        """The arguments of a client that trusts the server's certificate."""
         return ssl.create_default_context(cafile=str(self._folder / "certificate.pem"))
 
     @property
@@ -79,7 +79,7 @@ class NginxServer(ServerProcess):
         )
 
     def _configure(self) -> None:
-        """Writes the configuration, with the places and ports of this server."""
+        """Writes the configuration with the paths and ports of this server."""
         text = _CONFIGURATION.read_text()
         for pattern, here in (
             (r"listen \[::\].*\n", "\n"),  # not every machine has IPv6

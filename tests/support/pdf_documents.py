@@ -1,4 +1,4 @@
-"""PDFs made on the spot, with all that a page can be referred to by."""
+"""Generated PDFs with all kinds of references to pages."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def saved(document: Pdf, **parameters: Any) -> bytes:
 
 
 def opened(data: bytes, password: str = "") -> Pdf:
-    """The document, which has to be in order."""
+    """Opens the document. Asserts that it is valid."""
     document = pikepdf.open(BytesIO(data), password=password)
     assert document.check_pdf_syntax() == []
     return document
 
 
 def document(name: str, pages: int, *extras: Extra) -> bytes:
-    """Pages that say "<name> page <number>", compressed by nobody, and whatever `extras` add."""
+    """Uncompressed pages with the text "<name> page <number>", and the additions of `extras`."""
     made = Pdf.new()
     font = made.make_indirect(Dictionary(Type=Name.Font, Subtype=Name.Type1, BaseFont=Name.Helvetica))
     for number in range(1, pages + 1):
@@ -111,7 +111,7 @@ def annotate(made: Pdf, index: int, annotation: Object) -> Object:
 
 
 def named(string: str, index: int) -> Extra:
-    """A destination in the name tree, and one of the same name in the dictionary of old."""
+    """A destination in the name tree, and one of the same name in the dictionary of PDF 1.1."""
 
     def add(made: Pdf) -> None:
         made.Root.Names = made.Root.get("/Names") or Dictionary()

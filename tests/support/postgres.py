@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own: in a temporary folder, on a free port, gone afterwards."""
+"""A PostgreSQL server in a temporary folder, on a free port."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def find_binaries() -> Path | None:
 
 
 class PostgresServer:
-    """A server with an empty database, at `url` whenever it runs."""
+    """A server with an empty database. Its `url` is the same after a restart."""
 
     def __init__(self, binaries: Path) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="convertd-postgres-"))
@@ -56,7 +56,7 @@ class PostgresServer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stop(signal.SIGQUIT)  # what it has need not be kept
+        self._stop(signal.SIGQUIT)  # its data is not needed
         shutil.rmtree(self._folder)
 
     def restart(self) -> None:
@@ -76,13 +76,13 @@ class PostgresServer:
 
 @contextmanager
 def running_server(binaries: Path) -> Iterator[str]:
-    """Gives the URL of a database on the server."""
+    """Yields the URL of a database on the server."""
     with PostgresServer(binaries) as server:
         yield server.url
 
 
 def _give_away(folder: Path) -> list[str]:
-    """Makes a folder somebody else's; gives the command that runs another as that user."""
+    """Changes the owner of a folder. Returns the command prefix that runs a program as this user."""
     known = {entry.pw_name: entry for entry in pwd.getpwall()}
     user = next(known[name] for name in _USERS if name in known)
     os.chown(folder, user.pw_uid, user.pw_gid)

@@ -1,4 +1,4 @@
-"""Servers in processes of their own, to be killed."""
+"""`convertd serve` processes that tests can kill."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMMAND = (str(Path(sys.executable).with_name("convertd")), "serve", "--port", 
 
 @contextmanager
 def serving(folder: Path, url: str, **settings: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server as a process of its own, and where it listens; `settings` are variables of its environment."""
+    """Runs a server process. Yields it and its URL; `settings` are environment variables."""
     usual = {"CONVERTD_DATA_DIR": str(folder), "CONVERTD_DATABASE_URL": url, "CONVERTD_RATE_LIMIT_FREE": "100000"}
     environment = {**os.environ, **usual, "CONVERTD_METRICS_PORT": "0", **settings}
     with subprocess.Popen(_COMMAND, stderr=subprocess.PIPE, text=True, env=environment) as server:

@@ -1,4 +1,4 @@
-"""A real Prometheus with the configuration and the alerts that operators are given, on a free port."""
+"""A real Prometheus with the provided configuration and alerts, on a free port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TARGET = "127.0.0.1:9464"
 
 
 class PrometheusServer(ServerProcess):
-    """A Prometheus that asks the server with metrics at that port every second; it keeps its files in `folder`."""
+    """A Prometheus that scrapes the metrics port every second, with its files in `folder`."""
 
     def __init__(self, folder: Path, metrics_port: int) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class PrometheusServer(ServerProcess):
             return False
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """The samples of this moment."""
+        """The current samples of a query."""
         return list(self._asked("query", query=expression)["result"])
 
     def rules(self) -> dict[str, dict[str, Any]]:
@@ -57,10 +57,10 @@ class PrometheusServer(ServerProcess):
         return {rule["name"]: rule for rule in group["rules"]}
 
     def _asked(self, what: str, **parameters: str) -> Any:
-        answer = self._get(f"/api/v1/{what}", **parameters)
-        assert answer.status_code == 200, answer.text
-        return answer.json()["data"]
+        response = self._get(f"/api/v1/{what}", **parameters)
+        assert response.status_code == 200, response.text
+        return response.json()["data"]
 
     def _get(self, path: str, **parameters: str) -> httpx.Response:
-        # To load certificates takes longer than to ask.
+        # Without certificates, which take longer to load than the request.
         return http.get(f"http://127.0.0.1:{self.port}{path}", params=parameters, timeout=20)

@@ -1,4 +1,4 @@
-"""Tiny camera RAW files made from nothing: one picture, seven containers.
+"""Generated, tiny camera RAW files: one picture in seven containers.
 
 Each file is what a camera of that maker would write, reduced to what a decoder needs: sensor samples behind a
 colour filter, as-shot white balance, black and white levels, EXIF, and a smaller JPEG preview. The picture is
@@ -92,7 +92,7 @@ def scene(width: int, height: int) -> NDArray[np.uint16]:
 
 
 def mosaic(camera: Camera, shot: Shot) -> Samples:
-    """What the sensor records of the scene: one colour a photosite, before white balance."""
+    """The sensor samples of the scene: one colour per photosite, before white balance."""
     light = scene(shot.width, shot.height) / 0xFFFF * NEUTRAL
     filters = np.array(camera.filters)
     rows = np.arange(shot.height)[:, np.newaxis] % filters.shape[0]

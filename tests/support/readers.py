@@ -1,4 +1,4 @@
-"""Readers that share no code with the writers: what they see is what others will see."""
+"""Independent readers of results, which share no code with the writers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from PIL import Image
 
 @dataclass(frozen=True)
 class Reading:
-    """What a file shows: width and height in pixels (points for pages), pages or frames, and the first of them.
+    """The content of a file: width and height in pixels (points for pages), number of pages or frames, the first one.
 
     `pixels` is height x width x 3, 8 bits, on white.
     """
@@ -31,7 +31,7 @@ class Reading:
 
 
 def read(format_name: str, data: bytes) -> Reading:
-    """Opens `data` as that format. Raises whatever the reader does where it cannot."""
+    """Opens `data` in this format. Raises the exceptions of the reader."""
     return _READERS[format_name](data)
 
 
@@ -48,7 +48,7 @@ def _vips(data: bytes) -> Reading:
 
 
 def _frames(decode: Callable[..., Any]) -> Callable[[bytes], Reading]:
-    """A reader from a decoder of imagecodecs, which gives frames x height x width x bands."""
+    """A reader for a decoder of imagecodecs, which returns frames x height x width x bands."""
 
     def reader(data: bytes) -> Reading:
         array = np.asarray(decode(data))

@@ -9,7 +9,7 @@ from tests.support.server_process import ServerProcess
 
 
 class RedisServer(ServerProcess):
-    """Redis, which would write its files to `folder`."""
+    """A Redis server with its files in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()

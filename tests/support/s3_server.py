@@ -1,4 +1,4 @@
-"""A store that speaks S3, on a free port."""
+"""An S3-compatible store on a free port."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support import http
 from tests.support.server_process import ServerProcess
 
 _BUCKET = "convertd-tests"
-# What moto's own command does, without the packages that only its other services need.
+# Like moto's own command, without the packages of its other services.
 _PROGRAM = """
 import sys
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -25,7 +25,7 @@ class S3Server(ServerProcess):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables by which clients reach it."""
+        """The environment variables of its clients."""
         return {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
             "AWS_ACCESS_KEY_ID": "tests",
@@ -34,7 +34,7 @@ class S3Server(ServerProcess):
         }
 
     def url(self, prefix: str) -> str:
-        """A place in its bucket."""
+        """A URL in its bucket."""
         return f"s3://{_BUCKET}/{prefix}"
 
     @property

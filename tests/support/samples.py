@@ -1,4 +1,4 @@
-"""A small file of every input format, made on the spot: four quadrants, red and green above blue and grey."""
+"""A small generated file of every input format: four quadrants, red and green above blue and grey."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What schemathesis has to be told of the API. It loads this module itself."""
+"""Hooks of schemathesis, which loads this module itself."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from schemathesis.core.transport import Response
 from tests.support.samples import sample
 
 _OWN_KEY = os.environ["CONVERTD_OWN_KEY_ID"]
-_REFUSED = "ST202"  # what the schema allows
-_KEYLESS = ("ST203", "ST401")  # what has no key, and not 401 for an answer: 429, where that comes too often
+_REFUSED = "ST202"  # a value that the schema allows
+_KEYLESS = ("ST203", "ST401")  # a request without a key gets 429 instead of 401 if there are too many
 _CODES = {"invalid_file_type", "unsupported_conversion", "idempotency_key_reused", "range_not_satisfiable"}
-_REASONS = {"not_an_integer"}  # to JSON Schema 1.0 is one
+_REASONS = {"not_an_integer"}  # 1.0 is an integer in JSON Schema
 _PARAMS = {
-    "pages",  # those that the file has
-    "period",  # days that there are
-    "files[]",  # of which schemathesis makes only one, because they have a content type
-    "output_format",  # which it also leaves empty
+    "pages",  # only pages of the file are valid
+    "period",  # only days of the calendar are valid
+    "files[]",  # schemathesis sends only one, because the field has a content type
+    "output_format",  # may be empty in generated requests
     "Stripe-Signature",
 }
 
@@ -34,14 +34,14 @@ schemathesis.openapi.media_type(
 
 @schemathesis.hook
 def before_call(context: HookContext, case: Case[Any], kwargs: dict[str, Any]) -> None:
-    """Keeps the key with which all this is done."""
+    """Keeps the API key of the test, which must not be revoked."""
     if (case.path_parameters or {}).get("key_id") == _OWN_KEY:
         case.path_parameters["key_id"] = "key_of_nobody"
 
 
 @schemathesis.hook
 def filter_failure(context: HookContext, failure: Failure, case: Case[Any], response: Response) -> bool:
-    """A refusal is right where no schema can tell what is taken."""
+    """Accepts a refusal for constraints that no schema can express."""
     if failure.code in _KEYLESS:
         return "429" not in failure.message
     if failure.code != _REFUSED:

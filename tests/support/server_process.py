@@ -1,4 +1,4 @@
-"""Servers of others, each as a process of its own that can be killed and stalled at will."""
+"""Third-party servers as processes that can be killed and stalled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _READY_SECONDS = 30
 
 
 class ServerProcess(ABC):
-    """A server that keeps nothing on disk, and has the same port whenever it runs."""
+    """A server without data on disk. Its port is the same after a restart."""
 
     def __init__(self) -> None:
         self.port = free_port()
@@ -23,7 +23,7 @@ class ServerProcess(ABC):
     @property
     @abstractmethod
     def command(self) -> list[str]:
-        """What starts it."""
+        """The command that starts it."""
 
     @abstractmethod
     def answers(self) -> bool:
@@ -37,7 +37,7 @@ class ServerProcess(ABC):
         self.kill()
 
     def start(self) -> None:
-        """Starts, and waits until it answers."""
+        """Starts the server, and waits until it responds."""
         self._process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + _READY_SECONDS
         while not self.answers():
@@ -45,18 +45,18 @@ class ServerProcess(ABC):
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """Ends it as a crash does."""
+        """Kills the process."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def stall(self) -> None:
-        """Lets it hang: connections are taken, nothing is answered."""
+        """Stops the process: connections are accepted, but not served."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Goes on after a stall."""
+        """Continues after `stall`."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -65,7 +65,7 @@ class ServerProcess(ABC):
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

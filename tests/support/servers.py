@@ -1,4 +1,4 @@
-"""A real server in a thread of its own, and requests that no proper client would send."""
+"""A real server in a thread, and raw requests to it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from web.http.timeouts import ConnectionTimeouts
 
 @dataclass(frozen=True)
 class Running:
-    """A server that listens."""
+    """A running server."""
 
     url: str
     data_dir: Path
@@ -45,12 +45,12 @@ class Running:
 
     @property
     def auth(self) -> dict[str, str]:
-        """The header of an account with plenty of credits."""
+        """The Authorization header of an account with a million credits."""
         return {"Authorization": f"Bearer {self.key}"}
 
     @property
     def posting(self) -> str:
-        """The beginning of a conversion's request."""
+        """The first header lines of a conversion request."""
         return f"POST /api/v1/convert HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {self.key}\r\n"
 
     def account(self, credits: int = 50, *, verified: bool = True, purchased: int = 0) -> str:
@@ -58,37 +58,37 @@ class Running:
         return self.database.run_blocking(_account, credits, verified, purchased)
 
     def work_files(self) -> list[str]:
-        """The open uploads and results of requests."""
+        """The open uploads and results of requests in progress."""
         return open_work_files(self.data_dir)
 
     def convert(self, content: bytes, target: str = "png", **form: Any) -> httpx.Response:
-        """Converts in one request; `headers` and `name` are taken out of the form."""
+        """Converts in one request. `headers` and `name` are not form fields."""
         headers, name = {**self.auth, **form.pop("headers", {})}, form.pop("name", "photo.jpg")
         data = {"output_format": target, **form}
         files = {"file": (name, content)}
         return conforms(http.post(f"{self.api}/convert", files=files, data=data, headers=headers, timeout=60))
 
-    def ask(self, method: str, path: str, key: str = "", **request: Any) -> httpx.Response:
-        """A request of the account of that key, or of the one with plenty of credits, answered as is documented."""
-        headers = {"Authorization": f"Bearer {key or self.key}", **request.pop("headers", {})}
-        return conforms(http.request(method, f"{self.api}{path}", headers=headers, timeout=120, **request))
+    def request(self, method: str, path: str, key: str = "", **options: Any) -> httpx.Response:
+        """Sends a request with this API key or `self.key`. Asserts that the response is as documented."""
+        headers = {"Authorization": f"Bearer {key or self.key}", **options.pop("headers", {})}
+        return conforms(http.request(method, f"{self.api}{path}", headers=headers, timeout=120, **options))
 
     def upload(self, content: bytes, name: str = "photo.jpg", path: str = "/files/upload", key: str = "") -> Any:
-        """What is answered to a file that is stored."""
-        answer = self.ask("POST", path, key, files={"file": (name, content)})
-        assert answer.status_code == 200, answer.text
-        return answer.json()["data"]
+        """Uploads a file and returns the `data` of the response."""
+        response = self.request("POST", path, key, files={"file": (name, content)})
+        assert response.status_code == 200, response.text
+        return response.json()["data"]
 
     def connect(self, address: str = "127.0.0.1") -> socket.socket:
-        """A connection from that address, one of the many that loop back."""
+        """A connection from a loopback address."""
         parts = urlsplit(self.url)
         return socket.create_connection((parts.hostname, parts.port), timeout=20, source_address=(address, 0))
 
     def raw(self, request: bytes) -> bytes:
-        """What comes back to these bytes until the server closes, or a whole answer has come."""
+        """Sends the bytes and returns the first response, complete or cut off."""
         with self.connect() as connection:
             connection.sendall(request)
-            return read_answer(connection)
+            return read_response(connection)
 
 
 class LenientRateLimiter(MemoryRateLimiter):
@@ -121,7 +121,7 @@ class Servers:
         self,
         data_dir: Path,
         executor: Executor | None = None,
-        patience: ConnectionTimeouts = ConnectionTimeouts(),
+        timeouts: ConnectionTimeouts = ConnectionTimeouts(),
         port: int = 0,
         limiter: RateLimiter | None = None,
         **settings: Any,
@@ -131,7 +131,7 @@ class Servers:
         chosen = Settings(data_dir=data_dir, **{**usual, **settings}).at_port(port)
         services = assemble(chosen, self.registry, executor or self.executor)
         services = replace(services, limiter=limiter or services.limiter)
-        server = listening(services, "127.0.0.1", port, patience)
+        server = listening(services, "127.0.0.1", port, timeouts)
         url = self._run(server.__aenter__())
         try:
             running = Running(url, data_dir, services.database)
@@ -153,7 +153,7 @@ def open_work_files(data_dir: Path, pid: int | str = "self") -> list[str]:
 
 
 def made_key(data_dir: Path) -> str:
-    """The key of a paid account in the database of a server that does not run yet."""
+    """Creates a paid account in the database of a server that is not running. Returns its API key."""
     database = Database(f"sqlite:///{data_dir / 'convertd.db'}")
     try:
         return database.run_blocking(_account, 1_000, True, 1)
@@ -169,33 +169,33 @@ def _account(transaction: Transaction, credits: int, verified: bool, purchased: 
     return api_keys.issue(transaction, made.id, "Test").text
 
 
-def read_answer(connection: socket.socket) -> bytes:
-    """One answer, to its Content-Length or to the end of the connection."""
-    answer = b""
-    while not _is_whole(answer):
+def read_response(connection: socket.socket) -> bytes:
+    """Receives one response, up to its Content-Length or the end of the connection."""
+    response = b""
+    while not _is_complete_response(response):
         piece = connection.recv(65_536)
         if not piece:
             break
-        answer += piece
-    return answer
+        response += piece
+    return response
 
 
-def _is_whole(answer: bytes) -> bool:
-    head, found, body = answer.partition(b"\r\n\r\n")
+def _is_complete_response(response: bytes) -> bool:
+    head, found, body = response.partition(b"\r\n\r\n")
     lengths = [int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
     return bool(found and lengths and len(body) >= lengths[0])
 
 
-def parsed(answer: bytes) -> httpx.Response:
-    """The bytes of an answer as a response."""
-    head, _, body = answer.partition(b"\r\n\r\n")
+def parsed(response: bytes) -> httpx.Response:
+    """Parses a response."""
+    head, _, body = response.partition(b"\r\n\r\n")
     status_line, *lines = head.decode("latin-1").split("\r\n")
     headers = [(name, value.strip()) for name, _, value in (line.partition(":") for line in lines)]
     return httpx.Response(int(status_line.split()[1]), headers=headers, content=body)
 
 
 def eventually(holds: Callable[[], bool], seconds: float = 10) -> bool:
-    """Whether the condition comes true in time."""
+    """Waits for the condition. Returns whether it was met within `seconds`."""
     deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from storage.files import ConvertedFile
 from storage.idempotency import Claim, StoredResponse
 from storage.ids import new_id
 from storage.ledger import ServerInstance
-from tests.support.storage_samples import OWNER, USE
+from tests.support.storage_samples import OWNER, USE, settle_and
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
@@ -85,7 +86,7 @@ def _pay(database: Database, claim: Claim, *, fails: bool) -> bool:
         database.run_blocking(idempotency.abandon, claim)
         return False
     finish = partial(idempotency.finish, claim=claim, stored=StoredResponse(200))
-    database.run_blocking(ledger.settle, hold, USE, finish)
+    database.run_blocking(settle_and, hold, finish)
     return True
 
 
@@ -96,8 +97,10 @@ def main(what: str, url: str, *arguments: str) -> None:
     elif what == "convert":
         convert(database)
     elif what == "work":
-        account, answers = arguments
-        work(database, account, Path(answers))
+        account, *files = arguments
+        with ThreadPoolExecutor(len(files)) as threads:
+            for answers in files:
+                threads.submit(work, database, account, Path(answers))
     database.close()
 
 

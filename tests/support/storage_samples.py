@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 
-from storage import accounts
+from storage import accounts, ledger
 from storage.accounts import Account
 from storage.database import Database
 from storage.files import ConvertedFile, Failure, SourceFile
-from storage.ledger import ServerInstance
+from storage.ledger import Hold, ServerInstance
+from storage.transaction import Transaction
 from storage.usage import UsageRecord
 
 OWNER = ServerInstance("main", "boot-1")
@@ -36,3 +38,9 @@ def open_account(database: Database, credits: int = 50) -> Account:
     """Creates an account with this number of credits."""
     email = f"account-{next(_numbers)}@example.org"
     return database.run_blocking(accounts.create, email, "an account", free_credits=credits)
+
+
+def settle_and(transaction: Transaction, hold: Hold, write: Callable[[Transaction], object]) -> None:
+    """Settles a hold and calls `write` in the same transaction."""
+    ledger.settle(transaction, hold, USE)
+    write(transaction)

@@ -1,4 +1,4 @@
-"""What several servers can share: a PostgreSQL database, an S3 store and a Redis."""
+"""The stores that several servers can share: PostgreSQL, S3 and Redis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.s3_server import S3Server
 
 @contextmanager
 def shared_stores(folder: Path, database_url: str, store: S3Server) -> Iterator[dict[str, Any]]:
-    """The settings of a server that keeps nothing to itself."""
+    """The settings of a server that uses these stores."""
     with RedisServer(folder) as redis, pytest.MonkeyPatch.context() as patch:
         for name, value in store.environment.items():
             patch.setenv(name, value)

@@ -1,4 +1,4 @@
-"""A Stripe of the tests' own on a free port: checkout sessions, a way to pay them, and signed events."""
+"""A simulated Stripe on a free port: checkout sessions, payments, and signed events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REQUIRED = ("mode", "success_url", "line_items[0][price_data][currency]", "line
 
 
 class StripeServer:
-    """Keeps the sessions it opens. `trouble` is a status to refuse with, or seconds to be silent for."""
+    """Records the sessions it opens. `trouble` lists error statuses to respond with, or delays in seconds."""
 
     def __init__(self) -> None:
         self.sessions: dict[str, dict[str, Any]] = {}
@@ -45,7 +45,7 @@ class StripeServer:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What sends a server here."""
+        """The settings of a convertd server that uses this Stripe."""
         return {"stripe_secret_key": KEY, "stripe_webhook_secret": SECRET, "stripe_api_base": self.url}
 
     def open(self, fields: dict[str, str], key: str) -> tuple[int, dict[str, Any]]:
@@ -82,7 +82,7 @@ class StripeServer:
         }
 
     def paid(self, session: str) -> dict[str, Any]:
-        """The session after somebody has paid on its page."""
+        """Pays a session and returns it."""
         found = self.sessions[session]
         payment = found["payment_intent"] or f"pi_{secrets.token_hex(12)}"
         found |= {"status": "complete", "payment_status": "paid", "payment_intent": payment}
@@ -90,7 +90,7 @@ class StripeServer:
 
 
 def event(kind: str, about: dict[str, Any], **fields: Any) -> bytes:
-    """An event as it is sent."""
+    """The body of an event."""
     told = {
         "id": f"evt_{secrets.token_hex(12)}",
         "object": "event",
@@ -105,7 +105,7 @@ def event(kind: str, about: dict[str, Any], **fields: Any) -> bytes:
 
 
 def signature(body: bytes, secret: str = SECRET, *, age: int = 0) -> str:
-    """The header that goes with an event which is so many seconds old."""
+    """The signature header of an event that is `age` seconds old."""
     header: str = WebhookSignature.generate_signature_header(body.decode(), secret, int(time.time()) - age)
     return header
 
@@ -154,4 +154,4 @@ class _Answers(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Keeps quiet."""
+        """Suppresses the log."""

@@ -1,4 +1,4 @@
-"""Pictures, and forms that carry them."""
+"""Pictures, and multipart forms with them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.support.stores import shared_stores
 
 @pytest.fixture(scope="session")
 def servers() -> Iterator[Servers]:
-    """Starts servers with settings of one's own."""
+    """Starts servers with custom settings."""
     shared = Servers(load_registry())
     yield shared
     shared.close()
@@ -22,7 +22,7 @@ def servers() -> Iterator[Servers]:
 
 @pytest.fixture(scope="session")
 def server(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One server for all tests that need nothing special."""
+    """One server for all tests without special settings."""
     folder = tmp_path_factory.mktemp("data")
     with servers.running(folder, limiter=LenientRateLimiter(), rate_limit_paid=10_000) as running:
         yield running
@@ -32,7 +32,7 @@ def server(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def either(
     request: pytest.FixtureRequest, servers: Servers, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
-    """A server that keeps everything in its folder, and one on PostgreSQL, an S3 store and Redis."""
+    """A server with local stores, and one with PostgreSQL, an S3 store and Redis."""
     settings: dict[str, Any] = {"rate_limit_paid": 100_000, "rate_limit_free": 100_000}
     with ExitStack() as stack:
         if request.param == "shared":

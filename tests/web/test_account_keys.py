@@ -72,8 +72,8 @@ def test_rotation_without_a_grace_period(server: Running) -> None:
 @pytest.mark.parametrize("grace", [-1, 604_801, True, 1.5, "60", None])
 def test_wrong_grace(server: Running, grace: object) -> None:
     key = server.account()
-    answer = post(server, f"/{only_key(server, key)['key_id']}/rotate", key, {"grace_period_seconds": grace})
-    problem(answer, 400, "invalid_parameter", param="grace_period_seconds")
+    response = post(server, f"/{only_key(server, key)['key_id']}/rotate", key, {"grace_period_seconds": grace})
+    problem(response, 400, "invalid_parameter", param="grace_period_seconds")
 
 
 def test_revoking(server: Running) -> None:

@@ -21,8 +21,8 @@ NOON = int(datetime(2026, 2, 10, 12, tzinfo=UTC).timestamp())
 
 
 def test_account(server: Running) -> None:
-    answer = get_account(server, "", server.account(credits=7))
-    account = account_data(answer)
+    response = get_account(server, "", server.account(credits=7))
+    account = account_data(response)
     assert (account["tier"], account["credits_remaining"], account["credits_total_purchased"]) == ("free", 7, 0)
     assert (account["max_file_size"], account["credits_used_total"]) == (10_485_760, 0)
     assert re.fullmatch(TIME, account["created_at"])
@@ -38,11 +38,11 @@ def test_account(server: Running) -> None:
         "limit": 60,
         "window_seconds": 60,
         "remaining": 59,
-        "reset": int(answer.headers["X-RateLimit-Reset"]),
+        "reset": int(response.headers["X-RateLimit-Reset"]),
     }
-    assert answer.headers["X-RateLimit-Remaining"] == "59"
-    assert answer.json()["meta"]["credits_remaining"] == 7
-    assert answer.headers["X-Credits-Remaining"] == "7"
+    assert response.headers["X-RateLimit-Remaining"] == "59"
+    assert response.json()["meta"]["credits_remaining"] == 7
+    assert response.headers["X-Credits-Remaining"] == "7"
 
 
 def test_a_paid_account(server: Running) -> None:
@@ -91,11 +91,11 @@ def test_usage_after_conversions(server: Running) -> None:
 def test_usage_as_csv(server: Running) -> None:
     key = server.account()
     assert server.convert(picture(), headers=bearer(key)).is_success
-    answer = get_account(server, "/usage", key, Accept="text/csv")
-    assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
-    assert answer.headers["X-Credits-Remaining"] == "49"
-    dressed(answer)
-    (row,) = csv.DictReader(answer.text.splitlines())
+    response = get_account(server, "/usage", key, Accept="text/csv")
+    assert response.headers["Content-Type"] == "text/csv; charset=utf-8"
+    assert response.headers["X-Credits-Remaining"] == "49"
+    dressed(response)
+    (row,) = csv.DictReader(response.text.splitlines())
     assert row == {
         name: str(value) for name, value in account_data(get_account(server, "/usage", key))["by_day"][0].items()
     }

@@ -1,4 +1,4 @@
-"""Whoever shows no key comes nowhere but where everybody may come."""
+"""Requests without a valid key reach only public endpoints."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ DOORS = (
 
 @pytest.fixture(scope="module")
 def closed(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server of its own: wrong keys are counted by address."""
+    """A separate server: wrong keys are counted by address."""
     with servers.running(tmp_path_factory.mktemp("closed")) as running:
         yield running
 
 
 @pytest.mark.parametrize(("method", "path"), DOORS)
 def test_a_key_is_needed(closed: Running, method: str, path: str) -> None:
-    problem(closed.ask(method, path, "none"), 401, "invalid_api_key")
+    problem(closed.request(method, path, "none"), 401, "invalid_api_key")
 
 
 @pytest.mark.parametrize(("method", "path"), DOORS)
 def test_a_key_has_to_be_verified(closed: Running, method: str, path: str) -> None:
-    problem(closed.ask(method, path, closed.account(verified=False)), 403, "key_not_verified")
+    problem(closed.request(method, path, closed.account(verified=False)), 403, "key_not_verified")

@@ -1,4 +1,4 @@
-"""A full batch of real files, of which some are broken."""
+"""A full batch of real files, some of them broken."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BROKEN = ("bad/truncated.png", "bad/truncated_half.cr2", "bad/truncated.webp")
 
 
 def _mixed() -> list[Entry]:
-    """The smallest sound files, with a broken one now and then."""
+    """The smallest valid files, with a broken one at intervals."""
     sound = [entry for entry in load_corpus() if entry.sound and entry.measured != "needs-password"]
     chosen = sorted(sound, key=lambda entry: entry.path.stat().st_size)[: 50 - len(BROKEN)]
     for place, entry in enumerate(entry for entry in load_corpus() if entry.name in BROKEN):
@@ -28,13 +28,13 @@ def test_fifty_files_of_which_three_are_broken(server: Running) -> None:
     mixed = _mixed()
     path = f"/batch/{batch}/files"
     ids = [server.upload(entry.path.read_bytes(), entry.path.name, path, key)["file_id"] for entry in mixed]
-    answer = convert(server, batch, key, ids)
-    data = answer.json()["data"]
+    response = convert(server, batch, key, ids)
+    data = response.json()["data"]
     failed = {entry.name for entry, result in zip(mixed, data["results"], strict=True) if result["status"] == "failed"}
     assert failed == set(BROKEN)
     codes = {result["error"]["code"] for result in data["results"] if result["status"] == "failed"}
     assert codes == {"processing_failed"}
     assert (data["total"], data["successful"], data["failed"]) == (50, 47, 3)
-    assert answer.json()["meta"]["credits_remaining"] == 13
+    assert response.json()["meta"]["credits_remaining"] == 13
     assert counts(known(server, batch, key)) == ("partial", 50, 0, 47, 3)
     assert server.database.run_blocking(ledger_audit.check) == ()

@@ -1,4 +1,4 @@
-"""A server that is killed in the middle of a batch: who asks again under the same key pays once."""
+"""A server that is killed during a batch: a repeat with the same idempotency key is charged once."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def _used(transaction: Transaction) -> tuple[int, int]:
     return account.used, account.held
 
 
-def _ask(api: httpx.Client, batch: str, body: Mapping[str, object]) -> httpx.Response:
+def _convert_batch(api: httpx.Client, batch: str, body: Mapping[str, object]) -> httpx.Response:
     return api.post(f"/batch/{batch}/convert", json=body, headers={"Idempotency-Key": "once"}, timeout=60)
 
 
-def _ask_in_vain(api: httpx.Client, batch: str, body: Mapping[str, object]) -> None:
+def _convert_until_killed(api: httpx.Client, batch: str, body: Mapping[str, object]) -> None:
     with suppress(httpx.TransportError):
-        _ask(api, batch, body)
+        _convert_batch(api, batch, body)
 
 
 def test_a_batch_that_is_cut_off_is_charged_once(tmp_path: Path) -> None:
@@ -57,19 +57,19 @@ def test_a_batch_that_is_cut_off_is_charged_once(tmp_path: Path) -> None:
         large = picture("JPEG", (700, 500))
         files = [api.post(f"/batch/{batch}/files", files={"file": large}).json()["data"] for _ in range(_FILES)]
         body = {"output_format": "png", "file_ids": [file["file_id"] for file in files]}
-        asking = threading.Thread(target=_ask_in_vain, args=(api, batch, body))
-        asking.start()
+        client_thread = threading.Thread(target=_convert_until_killed, args=(api, batch, body))
+        client_thread.start()
         while database.run_blocking(_used)[0] < 3:
             time.sleep(0.01)
         assert api.get(f"/batch/{batch}").json()["data"]["status"] == "processing"
         os.kill(server.pid, signal.SIGKILL)
-        asking.join()
+        client_thread.join()
         before = database.run_blocking(_used)[0]
     assert 3 <= before < _FILES
     with serving(tmp_path, url) as (_, address), http.Client(base_url=f"{address}/api/v1", headers=headers) as api:
         assert api.get(f"/batch/{batch}").json()["data"]["status"] == "partial"
-        data = _ask(api, batch, body).json()["data"]
-        again = _ask(api, batch, body)
+        data = _convert_batch(api, batch, body).json()["data"]
+        again = _convert_batch(api, batch, body)
         assert again.headers["Idempotency-Replayed"] == "true"
         assert again.json()["data"] == data
         assert (data["successful"], data["failed"]) == (_FILES, 0)

@@ -19,8 +19,8 @@ BROKEN = picture("PNG")[:60]
 
 def test_a_new_batch_is_empty(either: Running) -> None:
     key = either.account(credits=0)
-    answer = either.ask("POST", "/batch", key, json={"output_format": "JPG"})
-    data = answer.json()["data"]
+    response = either.request("POST", "/batch", key, json={"output_format": "JPG"})
+    data = response.json()["data"]
     assert (data["output_format"], data["status"], data["max_files"]) == ("jpeg", "created", 50)
     assert data["expires_at"] > data["created_at"]
     assert counts(known(either, data["batch_id"], key)) == ("created", 0, 0, 0, 0)
@@ -32,7 +32,7 @@ def test_added_files_are_not_converted(either: Running) -> None:
     data = either.upload(picture(), "a.jpg", f"/batch/{batch}/files", key)
     assert (data["batch_id"], data["total"], data["status"], data["extension"]) == (batch, 1, "pending", "jpg")
     assert counts(known(either, batch, key)) == ("created", 1, 1, 0, 0)
-    file = either.ask("GET", f"/files/{data['file_id']}", key).json()["data"]
+    file = either.request("GET", f"/files/{data['file_id']}", key).json()["data"]
     assert (file["batch_id"], file["status"]) == (batch, "pending")
 
 
@@ -40,15 +40,15 @@ def test_converting_all_files(either: Running) -> None:
     key = either.account()
     batch = create(either, key)
     ids = add(either, batch, key, picture(), picture("BMP"), picture("TIFF"))
-    answer = convert(either, batch, key, [ids[2], ids[0], ids[1], ids[0]], "webp")
-    data, meta = answer.json()["data"], answer.json()["meta"]
-    assert answer.status_code == 200
+    response = convert(either, batch, key, [ids[2], ids[0], ids[1], ids[0]], "webp")
+    data, meta = response.json()["data"], response.json()["meta"]
+    assert response.status_code == 200
     assert (data["total"], data["successful"], data["failed"], meta["credits_remaining"]) == (3, 3, 0, 47)
     assert [entry["file_id"] for entry in data["results"]] == [ids[2], ids[0], ids[1]]
     for entry in data["results"]:
         assert (entry["status"], entry["output_format"]) == ("success", "webp")
         path = entry["download_url"].removeprefix("/api/v1")
-        assert len(either.ask("GET", path, key).content) == entry["processed_size"]
+        assert len(either.request("GET", path, key).content) == entry["processed_size"]
     assert counts(known(either, batch, key)) == ("completed", 3, 0, 3, 0)
     assert either.database.run_blocking(ledger_audit.check) == ()
 
@@ -74,9 +74,9 @@ def test_only_failures(either: Running) -> None:
     key = either.account()
     batch = create(either, key)
     ids = add(either, batch, key, BROKEN)
-    answer = convert(either, batch, key, ids)
-    assert (answer.status_code, answer.json()["data"]["failed"]) == (200, 1)
-    assert answer.json()["meta"]["credits_remaining"] == 50
+    response = convert(either, batch, key, ids)
+    assert (response.status_code, response.json()["data"]["failed"]) == (200, 1)
+    assert response.json()["meta"]["credits_remaining"] == 50
     assert counts(known(either, batch, key)) == ("failed", 1, 0, 0, 1)
 
 
@@ -104,9 +104,9 @@ def test_credits_run_out_midway(either: Running) -> None:
     key = either.account(credits=2)
     batch = create(either, key)
     ids = add(either, batch, key, *[picture()] * 4)
-    answer = convert(either, batch, key, ids)
-    data = answer.json()["data"]
-    assert (data["successful"], data["failed"], answer.json()["meta"]["credits_remaining"]) == (2, 2, 0)
+    response = convert(either, batch, key, ids)
+    data = response.json()["data"]
+    assert (data["successful"], data["failed"], response.json()["meta"]["credits_remaining"]) == (2, 2, 0)
     assert {entry["error"]["code"] for entry in data["results"] if entry["status"] == "failed"} == {"no_credits"}
     problem(convert(either, batch, key, ids), 402, "no_credits")
     assert either.database.run_blocking(ledger_audit.check) == ()
@@ -129,10 +129,10 @@ def test_a_batch_has_a_maximum_size(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, max_batch_files=2, rate_limit_paid=1000) as server:
         batch = create(server)
         add(server, batch, "", picture(), picture())
-        third = server.ask("POST", f"/batch/{batch}/files", files={"file": picture()})
+        third = server.request("POST", f"/batch/{batch}/files", files={"file": picture()})
         problem(third, 400, "invalid_parameter", param="file")
         problem(convert(server, batch, "", ["a", "b", "c"]), 400, "invalid_parameter", param="file_ids")
-        assert server.ask("GET", "/account").json()["data"]["limits"]["max_batch_files"] == 2
+        assert server.request("GET", "/account").json()["data"]["limits"]["max_batch_files"] == 2
         assert not list((data_dir / "blobs").rglob("*tmp*"))
 
 
@@ -141,7 +141,8 @@ def test_concurrent_uploads_keep_the_maximum_size(servers: Servers, data_dir: Pa
         batch = create(server)
         with ThreadPoolExecutor(6) as pool:
             posting = [
-                pool.submit(server.ask, "POST", f"/batch/{batch}/files", files={"file": picture()}) for _ in range(6)
+                pool.submit(server.request, "POST", f"/batch/{batch}/files", files={"file": picture()})
+                for _ in range(6)
             ]
         assert sorted(one.result().status_code for one in posting) == [200] * 3 + [400] * 3
         assert known(server, batch, "")["total"] == 3
@@ -161,15 +162,17 @@ def test_concurrent_uploads_keep_the_maximum_size(servers: Servers, data_dir: Pa
 )
 def test_parameters(server: Running, body: dict[str, object], param: str) -> None:
     path = f"/batch/{create(server)}/convert"
-    problem(server.ask("POST", path, json=body), 400, "invalid_parameter", param=param)
+    problem(server.request("POST", path, json=body), 400, "invalid_parameter", param=param)
 
 
 def test_refusals(server: Running) -> None:
-    problem(server.ask("POST", "/batch", json={}), 400, "invalid_parameter", param="output_format")
-    problem(server.ask("POST", "/batch", json={"output_format": "xyz"}), 400, "unsupported_conversion")
-    problem(server.ask("POST", "/batch", json={"output_format": "cr2"}), 400, "unsupported_conversion")
-    problem(server.ask("GET", "/batch/batch_x"), 404, "not_found")
-    problem(server.ask("POST", "/batch/batch_x/files", files={"file": picture()}), 404, "not_found")
+    problem(server.request("POST", "/batch", json={}), 400, "invalid_parameter", param="output_format")
+    problem(server.request("POST", "/batch", json={"output_format": "xyz"}), 400, "unsupported_conversion")
+    problem(server.request("POST", "/batch", json={"output_format": "cr2"}), 400, "unsupported_conversion")
+    problem(server.request("GET", "/batch/batch_x"), 404, "not_found")
+    problem(server.request("POST", "/batch/batch_x/files", files={"file": picture()}), 404, "not_found")
     problem(convert(server, "batch_x", "", ["a"]), 404, "not_found")
     problem(convert(server, create(server), "", ["a"], "xyz"), 400, "unsupported_conversion")
-    problem(server.ask("POST", f"/batch/{create(server)}/files", files={"file": b"words"}), 400, "invalid_file_type")
+    problem(
+        server.request("POST", f"/batch/{create(server)}/files", files={"file": b"words"}), 400, "invalid_file_type"
+    )

@@ -1,4 +1,4 @@
-"""The service behind nginx, as config/nginx.conf has it."""
+"""The service behind nginx with config/nginx.conf."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from config.pricing import TIERS
 from tests.support import http
 from tests.support.nginx_server import NginxServer
 from tests.support.server_process import free_port
-from tests.support.servers import Running, Servers, eventually, parsed, read_answer
+from tests.support.servers import Running, Servers, eventually, parsed, read_response
 from tests.support.web_samples import picture
 from web.http.server import _MAX_CONNECTIONS_PER_CLIENT
 
@@ -34,12 +34,12 @@ class Proxied:
     server: Running
 
     def client(self, address: str = "127.0.0.2", **headers: str) -> httpx.Client:
-        """Somebody at that address."""
+        """A client with this address."""
         transport = httpx.HTTPTransport(verify=self.nginx.trust, local_address=address)
         return httpx.Client(transport=transport, base_url=f"{self.nginx.url}/api/v1", headers=headers, timeout=60)
 
     def send(self, head: str, address: str = "127.0.0.2") -> ssl.SSLSocket:
-        """A connection from that address on which these headers are sent, and nothing after them."""
+        """A connection from this address on which only these headers are sent."""
         plain = socket.create_connection((_PROXY, self.nginx.port), timeout=20, source_address=(address, 0))
         connection = self.nginx.trust.wrap_socket(plain, server_hostname="localhost")
         connection.sendall(head.encode())
@@ -63,7 +63,7 @@ def test_nginx_takes_the_configuration(proxied: Proxied) -> None:
     assert "warn" not in done.stderr
 
 
-def test_large_files_go_through_and_come_back(proxied: Proxied) -> None:
+def test_large_files_are_uploaded_and_downloaded(proxied: Proxied) -> None:
     content = picture("BMP", _LARGE)
 
     with proxied.client(**proxied.server.auth) as client:
@@ -73,7 +73,7 @@ def test_large_files_go_through_and_come_back(proxied: Proxied) -> None:
     assert len(large.content) == len(content) == int(large.headers["Content-Length"])
 
 
-def test_what_is_too_large_is_refused_by_the_service_before_it_comes(proxied: Proxied) -> None:
+def test_the_service_refuses_large_bodies_before_they_arrive(proxied: Proxied) -> None:
     key = proxied.server.account()
     length = TIERS["free"].max_file_size * 2
     head = (
@@ -82,16 +82,16 @@ def test_what_is_too_large_is_refused_by_the_service_before_it_comes(proxied: Pr
     )
 
     with proxied.send(head) as connection:
-        answer = parsed(read_answer(connection))
+        response = parsed(read_response(connection))
 
-    assert answer.status_code == 413
-    error = answer.json()["error"]
+    assert response.status_code == 413
+    error = response.json()["error"]
     assert error["code"] == "file_too_large"
     assert error["details"] == {"max_file_size": TIERS["free"].max_file_size}
-    assert error["request_id"] == answer.headers["X-Request-Id"]
+    assert error["request_id"] == response.headers["X-Request-Id"]
 
 
-def test_clients_are_counted_by_their_own_address_whatever_they_say(proxied: Proxied) -> None:
+def test_forged_forwarded_headers_do_not_change_the_rate_limit(proxied: Proxied) -> None:
     with (
         proxied.client("127.0.0.5") as one,
         proxied.client("127.0.0.5", **{"X-Forwarded-For": "192.0.2.1"}) as same,
@@ -104,11 +104,11 @@ def test_clients_are_counted_by_their_own_address_whatever_they_say(proxied: Pro
 
 def test_a_request_keeps_its_id(proxied: Proxied) -> None:
     with proxied.client(**proxied.server.auth) as client:
-        answer = client.get("/account?token=canary")
+        response = client.get("/account?token=canary")
 
-    told = answer.json()["meta"]["request_id"]
-    assert answer.headers["X-Request-Id"] == told
-    assert eventually(lambda: any(told in line for line in proxied.nginx.lines))
+    request_id = response.json()["meta"]["request_id"]
+    assert response.headers["X-Request-Id"] == request_id
+    assert eventually(lambda: any(request_id in line for line in proxied.nginx.lines))
     assert not any("canary" in line for line in proxied.nginx.lines)
 
 
@@ -140,12 +140,12 @@ def test_http_2_is_spoken_and_plain_http_is_not(proxied: Proxied) -> None:
     assert (moved.status_code, moved.headers["Location"]) == (308, "https://localhost/docs?a=b")
 
 
-def test_the_answer_has_the_envelope_when_the_service_is_down(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_an_error_has_the_envelope_while_the_service_is_down(tmp_path_factory: pytest.TempPathFactory) -> None:
     with NginxServer(tmp_path_factory.mktemp("nginx"), free_port()) as nginx:
-        answer = httpx.get(f"{nginx.url}/api/v1/formats", verify=nginx.trust)
+        response = httpx.get(f"{nginx.url}/api/v1/formats", verify=nginx.trust)
 
-    assert answer.status_code == 503
-    assert answer.json()["error"]["code"] == "not_ready"
-    assert answer.json()["error"]["retryable"] is True
-    assert answer.json()["error"]["request_id"] == answer.headers["X-Request-Id"]
-    assert int(answer.headers["Retry-After"]) > 0
+    assert response.status_code == 503
+    assert response.json()["error"]["code"] == "not_ready"
+    assert response.json()["error"]["retryable"] is True
+    assert response.json()["error"]["request_id"] == response.headers["X-Request-Id"]
+    assert int(response.headers["Retry-After"]) > 0

@@ -56,6 +56,6 @@ def test_catalogues_are_cacheable(server: Running, path: str) -> None:
 
 
 def test_the_catalogue_is_public(servers: Servers, server: Running) -> None:
-    answer = http.get(f"{server.api}/formats")
-    assert answer.headers["X-RateLimit-Limit"] == "10000"
-    assert "X-Credits-Remaining" not in answer.headers
+    response = http.get(f"{server.api}/formats")
+    assert response.headers["X-RateLimit-Limit"] == "10000"
+    assert "X-Credits-Remaining" not in response.headers

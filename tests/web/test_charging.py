@@ -60,20 +60,20 @@ def sound(server: Running) -> bool:
 @pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer x", "Basic abc", "Bearer cvd_live_" + "a" * 38])
 def test_a_missing_or_invalid_key(server: Running, header: str | None) -> None:
     headers = {**FORM, "Authorization": header} if header is not None else FORM
-    answer = http.post(f"{server.api}/convert", content=form(FILE, TARGET), headers=headers)
-    problem(answer, 401, "invalid_api_key")
-    assert answer.headers["WWW-Authenticate"] == "Bearer"
+    response = http.post(f"{server.api}/convert", content=form(FILE, TARGET), headers=headers)
+    problem(response, 401, "invalid_api_key")
+    assert response.headers["WWW-Authenticate"] == "Bearer"
 
 
 def test_an_unverified_key(server: Running) -> None:
-    answer = server.convert(picture(), headers=bearer(server.account(verified=False)))
-    problem(answer, 403, "key_not_verified")
+    response = server.convert(picture(), headers=bearer(server.account(verified=False)))
+    problem(response, 403, "key_not_verified")
 
 
 def test_failed_authentications_are_limited(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as server:
         answers = [http.post(f"{server.api}/convert") for _ in range(31)]
-        assert [answer.status_code for answer in answers] == [401] * 30 + [429]
+        assert [response.status_code for response in answers] == [401] * 30 + [429]
         assert int(answers[-1].headers["Retry-After"]) >= 1
         assert server.convert(picture()).status_code == 200
 
@@ -114,7 +114,7 @@ def test_the_last_credit_is_spent_once(paying: Running, request: pytest.FixtureR
         with ThreadPoolExecutor(25) as pool:
             racing = [pool.submit(paying.convert, picture(), headers=bearer(key)) for _ in range(50)]
         answers = [one.result() for one in racing]
-        assert sorted(answer.status_code for answer in answers) == [200] + [402] * 49
+        assert sorted(response.status_code for response in answers) == [200] + [402] * 49
         assert remaining(paying, key) == 0
     assert sound(paying)
 
@@ -168,8 +168,8 @@ def test_a_permanent_failure_is_replayed(paying: Running) -> None:
     key = paying.account()
     once = bearer(key, **{"Idempotency-Key": "broken"})
     for _ in range(2):
-        answer = paying.convert(picture("PNG")[:60], headers=once)
-        problem(answer, 500, "processing_failed", reason="corrupt_input")
+        response = paying.convert(picture("PNG")[:60], headers=once)
+        problem(response, 500, "processing_failed", reason="corrupt_input")
     assert remaining(paying, key) == 50
 
 
@@ -188,10 +188,10 @@ def test_a_repeat_of_a_running_request_is_a_conflict(paying: Running) -> None:
     large = picture("PNG", (1200, 1200))
     with ThreadPoolExecutor(3) as pool:
         answers = list(pool.map(lambda _: paying.convert(large, "avif", headers=once), range(3)))
-    (done,) = [answer for answer in answers if answer.status_code == 200 and not answer.headers.get(_REPLAYED)]
-    for answer in answers:
-        if answer is not done and answer.status_code != 200:
-            problem(answer, 409, "idempotency_conflict", retryable=True)
-            assert int(answer.headers["Retry-After"]) >= 1
+    (done,) = [response for response in answers if response.status_code == 200 and not response.headers.get(_REPLAYED)]
+    for response in answers:
+        if response is not done and response.status_code != 200:
+            problem(response, 409, "idempotency_conflict", retryable=True)
+            assert int(response.headers["Retry-After"]) >= 1
     assert paying.convert(large, "avif", headers=once).content == done.content
     assert remaining(paying, key) == 49

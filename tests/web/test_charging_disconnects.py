@@ -16,8 +16,8 @@ from storage.usage import UsageRecord
 from tests.support.samples import sample
 from web.app import assemble
 from web.services.charging import Charge, SaveResult
-from web.services.conversion_request import ConversionOutcome, ConversionRequest, Upload
-from web.services.idempotency import Answer
+from web.services.conversion_request import ConversionRequest, ResultFile, Upload
+from web.services.idempotency import ResponseData
 
 
 class CancelledCharge(Charge):
@@ -25,7 +25,7 @@ class CancelledCharge(Charge):
 
     saves = True
 
-    async def settle(self, size: int, save: SaveResult | None = None) -> tuple[int, Answer | None]:
+    async def settle(self, size: int, save: SaveResult | None = None) -> tuple[int, ResponseData | None]:
         if self.saves:
             await super().settle(size, save)
         raise asyncio.CancelledError
@@ -43,11 +43,13 @@ async def test_the_result_of_a_settled_charge_is_kept(tmp_path: Path, saves: boo
     file = services.work_files.create(account.id)
     await file.write(sample("png"))
     plan = load_registry().plan([load_registry().formats["png"]], "png")
-    result = ConversionOutcome(file, "a.png", "image/png", size=9, seconds=0.1, warnings=(), counts={})
-    request = ConversionRequest(account, "convert", (Upload(file, "a.png", 9, plan.source),), "png", keep=True)
+    result = ResultFile(file, "a.png", "image/png", size=9, seconds=0.1, warnings=(), counts={})
+    request = ConversionRequest(account, "convert", (Upload(file, "a.png", 9, plan.source),), "png", store_result=True)
 
     async def settle() -> None:
-        async with services.charges.hold(account.id, 1, UsageRecord("convert", "png", "png", 9), None) as charge:
+        async with services.charges.hold(
+            account.id, account.key_id, 1, UsageRecord("convert", "png", "png", 9), None
+        ) as charge:
             charge.__class__, CancelledCharge.saves = CancelledCharge, saves
             await services.conversions._settle(request, plan, result, charge)
 

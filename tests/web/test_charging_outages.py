@@ -1,4 +1,4 @@
-"""Charges during an outage of the database: its content decides once it is reachable again."""
+"""Charges during an outage of the database: its content decides the outcome once it is reachable again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.errors import StepFailed
-from storage import ledger
+from storage import api_keys, ledger
 from storage.database import Database
 from storage.errors import CommitUnknown, DatabaseBusy
 from storage.ledger import ServerInstance
@@ -22,6 +22,8 @@ pytestmark = pytest.mark.both_databases
 
 OWNER = ServerInstance("server", "boot")
 USE = UsageRecord("convert", "png", "webp", 1)
+Payer = tuple[str, str]
+"""The ids of an account and of its key."""
 
 
 class UnreliableDatabase(Database):
@@ -50,8 +52,9 @@ def unreliable(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Unreliable
 
 
 @pytest.fixture
-def account(unreliable: UnreliableDatabase) -> str:
-    return open_account(unreliable, 3).id
+def account(unreliable: UnreliableDatabase) -> Payer:
+    account = open_account(unreliable, 3).id
+    return account, unreliable.run_blocking(api_keys.issue, account, "a key").key.id
 
 
 @pytest.fixture
@@ -61,31 +64,33 @@ async def opened(unreliable: UnreliableDatabase) -> AsyncIterator[Charges]:
     await charges.close()
 
 
-async def _settled(opened: Charges, unreliable: UnreliableDatabase, account: str, away: int) -> tuple[int, object]:
-    async with opened.hold(account, 1, USE, None) as charge:
+async def _settled(opened: Charges, unreliable: UnreliableDatabase, account: Payer, away: int) -> tuple[int, object]:
+    async with opened.hold(*account, 1, USE, None) as charge:
         unreliable.away = away
         return await charge.settle(10)
 
 
-async def _failed(opened: Charges, unreliable: UnreliableDatabase, account: str, away: int) -> None:
-    async with opened.hold(account, 1, USE, None):
+async def _failed(opened: Charges, unreliable: UnreliableDatabase, account: Payer, away: int) -> None:
+    async with opened.hold(*account, 1, USE, None):
         unreliable.away = away
         raise StepFailed("It failed.")
 
 
-async def _left(opened: Charges, unreliable: UnreliableDatabase, account: str) -> int:
+async def _left(opened: Charges, unreliable: UnreliableDatabase, account: Payer) -> int:
     await opened.close()
     unreliable.away = 0
-    balance: int = await unreliable.run(ledger.balance, account)
+    balance: int = await unreliable.run(ledger.balance, account[0])
     return balance
 
 
-async def test_a_committed_charge_is_settled(opened: Charges, unreliable: UnreliableDatabase, account: str) -> None:
+async def test_a_committed_charge_is_settled(opened: Charges, unreliable: UnreliableDatabase, account: Payer) -> None:
     assert await _settled(opened, unreliable, account, away=2) == (2, None)
     assert await _left(opened, unreliable, account) == 2
 
 
-async def test_an_uncommitted_charge_is_released(opened: Charges, unreliable: UnreliableDatabase, account: str) -> None:
+async def test_an_uncommitted_charge_is_released(
+    opened: Charges, unreliable: UnreliableDatabase, account: Payer
+) -> None:
     unreliable.saves = False
     with pytest.raises(CommitUnknown):
         await _settled(opened, unreliable, account, away=2)
@@ -93,15 +98,15 @@ async def test_an_uncommitted_charge_is_released(opened: Charges, unreliable: Un
 
 
 async def test_an_unknown_outcome_is_reported_as_unknown(
-    opened: Charges, unreliable: UnreliableDatabase, account: str
+    opened: Charges, unreliable: UnreliableDatabase, account: Payer
 ) -> None:
-    with pytest.raises(CommitUnknown):  # and not DatabaseBusy, which would mean that nothing has happened
+    with pytest.raises(CommitUnknown):  # not DatabaseBusy, which means that nothing was changed
         await _settled(opened, unreliable, account, away=1000)
     assert await _left(opened, unreliable, account) == 2
 
 
 async def test_credits_are_released_when_the_database_is_back(
-    opened: Charges, unreliable: UnreliableDatabase, account: str
+    opened: Charges, unreliable: UnreliableDatabase, account: Payer
 ) -> None:
     with pytest.raises(StepFailed):  # the original error
         await _failed(opened, unreliable, account, away=2)
@@ -109,7 +114,7 @@ async def test_credits_are_released_when_the_database_is_back(
 
 
 async def test_an_error_does_not_wait_long_for_the_release(
-    opened: Charges, unreliable: UnreliableDatabase, account: str, monkeypatch: pytest.MonkeyPatch
+    opened: Charges, unreliable: UnreliableDatabase, account: Payer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(charging, "_RETRY_DELAYS", (3,))
     monkeypatch.setattr(charging, "_RELEASE_TIMEOUT", 0.05)

@@ -11,15 +11,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from config.settings import Settings
-from engine import Options
-from engine.executor import local
-from engine.executor.forkserver import ForkServer, JobProcess
-from engine.executor.forkserver_main import FULL, LIGHT
-from engine.registry import load_registry
 from tests.support.command_line import invoke, run_command, write_samples
 from tests.support.samples import sample
-from web import cli_convert
 
 
 @pytest.fixture
@@ -33,28 +26,6 @@ def test_one_file(folder: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     with Image.open(folder / "photo.jpg") as image:
         assert image.format == "JPEG"
-
-
-@pytest.mark.parametrize(("target", "kind"), [("webp", LIGHT), ("pdf", FULL)])
-async def test_only_the_needed_worker_pool_starts(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, target: str, kind: str
-) -> None:
-    kinds = list[str]()
-
-    class Watched(ForkServer):
-        def fork(self) -> JobProcess:
-            kinds.append(self._mode)
-            return super().fork()
-
-    # Not ForkServer.fork: servers of other tests fork in the background.
-    monkeypatch.setattr(local, "ForkServer", Watched)
-    registry = load_registry()
-    tasks = cli_convert.parse_tasks(registry, [folder / "photo.png", folder / f"result.{target}"], None)
-
-    results = [result async for result in cli_convert.convert_locally(registry, tasks, Options(), Settings())]
-
-    assert [result.error for result in results] == [None]
-    assert {*kinds} == {kind}
 
 
 def test_explain_and_warnings(folder: Path) -> None:
@@ -142,6 +113,13 @@ def test_all_invalid_settings_are_reported(folder: Path) -> None:
     assert done.exit_code == 2
     assert "CONVERTD_WORKERS" in done.stderr
     assert "CONVERTD_RATE_LIMIT_FREE" in done.stderr
+
+
+def test_a_port_out_of_range_is_refused(folder: Path) -> None:
+    done = invoke(folder, "serve", "--port", "99999", CONVERTD_WORKERS="many")  # the setting keeps it from serving
+
+    assert done.exit_code == 2
+    assert "65535" in done.stderr
 
 
 def test_a_port_in_use_is_reported(folder: Path) -> None:

@@ -79,18 +79,18 @@ def test_convert_accepts_every_kind_of_source(client: Any, folder: Path, source:
 
 
 def test_convert_to_a_file_reports_progress(client: Any, folder: Path) -> None:
-    told: list[tuple[str, int, int | None]] = []
+    calls: list[tuple[str, int, int | None]] = []
 
     made = client.convert(
-        folder / "photo.heic", "tiff", to=folder / "out.tiff", quality=5, progress=lambda *now: told.append(now)
+        folder / "photo.heic", "tiff", to=folder / "out.tiff", quality=5, progress=lambda *now: calls.append(now)
     )
 
     assert [warned.code for warned in made.warnings] == ["quality_ignored"]
     assert made.path.stat().st_size == made.processed_size
     assert made.content == b""
     size = (folder / "photo.heic").stat().st_size
-    assert ("upload", size, size) in told
-    assert told[-1] == ("download", made.processed_size, made.processed_size)
+    assert ("upload", size, size) in calls
+    assert calls[-1] == ("download", made.processed_size, made.processed_size)
     assert not list(folder.glob(".*"))
 
 
@@ -110,14 +110,14 @@ def test_upload_then_convert(client: Any, folder: Path) -> None:
 
 
 def test_batches(client: Any, folder: Path) -> None:
-    begun = client.create_batch("jpeg")
-    good = client.add_to_batch(begun.batch_id, folder / "photo.heic")
-    bad = client.add_to_batch(begun.batch_id, folder / "bad.png")
-    result = client.convert_batch(begun.batch_id, [bad.file_id, good.file_id], "jpeg", quality=70)
+    batch = client.create_batch("jpeg")
+    good = client.add_to_batch(batch.batch_id, folder / "photo.heic")
+    bad = client.add_to_batch(batch.batch_id, folder / "bad.png")
+    result = client.convert_batch(batch.batch_id, [bad.file_id, good.file_id], "jpeg", quality=70)
 
     assert (result.successful, result.failed) == (1, 1)
     assert result.results[0].error.code == "processing_failed"
-    assert client.batch(begun.batch_id).status == "partial"
+    assert client.batch(batch.batch_id).status == "partial"
     assert _format(client.download(result.results[1].result_file_id).content) == "JPEG"
 
 
@@ -201,10 +201,10 @@ def test_keys(client: Any) -> None:
 
 def test_register_and_verify(server: Running) -> None:
     with Client(server.url) as client:
-        asked = client.register("someone-new@example.com", "An app")
+        registration = client.register("someone-new@example.com", "An app")
         key = client.verify(token_sent_to(server, "someone-new@example.com"))
 
-    assert asked.verification_sent
+    assert registration.verification_sent
     with Client(server.url, key.api_key) as known:
         assert known.account().credits_remaining == 50
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.clients import KINDS, calling
-from tests.support.flaky import Proxy, cut, flaky, lost, passing, says
+from tests.support.flaky import Proxy, cut, flaky, lost, passing, responding
 from tests.support.samples import sample
 from tests.support.servers import Running
 from web.client import ConnectionFailed, NotReady, ProcessingFailed, RateLimited, UnexpectedAnswer
@@ -24,12 +24,12 @@ def _envelope(code: str, *, retryable: bool) -> bytes:
     ).encode()
 
 
-_BUSY = says(429, _envelope("rate_limit_exceeded", retryable=True), Retry_After="1")
-_CRASHED = says(500, _envelope("processing_failed", retryable=True))
-_CORRUPT = says(500, _envelope("processing_failed", retryable=False))
-_RUNNING = says(409, _envelope("idempotency_conflict", retryable=True), Retry_After="180")
-_DOWN = says(503, _envelope("not_ready", retryable=True))
-_GATEWAY = says(502, b"<html>Bad gateway</html>")
+_BUSY = responding(429, _envelope("rate_limit_exceeded", retryable=True), Retry_After="1")
+_CRASHED = responding(500, _envelope("processing_failed", retryable=True))
+_CORRUPT = responding(500, _envelope("processing_failed", retryable=False))
+_RUNNING = responding(409, _envelope("idempotency_conflict", retryable=True), Retry_After="180")
+_DOWN = responding(503, _envelope("not_ready", retryable=True))
+_GATEWAY = responding(502, b"<html>Bad gateway</html>")
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def proxy(server: Running) -> Iterator[Proxy]:
 
 @pytest.fixture(params=KINDS)
 def client(request: pytest.FixtureRequest, server: Running, proxy: Proxy) -> Iterator[Any]:
-    with calling(request.param, proxy.url, server.account(_CREDITS), backoff=0.01, patience=10) as made:
+    with calling(request.param, proxy.url, server.account(_CREDITS), backoff=0.01, max_retry_wait=10) as made:
         yield made
 
 
@@ -67,7 +67,8 @@ def test_every_call_has_its_own_idempotency_key(client: Any, proxy: Proxy) -> No
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind"), [(_CORRUPT, ProcessingFailed), (says(302, Location="http://127.0.0.1:1/"), UnexpectedAnswer)]
+    ("fault", "kind"),
+    [(_CORRUPT, ProcessingFailed), (responding(302, Location="http://127.0.0.1:1/"), UnexpectedAnswer)],
 )
 def test_permanent_errors_are_not_retried(client: Any, proxy: Proxy, fault: Any, kind: type[Exception]) -> None:
     proxy.faults.append(fault)
@@ -88,8 +89,8 @@ def test_number_of_attempts_is_limited(client: Any, proxy: Proxy, fault: Any, ki
     assert len(proxy.seen) == 5
 
 
-def test_no_retry_if_retry_after_exceeds_patience(client: Any, proxy: Proxy) -> None:
-    proxy.faults.append(says(429, _envelope("rate_limit_exceeded", retryable=True), Retry_After="3600"))
+def test_no_retry_if_retry_after_exceeds_the_timeout(client: Any, proxy: Proxy) -> None:
+    proxy.faults.append(responding(429, _envelope("rate_limit_exceeded", retryable=True), Retry_After="3600"))
 
     with pytest.raises(RateLimited) as caught:
         client.account()
@@ -123,7 +124,7 @@ def test_download_restarts_if_the_server_ignores_the_range(client: Any, proxy: P
     """The server answers a range request with the whole file."""
     whole = client.convert(sample("png"), "bmp")
     content = whole.content
-    proxy.faults.extend([cut, says(200, content, ETag='"another"')])
+    proxy.faults.extend([cut, responding(200, content, ETag='"another"')])
 
     assert client.download(whole.file_id).content == content
 

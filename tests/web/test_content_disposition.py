@@ -48,7 +48,7 @@ def test_content_disposition(name: str, header: str) -> None:
 
 
 @given(st.text())
-def test_no_name_breaks_the_header(client: str) -> None:
+def test_file_names_do_not_break_the_header(client: str) -> None:
     name = renamed(client, "png")
     header = content_disposition(name)
     assert name.endswith(".png")
@@ -67,6 +67,6 @@ def test_extension_of(name: str, extension: str) -> None:
 def test_a_name_with_a_line_break_reaches_no_header(server: Running) -> None:
     body = form(part(picture(), 'name="file"; filename="a%0d%0aX-Evil: 1.jpg"'), TARGET)
     head = f"{server.posting}Content-Type: {FORM['Content-Type']}\r\n"
-    answer = parsed(server.raw(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body))
-    assert answer.status_code == 200
-    assert "X-Evil" not in answer.headers
+    response = parsed(server.raw(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body))
+    assert response.status_code == 200
+    assert "X-Evil" not in response.headers

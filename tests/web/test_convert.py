@@ -23,12 +23,14 @@ JSON = {"Accept": "application/json"}
 
 
 class Noting:
-    """An executor that notes its jobs, and does none."""
+    """An executor that records its jobs and runs none."""
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []
 
-    async def run(self, job: Job, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()) -> JobResult:
+    async def run(
+        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
+    ) -> JobResult:
         self.jobs.append(job)
         raise StepFailed("Nothing is done here.")
 
@@ -40,23 +42,23 @@ def opened(content: bytes) -> Image.Image:
     return Image.open(io.BytesIO(content))
 
 
-def test_answers_with_the_converted_file(server: Running) -> None:
-    answer = server.convert(picture(), "png")
-    assert answer.status_code == 200
-    assert answer.headers["Content-Type"] == "image/png"
-    assert answer.headers["Content-Disposition"] == ("attachment; filename=\"photo.png\"; filename*=UTF-8''photo.png")
-    assert answer.headers["Content-Length"] == str(len(answer.content))
-    assert answer.headers["X-Content-Type-Options"] == "nosniff"
-    assert answer.headers["X-Credits-Remaining"].isdigit()
-    assert opened(answer.content).size == (64, 48)
+def test_the_response_is_the_converted_file(server: Running) -> None:
+    response = server.convert(picture(), "png")
+    assert response.status_code == 200
+    assert response.headers["Content-Type"] == "image/png"
+    assert response.headers["Content-Disposition"] == ("attachment; filename=\"photo.png\"; filename*=UTF-8''photo.png")
+    assert response.headers["Content-Length"] == str(len(response.content))
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["X-Credits-Remaining"].isdigit()
+    assert opened(response.content).size == (64, 48)
 
 
-def test_jobs_tell_whether_they_use_lazy_modules(servers: Servers, data_dir: Path) -> None:
+def test_risky_formats_are_isolated(servers: Servers, data_dir: Path) -> None:
     executor = Noting()
     with servers.running(data_dir, executor) as server:
         for target in ("webp", "pdf"):
             assert server.convert(picture(), target).status_code == 500
-    assert [(job.target, job.lazy) for job in executor.jobs] == [("webp", False), ("pdf", True)]
+    assert [(job.target, job.isolated) for job in executor.jobs] == [("webp", False), ("pdf", True)]
 
 
 def test_small_files_are_never_on_the_disk(servers: Servers, data_dir: Path) -> None:
@@ -84,9 +86,9 @@ def test_large_files_leave_nothing(servers: Servers, data_dir: Path, headers: di
 def test_a_large_result_is_complete(server: Running) -> None:
     file = io.BytesIO()
     Image.frombytes("RGB", (1500, 1000), os.urandom(4_500_000)).save(file, "PNG")
-    answer = server.convert(file.getvalue(), "bmp")
-    assert len(answer.content) > 4_500_000
-    assert opened(answer.content).tobytes() == opened(file.getvalue()).tobytes()
+    response = server.convert(file.getvalue(), "bmp")
+    assert len(response.content) > 4_500_000
+    assert opened(response.content).tobytes() == opened(file.getvalue()).tobytes()
 
 
 def test_quality_reaches_the_encoder(server: Running) -> None:
@@ -103,18 +105,18 @@ def test_formats_have_aliases_in_any_case(server: Running, name: str) -> None:
 
 
 def test_the_content_decides_the_type(server: Running) -> None:
-    answer = server.convert(picture("PNG"), "webp", name="really.jpg", headers=JSON)
-    assert answer.json()["data"]["input_format"] == "png"
+    response = server.convert(picture("PNG"), "webp", name="really.jpg", headers=JSON)
+    assert response.json()["data"]["input_format"] == "png"
 
 
-def test_json_tells_the_result_and_where_to_get_it(server: Running) -> None:
+def test_the_json_response_describes_the_result(server: Running) -> None:
     content = picture()
-    answer = server.convert(content, "JPG", headers=JSON)
-    body = answer.json()
-    assert answer.status_code == 200
+    response = server.convert(content, "JPG", headers=JSON)
+    body = response.json()
+    assert response.status_code == 200
     assert body["meta"] == {
-        "request_id": answer.headers["X-Request-Id"],
-        "credits_remaining": int(answer.headers["X-Credits-Remaining"]),
+        "request_id": response.headers["X-Request-Id"],
+        "credits_remaining": int(response.headers["X-Credits-Remaining"]),
     }
     data = body["data"]
     file_id, size = data["file_id"], data["processed_size"]
@@ -137,23 +139,23 @@ def test_json_tells_the_result_and_where_to_get_it(server: Running) -> None:
 
 
 def test_quality_of_a_lossless_target_is_a_warning(server: Running) -> None:
-    answer = server.convert(picture(), "png", quality="50", headers=JSON)
-    assert [entry["code"] for entry in answer.json()["data"]["warnings"]] == ["quality_ignored"]
+    response = server.convert(picture(), "png", quality="50", headers=JSON)
+    assert [entry["code"] for entry in response.json()["data"]["warnings"]] == ["quality_ignored"]
 
 
 @pytest.mark.parametrize("file_id", ["file_0", "..%2f..%2fsecret", "file_%00", "%ff"])
 def test_unknown_results_are_refused(server: Running, file_id: str) -> None:
-    answer = http.get(f"{server.api}/files/{file_id}/download", headers=server.auth)
-    assert answer.json()["error"]["code"] in {"not_found", "invalid_parameter"}
+    response = http.get(f"{server.api}/files/{file_id}/download", headers=server.auth)
+    assert response.json()["error"]["code"] in {"not_found", "invalid_parameter"}
 
 
 def test_a_large_result_arrives_whole(server: Running) -> None:
     noise = Image.frombytes("RGB", (1200, 1000), os.urandom(3_600_000))
     file = io.BytesIO()
     noise.save(file, "PNG")
-    answer = server.convert(file.getvalue(), "bmp")
-    assert len(answer.content) > 3_600_000
-    assert opened(answer.content).tobytes() == noise.tobytes()
+    response = server.convert(file.getvalue(), "bmp")
+    assert len(response.content) > 3_600_000
+    assert opened(response.content).tobytes() == noise.tobytes()
 
 
 async def test_many_at_once(server: Running) -> None:
@@ -165,11 +167,11 @@ async def test_many_at_once(server: Running) -> None:
             )
 
         answers = await asyncio.gather(*(one() for _ in range(12)))
-    assert [answer.status_code for answer in answers] == [200] * 12
-    assert len({answer.headers["X-Request-Id"] for answer in answers}) == 12
+    assert [response.status_code for response in answers] == [200] * 12
+    assert len({response.headers["X-Request-Id"] for response in answers}) == 12
 
 
-def test_a_client_that_goes_away_cancels_its_job(servers: Servers, data_dir: Path) -> None:
+def test_a_disconnect_cancels_the_job(servers: Servers, data_dir: Path) -> None:
     endless = EndlessExecutor()
     with servers.running(data_dir, executor=endless) as server:
         body = form(FILE, TARGET)
@@ -181,7 +183,7 @@ def test_a_client_that_goes_away_cancels_its_job(servers: Servers, data_dir: Pat
         assert eventually(lambda: not server.work_files())
 
 
-def test_a_client_that_goes_away_while_it_downloads_leaves_nothing(server: Running) -> None:
+def test_a_disconnect_during_the_download_removes_files(server: Running) -> None:
     body = form(
         part(picture("BMP", (3000, 2000)), 'name="file"; filename="a.bmp"'), part(b"bmp", 'name="output_format"')
     )
@@ -197,5 +199,5 @@ def test_keep_alive_survives_an_error(server: Running) -> None:
     with server.connect() as connection:
         for _ in range(3):
             connection.sendall(b"GET /nothing HTTP/1.1\r\nHost: here\r\n\r\n")
-            answer = parsed(connection.recv(65_536))
-            assert (answer.status_code, answer.headers.get("Connection")) == (404, None)
+            response = parsed(connection.recv(65_536))
+            assert (response.status_code, response.headers.get("Connection")) == (404, None)

@@ -1,4 +1,4 @@
-"""A server that is killed in mid-load: every answer that was given is charged once, and nothing else is."""
+"""A server that is killed under load: every response is charged exactly once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _used(transaction: Transaction) -> tuple[int, int]:
     return account.used, account.held
 
 
-def test_each_answer_is_charged_once(tmp_path: Path, url: str, request: pytest.FixtureRequest) -> None:
+def test_each_response_is_charged_once(tmp_path: Path, url: str, request: pytest.FixtureRequest) -> None:
     kills = request.config.getoption("--rounds")
     database = Database(url)
     key = database.run_blocking(_account)
@@ -61,7 +61,7 @@ def test_each_answer_is_charged_once(tmp_path: Path, url: str, request: pytest.F
 
 
 def _order(address: str, key: str, waiting: set[str], done: set[str]) -> None:
-    """Takes orders until none waits or the server is gone; an order that was not answered waits again."""
+    """Sends queued conversions until the queue is empty or the server is gone; requeues those without a response."""
     with http.Client(timeout=30) as client:
         while waiting:
             try:
@@ -69,14 +69,14 @@ def _order(address: str, key: str, waiting: set[str], done: set[str]) -> None:
             except KeyError:
                 return
             try:
-                answer = _post(client, address, key, order)
+                response = _post(client, address, key, order)
             except httpx.TransportError:
                 waiting.add(order)
                 return
-            if answer.status_code == 200:
+            if response.status_code == 200:
                 done.add(order)
-            else:  # the claim of the attempt that was killed still runs, or the queue is full
-                assert answer.status_code in (409, 429, 500), answer.text
+            else:  # the claim of the killed attempt is still leased, or the queue is full
+                assert response.status_code in (409, 429, 500), response.text
                 waiting.add(order)
                 time.sleep(0.2)
 

@@ -49,28 +49,28 @@ def rows(server: Running) -> list[models.Purchase]:
     ("pack", "credits", "price"), [("starter", 500, 500), ("pro", 2000, 1500), ("business", 10000, 5000)]
 )
 def test_a_checkout(selling: Running, stripe: StripeServer, pack: str, credits: int, price: int) -> None:
-    answer = buy(selling, pack=pack, language="de")
-    assert answer.status_code == 200, answer.text
-    dressed(answer)
-    assert answer.headers["Cache-Control"] == "no-store"
-    body = answer.json()
-    data, asked = body["data"], stripe.requests[-1]
+    response = buy(selling, pack=pack, language="de")
+    assert response.status_code == 200, response.text
+    dressed(response)
+    assert response.headers["Cache-Control"] == "no-store"
+    body = response.json()
+    data, requested = body["data"], stripe.requests[-1]
     session = stripe.sessions[data["session_id"]]
     assert data["checkout_url"] == session["url"]
-    told = (data["pack"], data["credits"], data["amount"], data["currency"], data["language"], data["status"])
-    assert told == (pack, credits, price, "eur", "de", "open")
+    values = (data["pack"], data["credits"], data["amount"], data["currency"], data["language"], data["status"])
+    assert values == (pack, credits, price, "eur", "de", "open")
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", data["expires_at"])
     assert body["meta"]["credits_remaining"] == 1_000_001
-    assert (session["amount_total"], session["currency"], asked["mode"]) == (price, "eur", "payment")
-    assert asked["client_reference_id"] == asked["metadata[purchase]"] == data["purchase_id"]
-    assert asked["success_url"] == f"https://convert.example/dashboard?purchase={data['purchase_id']}"
-    assert asked["cancel_url"].startswith(asked["success_url"])
-    assert asked["line_items[0][quantity]"] == "1"
-    assert 1800 < int(asked["expires_at"]) - time.time() < 86_400
+    assert (session["amount_total"], session["currency"], requested["mode"]) == (price, "eur", "payment")
+    assert requested["client_reference_id"] == requested["metadata[purchase]"] == data["purchase_id"]
+    assert requested["success_url"] == f"https://convert.example/dashboard?purchase={data['purchase_id']}"
+    assert requested["cancel_url"].startswith(requested["success_url"])
+    assert requested["line_items[0][quantity]"] == "1"
+    assert 1800 < int(requested["expires_at"]) - time.time() < 86_400
 
 
 @pytest.mark.parametrize(
-    ("asked", "spoken"),
+    ("requested", "spoken"),
     [
         (None, "en"),
         ("fr", "fr"),
@@ -81,9 +81,9 @@ def test_a_checkout(selling: Running, stripe: StripeServer, pack: str, credits: 
         ("zh-Hant-TW", "en"),
     ],
 )
-def test_languages(selling: Running, stripe: StripeServer, asked: str | None, spoken: str) -> None:
-    answer = buy(selling, pack="starter", language=asked) if asked else buy(selling, pack="starter")
-    assert answer.json()["data"]["language"] == spoken
+def test_languages(selling: Running, stripe: StripeServer, requested: str | None, spoken: str) -> None:
+    response = buy(selling, pack="starter", language=requested) if requested else buy(selling, pack="starter")
+    assert response.json()["data"]["language"] == spoken
     assert stripe.requests[-1]["locale"] == spoken
 
 
@@ -118,26 +118,26 @@ class TestRepeating:
         stripe.trouble = [0.5]
         with ThreadPoolExecutor() as pool:
             answers = list(pool.map(lambda _: buy(selling, headers, pack="pro"), range(4)))
-        for refused in (answer for answer in answers if answer.status_code != 200):
+        for refused in (response for response in answers if response.status_code != 200):
             problem(refused, 409, "idempotency_conflict", retryable=True)
-        assert 200 in [answer.status_code for answer in answers]
+        assert 200 in [response.status_code for response in answers]
         assert len(stripe.sessions) == known + 1
 
-    def test_what_failed_is_not_repeated(self, selling: Running, stripe: StripeServer) -> None:
+    def test_failures_are_not_replayed(self, selling: Running, stripe: StripeServer) -> None:
         headers = {**selling.auth, "Idempotency-Key": "once more"}
         stripe.trouble = [402]
         problem(buy(selling, headers, pack="pro"), 500, "server_error", reason="checkout_unavailable")
-        answer = buy(selling, headers, pack="pro")
-        assert answer.status_code == 200
-        assert "Idempotency-Replayed" not in answer.headers
+        response = buy(selling, headers, pack="pro")
+        assert response.status_code == 200
+        assert "Idempotency-Replayed" not in response.headers
 
 
 @pytest.mark.parametrize("key", ["", "k" * 256, "\u00e9"])
 def test_wrong_idempotency_keys(selling: Running, key: str) -> None:
     headers = {name.encode(): value.encode() for name, value in selling.auth.items()}
     headers[b"Idempotency-Key"] = key.encode("latin-1")
-    answer = http.post(f"{selling.api}/credits/purchase", json={"pack": "pro"}, headers=headers)
-    problem(answer, 400, "invalid_parameter", param="Idempotency-Key", reason="malformed")
+    response = http.post(f"{selling.api}/credits/purchase", json={"pack": "pro"}, headers=headers)
+    problem(response, 400, "invalid_parameter", param="Idempotency-Key", reason="malformed")
 
 
 def test_authentication(selling: Running) -> None:
@@ -151,8 +151,8 @@ def test_authentication(selling: Running) -> None:
 def test_errors_of_stripe(selling: Running, stripe: StripeServer, trouble: list[int | float]) -> None:
     before = len(rows(selling))
     stripe.trouble = list(trouble)
-    answer = buy(selling, pack="pro")
-    problem(answer, 500, "server_error", reason="checkout_unavailable", retryable=True)
+    response = buy(selling, pack="pro")
+    problem(response, 500, "server_error", reason="checkout_unavailable", retryable=True)
     assert not stripe.trouble
     assert len(rows(selling)) == before
 
@@ -189,16 +189,16 @@ async def test_live_keys(key: str, live: bool) -> None:
 
 def test_a_wrong_key(servers: Servers, data_dir: Path, stripe: StripeServer) -> None:
     with servers.running(data_dir, **{**stripe.settings, "stripe_secret_key": "sk_test_another"}) as server:
-        answer = buy(server, pack="pro")
-        problem(answer, 500, "server_error", reason="checkout_unavailable")
-        assert "sk_test" not in answer.text
+        response = buy(server, pack="pro")
+        problem(response, 500, "server_error", reason="checkout_unavailable")
+        assert "sk_test" not in response.text
         assert rows(server) == []
 
 
 def test_no_checkout_without_keys_on_a_public_base_url(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, base_url="https://convert.example/api/v1") as server:
         for host in ("convert.example", "localhost", "127.0.0.1"):
-            answer = buy(server, {**server.auth, "Host": host}, pack="pro")
-            problem(answer, 500, "server_error", reason="checkout_not_configured", retryable=False)
+            response = buy(server, {**server.auth, "Host": host}, pack="pro")
+            problem(response, 500, "server_error", reason="checkout_not_configured", retryable=False)
         assert rows(server) == []
         problem(http.post(f"{server.api}/webhooks/stripe", content=b"{}"), 400, "invalid_parameter")

@@ -1,4 +1,4 @@
-"""Parts of downloads."""
+"""Range and conditional requests for downloads."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.support.web_samples import picture
 
 @pytest.fixture(scope="module")
 def stored(either: Running) -> tuple[Running, str, bytes]:
-    """A server, the path of a download, and what it gives."""
+    """A server, the path of a download, and its content."""
     made = either.convert(picture(), headers={"Accept": "application/json"}).json()["data"]
     path = f"/files/{made['file_id']}/download"
-    return either, path, either.ask("GET", path).content
+    return either, path, either.request("GET", path).content
 
 
 @pytest.mark.parametrize(
@@ -23,40 +23,40 @@ def stored(either: Running) -> tuple[Running, str, bytes]:
 )
 def test_a_part(stored: tuple[Running, str, bytes], wanted: str, start: int, end: int | None) -> None:
     server, path, whole = stored
-    answer = server.ask("GET", path, headers={"Range": wanted})
+    response = server.request("GET", path, headers={"Range": wanted})
     expected = whole[start:end]
     first = whole.index(expected) if start < 0 else start
-    assert (answer.status_code, answer.content) == (206, expected)
-    assert answer.headers["Content-Range"] == f"bytes {first}-{first + len(expected) - 1}/{len(whole)}"
+    assert (response.status_code, response.content) == (206, expected)
+    assert response.headers["Content-Range"] == f"bytes {first}-{first + len(expected) - 1}/{len(whole)}"
 
 
 @pytest.mark.parametrize("wanted", ["bytes=0-1,5-6", "lines=1-2", "bytes=-", "bytes=9-3", "bytes=a-b"])
-def test_what_is_not_understood_gives_all(stored: tuple[Running, str, bytes], wanted: str) -> None:
+def test_malformed_ranges_return_the_whole_file(stored: tuple[Running, str, bytes], wanted: str) -> None:
     server, path, whole = stored
-    answer = server.ask("GET", path, headers={"Range": wanted})
-    assert (answer.status_code, answer.content) == (200, whole)
-    assert answer.headers["Accept-Ranges"] == "bytes"
+    response = server.request("GET", path, headers={"Range": wanted})
+    assert (response.status_code, response.content) == (200, whole)
+    assert response.headers["Accept-Ranges"] == "bytes"
 
 
 @pytest.mark.parametrize("wanted", ["bytes=999999-", "bytes=-0"])
 def test_beyond_the_end(stored: tuple[Running, str, bytes], wanted: str) -> None:
     server, path, whole = stored
-    answer = server.ask("GET", path, headers={"Range": wanted})
-    problem(answer, 416, "range_not_satisfiable", details={"size": len(whole)})
-    assert answer.headers["Content-Range"] == f"bytes */{len(whole)}"
+    response = server.request("GET", path, headers={"Range": wanted})
+    problem(response, 416, "range_not_satisfiable", details={"size": len(whole)})
+    assert response.headers["Content-Range"] == f"bytes */{len(whole)}"
 
 
-def test_a_part_of_what_was_known(stored: tuple[Running, str, bytes]) -> None:
+def test_conditional_headers(stored: tuple[Running, str, bytes]) -> None:
     server, path, whole = stored
-    tag = server.ask("GET", path).headers["ETag"]
+    tag = server.request("GET", path).headers["ETag"]
     part = {"Range": "bytes=0-0"}
-    assert server.ask("GET", path, headers={**part, "If-Range": tag}).content == whole[:1]
-    assert server.ask("GET", path, headers={**part, "If-Range": '"another"'}).content == whole
-    unchanged = server.ask("GET", path, headers={"If-None-Match": tag})
+    assert server.request("GET", path, headers={**part, "If-Range": tag}).content == whole[:1]
+    assert server.request("GET", path, headers={**part, "If-Range": '"another"'}).content == whole
+    unchanged = server.request("GET", path, headers={"If-None-Match": tag})
     assert (unchanged.status_code, unchanged.content) == (304, b"")
 
 
-def test_the_head_of_it(stored: tuple[Running, str, bytes]) -> None:
+def test_head_request(stored: tuple[Running, str, bytes]) -> None:
     server, path, whole = stored
-    answer = server.ask("HEAD", path)
-    assert (answer.status_code, answer.headers["Content-Length"], answer.content) == (200, str(len(whole)), b"")
+    response = server.request("HEAD", path)
+    assert (response.status_code, response.headers["Content-Length"], response.content) == (200, str(len(whole)), b"")

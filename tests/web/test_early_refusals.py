@@ -1,4 +1,4 @@
-"""Requests that are refused before their body, or because nobody can make sense of them."""
+"""Requests that are refused before their body arrives, and malformed requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import http
 from tests.support.checks import problem
-from tests.support.servers import Running, eventually, parsed, read_answer
+from tests.support.servers import Running, eventually, parsed, read_response
 from tests.support.web_samples import FORM, TARGET, part
 
 MIB = 1 << 20
@@ -38,17 +38,17 @@ def test_malformed_requests(server: Running, request_bytes: bytes) -> None:
     assert eventually(lambda: not server.work_files())
 
 
-def test_too_large_is_answered_before_the_body(server: Running) -> None:
+def test_too_large_is_refused_before_the_body(server: Running) -> None:
     head = f"{server.posting}Content-Type: {FORM['Content-Type']}\r\n"
-    answer = parsed(server.raw(f"{head}Content-Length: {200 * MIB}\r\n\r\n".encode()))
-    problem(answer, 413, "file_too_large", reason="bytes", details={"max_file_size": 100 * MIB})
+    response = parsed(server.raw(f"{head}Content-Length: {200 * MIB}\r\n\r\n".encode()))
+    problem(response, 413, "file_too_large", reason="bytes", details={"max_file_size": 100 * MIB})
 
 
-def test_too_large_is_answered_to_whoever_waits_for_a_go(server: Running) -> None:
+def test_too_large_is_refused_instead_of_100_continue(server: Running) -> None:
     head = f"{server.posting}Expect: 100-continue\r\n"
     with server.connect() as connection:
         connection.sendall(f"{head}Content-Length: 999999999\r\n\r\n".encode())
-        problem(parsed(read_answer(connection)), 413, "file_too_large")
+        problem(parsed(read_response(connection)), 413, "file_too_large")
         assert connection.recv(100) == b""
 
 
@@ -59,8 +59,8 @@ def test_too_large_while_streaming(server: Running) -> None:
         for _ in range(101):
             yield bytes(MIB)
 
-    answer = http.post(f"{server.api}/convert", content=body(), headers={**FORM, **server.auth}, timeout=60)
-    problem(answer, 413, "file_too_large", reason="bytes", retryable=False)
+    response = http.post(f"{server.api}/convert", content=body(), headers={**FORM, **server.auth}, timeout=60)
+    problem(response, 413, "file_too_large", reason="bytes", retryable=False)
     assert eventually(lambda: not server.work_files())
 
 
@@ -68,12 +68,12 @@ def test_a_client_that_never_stops_sending_is_cut_off(server: Running) -> None:
     head = f"POST /nothing HTTP/1.1\r\nHost: here\r\nContent-Length: {1 << 40}\r\n\r\n"
     with server.connect() as connection:
         connection.sendall(head.encode())
-        problem(parsed(read_answer(connection)), 404, "not_found")
+        problem(parsed(read_response(connection)), 404, "not_found")
         with pytest.raises(ConnectionError):
             connection.sendall(bytes(200 * MIB))
 
 
-def test_a_request_is_answered_once(server: Running) -> None:
+def test_a_request_gets_one_response(server: Running) -> None:
     with server.connect() as connection:
         connection.sendall(b"POST /nothing HTTP/1.1\r\nHost: here\r\nContent-Length: five\r\n\r\n")
         answers = b"".join(iter(lambda: connection.recv(65_536), b""))

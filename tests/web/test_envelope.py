@@ -1,4 +1,4 @@
-"""Every way to fail has the same envelope and the same headers."""
+"""All errors have the same envelope and the same headers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from web.api import errors
 class Broken:
     """An executor with a bug."""
 
-    async def run(self, job: Job, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()) -> JobResult:
+    async def run(
+        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
+    ) -> JobResult:
         raise RuntimeError("a secret of the machine")
 
     async def ready(self) -> bool:
@@ -26,7 +28,7 @@ class Broken:
 
 @pytest.fixture(scope="module")
 def strict(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server where nothing can be converted, and not much asked for."""
+    """A server without formats and with low rate limits."""
     folder = tmp_path_factory.mktemp("strict")
     with servers.running(folder, executor=Broken(), rate_limit_anonymous=3, rate_limit_paid=50) as running:
         yield running
@@ -50,13 +52,13 @@ def test_unknown_paths(server: Running, verb: str, path: str) -> None:
     ],
 )
 def test_other_verbs(server: Running, verb: str, path: str, allowed: str) -> None:
-    answer = http.request(verb, server.url + path)
-    assert answer.headers["Allow"] == allowed
-    dressed(answer)
+    response = http.request(verb, server.url + path)
+    assert response.headers["Allow"] == allowed
+    dressed(response)
     if verb == "HEAD":
-        assert (answer.status_code, answer.content) == (405, b"")
+        assert (response.status_code, response.content) == (405, b"")
     else:
-        problem(answer, 405, "method_not_allowed")
+        problem(response, 405, "method_not_allowed")
 
 
 @pytest.mark.parametrize(
@@ -80,8 +82,8 @@ def test_parameters(server: Running, fields: dict[str, str | None], param: str, 
     parts = [FILE] if target is None else [FILE, part(target.encode(), 'name="output_format"')]
     if quality is not None:
         parts.append(part(quality.encode(), 'name="quality"'))
-    answer = http.post(f"{server.api}/convert", content=form(*parts), headers={**FORM, **server.auth})
-    problem(answer, 400, "invalid_parameter", param=param, reason=reason)
+    response = http.post(f"{server.api}/convert", content=form(*parts), headers={**FORM, **server.auth})
+    problem(response, 400, "invalid_parameter", param=param, reason=reason)
 
 
 def test_file_type(server: Running) -> None:
@@ -91,32 +93,32 @@ def test_file_type(server: Running) -> None:
 
 @pytest.mark.parametrize("target", ["xyz", "dng"])
 def test_pair(server: Running, target: str) -> None:
-    answer = server.convert(picture(), target)
-    problem(answer, 400, "unsupported_conversion")
-    details = answer.json()["error"]["details"]
+    response = server.convert(picture(), target)
+    problem(response, 400, "unsupported_conversion")
+    details = response.json()["error"]["details"]
     assert (details["input_format"], details["output_format"]) == ("jpeg", target)
     assert "webp" in details["available"]
 
 
 def test_corrupt_input(server: Running) -> None:
-    answer = server.convert(b"\xff\xd8\xff\xe0 and nothing of a picture")
-    problem(answer, 500, "processing_failed", reason="corrupt_input", retryable=False)
+    response = server.convert(b"\xff\xd8\xff\xe0 and nothing of a picture")
+    problem(response, 500, "processing_failed", reason="corrupt_input", retryable=False)
 
 
-def test_a_bug_tells_the_client_nothing(strict: Running) -> None:
-    answer = strict.convert(picture())
-    problem(answer, 500, "server_error")
-    assert "secret" not in answer.text
+def test_an_unexpected_exception_is_not_shown_to_the_client(strict: Running) -> None:
+    response = strict.convert(picture())
+    problem(response, 500, "server_error")
+    assert "secret" not in response.text
     assert eventually(lambda: not strict.work_files())
 
 
 def test_preflight(server: Running) -> None:
-    answer = http.options(f"{server.api}/convert", headers={"Origin": "https://example.org"})
-    assert (answer.status_code, answer.content) == (204, b"")
-    assert answer.headers["Access-Control-Allow-Methods"] == "POST, OPTIONS"
-    assert "Authorization" in answer.headers["Access-Control-Allow-Headers"]
-    assert "Access-Control-Allow-Credentials" not in answer.headers
-    dressed(answer)
+    response = http.options(f"{server.api}/convert", headers={"Origin": "https://example.org"})
+    assert (response.status_code, response.content) == (204, b"")
+    assert response.headers["Access-Control-Allow-Methods"] == "POST, OPTIONS"
+    assert "Authorization" in response.headers["Access-Control-Allow-Headers"]
+    assert "Access-Control-Allow-Credentials" not in response.headers
+    dressed(response)
 
 
 def test_every_code_has_a_status() -> None:

@@ -19,7 +19,9 @@ from web.api.errors import STATUS
 class Broken:
     """An executor with a bug."""
 
-    async def run(self, job: Job, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()) -> JobResult:
+    async def run(
+        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
+    ) -> JobResult:
         raise RuntimeError("nobody foresaw this")
 
     async def ready(self) -> bool:
@@ -64,9 +66,9 @@ def test_code(server: Running, code: str) -> None:
 
 def test_a_bug_is_a_server_error(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, executor=Broken()) as server:
-        answer = server.convert(picture())
-        problem(answer, 500, "server_error")
-        assert "foresaw this" not in answer.text
+        response = server.convert(picture())
+        problem(response, 500, "server_error")
+        assert "foresaw this" not in response.text
         account = http.get(f"{server.api}/account", headers=server.auth).json()["data"]
         assert account["credits_used_total"] == 0
 
@@ -74,11 +76,11 @@ def test_a_bug_is_a_server_error(servers: Servers, data_dir: Path) -> None:
 def test_too_many_requests(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, rate_limit_paid=1) as server:
         assert server.convert(picture()).status_code == 200
-        answer = server.convert(picture())
-        problem(answer, 429, "rate_limit_exceeded", retryable=True)
-        assert int(answer.headers["Retry-After"]) >= 1
+        response = server.convert(picture())
+        problem(response, 429, "rate_limit_exceeded", retryable=True)
+        assert int(response.headers["Retry-After"]) >= 1
 
 
-def test_no_code_is_left_out() -> None:
+def test_every_code_is_tested() -> None:
     elsewhere = {"rate_limit_exceeded", "server_error", "not_ready", "idempotency_conflict", "request_timeout"}
     assert set(WAYS) | elsewhere == set(STATUS)

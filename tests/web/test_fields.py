@@ -1,4 +1,4 @@
-"""What clients send, and which answer they prefer."""
+"""Request fields and content negotiation."""
 
 from __future__ import annotations
 

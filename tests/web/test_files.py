@@ -1,4 +1,4 @@
-"""Stored files: every row of the table of states, and every status of each endpoint."""
+"""Stored files: every state, and every status of each endpoint."""
 
 from __future__ import annotations
 
@@ -33,49 +33,49 @@ KNOWN_AT_ONCE = {
 
 
 def status(server: Running, file_id: str, key: str = "") -> Any:
-    answer = server.ask("GET", f"/files/{file_id}", key)
-    assert answer.status_code == 200
-    return answer.json()["data"]
+    response = server.request("GET", f"/files/{file_id}", key)
+    assert response.status_code == 200
+    return response.json()["data"]
 
 
 def convert(server: Running, file_id: str, target: str = "png", key: str = "", **body: Any) -> Any:
-    answer = server.ask("POST", f"/files/{file_id}/convert", key, json={"output_format": target, **body})
-    assert answer.status_code == 200, answer.text
-    return answer.json()["data"]
+    response = server.request("POST", f"/files/{file_id}/convert", key, json={"output_format": target, **body})
+    assert response.status_code == 200, response.text
+    return response.json()["data"]
 
 
 def credits(server: Running, key: str) -> int:
-    return int(server.ask("GET", "/account", key).json()["meta"]["credits_remaining"])
+    return int(server.request("GET", "/account", key).json()["meta"]["credits_remaining"])
 
 
 def test_an_upload_is_pending(either: Running) -> None:
     key = either.account()
     content = picture()
-    answer = either.ask("POST", "/files/upload", key, files={"file": ("photo.JPG", content)})
-    data, meta = answer.json()["data"], answer.json()["meta"]
-    assert answer.status_code == 200
+    response = either.request("POST", "/files/upload", key, files={"file": ("photo.JPG", content)})
+    data, meta = response.json()["data"], response.json()["meta"]
+    assert response.status_code == 200
     assert (data["extension"], data["size"], data["original_name"]) == ("jpg", len(content), "photo.JPG")
-    assert meta == {"request_id": answer.headers["X-Request-Id"], "credits_remaining": 50}
+    assert meta == {"request_id": response.headers["X-Request-Id"], "credits_remaining": 50}
     known = status(either, data["file_id"], key)
     assert KNOWN_AT_ONCE.items() <= known.items()
     assert known["original_size"] == known["size"] == len(content)
-    problem(either.ask("GET", f"/files/{data['file_id']}/download", key), 404, "not_found", reason="not_processed")
+    problem(either.request("GET", f"/files/{data['file_id']}/download", key), 404, "not_found", reason="not_processed")
     assert status(either, data["file_id"], key)["status"] == "pending"
 
 
 def test_a_conversion_makes_it_processed(either: Running) -> None:
     key = either.account()
     file_id = either.upload(picture(), key=key)["file_id"]
-    answer = either.ask("POST", f"/files/{file_id}/convert", key, json={"output_format": "PNG"})
-    data = answer.json()["data"]
-    assert answer.json()["meta"]["credits_remaining"] == 49
+    response = either.request("POST", f"/files/{file_id}/convert", key, json={"output_format": "PNG"})
+    data = response.json()["data"]
+    assert response.json()["meta"]["credits_remaining"] == 49
     assert data["file_id"] == file_id
     assert (data["input_format"], data["output_format"]) == ("jpeg", "png")
     assert data["reduction_percent"] == round((1 - data["processed_size"] / data["original_size"]) * 100, 1)
     assert data["warnings"] == []
     known = status(either, file_id, key)
     assert (known["status"], known["download_url"]) == ("processed", f"/api/v1/files/{file_id}/download")
-    download = either.ask("GET", f"/files/{file_id}/download", key)
+    download = either.request("GET", f"/files/{file_id}/download", key)
     assert download.status_code == 200
     assert len(download.content) == data["processed_size"]
     assert Image.open(io.BytesIO(download.content)).format == "PNG"
@@ -89,24 +89,24 @@ def test_converted_again_it_is_another_file(either: Running) -> None:
     key = either.account()
     first = either.upload(picture(), key=key)["file_id"]
     convert(either, first, key=key)
-    before = either.ask("GET", f"/files/{first}/download", key).content
+    before = either.request("GET", f"/files/{first}/download", key).content
     second = convert(either, first, "webp", key, quality=50)["file_id"]
     assert second != first
     assert credits(either, key) == 48
     known = status(either, second, key)
     assert (known["source_file_id"], known["status"], known["output_format"]) == (first, "processed", "webp")
-    assert either.ask("GET", f"/files/{first}/download", key).content == before
-    assert Image.open(io.BytesIO(either.ask("GET", f"/files/{second}/download", key).content)).format == "WEBP"
-    assert either.ask("DELETE", f"/files/{first}", key).status_code == 200
-    assert either.ask("GET", f"/files/{second}/download", key).status_code == 200
+    assert either.request("GET", f"/files/{first}/download", key).content == before
+    assert Image.open(io.BytesIO(either.request("GET", f"/files/{second}/download", key).content)).format == "WEBP"
+    assert either.request("DELETE", f"/files/{first}", key).status_code == 200
+    assert either.request("GET", f"/files/{second}/download", key).status_code == 200
     assert convert(either, second, "bmp", key)["input_format"] == "jpeg"
 
 
 def test_a_failure_leaves_it_pending(either: Running) -> None:
     key = either.account()
     file_id = either.upload(picture("PNG")[:60], "cut.png", key=key)["file_id"]
-    answer = either.ask("POST", f"/files/{file_id}/convert", key, json={"output_format": "jpeg"})
-    problem(answer, 500, "processing_failed", reason="corrupt_input")
+    response = either.request("POST", f"/files/{file_id}/convert", key, json={"output_format": "jpeg"})
+    problem(response, 500, "processing_failed", reason="corrupt_input")
     known = status(either, file_id, key)
     assert known["status"] == "pending"
     assert known["error"].items() >= {"code": "processing_failed", "reason": "corrupt_input"}.items()
@@ -128,10 +128,10 @@ def test_deleted_it_is_gone(either: Running) -> None:
     key = either.account()
     file_id = either.upload(picture(), key=key)["file_id"]
     convert(either, file_id, key=key)
-    assert either.ask("DELETE", f"/files/{file_id}", key).json()["data"] == {"file_id": file_id, "deleted": True}
+    assert either.request("DELETE", f"/files/{file_id}", key).json()["data"] == {"file_id": file_id, "deleted": True}
     for method, path in (("GET", ""), ("GET", "/download"), ("DELETE", ""), ("POST", "/convert")):
         body = {"json": {"output_format": "png"}} if method == "POST" else {}
-        problem(either.ask(method, f"/files/{file_id}{path}", key, **body), 404, "not_found")
+        problem(either.request(method, f"/files/{file_id}{path}", key, **body), 404, "not_found")
 
 
 def test_results_of_one_request_are_stored(either: Running) -> None:
@@ -146,12 +146,12 @@ def test_a_repeat_is_charged_once(either: Running) -> None:
     key = either.account()
     file_id = either.upload(picture(), key=key)["file_id"]
     request = {"json": {"output_format": "png"}, "headers": {"Idempotency-Key": "once"}}
-    first, again = (either.ask("POST", f"/files/{file_id}/convert", key, **request) for _ in range(2))
+    first, again = (either.request("POST", f"/files/{file_id}/convert", key, **request) for _ in range(2))
     assert again.headers["Idempotency-Replayed"] == "true"
     assert again.json()["data"] == first.json()["data"]
     assert credits(either, key) == 49
     other = {**request, "json": {"output_format": "webp"}}
-    problem(either.ask("POST", f"/files/{file_id}/convert", key, **other), 422, "idempotency_key_reused")
+    problem(either.request("POST", f"/files/{file_id}/convert", key, **other), 422, "idempotency_key_reused")
 
 
 @pytest.mark.parametrize(
@@ -170,22 +170,22 @@ def test_a_repeat_is_charged_once(either: Running) -> None:
 )
 def test_parameters(server: Running, body: dict[str, object], param: str) -> None:
     file_id = server.upload(picture())["file_id"]
-    problem(server.ask("POST", f"/files/{file_id}/convert", json=body), 400, "invalid_parameter", param=param)
+    problem(server.request("POST", f"/files/{file_id}/convert", json=body), 400, "invalid_parameter", param=param)
 
 
 def test_refusals(either: Running) -> None:
     key = either.account(credits=0)
     file_id = either.upload(picture(), key=key)["file_id"]
     body = {"json": {"output_format": "png"}}
-    problem(either.ask("POST", f"/files/{file_id}/convert", key, **body), 402, "no_credits")
-    unknown = either.ask("POST", f"/files/{file_id}/convert", key, json={"output_format": "xyz"})
+    problem(either.request("POST", f"/files/{file_id}/convert", key, **body), 402, "no_credits")
+    unknown = either.request("POST", f"/files/{file_id}/convert", key, json={"output_format": "xyz"})
     problem(unknown, 400, "unsupported_conversion")
-    problem(either.ask("POST", "/files/file_x/convert", key, **body), 404, "not_found")
-    problem(either.ask("POST", "/files/upload", key, files={"file": b"words"}), 400, "invalid_file_type")
-    empty = either.ask("POST", "/files/upload", key, files={"file": b""})
+    problem(either.request("POST", "/files/file_x/convert", key, **body), 404, "not_found")
+    problem(either.request("POST", "/files/upload", key, files={"file": b"words"}), 400, "invalid_file_type")
+    empty = either.request("POST", "/files/upload", key, files={"file": b""})
     problem(empty, 400, "invalid_file_type", reason="empty_file")
-    problem(either.ask("POST", "/files/upload", key, files={"other": b"x"}), 400, "invalid_parameter", param="file")
-    large = either.ask("POST", "/files/upload", key, files={"file": bytes(10_485_761)})
+    problem(either.request("POST", "/files/upload", key, files={"other": b"x"}), 400, "invalid_parameter", param="file")
+    large = either.request("POST", "/files/upload", key, files={"file": bytes(10_485_761)})
     problem(large, 413, "file_too_large", reason="bytes")
 
 
@@ -193,8 +193,8 @@ def test_a_format_whose_plugin_is_gone(server: Running) -> None:
     file_id = server.upload(picture())["file_id"]
     gone = models.File.update(input_format="gone").where(models.File.id == file_id)
     server.database.run_blocking(Transaction.execute, gone)
-    answer = server.ask("POST", f"/files/{file_id}/convert", json={"output_format": "png"})
-    problem(answer, 400, "invalid_file_type", reason="unrecognized")
+    response = server.request("POST", f"/files/{file_id}/convert", json={"output_format": "png"})
+    problem(response, 400, "invalid_file_type", reason="unrecognized")
 
 
 def test_extensions_tell_the_content(server: Running) -> None:
@@ -204,23 +204,23 @@ def test_extensions_tell_the_content(server: Running) -> None:
 
 
 def _grown(server: Running, file_id: str, size: int) -> None:
-    """Has a stored file of that many bytes, as far as the account's sum goes."""
+    """Sets the recorded size of a stored file, which counts towards the account's quota."""
     grown = models.File.update(original_size=size).where(models.File.id == file_id)
     server.database.run_blocking(Transaction.execute, grown)
 
 
-def test_uploads_that_are_kept_are_bounded_in_all(either: Running) -> None:
+def test_stored_uploads_have_a_quota(either: Running) -> None:
     key, most, content = either.account(), TIERS["free"].max_stored, picture("JPEG")
     first = either.upload(content, key=key)["file_id"]
     _grown(either, first, most - len(content))
     last = either.upload(content, key=key)["file_id"]
     convert(either, last, key=key)
     convert(either, last, key=key)
-    batch = either.ask("POST", "/batch", key, json={"output_format": "png"}).json()["data"]["batch_id"]
+    batch = either.request("POST", "/batch", key, json={"output_format": "png"}).json()["data"]["batch_id"]
     for path in ("/files/upload", f"/batch/{batch}/files"):
-        answer = either.ask("POST", path, key, files={"file": ("a.jpg", content)})
+        response = either.request("POST", path, key, files={"file": ("a.jpg", content)})
         details = {"max_stored_bytes": most, "stored_bytes": most}
-        problem(answer, 413, "file_too_large", reason="storage", param="file", details=details)
+        problem(response, 413, "file_too_large", reason="storage", param="file", details=details)
     assert either.convert(content, "png", key=either.account()).status_code == 200
-    assert either.ask("DELETE", f"/files/{first}", key).status_code == 200
+    assert either.request("DELETE", f"/files/{first}", key).status_code == 200
     either.upload(content, path=f"/batch/{batch}/files", key=key)

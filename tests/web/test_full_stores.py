@@ -1,4 +1,4 @@
-"""A store of files and a database that take no more: the client waits, pays nothing, and nothing is left behind."""
+"""A full blob store and a full database: requests are refused without a charge, and no files are left."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SIZE = "2m"
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own."""
+    """A small file system."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={_SIZE}", "tmpfs", str(folder)]
@@ -41,14 +41,14 @@ def _fill(folder: Path) -> Path:
     return filler
 
 
-def _refused(server: Running, answer: httpx.Response) -> None:
-    problem(answer, 503, "not_ready", reason="disk_full", retryable=True)
-    assert int(answer.headers["Retry-After"]) > 0
+def _refused(server: Running, response: httpx.Response) -> None:
+    problem(response, 503, "not_ready", reason="disk_full", retryable=True)
+    assert int(response.headers["Retry-After"]) > 0
     assert eventually(lambda: not server.work_files())
 
 
 def _balance(server: Running, key: str) -> int:
-    return int(server.ask("GET", "/account", key).json()["meta"]["credits_remaining"])
+    return int(server.request("GET", "/account", key).json()["meta"]["credits_remaining"])
 
 
 def _sound(server: Running) -> bool:
@@ -62,13 +62,13 @@ def test_files_that_cannot_be_stored(servers: Servers, small_disk: Path, data_di
         key, filler = server.account(5), _fill(small_disk)
         form = {"files": {"file": ("a.png", sample("png"))}, "data": {"output_format": "webp"}, "headers": _JSON}
 
-        _refused(server, server.ask("POST", "/convert", key, **form))
-        _refused(server, server.ask("POST", "/files/upload", key, files=form["files"]))
+        _refused(server, server.request("POST", "/convert", key, **form))
+        _refused(server, server.request("POST", "/files/upload", key, files=form["files"]))
 
         assert list(small_disk.iterdir()) == [filler]
         assert _balance(server, key) == 5
         filler.unlink()
-        assert server.ask("POST", "/convert", key, **form).status_code == 200
+        assert server.request("POST", "/convert", key, **form).status_code == 200
         assert _balance(server, key) == 4
         assert _sound(server)
 
@@ -78,12 +78,12 @@ def test_charges_that_cannot_be_written(servers: Servers, small_disk: Path, data
         key, filler = server.account(5), _fill(small_disk)
         form = {"files": {"file": ("a.png", sample("png"))}, "data": {"output_format": "webp"}, "headers": _JSON}
 
-        _refused(server, server.ask("POST", "/convert", key, **form))
+        _refused(server, server.request("POST", "/convert", key, **form))
 
         filler.unlink()
         assert _balance(server, key) == 5
         assert not list((data_dir / "blobs").iterdir())
-        assert server.ask("POST", "/convert", key, **form).status_code == 200
+        assert server.request("POST", "/convert", key, **form).status_code == 200
         assert _balance(server, key) == 4
         assert _sound(server)
 
@@ -91,18 +91,18 @@ def test_charges_that_cannot_be_written(servers: Servers, small_disk: Path, data
 def test_a_database_that_another_keeps_locked(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as server:
         key = server.account(5)
-        assert server.ask("GET", "/account", key).status_code == 200
+        assert server.request("GET", "/account", key).status_code == 200
         other = sqlite3.connect(data_dir / "convertd.db", isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
 
-        answer = server.ask(
+        response = server.request(
             "POST", "/convert", key, files={"file": ("a.png", sample("png"))}, data={"output_format": "webp"}
         )
 
         other.execute("ROLLBACK")
         other.close()
-        problem(answer, 503, "not_ready", retryable=True)
-        assert int(answer.headers["Retry-After"]) > 0
+        problem(response, 503, "not_ready", retryable=True)
+        assert int(response.headers["Retry-After"]) > 0
         assert _balance(server, key) == 5
         assert _sound(server)
         assert eventually(lambda: not server.work_files())

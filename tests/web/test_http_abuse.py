@@ -1,4 +1,4 @@
-"""Malformed and unusual HTTP requests: each gets the error envelope, and the next client is served."""
+"""Malformed and unusual HTTP requests: each gets an error in the envelope, and the next request succeeds."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def sent(server: Running, request: bytes) -> httpx.Response:
     length = len(request.partition(b"\r\n\r\n")[2])
     request = request.replace(b"Authorization: KEY", b"Authorization: Bearer " + server.key.encode())
     assert len(request.partition(b"\r\n\r\n")[2]) == length
-    answer = parsed(server.raw(request))
+    response = parsed(server.raw(request))
     assert http.get(f"{server.url}/healthz").status_code == 200
     assert eventually(lambda: not server.work_files())
-    return answer
+    return response
 
 
 @pytest.mark.parametrize("name", MALFORMED)
 def test_malformed(server: Running, name: str) -> None:
-    answer = sent(server, MALFORMED[name])
-    problem(answer, 400, "invalid_parameter", reason="malformed")
+    response = sent(server, MALFORMED[name])
+    problem(response, 400, "invalid_parameter", reason="malformed")
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -41,16 +41,16 @@ def test_refused(server: Running, name: str) -> None:
 
 @pytest.mark.parametrize("name", SERVED)
 def test_served(server: Running, name: str) -> None:
-    answer = sent(server, SERVED[name])
-    assert answer.status_code == 200
-    dressed(answer)
-    assert "injected" not in str(answer.headers).lower()
+    response = sent(server, SERVED[name])
+    assert response.status_code == 200
+    dressed(response)
+    assert "injected" not in str(response.headers).lower()
 
 
 def test_head_has_no_body(server: Running) -> None:
-    answer = http.head(f"{server.api}/formats")
-    assert (answer.status_code, answer.content) == (200, b"")
-    assert int(answer.headers["Content-Length"]) > 0
+    response = http.head(f"{server.api}/formats")
+    assert (response.status_code, response.content) == (200, b"")
+    assert int(response.headers["Content-Length"]) > 0
 
 
 def test_pipelined_requests_are_answered_in_order(server: Running) -> None:
@@ -86,6 +86,6 @@ def test_noise_gets_the_envelope_or_nothing(server: Running, noise: bytes, at: i
         with suppress(TimeoutError):
             # Noise may split a request in two: each gets a response.
             for text in re.split(rb"(?=HTTP/1\.1 \d{3} )", connection.recv(65_536))[1:]:
-                answer = parsed(text)
-                assert answer.status_code < 500
-                assert not answer.content or answer.json()["error"]["request_id"]
+                response = parsed(text)
+                assert response.status_code < 500
+                assert not response.content or response.json()["error"]["request_id"]

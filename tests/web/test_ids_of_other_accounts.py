@@ -1,4 +1,4 @@
-"""Nobody reaches what belongs to another account, by any endpoint that takes an id."""
+"""No endpoint that takes an id gives access to resources of another account."""
 
 from __future__ import annotations
 
@@ -38,31 +38,31 @@ PATHS = (
 def owned(either: Running) -> dict[str, str]:
     """A processed file, a batch and a key of one account."""
     owner = either.account()
-    batch = either.ask("POST", "/batch", owner, **FORMAT).json()["data"]["batch_id"]
+    batch = either.request("POST", "/batch", owner, **FORMAT).json()["data"]["batch_id"]
     file = either.upload(picture(), key=owner)["file_id"]
-    either.ask("POST", f"/files/{file}/convert", owner, **FORMAT)
-    key = either.ask("GET", "/account/keys", owner).json()["data"]["keys"][0]["key_id"]
+    either.request("POST", f"/files/{file}/convert", owner, **FORMAT)
+    key = either.request("GET", "/account/keys", owner).json()["data"]["keys"][0]["key_id"]
     return {"owner": owner, "file": file, "batch": batch, "key": key}
 
 
 @pytest.mark.parametrize(("method", "path"), PATHS)
 def test_a_foreign_id_is_not_found(either: Running, owned: dict[str, str], method: str, path: str) -> None:
     stranger = either.account()
-    answer = either.ask(method, path.format(**owned), stranger, **BODIES.get(path, {}))
-    problem(answer, 404, "not_found")
+    response = either.request(method, path.format(**owned), stranger, **BODIES.get(path, {}))
+    problem(response, 404, "not_found")
 
 
-def test_nothing_happened_to_them(either: Running, owned: dict[str, str]) -> None:
-    assert either.ask("GET", f"/files/{owned['file']}/download", owned["owner"]).status_code == 200
-    assert either.ask("GET", f"/batch/{owned['batch']}", owned["owner"]).json()["data"]["total"] == 0
+def test_resources_of_the_owner_are_unchanged(either: Running, owned: dict[str, str]) -> None:
+    assert either.request("GET", f"/files/{owned['file']}/download", owned["owner"]).status_code == 200
+    assert either.request("GET", f"/batch/{owned['batch']}", owned["owner"]).json()["data"]["total"] == 0
 
 
 def test_a_foreign_file_fails_alone_in_a_batch(either: Running, owned: dict[str, str]) -> None:
     stranger = either.account()
-    batch = either.ask("POST", "/batch", stranger, **FORMAT).json()["data"]["batch_id"]
+    batch = either.request("POST", "/batch", stranger, **FORMAT).json()["data"]["batch_id"]
     own = either.upload(picture(), path=f"/batch/{batch}/files", key=stranger)["file_id"]
     body = {"output_format": "png", "file_ids": [owned["file"], own]}
-    results = either.ask("POST", f"/batch/{batch}/convert", stranger, json=body).json()["data"]["results"]
+    results = either.request("POST", f"/batch/{batch}/convert", stranger, json=body).json()["data"]["results"]
     assert [entry["status"] for entry in results] == ["failed", "success"]
     assert results[0]["error"]["code"] == "not_found"
 

@@ -1,4 +1,4 @@
-"""Bodies of JSON, strictly."""
+"""Strict parsing of JSON bodies."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def test_bodies_that_are_no_object(server: Running, body: bytes) -> None:
 
 def test_other_charsets_and_empty_bodies(server: Running) -> None:
     headers = {"Content-Type": "application/json; charset=latin-1"}
-    answer = http.post(f"{server.api}/register", content=b"{}", headers=headers)
-    problem(answer, 400, "invalid_parameter", reason="malformed")
+    response = http.post(f"{server.api}/register", content=b"{}", headers=headers)
+    problem(response, 400, "invalid_parameter", reason="malformed")
     problem(http.post(f"{server.api}/register"), 400, "invalid_parameter", param="email", reason="missing")
 
 
 @pytest.mark.parametrize("content_type", [None, "application/json", "application/x-www-form-urlencoded", "text/plain"])
-def test_what_the_body_is_called_does_not_matter(server: Running, content_type: str | None) -> None:
+def test_the_content_type_of_json_is_ignored(server: Running, content_type: str | None) -> None:
     body = b'{"else": ' + b"[" * 31 + b"]" * 31 + b', "name": "An app"}'
     headers = {**server.auth, **({"Content-Type": content_type} if content_type else {})}
     assert http.post(f"{server.api}/account/keys", content=body, headers=headers).status_code == 200

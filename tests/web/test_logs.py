@@ -1,4 +1,4 @@
-"""The log of a server: one line a request, the request's id on all that belongs to it, and nobody's secrets."""
+"""The log of a server: one line per request, request ids, and no secrets."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ CANARY = "canary"
 
 def test_a_conversion_is_one_line(server: Running) -> None:
     with captured_log() as lines:
-        answer = server.convert(sample("png"), "webp", quality="80")
-        entry = entry_of(lines, answer)
+        response = server.convert(sample("png"), "webp", quality="80")
+        entry = entry_of(lines, response)
     assert (entry["message"], entry["status"], entry["code"]) == ("POST /api/v1/convert", 200, None)
     assert (entry["input_format"], entry["output_format"], entry["engine"]) == ("png", "webp", "in_process")
-    assert (entry["credits"], entry["sent"]) == (1, len(answer.content))
+    assert (entry["credits"], entry["sent"]) == (1, len(response.content))
     assert entry["received"] > len(sample("png"))
     assert re.fullmatch(r"acct_\w{22}", entry["account"])
     assert isinstance(entry["ms"], int)
@@ -33,23 +33,23 @@ def test_a_conversion_with_warnings(server: Running) -> None:
 
 
 def test_a_batch_is_one_line(server: Running) -> None:
-    batch = server.ask("POST", "/batch", json={"output_format": "gif"}).json()["data"]["batch_id"]
+    batch = server.request("POST", "/batch", json={"output_format": "gif"}).json()["data"]["batch_id"]
     files = [server.upload(sample("png"), path=f"/batch/{batch}/files")["file_id"] for _ in range(2)]
     with captured_log() as lines:
         body = {"file_ids": files, "output_format": "gif"}
-        entry = entry_of(lines, server.ask("POST", f"/batch/{batch}/convert", json=body))
+        entry = entry_of(lines, server.request("POST", f"/batch/{batch}/convert", json=body))
     assert (entry["message"], entry["credits"]) == ("POST /api/v1/batch/{}/convert", 2)
 
 
-def test_what_fails_tells_why(server: Running) -> None:
+def test_failures_are_logged_with_their_cause(server: Running) -> None:
     with captured_log() as lines:
-        answer = server.convert(sample("png")[:100], "webp")
-        assert entry_of(lines, answer)["code"] == "processing_failed"
-        told = entry_of(lines, answer, "convertd.conversions")
-    assert (told["reason"], told["input_format"], told["output_format"]) == ("corrupt_input", "png", "webp")
+        response = server.convert(sample("png")[:100], "webp")
+        assert entry_of(lines, response)["code"] == "processing_failed"
+        entry = entry_of(lines, response, "convertd.conversions")
+    assert (entry["reason"], entry["input_format"], entry["output_format"]) == ("corrupt_input", "png", "webp")
 
 
-def test_a_job_that_dies_is_told_with_its_request(servers: Servers, data_dir: Path) -> None:
+def test_a_killed_job_is_logged_with_its_request(servers: Servers, data_dir: Path) -> None:
     dying = FailingExecutor(WorkerCrashed("Crashed.", details={"exit_code": -11}), OutOfMemory("Killed."))
     with servers.running(data_dir, dying) as server, captured_log() as lines:
         crashed = entry_of(lines, server.convert(sample("png")), "convertd.conversions")
@@ -58,15 +58,15 @@ def test_a_job_that_dies_is_told_with_its_request(servers: Servers, data_dir: Pa
     assert killed["reason"] == "out_of_memory"
 
 
-def test_nobodys_secrets(servers: Servers, server: Running) -> None:
+def test_secrets_and_private_data_are_not_logged(servers: Servers, server: Running) -> None:
     name = f"{CANARY}.png"
     with captured_log() as lines:
         answers = [
             server.convert(sample("png"), "webp", name=name),
             server.convert(sample("png")[:100], "webp", name=name),
             server.convert(CANARY.encode(), CANARY, name=name, headers={"Idempotency-Key": CANARY}),
-            server.ask("POST", "/pdf/delete-pages", files={"file": (name, b"%PDF-1.7")}, data={"password": CANARY}),
-            server.ask("GET", f"/files/{CANARY}"),
+            server.request("POST", "/pdf/delete-pages", files={"file": (name, b"%PDF-1.7")}, data={"password": CANARY}),
+            server.request("GET", f"/files/{CANARY}"),
             http.get(f"{server.url}/{CANARY}?{CANARY}={CANARY}", headers={"User-Agent": CANARY, "Cookie": CANARY}),
             http.get(f"{server.api}/account", headers={"Authorization": f"Bearer cvd_live_{CANARY}"}),
             http.get(f"{server.api}/verify?token={CANARY}"),
@@ -76,8 +76,8 @@ def test_nobodys_secrets(servers: Servers, server: Running) -> None:
             http.post(f"{server.url}/dashboard/sign-in", data={"key": f"cvd_live_{CANARY}"}),
         ]
         server.upload(sample("png"), name=name)
-        for answer in answers:
-            entry_of(lines, answer)
+        for response in answers:
+            entry_of(lines, response)
     logged = "\n".join(text for text in lines.texts if "outbox" not in text and "convertd.email" not in text)
     assert CANARY not in logged.lower()
     assert "ca" * 32 not in logged

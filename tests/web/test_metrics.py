@@ -73,7 +73,7 @@ def test_requests(scraped: Scraped) -> None:
         scraped.rising("convertd_http_requests_total", method="GET", route=route, status="404"),
         scraped.rising("convertd_http_request_duration_seconds_count", route=route),
     ):
-        scraped.server.ask("GET", "/files/file_0000000000000000000000")
+        scraped.server.request("GET", "/files/file_0000000000000000000000")
 
 
 def test_a_conversion(scraped: Scraped) -> None:
@@ -103,7 +103,7 @@ def test_a_tool(scraped: Scraped) -> None:
         scraped.rising("convertd_conversion_stage_seconds_count", stage="tool"),
         scraped.rising("convertd_credits_charged_total", operation="pdf_merge"),
     ):
-        assert scraped.server.ask("POST", "/pdf/merge", files=files).status_code == 200
+        assert scraped.server.request("POST", "/pdf/merge", files=files).status_code == 200
 
 
 def test_a_conversion_with_an_external_program(scraped: Scraped) -> None:
@@ -135,8 +135,8 @@ def test_a_replay_is_not_counted_as_a_conversion(scraped: Scraped) -> None:
         scraped.rising("convertd_idempotent_replays_total"),
         scraped.rising("convertd_conversions_total", by=0),
     ):
-        answer = scraped.server.convert(sample("png"), "gif", headers=headers)
-    assert answer.headers["Idempotency-Replayed"] == "true"
+        response = scraped.server.convert(sample("png"), "gif", headers=headers)
+    assert response.headers["Idempotency-Replayed"] == "true"
 
 
 def test_too_many_requests(servers: Servers, data_dir: Path) -> None:
@@ -161,7 +161,7 @@ def test_registration_and_email(scraped: Scraped) -> None:
 
 
 def test_a_purchase(scraped: Scraped) -> None:
-    session = scraped.server.ask("POST", "/credits/purchase", json={"pack": "pro"}).json()["data"]["session_id"]
+    session = scraped.server.request("POST", "/credits/purchase", json={"pack": "pro"}).json()["data"]["session_id"]
     with scraped.rising("convertd_credits_granted_total", 2000, source="purchase"):
         assert http.post(f"{scraped.server.url}/checkout/{session}/pay").status_code < 400
 
@@ -207,8 +207,8 @@ def test_no_text_of_clients_is_exposed(scraped: Scraped) -> None:
     http.request("CANARY", f"{server.api}/account", headers=held)
     server.convert(sample("png"), CANARY, name=f"{CANARY}.{CANARY}", password=CANARY)
     server.convert(CANARY.encode(), "png", name=f"{CANARY}.png", headers={"Idempotency-Key": CANARY})
-    server.ask("POST", "/batch", json={"output_format": CANARY})
-    server.ask("GET", f"/files/{CANARY}")
+    server.request("POST", "/batch", json={"output_format": CANARY})
+    server.request("GET", f"/files/{CANARY}")
     assert server.key not in scraped.text()
     assert CANARY not in scraped.text().lower()
 
@@ -242,7 +242,7 @@ def test_the_readme_lists_all_metrics(scraped: Scraped) -> None:
     documented = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
     scraped.server.convert(sample("png"), "jpeg")
     scraped.server.convert(b"no picture at all")
-    alone = metrics.create("1", [])
+    alone = metrics.create_metrics("1", [])
     alone.installation.set_sandbox_layers({"landlock": True})  # only set by `serve`
     found: dict[str, set[str]] = {}
     for family in (*alone.registry.collect(), *parse(scraped.text())):

@@ -1,4 +1,4 @@
-"""Forms: well-formed, abused, cut off."""
+"""Multipart forms: well-formed, malformed and truncated."""
 
 from __future__ import annotations
 
@@ -98,9 +98,9 @@ def test_accepted(server: Running, body: bytes) -> None:
     ],
 )
 def test_refused(server: Running, body: bytes, param: str | None, reason: str) -> None:
-    answer = post(server, body)
-    error = answer.json()["error"]
-    assert (answer.status_code, error["code"]) == (400, "invalid_parameter")
+    response = post(server, body)
+    error = response.json()["error"]
+    assert (response.status_code, error["code"]) == (400, "invalid_parameter")
     assert (error.get("param"), error["reason"]) == (param, reason)
     assert eventually(lambda: not server.work_files())
 
@@ -117,14 +117,14 @@ def test_refused(server: Running, body: bytes, param: str | None, reason: str) -
     ],
 )
 def test_other_content_types(server: Running, content_type: str | None) -> None:
-    answer = post(server, form(FILE, TARGET), {"Content-Type": content_type} if content_type else {})
-    assert answer.status_code == 400
-    assert answer.json()["error"]["code"] == "invalid_parameter"
+    response = post(server, form(FILE, TARGET), {"Content-Type": content_type} if content_type else {})
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == "invalid_parameter"
     assert eventually(lambda: not server.work_files())
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
-def test_a_client_that_goes_away_leaves_nothing(server: Running, share: float) -> None:
+def test_a_disconnect_removes_uploaded_files(server: Running, share: float) -> None:
     descriptors = Path("/proc/self/fd")
     before = len(list(descriptors.iterdir()))
     body = form(part(picture("BMP", (1200, 900)), 'name="file"; filename="a.bmp"'), TARGET)
@@ -147,7 +147,7 @@ async def test_one_byte_more_is_not(tmp_path: Path) -> None:
         await found.feed(form(part(bytes(1001), 'name="file"; filename="a.bin"')))
 
 
-def test_files_know_what_they_are(tmp_path: Path) -> None:
+def test_uploads_are_identified(tmp_path: Path) -> None:
     body = form(part(picture(), 'name="file"; filename="a.bin"'), part(b"x", 'name="file"'), part(b"", 'name="file"'))
     with read(tmp_path, body) as read_form:
         first, *others = read_form.uploads
@@ -185,9 +185,11 @@ def test_file_names(tmp_path: Path, disposition: str, filename: str) -> None:
 
 
 @given(content=st.binary(max_size=300), step=st.integers(1, 64))
-def test_contents_survive_any_cut(tmp_path_factory: pytest.TempPathFactory, content: bytes, step: int) -> None:
+def test_contents_do_not_depend_on_chunk_boundaries(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, step: int
+) -> None:
     tricky = content + f"\r\n--{BOUNDARY[:-1]}".encode() + content
-    assume(BOUNDARY.encode() not in tricky)  # which would end it
+    assume(BOUNDARY.encode() not in tricky)  # it would end the part
     body = form(part(tricky, 'name="file"; filename="a.bin"'), TARGET)
     with read(tmp_path_factory.mktemp("form"), body, step) as read_form:
         assert read_form.file("file").file.read() == tricky
@@ -206,7 +208,7 @@ def test_noise_is_refused_or_read_but_never_crashes(
         pass
 
 
-def test_a_body_that_comes_with_options(server: Running) -> None:
+def test_options_with_a_body(server: Running) -> None:
     url = f"{server.api}/convert"
     assert http.request("OPTIONS", url, files={"file": ("photo.jpg", picture())}).status_code == 204
     problem(http.request("OPTIONS", url, content=bytes(70_000)), 413, "file_too_large")

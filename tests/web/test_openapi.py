@@ -1,4 +1,4 @@
-"""The API's document: valid, complete, and about nothing that is not there."""
+"""The OpenAPI document is valid, complete, and describes existing endpoints only."""
 
 from __future__ import annotations
 
@@ -56,19 +56,19 @@ def _verbs(handler: type[BaseHandler]) -> set[str]:
     return {verb.lower() for verb in BaseHandler.supported_methods(handler.__new__(handler))} & {*_VERBS}
 
 
-def test_it_is_valid() -> None:
+def test_the_document_is_valid() -> None:
     assert published()["openapi"].startswith("3.1.")
     validate(published())
 
 
 def test_every_verb_of_every_path_is_in_it() -> None:
     there = [(re.sub(r"\([^)]*\)", "{}", pattern), _verbs(handler)) for pattern, handler in API_ROUTES]
-    told = {
+    documented = {
         ("" if "servers" in item else API) + re.sub(r"{\w+}", "{}", path): {*item} & {*_VERBS}
         for path, item in published()["paths"].items()
     }
-    assert dict(there) == told
-    assert all(told[path] for path in told)
+    assert dict(there) == documented
+    assert all(documented[path] for path in documented)
     assert not any(pattern.startswith(API) or _declared_verbs(handler) for pattern, handler in PAGE_ROUTES)
 
 
@@ -76,7 +76,7 @@ def _declared_verbs(handler: type[BaseHandler]) -> list[str]:
     return [verb for verb in _VERBS if operation_of(handler, verb)]
 
 
-def test_everything_in_it_is_used() -> None:
+def test_all_components_are_used() -> None:
     ids = [operation["operationId"] for _, _, operation in _operations()]
     assert sorted(ids) == sorted({*ids})
     assert {tag for _, _, operation in _operations() for tag in operation["tags"]} == {
@@ -107,7 +107,7 @@ def test_a_request_model_accepts_its_examples(model: type[RequestModel]) -> None
         validate_fields(model, texts, from_text=True)
 
 
-def test_the_examples_are_of_their_schemas() -> None:
+def test_examples_match_their_schemas() -> None:
     components = published()["components"]
     responses = [one for _, _, operation in _operations() for one in operation["responses"].values()]
     for response in [*responses, *components["responses"].values()]:
@@ -120,12 +120,12 @@ def test_the_examples_are_of_their_schemas() -> None:
 
 def test_every_code_and_every_reason_is_in_it() -> None:
     assert {*ERROR_CATALOGUE} == {*STATUS}
-    documented = {reason for told in ERROR_CATALOGUE.values() for reason in told.reasons}
+    documented = {reason for description in ERROR_CATALOGUE.values() for reason in description.reasons}
     assert documented == _reasons() - _NOT_OF_THE_API
 
 
 def _reasons() -> set[str]:
-    """All reasons that the code gives, and those that it makes."""
+    """All reasons in the source code, including generated ones."""
     found = {"not_a_pdf", "frames", "pages"}
     for folder in ("engine", "plugins", "storage", "web"):
         for path in (_ROOT / folder).rglob("*.py"):
@@ -150,7 +150,7 @@ def _reasons_in(node: ast.AST) -> Iterator[str]:
 
 
 def _texts(node: ast.AST) -> Iterator[str]:
-    """The texts that the value may have, as far as they are written there."""
+    """The string constants that the expression may evaluate to."""
     if isinstance(node, ast.Constant) and re.fullmatch("[a-z_]+", str(node.value)):
         yield str(node.value)
     for inner in ast.iter_child_nodes(node) if isinstance(node, ast.IfExp | ast.BoolOp | ast.Tuple) else ():
@@ -158,25 +158,25 @@ def _texts(node: ast.AST) -> Iterator[str]:
 
 
 class TestHeaders:
-    def test_those_of_every_answer(self, server: Running) -> None:
+    def test_common_headers(self, server: Running) -> None:
         sent = {name.lower() for name in http.get(f"{server.url}/healthz").headers}
         assert {name.lower() for name in COMMON_HEADERS} <= sent
         exposed = common_headers("req_0")["Access-Control-Expose-Headers"].split(", ")
         assert {*exposed} <= {*HEADERS}
 
-    def test_those_that_requests_have(self) -> None:
-        told = {
+    def test_request_headers_are_allowed_by_cors(self) -> None:
+        documented = {
             parameter["name"]
             for _, _, operation in _operations()
             for parameter in operation.get("parameters", [])
             if parameter["in"] == "header"
         }
         accepted = {*PREFLIGHT_HEADERS["Access-Control-Allow-Headers"].split(", ")}
-        assert accepted - told == {"Accept", "Authorization", "Content-Type"}
-        assert told - accepted == {"Stripe-Signature"}
+        assert accepted - documented == {"Accept", "Authorization", "Content-Type"}
+        assert documented - accepted == {"Stripe-Signature"}
 
     def test_all_of_them_are_sent(self, servers: Servers, data_dir: Path) -> None:
-        with servers.running(data_dir) as server:  # to which no other test has shown wrong keys
+        with servers.running(data_dir) as server:  # a new server: no other test has used up its limit of invalid keys
             self._all_are_sent(server)
 
     def _all_are_sent(self, server: Running) -> None:
@@ -184,19 +184,22 @@ class TestHeaders:
         path = made.json()["data"]["download_url"].removeprefix(API)
         answers = [
             server.convert(picture(), headers={"Accept": "application/json", "Idempotency-Key": "headers"}),
-            server.ask("GET", path, headers={"Range": "bytes=0-9"}),
-            server.ask("GET", "/account", "wrong"),
-            server.ask("PATCH", "/account"),
-            server.ask("GET", f"/verify?token={'0' * 64}", headers={"Accept": "text/html"}),
-            server.ask("GET", "/account/usage"),
-            *(server.ask("POST", "/register", json={"email": "many@example.test", "name": "Many"}) for _ in range(6)),
+            server.request("GET", path, headers={"Range": "bytes=0-9"}),
+            server.request("GET", "/account", "wrong"),
+            server.request("PATCH", "/account"),
+            server.request("GET", f"/verify?token={'0' * 64}", headers={"Accept": "text/html"}),
+            server.request("GET", "/account/usage"),
+            *(
+                server.request("POST", "/register", json={"email": "many@example.test", "name": "Many"})
+                for _ in range(6)
+            ),
         ]
         sent = {name.lower() for answer in answers for name in answer.headers}
         assert {name.lower() for name in HEADERS} <= sent
 
 
 class TestServed:
-    def test_to_anybody_and_counted(self, server: Running) -> None:
+    def test_is_public_and_rate_limited(self, server: Running) -> None:
         first = conforms(http.get(f"{server.api}/openapi.json"))
         assert first.json() == published()
         second = http.get(f"{server.api}/openapi.json")
@@ -209,12 +212,12 @@ class TestServed:
 
     def test_for_the_address_that_clients_use(self, servers: Servers, data_dir: Path) -> None:
         with servers.running(data_dir, base_url="https://convert.example/api/v1") as server:
-            told = http.get(f"{server.api}/openapi.json").json()
-        assert told["servers"] == [{"url": "https://convert.example/api/v1"}]
-        assert told["paths"]["/healthz"]["servers"] == [{"url": "https://convert.example"}]
+            document = http.get(f"{server.api}/openapi.json").json()
+        assert document["servers"] == [{"url": "https://convert.example/api/v1"}]
+        assert document["paths"]["/healthz"]["servers"] == [{"url": "https://convert.example"}]
 
 
-def test_who_needs_a_key(servers: Servers, data_dir: Path) -> None:
+def test_operations_without_a_key_are_marked(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as server:
         for path, verb, operation in _operations():
             base = server.url if "servers" in published()["paths"][path] else server.api
@@ -223,24 +226,24 @@ def test_who_needs_a_key(servers: Servers, data_dir: Path) -> None:
 
 
 class TestJudging:
-    """What the document does not tell is noticed."""
+    """Undocumented responses are detected."""
 
     def test_fields(self, server: Running) -> None:
-        answer = server.ask("GET", "/account")
+        answer = server.request("GET", "/account")
         changed = answer.json()
         for data in ({**changed["data"], "more": 1}, {**changed["data"], "tier": "gold"}, {}):
             with pytest.raises(jsonschema_rs.ValidationError):
                 conforms(_like(answer, answer.headers, {**changed, "data": data}))
 
     def test_headers(self, server: Running) -> None:
-        answer = server.ask("GET", "/account")
+        answer = server.request("GET", "/account")
         without = {name: value for name, value in answer.headers.items() if name != "x-request-id"}
         for headers in ({**answer.headers, "X-More": "1"}, without):
             with pytest.raises(AssertionError):
                 conforms(_like(answer, headers, answer.json()))
 
     def test_statuses(self, server: Running) -> None:
-        answer = server.ask("GET", "/account")
+        answer = server.request("GET", "/account")
         with pytest.raises(AssertionError):
             conforms(httpx.Response(418, headers=answer.headers, request=answer.request))
 

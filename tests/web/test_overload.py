@@ -1,4 +1,4 @@
-"""A server with more to do than it can: which requests it refuses, and what becomes of their bodies."""
+"""A server with a full queue: refused requests, and their bodies."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.support import http
 from tests.support.checks import dressed, problem
 from tests.support.fake_executors import EndlessExecutor
 from tests.support.log_lines import captured_log, entry_of
-from tests.support.servers import Running, Servers, eventually, parsed, read_answer
+from tests.support.servers import Running, Servers, eventually, parsed, read_response
 from tests.support.web_samples import FILE, FORM, TARGET, conversion_request, form
 
 MIB = 1 << 20
-_MOST = 51  # conversions of one worker: the one that runs, and 50 that wait
+_MOST = 51  # conversions of one worker: one running, and 50 queued
 _LIMIT = 10_000  # requests a minute
 _MOMENT = 1.0  # seconds
 _CONNECTIONS = 64  # of an address
@@ -25,7 +25,7 @@ _CONNECTIONS = 64  # of an address
 
 @pytest.fixture(scope="module")
 def full(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server that can take no more."""
+    """A server with a full queue."""
     data = tmp_path_factory.mktemp("data")
     with (
         servers.running(data, executor=EndlessExecutor(), workers=1, rate_limit_paid=_LIMIT) as server,
@@ -36,67 +36,67 @@ def full(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def test_a_conversion_is_refused(full: Running) -> None:
-    answer = _convert(full)
-    problem(answer, 429, "rate_limit_exceeded", reason="queue_full", retryable=True)
-    assert answer.headers["Retry-After"].isdigit()
-    assert int(answer.headers["X-RateLimit-Remaining"]) < int(answer.headers["X-RateLimit-Limit"]) == _LIMIT
+    response = _convert(full)
+    problem(response, 429, "rate_limit_exceeded", reason="queue_full", retryable=True)
+    assert response.headers["Retry-After"].isdigit()
+    assert int(response.headers["X-RateLimit-Remaining"]) < int(response.headers["X-RateLimit-Limit"]) == _LIMIT
 
 
 @pytest.mark.parametrize("path", ["/files/file_0000000000000000000000/convert", "/pdf/merge", "/pdf/delete-pages"])
-def test_whatever_takes_a_turn_is_refused(full: Running, path: str) -> None:
-    problem(full.ask("POST", path), 429, "rate_limit_exceeded", reason="queue_full")
+def test_queued_operations_are_refused(full: Running, path: str) -> None:
+    problem(full.request("POST", path), 429, "rate_limit_exceeded", reason="queue_full")
 
 
-def test_all_else_is_not(full: Running) -> None:
-    assert full.ask("GET", "/account").status_code == 200
-    assert full.ask("OPTIONS", "/convert").status_code == 204
-    problem(full.ask("GET", "/convert"), 405, "method_not_allowed")
+def test_other_requests_are_not_refused(full: Running) -> None:
+    assert full.request("GET", "/account").status_code == 200
+    assert full.request("OPTIONS", "/convert").status_code == 204
+    problem(full.request("GET", "/convert"), 405, "method_not_allowed")
 
 
-def test_a_refusal_is_noted_like_any_answer(full: Running) -> None:
+def test_a_refusal_is_logged_and_counted(full: Running) -> None:
     with captured_log() as lines:
-        answer = _convert(full)
-        entry = entry_of(lines, answer)
+        response = _convert(full)
+        entry = entry_of(lines, response)
     assert (entry["message"], entry["status"]) == ("POST /api/v1/convert", 429)
-    assert (entry["code"], entry["sent"]) == ("rate_limit_exceeded", len(answer.content))
+    assert (entry["code"], entry["sent"]) == ("rate_limit_exceeded", len(response.content))
     assert entry["account"].startswith("acct_")
 
 
-def test_the_body_is_passed_over_and_the_next_request_answered(full: Running) -> None:
+def test_the_body_is_discarded_and_the_next_request_is_processed(full: Running) -> None:
     with full.connect() as connection:
         ids = set()
         for _ in range(3):
             connection.sendall(conversion_request(full.posting, bytes(MIB)))
-            answer = parsed(read_answer(connection))
-            problem(answer, 429, "rate_limit_exceeded")
-            dressed(answer)
-            ids.add(answer.headers["X-Request-Id"])
+            response = parsed(read_response(connection))
+            problem(response, 429, "rate_limit_exceeded")
+            dressed(response)
+            ids.add(response.headers["X-Request-Id"])
         assert len(ids) == 3
 
 
 def test_refused_clients_may_close_their_connections(full: Running) -> None:
-    for _ in range(_CONNECTIONS + 10):  # more than an address may have
+    for _ in range(_CONNECTIONS + 10):  # more than one address may open
         with full.connect("127.0.0.9") as connection:
             connection.sendall(conversion_request(full.posting, bytes(MIB)))
-            problem(parsed(read_answer(connection)), 429, "rate_limit_exceeded", reason="queue_full")
+            problem(parsed(read_response(connection)), 429, "rate_limit_exceeded", reason="queue_full")
 
 
-def test_whoever_waits_for_a_go_gets_none(full: Running) -> None:
+def test_refused_clients_get_no_100_continue(full: Running) -> None:
     with full.connect() as connection:
         connection.sendall(f"{full.posting}Expect: 100-continue\r\nContent-Length: 10\r\n\r\n".encode())
-        problem(parsed(read_answer(connection)), 429, "rate_limit_exceeded")
+        problem(parsed(read_response(connection)), 429, "rate_limit_exceeded")
         assert connection.recv(100) == b""
 
 
-def test_whoever_never_stops_sending_is_cut_off(full: Running) -> None:
+def test_endless_bodies_are_cut_off(full: Running) -> None:
     with full.connect() as connection:
         connection.sendall(f"{full.posting}Content-Length: {1 << 40}\r\n\r\n".encode())
-        problem(parsed(read_answer(connection)), 429, "rate_limit_exceeded")
+        problem(parsed(read_response(connection)), 429, "rate_limit_exceeded")
         with pytest.raises(ConnectionError):
             connection.sendall(bytes(200 * MIB))
 
 
-def test_whoever_goes_away_leaves_nothing_behind(full: Running) -> None:
+def test_a_disconnect_during_a_refusal_leaves_nothing_behind(full: Running) -> None:
     before = len(full.work_files())
     for _ in range(20):
         with full.connect() as connection:
@@ -110,14 +110,14 @@ def test_requests_count_once_their_bodies_have_arrived(servers: Servers, tmp_pat
         servers.running(tmp_path, executor=EndlessExecutor(), workers=1, rate_limit_paid=_LIMIT) as server,
         ExitStack() as waiting,
     ):
-        asked, before = conversion_request(server.posting, form(FILE, TARGET)), len(server.work_files())
+        request_bytes, before = conversion_request(server.posting, form(FILE, TARGET)), len(server.work_files())
         arriving = [waiting.enter_context(server.connect("127.0.0.8")) for _ in range(_MOST)]
         for connection in arriving:
-            connection.sendall(asked[:-10])
+            connection.sendall(request_bytes[:-10])
         assert eventually(lambda: len(server.work_files()) == before + _MOST)
         _fill(server, waiting)
-        arriving[0].sendall(asked[-10:])
-        problem(parsed(read_answer(arriving[0])), 429, "rate_limit_exceeded", reason="queue_full")
+        arriving[0].sendall(request_bytes[-10:])
+        problem(parsed(read_response(arriving[0])), 429, "rate_limit_exceeded", reason="queue_full")
 
 
 def _fill(server: Running, waiting: ExitStack) -> None:
@@ -128,7 +128,7 @@ def _fill(server: Running, waiting: ExitStack) -> None:
 
 
 def _one_more_is_refused(server: Running, waiting: ExitStack) -> bool:
-    """Whoever is not stays in line, in place of one that the server had no time for."""
+    """Requests that are not refused stay queued."""
     connection = waiting.enter_context(server.connect())
     connection.sendall(conversion_request(server.posting, form(FILE, TARGET)))
     connection.settimeout(_MOMENT)

@@ -31,17 +31,17 @@ def server(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.mark.parametrize("path", PAGES)
 def test_security_headers(server: Running, path: str) -> None:
-    answer = http.get(server.url + path, headers=BROWSER_HEADERS)
-    assert answer.status_code == 200
-    dressed(answer)
-    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
-    policy = answer.headers["Content-Security-Policy"]
+    response = http.get(server.url + path, headers=BROWSER_HEADERS)
+    assert response.status_code == 200
+    dressed(response)
+    assert response.headers["Content-Type"] == "text/html; charset=utf-8"
+    policy = response.headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; ")
     assert "unsafe" not in policy
-    assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?! type=\"module\" src=\"/static/)", answer.text)
-    assert not re.search(r"(src|href)=.(https?:)?//", answer.text)
-    assert answer.headers["Cache-Control"] == "no-store"
-    assert "Set-Cookie" not in answer.headers
+    assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?! type=\"module\" src=\"/static/)", response.text)
+    assert not re.search(r"(src|href)=.(https?:)?//", response.text)
+    assert response.headers["Cache-Control"] == "no-store"
+    assert "Set-Cookie" not in response.headers
     assert http.head(server.url + path).status_code == 200
 
 
@@ -54,20 +54,20 @@ def test_assets_are_cached(server: Running) -> None:
     assets = set(re.findall(r"/static/[\w.]+\?v=\w+", page))
     assert len(assets) >= 4
     for path in assets:
-        answer = http.get(server.url + path)
-        assert answer.status_code == 200
-        assert "immutable" in answer.headers["Cache-Control"]
-        again = http.get(server.url + path, headers={"If-None-Match": answer.headers["ETag"]})
+        response = http.get(server.url + path)
+        assert response.status_code == 200
+        assert "immutable" in response.headers["Cache-Control"]
+        again = http.get(server.url + path, headers={"If-None-Match": response.headers["ETag"]})
         assert (again.status_code, again.content) == (304, b"")
-        assert answer.headers["X-Content-Type-Options"] == "nosniff"
-        dressed(answer)
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        dressed(response)
         head = http.head(server.url + path)
-        assert (head.headers["Content-Length"], head.content) == (str(len(answer.content)), b"")
+        assert (head.headers["Content-Length"], head.content) == (str(len(response.content)), b"")
     for path in ("/static/site.css", "/static/site.css?v=0"):
         assert http.get(server.url + path).headers["Cache-Control"] == "no-cache"
     assert http.get(f"{server.url}/static/site.css").headers["Content-Type"] == "text/css; charset=utf-8"
     assert http.get(f"{server.url}/static/try.js").headers["Content-Type"] == "text/javascript; charset=utf-8"
-    for name in ("none.css", "..%2fapp.py", "%2e%2e", "", "../app.py"):
+    for name in ("none.css", "..%2fapp.py", "%2e%2e", "", "../app.py", "%00", "a" * 300):
         problem(http.get(f"{server.url}/static/{name}"), 404, "not_found")
 
 
@@ -106,25 +106,25 @@ def posted(server: Running, path: str, form: dict[str, str]) -> httpx.Response:
 class TestRegistration:
     def test_without_scripts(self, server: Running) -> None:
         form = {"email": "fay@example.test", "name": "Fay & <b>Co</b>"}
-        answer = posted(server, "/register", form)
-        assert answer.status_code == 200
-        assert "fay@example.test" in answer.text
+        response = posted(server, "/register", form)
+        assert response.status_code == 200
+        assert "fay@example.test" in response.text
         assert token_sent_to(server, "fay@example.test")
 
     @pytest.mark.parametrize(("field", "value"), [("email", '"><script>'), ("name", "x")])
     def test_invalid_input_is_reported_and_kept(self, server: Running, field: str, value: str) -> None:
         form = {"email": "gil@example.test", "name": "Gil's app", field: value}
-        answer = posted(server, "/register", form)
-        assert answer.status_code == 400
-        assert f'id="{field}"' in answer.text.partition("aria-invalid")[0].rpartition("<input")[2]
-        assert "<script>" not in answer.text
-        assert "Gil" in answer.text or "gil@example.test" in answer.text
+        response = posted(server, "/register", form)
+        assert response.status_code == 400
+        assert f'id="{field}"' in response.text.partition("aria-invalid")[0].rpartition("<input")[2]
+        assert "<script>" not in response.text
+        assert "Gil" in response.text or "gil@example.test" in response.text
         assert emails_to(server.data_dir, "gil@example.test") == []
 
     def test_rate_limit(self, server: Running) -> None:
         form = {"email": "hal@example.test", "name": "Hal"}
         answers = [posted(server, "/register", form) for _ in range(6)]
-        assert [answer.status_code for answer in answers] == [200] * 5 + [429]
+        assert [response.status_code for response in answers] == [200] * 5 + [429]
         assert "Retry-After" in answers[-1].headers
 
 
@@ -137,31 +137,31 @@ class TestForms:
     def test_cross_site_forms_are_rejected(self, server: Running, path: str, headers: dict[str, str]) -> None:
         form = {"email": "ivy@example.test", "name": "Ivy", "key": server.key}
         with http.Client(headers={"User-Agent": "a browser"}) as client:
-            answer = client.post(server.url + path, data=form, headers={"Cookie": "other=1", **headers})
-        problem(answer, 400, "invalid_parameter", reason="cross_site")
-        assert "Set-Cookie" not in answer.headers
+            response = client.post(server.url + path, data=form, headers={"Cookie": "other=1", **headers})
+        problem(response, 400, "invalid_parameter", reason="cross_site")
+        assert "Set-Cookie" not in response.headers
         assert emails_to(server.data_dir, "ivy@example.test") == []
 
     @pytest.mark.parametrize("body", [b"key=%ff", b"a&" * 60, b"\xff", b"key=" + b"x" * 70_000])
     def test_malformed_bodies(self, server: Running, body: bytes) -> None:
         headers = {"Origin": server.url, "Content-Type": "application/x-www-form-urlencoded"}
-        answer = http.post(f"{server.url}/dashboard/sign-in", content=body, headers=headers)
-        assert answer.status_code in (400, 401, 413)
+        response = http.post(f"{server.url}/dashboard/sign-in", content=body, headers=headers)
+        assert response.status_code in (400, 401, 413)
 
 
 @contextmanager
 def signed_in(server: Running, key: str) -> Iterator[httpx.Client]:
     """Returns a client with a session."""
     with http.Client(base_url=server.url, headers={"Origin": server.url}) as client:
-        answer = client.post("/dashboard/sign-in", data={"key": f" {key} "})
-        assert (answer.status_code, answer.headers["Location"]) == (303, "/dashboard")
+        response = client.post("/dashboard/sign-in", data={"key": f" {key} "})
+        assert (response.status_code, response.headers["Location"]) == (303, "/dashboard")
         yield client
 
 
 class TestSessions:
     def test_cookie_attributes(self, server: Running) -> None:
-        answer = posted(server, "/dashboard/sign-in", {"key": server.account()})
-        cookie = answer.headers["Set-Cookie"].lower()
+        response = posted(server, "/dashboard/sign-in", {"key": server.account()})
+        cookie = response.headers["Set-Cookie"].lower()
         for part in ("httponly", "samesite=strict", "path=/dashboard", "max-age=43200"):
             assert part in cookie
         assert "secure" not in cookie
@@ -169,28 +169,28 @@ class TestSessions:
     def test_cookie_is_secure_behind_https(self, servers: Servers, tmp_path: Path) -> None:
         with servers.running(tmp_path, base_url="https://convert.example/api/v1") as server:
             for origin, status in (("https://convert.example", 303), ("https://other.example", 400)):
-                answer = http.post(
+                response = http.post(
                     f"{server.url}/dashboard/sign-in", data={"key": server.key}, headers={"Origin": origin}
                 )
-                assert answer.status_code == status
-                assert ("secure" in answer.headers.get("Set-Cookie", "").lower()) == (status == 303)
+                assert response.status_code == status
+                assert ("secure" in response.headers.get("Set-Cookie", "").lower()) == (status == 303)
 
     def test_wrong_key(self, server: Running) -> None:
-        answer = posted(server, "/dashboard/sign-in", {"key": "cvd_live_x"})
-        assert answer.status_code == 401
-        assert "Set-Cookie" not in answer.headers
-        assert "cvd_live_x" not in answer.text
+        response = posted(server, "/dashboard/sign-in", {"key": "cvd_live_x"})
+        assert response.status_code == 401
+        assert "Set-Cookie" not in response.headers
+        assert "cvd_live_x" not in response.text
 
     def test_failed_sign_ins_are_limited(self, servers: Servers, data_dir: Path) -> None:
         with servers.running(data_dir) as server, http.Client(headers={"Origin": server.url}) as client:
             answers = [client.post(f"{server.url}/dashboard/sign-in", data={"key": "none"}) for _ in range(31)]
-        assert [answer.status_code for answer in answers] == [401] * 30 + [429]
+        assert [response.status_code for response in answers] == [401] * 30 + [429]
 
     def test_unverified_account(self, server: Running) -> None:
         key = server.account(verified=False)
-        answer = posted(server, "/dashboard/sign-in", {"key": key})
-        assert answer.status_code == 403
-        assert "Set-Cookie" not in answer.headers
+        response = posted(server, "/dashboard/sign-in", {"key": key})
+        assert response.status_code == 403
+        assert "Set-Cookie" not in response.headers
 
     def test_api_ignores_the_session_cookie(self, server: Running) -> None:
         with signed_in(server, server.account()) as client:
@@ -211,27 +211,27 @@ class TestSessions:
     def test_session_ends_when_its_key_is_revoked(self, server: Running) -> None:
         key = server.account()
         with signed_in(server, key) as client:
-            made = server.ask("POST", "/account/keys", key).json()["data"]
+            made = server.request("POST", "/account/keys", key).json()["data"]
             old = next(
                 one["key_id"]
-                for one in server.ask("GET", "/account/keys", key).json()["data"]["keys"]
+                for one in server.request("GET", "/account/keys", key).json()["data"]["keys"]
                 if one["key_id"] != made["key_id"]
             )
-            server.ask("DELETE", f"/account/keys/{old}", made["api_key"])
+            server.request("DELETE", f"/account/keys/{old}", made["api_key"])
             assert 'id="credits"' not in client.get("/dashboard").text
 
     @pytest.mark.parametrize("path", ["/keys", "/keys/key_x/revoke", "/credits", "/usage.csv"])
     def test_requests_without_a_session_are_redirected(self, server: Running, path: str) -> None:
         method = "GET" if path.endswith("csv") else "POST"
-        answer = http.request(method, f"{server.url}/dashboard{path}", headers={"Origin": server.url})
-        assert (answer.status_code, answer.headers["Location"]) == (303, "/dashboard")
+        response = http.request(method, f"{server.url}/dashboard{path}", headers={"Origin": server.url})
+        assert (response.status_code, response.headers["Location"]) == (303, "/dashboard")
 
 
 class TestDashboard:
     def test_keys_of_other_accounts_and_the_last_key_cannot_be_revoked(self, server: Running) -> None:
         mine, other = server.account(), server.account()
         (own,), (foreign,) = (
-            [one["key_id"] for one in server.ask("GET", "/account/keys", key).json()["data"]["keys"]]
+            [one["key_id"] for one in server.request("GET", "/account/keys", key).json()["data"]["keys"]]
             for key in (mine, other)
         )
         with signed_in(server, mine) as client:
@@ -239,7 +239,7 @@ class TestDashboard:
             assert client.post(f"/dashboard/keys/{own}/revoke").status_code == 400
             assert client.post("/dashboard/keys", data={"name": "x"}).status_code == 400
             assert client.post("/dashboard/credits", data={"pack": "none"}).status_code == 400
-        assert server.ask("GET", "/account", other).status_code == 200
+        assert server.request("GET", "/account", other).status_code == 200
 
     def test_periods(self, server: Running) -> None:
         key = server.account()
@@ -250,9 +250,9 @@ class TestDashboard:
 
     def test_request_log_has_no_file_names_and_no_query_strings(self, server: Running) -> None:
         key = server.account()
-        server.ask("GET", "/account/usage?period=2026-01", key)
-        server.ask("POST", "/files/upload", key, files={"file": ("secret-name.png", b"no picture")})
-        server.ask("GET", f"/files/{'x' * 500}", key)
+        server.request("GET", "/account/usage?period=2026-01", key)
+        server.request("POST", "/files/upload", key, files={"file": ("secret-name.png", b"no picture")})
+        server.request("GET", f"/files/{'x' * 500}", key)
         with signed_in(server, key) as client:
             text = client.get("/dashboard").text
         log = text.partition("Latest requests")[2]
@@ -263,6 +263,6 @@ class TestDashboard:
 
     def test_user_input_is_escaped(self, server: Running) -> None:
         key = server.account()
-        server.ask("POST", "/account/keys", key, json={"name": "<img src=x onerror=alert(1)>"})
+        server.request("POST", "/account/keys", key, json={"name": "<img src=x onerror=alert(1)>"})
         with signed_in(server, key) as client:
             assert "<img" not in client.get("/dashboard").text

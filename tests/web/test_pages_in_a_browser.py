@@ -93,7 +93,7 @@ def test_accessibility_size_and_narrow_screens(
     context = browser.new_context(color_scheme="light")
     page = context.new_page()
     sizes: dict[str, int] = {}
-    page.on("response", lambda answer: sizes.update({answer.url: len(answer.body())}))
+    page.on("response", lambda response: sizes.update({response.url: len(response.body())}))
     page.goto(f"{site.url}{path}")
     keep(page, f"{path.strip('/').replace('/', '-') or 'landing'}-light")
     assert violations(page) == []
@@ -102,6 +102,15 @@ def test_accessibility_size_and_narrow_screens(
     page.set_viewport_size({"width": 360, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     context.close()
+
+
+def test_copy_buttons_do_not_cover_the_code_on_a_phone(page: Page) -> None:
+    page.set_viewport_size({"width": 360, "height": 700})
+    page.goto("/")
+    button, code = (page.locator(f"pre {part}").first.bounding_box() for part in (".copy", "code"))
+    assert button
+    assert code
+    assert button["y"] + button["height"] <= code["y"]
 
 
 @pytest.mark.parametrize("path", ["/docs", "/status"])
@@ -235,16 +244,16 @@ def test_keys_on_the_dashboard(page: Page, site: Running, keep: Callable[[Page, 
     page.get_by_label("Name of the new key").fill("second")
     page.get_by_role("button", name="Create an API key").click()
     made = page.get_by_role("textbox", name="API key").input_value()
-    assert site.ask("GET", "/account", made).status_code == 200
+    assert site.request("GET", "/account", made).status_code == 200
     keep(page, "dashboard-new-key")
     assert violations(page) == []
     row = page.get_by_role("row").filter(has_text="second")
     row.get_by_text("Revoke…").click()
     row.get_by_role("button", name="Revoke now").click()
     expect(row).to_have_count(0)
-    assert site.ask("GET", "/account", made).status_code == 401
+    assert site.request("GET", "/account", made).status_code == 401
     page.get_by_role("button", name=re.compile("Replace")).click()
-    assert site.ask("GET", "/account", page.get_by_role("textbox", name="API key").input_value()).status_code == 200
+    assert site.request("GET", "/account", page.get_by_role("textbox", name="API key").input_value()).status_code == 200
 
 
 def test_session_survives_a_link_from_another_site(page: Page, site: Running) -> None:

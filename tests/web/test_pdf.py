@@ -1,4 +1,4 @@
-"""Documents merged, and pages deleted, over HTTP."""
+"""POST /pdf/merge and /pdf/delete-pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JSON = {"Accept": "application/json"}
 
 
 def document(pages: int, width: int = 100, **save: Any) -> bytes:
-    """A PDF whose pages are told apart by their height: the first is 201 points high."""
+    """A PDF whose pages differ in height: the first is 201 points high."""
     made, file = pikepdf.new(), io.BytesIO()
     for number in range(pages):
         made.add_blank_page(page_size=(width, 201 + number))
@@ -33,21 +33,21 @@ def heights(content: bytes, password: str = "") -> list[int]:
 
 def merge(server: Running, *documents: bytes, field: str = "files[]", **request: Any) -> httpx.Response:
     files = [(field, (f"{place}.pdf", content)) for place, content in enumerate(documents)]
-    return server.ask("POST", "/pdf/merge", files=files, **request)
+    return server.request("POST", "/pdf/merge", files=files, **request)
 
 
 def delete(server: Running, content: bytes, pages: str | None, **request: Any) -> httpx.Response:
     data = {**request.pop("data", {}), **({} if pages is None else {"pages": pages})}
-    return server.ask("POST", "/pdf/delete-pages", files={"file": ("my.pdf", content)}, data=data, **request)
+    return server.request("POST", "/pdf/delete-pages", files={"file": ("my.pdf", content)}, data=data, **request)
 
 
 def test_documents_are_merged_in_order(either: Running) -> None:
     key = either.account(credits=2)
-    answer = merge(either, document(2), document(1), document(3), key=key)
-    assert (answer.status_code, answer.headers["Content-Type"]) == (200, "application/pdf")
-    assert 'filename="merged.pdf"' in answer.headers["Content-Disposition"]
-    assert answer.headers["X-Credits-Remaining"] == "1"
-    assert heights(answer.content) == [1, 2, 1, 1, 2, 3]
+    response = merge(either, document(2), document(1), document(3), key=key)
+    assert (response.status_code, response.headers["Content-Type"]) == (200, "application/pdf")
+    assert 'filename="merged.pdf"' in response.headers["Content-Disposition"]
+    assert response.headers["X-Credits-Remaining"] == "1"
+    assert heights(response.content) == [1, 2, 1, 1, 2, 3]
     assert either.database.run_blocking(ledger_audit.check) == ()
 
 
@@ -63,17 +63,17 @@ def test_a_merge_is_described(either: Running) -> None:
         "original_size": sum(map(len, sizes)),
     }
     assert expected.items() <= data.items()
-    stored = either.ask("GET", data["download_url"].removeprefix("/api/v1"))
+    stored = either.request("GET", data["download_url"].removeprefix("/api/v1"))
     assert len(stored.content) == data["processed_size"]
     assert heights(stored.content) == [1, 2, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(("pages", "left"), [("2", [1, 3, 4, 5]), ("2,5,2", [1, 3, 4]), (" 1 , 3-4", [2, 5])])
 def test_pages_are_deleted(either: Running, pages: str, left: list[int]) -> None:
-    answer = delete(either, document(5), pages)
-    assert (answer.status_code, answer.headers["Content-Type"]) == (200, "application/pdf")
-    assert 'filename="my.pdf"' in answer.headers["Content-Disposition"]
-    assert heights(answer.content) == left
+    response = delete(either, document(5), pages)
+    assert (response.status_code, response.headers["Content-Type"]) == (200, "application/pdf")
+    assert 'filename="my.pdf"' in response.headers["Content-Disposition"]
+    assert heights(response.content) == left
 
 
 def test_a_deletion_is_described(either: Running) -> None:
@@ -89,17 +89,19 @@ def test_pages_that_cannot_be_deleted(server: Running, pages: str | None) -> Non
 
 @pytest.mark.parametrize("count", [0, 1, 21])
 def test_too_few_or_too_many(server: Running, count: int) -> None:
-    answer = merge(server, *[document(1)] * count) if count else server.ask("POST", "/pdf/merge", files={"x": b"x"})
-    problem(answer, 400, "invalid_parameter", param="files[]")
+    response = (
+        merge(server, *[document(1)] * count) if count else server.request("POST", "/pdf/merge", files={"x": b"x"})
+    )
+    problem(response, 400, "invalid_parameter", param="files[]")
 
 
-def test_what_is_no_document(server: Running) -> None:
+def test_other_content_is_not_a_document(server: Running) -> None:
     for broken in (picture(), b"words"):
-        answer = merge(server, document(1), document(1), broken)
-        problem(answer, 400, "invalid_file_type", reason="not_a_pdf")
-        assert answer.json()["error"]["details"]["index"] == 2
+        response = merge(server, document(1), document(1), broken)
+        problem(response, 400, "invalid_file_type", reason="not_a_pdf")
+        assert response.json()["error"]["details"]["index"] == 2
         problem(delete(server, broken, "1"), 400, "invalid_file_type")
-    problem(server.ask("POST", "/pdf/delete-pages", data={"pages": "1"}), 400, "invalid_parameter")
+    problem(server.request("POST", "/pdf/delete-pages", data={"pages": "1"}), 400, "invalid_parameter")
 
 
 def test_encrypted_documents(either: Running) -> None:
@@ -108,9 +110,9 @@ def test_encrypted_documents(either: Running) -> None:
     problem(delete(either, locked, "1", data={"password": "wrong"}), 400, "invalid_file_type", reason="pdf_encrypted")
     opened = delete(either, locked, "1", data={"password": "sesame"})
     assert heights(opened.content, "sesame") == [2, 3]
-    answer = merge(either, document(1), locked)
-    problem(answer, 400, "invalid_file_type", reason="pdf_encrypted")
-    assert answer.json()["error"]["details"]["index"] == 1
+    response = merge(either, document(1), locked)
+    problem(response, 400, "invalid_file_type", reason="pdf_encrypted")
+    assert response.json()["error"]["details"]["index"] == 1
     assert heights(merge(either, document(1), locked, data={"password": "sesame"}).content) == [1, 1, 2, 3]
 
 
@@ -131,5 +133,5 @@ def test_a_repeat_is_charged_once(either: Running) -> None:
     assert again.headers["Idempotency-Replayed"] == "true"
     assert again.content == first.content
     problem(merge(either, *reversed(documents), **once), 422, "idempotency_key_reused")
-    usage = either.ask("GET", "/account/usage", key).json()["data"]
+    usage = either.request("GET", "/account/usage", key).json()["data"]
     assert (usage["credits_used"], usage["by_operation"]["pdf_merge"]) == (1, 1)

@@ -1,4 +1,4 @@
-"""Redis is killed or stalls while requests come in: nobody is refused or kept waiting for it."""
+"""Redis is killed or stalls under load: no request is refused or delayed."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import pytest
 
 from tests.support import http
 from tests.support.redis_server import RedisServer
-from tests.support.servers import Running, Servers, eventually, parsed, read_answer
+from tests.support.servers import Running, Servers, eventually, parsed, read_response
 
 ADDED = 0.3  # seconds that a response may take longer
-BACK = 5.5  # seconds until limits are shared again: a pause, and a request that comes then
+BACK = 5.5  # seconds until limits are shared again: the retry interval, and the next request
 LIMIT = 100_000
 
 
 @dataclass
 class Load:
-    """Requests of a few clients, one after the other each."""
+    """A few clients, each with one request at a time."""
 
     url: str
     statuses: list[int] = field(default_factory=list)
@@ -45,9 +45,9 @@ class Load:
         with http.Client() as client:
             while not ended.wait(0.02):
                 start = time.perf_counter()
-                answer = client.get(self.url)
+                response = client.get(self.url)
                 self.seconds.append(time.perf_counter() - start)
-                self.statuses.append(answer.status_code)
+                self.statuses.append(response.status_code)
 
 
 def remaining(server: Running) -> int:
@@ -55,7 +55,7 @@ def remaining(server: Running) -> int:
 
 
 def together(one: Running, other: Running) -> bool:
-    """Whether both count in the same place."""
+    """Whether both servers share their counters."""
     return remaining(one) - remaining(other) == 1
 
 
@@ -78,20 +78,20 @@ def pair(servers: Servers, redis: RedisServer, folder: Path, limit: int) -> Iter
 def test_servers_share_their_limits(servers: Servers, redis: RedisServer, tmp_path: Path) -> None:
     with pair(servers, redis, tmp_path, limit=3) as (one, other):
         answers = [http.get(f"{server.api}/formats") for server in (one, other, one, other, one)]
-    assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
-    assert len({answer.headers["X-RateLimit-Reset"] for answer in answers}) == 1
+    assert [response.status_code for response in answers] == [200, 200, 200, 429, 429]
+    assert len({response.headers["X-RateLimit-Reset"] for response in answers}) == 1
 
 
-def test_a_burst_gets_what_is_allowed(servers: Servers, redis: RedisServer, data_dir: Path) -> None:
+def test_a_burst_is_allowed_up_to_the_limit(servers: Servers, redis: RedisServer, data_dir: Path) -> None:
     with servers.running(data_dir, redis_url=redis.url, rate_limit_anonymous=20) as server:
         request = b"GET /api/v1/formats HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
         connections = [server.connect() for _ in range(100)]
         for connection in connections:
             connection.sendall(request)
-        answers = [parsed(read_answer(connection)) for connection in connections]
+        answers = [parsed(read_response(connection)) for connection in connections]
         for connection in connections:
             connection.close()
-    assert sorted(answer.status_code for answer in answers) == [200] * 20 + [429] * 80
+    assert sorted(response.status_code for response in answers) == [200] * 20 + [429] * 80
 
 
 @pytest.mark.timing
@@ -127,5 +127,5 @@ def test_limits_hold_during_an_outage(servers: Servers, redis: RedisServer, data
     with servers.running(data_dir, redis_url=redis.url, rate_limit_anonymous=3) as server:
         redis.kill()
         answers = [http.get(f"{server.api}/formats") for _ in range(4)]
-        assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+        assert [response.status_code for response in answers] == [200, 200, 200, 429]
         assert http.get(f"{server.url}/readyz").status_code == 200

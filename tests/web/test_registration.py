@@ -27,10 +27,10 @@ def verify(server: Running, token: str, **headers: str) -> httpx.Response:
 
 
 def test_register_and_verify(server: Running) -> None:
-    answer = register(server, email="Ann@Example.test", name="  Ann's app ")
-    assert answer.status_code == 200
-    dressed(answer)
-    data = answer.json()["data"]
+    response = register(server, email="Ann@Example.test", name="  Ann's app ")
+    assert response.status_code == 200
+    dressed(response)
+    data = response.json()["data"]
     assert (data["email"], data["verification_sent"]) == ("Ann@example.test", True)
     assert isinstance(data["message"], str)
 
@@ -56,7 +56,7 @@ def test_known_address_gets_the_same_response_and_another_key(server: Running) -
     old = verify(server, token_sent_to(server, "bob@example.test")).json()["data"]
     second = register(server, email="BOB@example.test", name="Bob")
     assert second.status_code == first.status_code == 200
-    answers = [{**answer.json()["data"], "email": ""} for answer in (first, second)]
+    answers = [{**response.json()["data"], "email": ""} for response in (first, second)]
     assert answers[0] == answers[1]
     assert set(first.headers) == set(second.headers)
     assert "already" in email_to(server, "bob@example.test", 2)
@@ -65,26 +65,26 @@ def test_known_address_gets_the_same_response_and_another_key(server: Running) -
     assert (new["email"], new["credits_remaining"]) == ("bob@example.test", 50)
     assert new["api_key"] != old["api_key"]
     for key in (old, new):
-        answer = http.get(f"{server.api}/account", headers={"Authorization": f"Bearer {key['api_key']}"})
-        assert answer.status_code == 200
+        response = http.get(f"{server.api}/account", headers={"Authorization": f"Bearer {key['api_key']}"})
+        assert response.status_code == 200
 
 
 def test_only_json_get_requests_use_the_token(server: Running) -> None:
     register(server, email="cleo@example.test", name="Cleo")
     token = token_sent_to(server, "cleo@example.test")
     for headers in ({}, BROWSER_HEADERS):
-        answer = http.head(f"{server.api}/verify", params={"token": token}, headers=headers)
-        assert (answer.status_code, answer.content) == (303 if headers else 200, b"")
-        assert answer.headers["Cache-Control"] == "no-store"
+        response = http.head(f"{server.api}/verify", params={"token": token}, headers=headers)
+        assert (response.status_code, response.content) == (303 if headers else 200, b"")
+        assert response.headers["Cache-Control"] == "no-store"
     for headers in (BROWSER_HEADERS, {"Accept": "*/*", "Sec-Fetch-Mode": "navigate"}, {"Accept": "text/html"}):
-        answer = verify(server, token, **headers)
-        assert answer.status_code == 303
-        assert answer.headers["Location"] == f"/developers/verify#token={token}"
-        assert answer.headers["Cache-Control"] == "no-store"
-        assert answer.headers["Referrer-Policy"] == "no-referrer"
-        assert "cvd_live_" not in answer.text
-    asked = verify(server, token.upper(), Accept="application/json, text/html")
-    assert asked.json()["data"]["api_key"].startswith("cvd_live_")
+        response = verify(server, token, **headers)
+        assert response.status_code == 303
+        assert response.headers["Location"] == f"/developers/verify#token={token}"
+        assert response.headers["Cache-Control"] == "no-store"
+        assert response.headers["Referrer-Policy"] == "no-referrer"
+        assert "cvd_live_" not in response.text
+    verified = verify(server, token.upper(), Accept="application/json, text/html")
+    assert verified.json()["data"]["api_key"].startswith("cvd_live_")
 
 
 @pytest.mark.parametrize("query", ["", "?token=", "?token=abc", f"?token={'g' * 64}", f"?token={UNKNOWN}0"])

@@ -26,7 +26,7 @@ def test_one_file(folder: Path, server: Running) -> None:
         assert image.format == "JPEG"
 
 
-def test_warnings_and_failures_are_reported_as_without_a_server(folder: Path, server: Running) -> None:
+def test_remote_warnings_and_failures_match_local_ones(folder: Path, server: Running) -> None:
     arguments = ("convert", "photo.heic", "bad.png", "out", "--to", "tiff", "--quality", "50")
     key = server.account(10)
 

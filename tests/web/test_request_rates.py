@@ -1,4 +1,4 @@
-"""How many requests a minute."""
+"""Rate limits per minute."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.web_samples import picture
 def test_rate_limit(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, rate_limit_anonymous=3) as server:
         answers = [http.get(f"{server.api}/formats") for _ in range(4)]
-        assert [answer.headers["X-RateLimit-Remaining"] for answer in answers] == ["2", "1", "0", "0"]
+        assert [response.headers["X-RateLimit-Remaining"] for response in answers] == ["2", "1", "0", "0"]
         problem(answers[3], 429, "rate_limit_exceeded", retryable=True)
         assert 1 <= int(answers[3].headers["Retry-After"]) <= 60
         problem(http.get(f"{server.url}/nothing"), 404, "not_found")

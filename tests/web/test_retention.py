@@ -1,4 +1,4 @@
-"""What has expired can no longer be read, and is erased, whatever happened on the way."""
+"""Expired files cannot be read and are deleted, also after failures."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def _rows(transaction: Transaction) -> int:
 
 def test_nothing_is_left(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, file_retention_seconds=2, rate_limit_paid=1000) as server:
-        batch = server.ask("POST", "/batch", json={"output_format": "png"}).json()["data"]["batch_id"]
+        batch = server.request("POST", "/batch", json={"output_format": "png"}).json()["data"]["batch_id"]
         file = server.upload(picture(), path=f"/batch/{batch}/files")["file_id"]
         made = server.convert(picture(), headers={"Accept": "application/json"}).json()["data"]["file_id"]
-        server.ask("POST", f"/batch/{batch}/convert", json={"output_format": "png", "file_ids": [file]})
+        server.request("POST", f"/batch/{batch}/convert", json={"output_format": "png", "file_ids": [file]})
         assert len(blobs(data_dir)) == 3
-        assert server.ask("GET", f"/files/{made}/download").status_code == 200
+        assert server.request("GET", f"/files/{made}/download").status_code == 200
         time.sleep(3.1)
         for path in (f"/files/{made}", f"/files/{made}/download", f"/files/{file}", f"/batch/{batch}"):
-            problem(server.ask("GET", path), 404, "not_found")
+            problem(server.request("GET", path), 404, "not_found")
     with servers.running(data_dir, file_retention_seconds=2) as server:
         assert eventually(lambda: not blobs(data_dir))
         assert eventually(lambda: server.database.run_blocking(_rows) == 0)
 
 
-def test_what_belongs_to_no_file_is_erased(servers: Servers, data_dir: Path) -> None:
+def test_orphaned_blobs_are_deleted(servers: Servers, data_dir: Path) -> None:
     folder = data_dir / "blobs"
     folder.mkdir(parents=True)
     for name, age in (("blob_left", 7200), ("put_left", 7200), ("blob_young", 60)):
@@ -47,4 +47,4 @@ def test_what_belongs_to_no_file_is_erased(servers: Servers, data_dir: Path) -> 
         kept = server.convert(picture(), headers={"Accept": "application/json"}).json()["data"]["file_id"]
         assert eventually(lambda: len(blobs(data_dir)) == 2)
         assert (folder / "blob_young").exists()
-        assert server.ask("GET", f"/files/{kept}/download").status_code == 200
+        assert server.request("GET", f"/files/{kept}/download").status_code == 200

@@ -1,4 +1,4 @@
-"""The API as schemathesis finds it: requests made of the document, right and wrong ones, and all its checks."""
+"""Schemathesis: valid and invalid requests generated from the OpenAPI document, with all its checks."""
 
 from __future__ import annotations
 
@@ -39,4 +39,4 @@ def test_nothing_is_found(servers: Servers, data_dir: Path, tmp_path: Path, fuzz
         )
     assert found.returncode == 0, found.stdout + found.stderr
     operations = sum(verb in item for item in published()["paths"].values() for verb in ("get", "post", "delete"))
-    assert f"Tested: {operations - 1}\n" in found.stdout, found.stdout  # all but what serves the document
+    assert f"Tested: {operations - 1}\n" in found.stdout, found.stdout  # all but the document itself

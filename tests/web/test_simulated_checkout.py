@@ -36,8 +36,8 @@ def test_payment(server: Running) -> None:
     assert "form-action 'self'" in shown.headers["Content-Security-Policy"]
     assert "default-src 'none'" in shown.headers["Content-Security-Policy"]
     for _ in range(2):
-        answer = http.post(f"{page}/pay")
-        assert answer.status_code == 303
+        response = http.post(f"{page}/pay")
+        assert response.status_code == 303
         assert account(server, auth) == (2000, "paid")
     assert "is paid" in http.get(page).text
     assert server.database.run_blocking(ledger_audit.check) == ()

@@ -13,9 +13,9 @@ from tests.support.servers import Running, Servers
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/version"])
 def test_probes_have_the_headers_too(server: Running, path: str) -> None:
-    answer = http.get(server.url + path)
-    assert answer.status_code == 200
-    dressed(answer)
+    response = http.get(server.url + path)
+    assert response.status_code == 200
+    dressed(response)
 
 
 def test_health_is_one_word(server: Running) -> None:

@@ -1,4 +1,4 @@
-"""Clients that are slow, and clients that are many."""
+"""Timeouts of slow clients, and limits on connections."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.checks import problem
-from tests.support.servers import Running, Servers, eventually, parsed, read_answer
+from tests.support.servers import Running, Servers, eventually, parsed, read_response
 from tests.support.web_samples import FORM
 from web.http.timeouts import ConnectionTimeouts, ConnectionTimer, Timeout
 
-HASTY = ConnectionTimeouts(idle=0.4, head=0.4, window=0.4, rate=1000, stall=0.4)
+SHORT_TIMEOUTS = ConnectionTimeouts(idle=0.4, head=0.4, window=0.4, rate=1000, stall=0.4)
 
 
 class Clock:
@@ -35,12 +35,12 @@ def pace(clock: Clock) -> ConnectionTimer:
 
 
 @pytest.fixture(scope="module")
-def hasty(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with servers.running(tmp_path_factory.mktemp("hasty"), patience=HASTY) as running:
+def strict(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with servers.running(tmp_path_factory.mktemp("strict"), timeouts=SHORT_TIMEOUTS) as running:
         yield running
 
 
-def test_a_request_has_to_come_and_then_its_headers(pace: ConnectionTimer, clock: Clock) -> None:
+def test_requests_and_their_headers_have_timeouts(pace: ConnectionTimer, clock: Clock) -> None:
     clock.now += 59
     assert pace.exceeded(writing=False) is None
     pace.bytes_received()
@@ -58,7 +58,7 @@ def test_a_body_keeps_its_rate_in_every_window(pace: ConnectionTimer, clock: Clo
     pace.headers_received()
     clock.now += 20
     with pace.processing(2000):
-        clock.now += 100  # of the server's own
+        clock.now += 100  # processing time of the server
         assert pace.exceeded(writing=False) is None
     assert pace.exceeded(writing=False) is None
     clock.now += 20
@@ -67,7 +67,7 @@ def test_a_body_keeps_its_rate_in_every_window(pace: ConnectionTimer, clock: Clo
     assert pace.exceeded(writing=False) is Timeout.BODY
 
 
-def test_an_answer_has_to_be_taken(pace: ConnectionTimer, clock: Clock) -> None:
+def test_a_response_that_is_not_read_times_out(pace: ConnectionTimer, clock: Clock) -> None:
     pace.request_received()
     clock.now += 1000
     assert pace.exceeded(writing=False) is None
@@ -79,27 +79,27 @@ def test_an_answer_has_to_be_taken(pace: ConnectionTimer, clock: Clock) -> None:
     assert pace.exceeded(writing=True) is Timeout.RESPONSE
 
 
-def test_who_says_nothing_is_left(hasty: Running) -> None:
-    with hasty.connect() as connection:
+def test_silent_clients_are_disconnected(strict: Running) -> None:
+    with strict.connect() as connection:
         assert connection.recv(100) == b""
 
 
-def test_slow_headers(hasty: Running) -> None:
-    answer = parsed(hasty.raw(b"GET /healthz HTTP/1.1\r\nHost: he"))
-    problem(answer, 408, "request_timeout", retryable=True)
+def test_slow_headers(strict: Running) -> None:
+    response = parsed(strict.raw(b"GET /healthz HTTP/1.1\r\nHost: he"))
+    problem(response, 408, "request_timeout", retryable=True)
 
 
-def test_a_slow_body(hasty: Running) -> None:
-    head = f"{hasty.posting}Content-Type: {FORM['Content-Type']}\r\nContent-Length: 5000\r\n\r\n"
-    answer = parsed(hasty.raw(head.encode() + b"x"))
-    problem(answer, 400, "invalid_parameter")
-    answer = parsed(hasty.raw(head.encode()))
-    problem(answer, 408, "request_timeout", retryable=True)
-    assert eventually(lambda: not hasty.work_files())
+def test_a_slow_body(strict: Running) -> None:
+    head = f"{strict.posting}Content-Type: {FORM['Content-Type']}\r\nContent-Length: 5000\r\n\r\n"
+    response = parsed(strict.raw(head.encode() + b"x"))
+    problem(response, 400, "invalid_parameter")
+    response = parsed(strict.raw(head.encode()))
+    problem(response, 408, "request_timeout", retryable=True)
+    assert eventually(lambda: not strict.work_files())
 
 
-def test_an_answer_that_nobody_reads(hasty: Running) -> None:
-    with hasty.connect() as connection:
+def test_an_unread_response(strict: Running) -> None:
+    with strict.connect() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         with pytest.raises(ConnectionError):
             connection.sendall(b"GET /api/v1/formats HTTP/1.1\r\nHost: here\r\n\r\n" * 1_000_000)
@@ -111,9 +111,9 @@ def test_connections_of_a_client_are_bounded(servers: Servers, data_dir: Path) -
         try:
             for connection in crowd:
                 connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n")
-                assert parsed(read_answer(connection)).status_code == 200
-            answer = parsed(server.raw(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"))
-            problem(answer, 429, "rate_limit_exceeded", reason="too_many_connections")
+                assert parsed(read_response(connection)).status_code == 200
+            response = parsed(server.raw(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"))
+            problem(response, 429, "rate_limit_exceeded", reason="too_many_connections")
         finally:
             for connection in crowd:
                 connection.close()
@@ -122,31 +122,31 @@ def test_connections_of_a_client_are_bounded(servers: Servers, data_dir: Path) -
 
 
 def test_connections_of_all_clients_are_bounded(servers: Servers, data_dir: Path) -> None:
-    asking = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
+    request = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
 
-    def asked(connection: socket.socket) -> int:
-        connection.sendall(asking)
-        return parsed(read_answer(connection)).status_code
+    def status_of(connection: socket.socket) -> int:
+        connection.sendall(request)
+        return parsed(read_response(connection)).status_code
 
     with servers.running(data_dir) as server, ExitStack() as closing:
         crowd = [closing.enter_context(server.connect(f"127.0.1.{number % 16}")) for number in range(512)]
-        assert {asked(connection) for connection in crowd} == {200}
+        assert {status_of(connection) for connection in crowd} == {200}
         with server.connect("127.0.2.1") as another:
-            another.sendall(asking)
-            problem(parsed(read_answer(another)), 429, "rate_limit_exceeded", reason="too_many_connections")
+            another.sendall(request)
+            problem(parsed(read_response(another)), 429, "rate_limit_exceeded", reason="too_many_connections")
         crowd[0].close()
 
         def welcome() -> bool:
             with server.connect("127.0.2.1") as another:
-                return asked(another) == 200
+                return status_of(another) == 200
 
         assert eventually(welcome)
 
 
-def test_connections_of_a_proxy_are_those_of_many(servers: Servers, data_dir: Path) -> None:
+def test_connections_of_a_trusted_proxy_are_not_limited_per_client(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, trusted_proxies="127.0.0.1") as server:
         crowd = [server.connect() for _ in range(65)]
         crowd[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n")
-        assert parsed(read_answer(crowd[-1])).status_code == 200
+        assert parsed(read_response(crowd[-1])).status_code == 200
         for connection in crowd:
             connection.close()

@@ -39,8 +39,8 @@ class Buyer:
     def __init__(self, server: Running, stripe: StripeServer, pack: str = "starter") -> None:
         self.server, self.stripe = server, stripe
         self.auth = {"Authorization": f"Bearer {server.account()}"}
-        answer = http.post(f"{server.api}/credits/purchase", json={"pack": pack}, headers=self.auth)
-        self.session: str = answer.json()["data"]["session_id"]
+        response = http.post(f"{server.api}/credits/purchase", json={"pack": pack}, headers=self.auth)
+        self.session: str = response.json()["data"]["session_id"]
 
     def pays(self, kind: str = "checkout.session.completed", **changes: Any) -> bytes:
         """The event of a payment."""
@@ -67,9 +67,9 @@ def test_a_pack_is_credited_once(selling: Running, buyer: Buyer) -> None:
     assert buyer.account == (50, "free")
     body = buyer.pays()
     for delivery in (body, body, buyer.pays("checkout.session.async_payment_succeeded")):
-        answer = send(selling.api, delivery)
-        assert (answer.status_code, answer.json()["data"]) == (200, {"received": True})
-        dressed(answer)
+        response = send(selling.api, delivery)
+        assert (response.status_code, response.json()["data"]) == (200, {"received": True})
+        dressed(response)
         assert buyer.account == (550, "paid")
 
 
@@ -79,7 +79,7 @@ def test_twenty_concurrent_deliveries(selling: Running, stripe: StripeServer) ->
             buyer = Buyer(selling, stripe, "pro")
             bodies = [buyer.pays()] * 10 + [buyer.pays() for _ in range(10)]
             answers = list(clients.map(lambda body: send(selling.api, body), bodies))
-            assert {answer.status_code for answer in answers} == {200}
+            assert {response.status_code for response in answers} == {200}
             assert buyer.account == (2050, "paid")
 
 
@@ -97,9 +97,9 @@ def test_forged_events(selling: Running, buyer: Buyer) -> None:
     }
     for why, (content, header) in forged.items():
         headers = {b"Stripe-Signature": header.encode("latin-1")}
-        answer = http.post(f"{selling.api}/webhooks/stripe", content=content, headers=headers)
-        assert answer.status_code == 400, why
-        problem(answer, 400, "invalid_parameter", reason="invalid_signature", param="Stripe-Signature")
+        response = http.post(f"{selling.api}/webhooks/stripe", content=content, headers=headers)
+        assert response.status_code == 400, why
+        problem(response, 400, "invalid_parameter", reason="invalid_signature", param="Stripe-Signature")
     problem(http.post(f"{selling.api}/webhooks/stripe", content=body), 400, "invalid_parameter")
     assert buyer.account == (50, "free")
 
@@ -169,7 +169,7 @@ def test_an_event_that_is_too_large(selling: Running) -> None:
 
 def test_refunds(selling: Running, buyer: Buyer) -> None:
     refund = buyer.returned("refund.created", "re_1", amount=200, status="pending")
-    for body in (refund, buyer.pays(), refund):  # the refund is told before the payment, and again
+    for body in (refund, buyer.pays(), refund):  # the refund is reported before the payment, and repeated
         assert send(selling.api, body).is_success
     assert buyer.account == (350, "paid")
     assert send(selling.api, buyer.returned("charge.refunded", "ch_1", amount_refunded=200)).is_success

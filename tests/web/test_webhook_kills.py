@@ -1,4 +1,4 @@
-"""A server that is killed while Stripe tells it of payments: whatever is sent again, each is credited once."""
+"""A server that is killed during webhook deliveries: repeated events are credited once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _paid(transaction: Transaction) -> int:
     return len(transaction.all(models.Purchase.select().where(models.Purchase.state == "paid")))
 
 
-def test_what_is_sent_again_is_credited_once(
+def test_repeated_events_are_credited_once(
     tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     database = Database(url)
@@ -46,17 +46,17 @@ def test_what_is_sent_again_is_credited_once(
             with serving(tmp_path, url) as (server, address), ThreadPoolExecutor(_DELIVERIES) as clients:
                 api = f"{address}/api/v1"
                 assert all(send(api, body).is_success for body in bodies)
-                answer = http.post(f"{api}/credits/purchase", json={"pack": "starter"}, headers=auth, timeout=30)
-                body = event("checkout.session.completed", stripe.paid(answer.json()["data"]["session_id"]))
+                response = http.post(f"{api}/credits/purchase", json={"pack": "starter"}, headers=auth, timeout=30)
+                body = event("checkout.session.completed", stripe.paid(response.json()["data"]["session_id"]))
                 bodies.append(body)
                 deliveries = [clients.submit(send, api, body) for _ in range(_DELIVERIES)]
                 assert eventually(lambda at=number: database.run_blocking(_paid) > at)  # type: ignore[misc]
-                os.kill(server.pid, signal.SIGKILL)  # it has committed, and may not have answered
+                os.kill(server.pid, signal.SIGKILL)  # the transaction is committed; the response may not have been sent
                 statuses = {d.result().status_code for d in deliveries if d.exception() is None}
                 assert statuses <= {200}
         with serving(tmp_path, url) as (_, address), ThreadPoolExecutor(_DELIVERIES) as clients:
             answers = list(clients.map(lambda body: send(f"{address}/api/v1", body), bodies * 5))
-            assert {answer.status_code for answer in answers} == {200}
+            assert {response.status_code for response in answers} == {200}
     assert database.run_blocking(ledger.balance, account) == 500 * rounds
     assert database.run_blocking(ledger_audit.check) == ()
     database.close()

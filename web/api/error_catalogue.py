@@ -140,7 +140,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
             details=CreditDetails,
         ),
         "invalid_file_type": ErrorDescription(
-            "The file's content is of no supported type.",
+            "The content of the file matches no supported format.",
             "The file's content decides its type, not its name. `reason` distinguishes empty files, unknown formats, "
             "and PDFs that need the field `password`.",
             {
@@ -230,12 +230,12 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
             headers=("Retry-After",),
         ),
         "idempotency_key_reused": ErrorDescription(
-            "This key belongs to another request.",
+            "This idempotency key was used for a different request.",
             "Use a new idempotency key for another file or other parameters.",
         ),
         "range_not_satisfiable": ErrorDescription(
-            "The file has 20104 bytes.",
-            "The requested `Range` starts after the end of the file.",
+            "The requested range starts after the end of the file, which has 20104 bytes.",
+            "Request a `Range` that starts before the end of the file. `details` has its size.",
             details=RangeDetails,
             headers=("Content-Range",),
         ),

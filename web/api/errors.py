@@ -147,7 +147,7 @@ class RangeNotSatisfiable(ApiError):
     code = "range_not_satisfiable"
 
     def __init__(self, size: int) -> None:
-        message = f"The file has {size} bytes."
+        message = f"The requested range starts after the end of the file, which has {size} bytes."
         super().__init__(message, details={"size": size}, headers={"Content-Range": f"bytes */{size}"})
 
 
@@ -159,7 +159,7 @@ class RequestTimeout(ApiError):
 
 
 class CheckoutUnavailable(ApiError):
-    """The payment provider cannot be reached, or refused. Nothing was bought."""
+    """The payment provider cannot be reached, or returned an error. No purchase was opened."""
 
     retryable = True
 
@@ -220,8 +220,8 @@ def error_headers(error: PublicError) -> dict[str, str]:
 def error_body(error: PublicError) -> dict[str, Any]:
     """The error as JSON: code, message, retryable, and param, reason, details where set."""
     optional = {"param": error.param, "reason": error.reason, "details": error.details}
-    known = {"code": error.code, "message": str(error), "retryable": error.retryable}
-    return known | {name: value for name, value in optional.items() if value}
+    required = {"code": error.code, "message": str(error), "retryable": error.retryable}
+    return required | {name: value for name, value in optional.items() if value}
 
 
 def envelope(error: PublicError, request_id: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Request fields as pydantic types, and the models of what each request carries.
+"""Request fields as pydantic types, and one model per request.
 
-Validation, the OpenAPI document, the documentation pages and the error messages are all made from these models.
+Validation, error messages, the OpenAPI document and the documentation pages are derived from these models.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def validate(model: type[Model], values: Mapping[str, object], *, from_text: boo
     Raises InvalidParameter for the first invalid field, with its name, and InvalidOption for invalid page numbers.
     """
     required = {field.alias or name for name, field in model.model_fields.items() if field.is_required()}
-    given = {name: value for name, value in values.items() if value is not None or name not in required}
+    present = {name: value for name, value in values.items() if value is not None or name not in required}
     try:
-        return model.model_validate(given, context={_FROM_TEXT: from_text})
+        return model.model_validate(present, context={_FROM_TEXT: from_text})
     except ValidationError as invalid:
         error = invalid.errors(include_url=False, include_input=False)[0]
     name = str(error["loc"][0])
@@ -60,7 +60,7 @@ def validate(model: type[Model], values: Mapping[str, object], *, from_text: boo
 
 @dataclass(frozen=True)
 class FieldDescription:
-    """A field for documentation: its JSON Schema without null and description, and whether it is required."""
+    """The documentation of a request field. `schema` is its JSON Schema without the alternative null."""
 
     name: str
     schema: Mapping[str, Any]
@@ -127,17 +127,17 @@ def _integer(minimum: int, maximum: int) -> PlainValidator:
 
 
 def _email(value: object) -> str:
-    """An address that email can be sent to, with its domain in lower-case ASCII. Its existence is not checked."""
+    """A well-formed email address with its domain in lower-case ASCII. Its existence is not checked."""
     address = _string(value)
     try:
-        found = validate_email(
+        normalized = validate_email(
             address.strip(" "), allow_smtputf8=False, check_deliverability=False, strict=True, test_environment=True
         ).ascii_email
     except EmailNotValidError:
-        found = None
-    if found is None or len(found) > _EMAIL_LENGTH:
+        normalized = None
+    if normalized is None or len(normalized) > _EMAIL_LENGTH:
         raise PydanticCustomError("malformed", "must be an email address.")
-    return found
+    return normalized
 
 
 def _display_name(value: object) -> str:
@@ -160,8 +160,8 @@ def _pack(value: object) -> Pack:
 
 
 def _file_ids(value: object) -> tuple[str, ...]:
-    """The ids in the order given. Their existence is not checked."""
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    """The ids in the order of the request. Their existence is not checked."""
+    if not isinstance(value, list) or not all(isinstance(file_id, str) for file_id in value):
         raise PydanticCustomError("malformed", "must be a list of strings.")
     return tuple(value)
 

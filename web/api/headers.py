@@ -113,20 +113,20 @@ _ACCEPTED = ("Authorization", "Content-Type", "Accept", "Idempotency-Key", "If-N
 PREFLIGHT_HEADERS: Mapping[str, str] = MappingProxyType(
     {"Access-Control-Allow-Headers": ", ".join(_ACCEPTED), "Access-Control-Max-Age": "86400"}
 )
-"""Of responses to CORS preflight requests."""
+"""Headers of responses to CORS preflight requests."""
 
 NO_STORE: Mapping[str, str] = MappingProxyType({"Cache-Control": "no-store"})
-"""Of responses that no cache may store."""
+"""Headers of responses that caches must not store."""
 
 DOWNLOAD_HEADERS: Mapping[str, str] = MappingProxyType(
     {
-        # A browser that shows the file after all must not run scripts in it.
+        # If a browser displays the file instead of saving it, scripts in it must not run.
         "Content-Security-Policy": "default-src 'none'; sandbox",
         "Cache-Control": "private, no-store",
         "Referrer-Policy": "no-referrer",
     }
 )
-"""Of responses with a file."""
+"""Headers of responses with a file."""
 
 
 def common_headers(request_id: str) -> dict[str, str]:

@@ -1,4 +1,7 @@
-"""Operations: what a method of a resource takes and returns. Handlers read requests by it, OpenAPI documents it."""
+"""Operations: the declared inputs, responses and errors of a resource's methods.
+
+The HTTP layer reads requests as declared; the OpenAPI document is generated from the declarations.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ _CACHE_HEADERS: Final = ("Cache-Control", "ETag")
 
 @dataclass(frozen=True)
 class FileField:
-    """The part of a multipart form that holds a file, or `minimum` to `maximum` files. `aliases` are other names."""
+    """The field of a multipart form with one file, or `minimum` to `maximum` files. `aliases` are alternative names."""
 
     name: str
     description: str
@@ -67,8 +70,8 @@ class FormFields:
 class Response:
     """A successful response.
 
-    `schema` is the type of its JSON: of `data` in the envelope, or of the whole body without `enveloped`. Responses
-    without a schema have a body only with `media_types`. `headers` are those beside the common ones.
+    `schema` is the type of its JSON: of `data` in the envelope, or of the whole body if `enveloped` is false. Responses
+    without a schema have a body only with `media_types`. `headers` are sent in addition to the common ones.
     """
 
     status: int
@@ -113,8 +116,8 @@ def _file_response(media_types: tuple[str, ...] = ALL_TARGETS) -> Response:
 class Operation:
     """Decorates a method of a handler, whose docstring is the documentation: a summary line, then a description.
 
-    `codes` are error codes beside those that follow from the rest. `queued`: refused before the body arrives while
-    the job queue is full.
+    `codes` are error codes in addition to those that the other arguments imply. If `queued` is set, the request is
+    refused before its body arrives while the job queue is full.
     """
 
     id: str
@@ -133,7 +136,7 @@ class Operation:
 
 
 def operation_of(handler: type, method: str) -> Operation | None:
-    """The operation that the handler's method is decorated with. HEAD is like GET."""
+    """The operation of the handler's method; None if the method has none. HEAD has the operation of GET."""
     name = "get" if method == "HEAD" else method.lower()
-    found = getattr(getattr(handler, name, None), _ATTRIBUTE, None)
-    return found if isinstance(found, Operation) else None
+    operation = getattr(getattr(handler, name, None), _ATTRIBUTE, None)
+    return operation if isinstance(operation, Operation) else None

@@ -25,7 +25,7 @@ class AccountResource(BaseHandler):
     @Operation(id="getAccount", tag="Account", responses=(json_response(schemas.Account),))
     async def get(self) -> None:
         """Get the account, its balance and its limits"""
-        self.reply(self._account())
+        self.respond(self._account())
 
     def _account(self) -> schemas.Account:
         account = self.client()
@@ -82,8 +82,8 @@ class Usage(BaseHandler):
 
         Requests that were refused with a 4xx status are not counted.
         """
-        chosen = self.query_fields(UsageQuery).period or parse_period(None, int(time.time()))
-        report = await self.services.accounts.usage(self.client().id, chosen.start, chosen.end)
+        period = self.query_fields(UsageQuery).period or parse_period(None, int(time.time()))
+        report = await self.services.accounts.usage(self.client().id, period.start, period.end)
         self.set_header("Vary", "Accept")
         accept = self.request.headers.get("Accept", "")
         if "text/csv" in accept.lower() and not wants_json(accept):
@@ -91,8 +91,8 @@ class Usage(BaseHandler):
             self.set_header("X-Credits-Remaining", str(self.client().credits_remaining))
             self.write(usage_csv(report.by_day))
         else:
-            times = {"start": timestamp(chosen.start), "end": timestamp(chosen.end)}
-            self.reply({"period": chosen.name, **times, **asdict(report)})
+            times = {"start": timestamp(period.start), "end": timestamp(period.end)}
+            self.respond({"period": period.name, **times, **asdict(report)})
 
 
 class Keys(BaseHandler):
@@ -104,14 +104,14 @@ class Keys(BaseHandler):
     async def get(self) -> None:
         """List the valid API keys"""
         keys = await self.services.accounts.list_keys(self.client().id)
-        self.reply({"keys": [_key(key) for key in keys], "total": len(keys)})
+        self.respond({"keys": [_key(key) for key in keys], "total": len(keys)})
 
     @Operation(id="createKey", tag="Account", json=NewKeyFields, responses=(json_response(schemas.IssuedKey),))
     async def post(self) -> None:
         """Create an API key"""
         account = self.client()
         name = self.json_fields(NewKeyFields).name or account.name
-        self.reply(_issued_key(await self.services.accounts.issue_key(account.id, name)))
+        self.respond(_issued_key(await self.services.accounts.issue_key(account.id, name)))
 
 
 class KeyResource(BaseHandler):
@@ -126,7 +126,7 @@ class KeyResource(BaseHandler):
         The last key cannot be revoked, only rotated.
         """
         await self.services.accounts.revoke_key(self.client().id, key_id)
-        self.reply({"key_id": key_id, "revoked": True})
+        self.respond({"key_id": key_id, "revoked": True})
 
 
 class KeyRotation(BaseHandler):
@@ -139,7 +139,7 @@ class KeyRotation(BaseHandler):
         """Replace an API key"""
         grace = self.json_fields(KeyRotationFields).grace_period_seconds
         issued = await self.services.accounts.rotate_key(self.client().id, key_id, grace)
-        self.reply({**_issued_key(issued), "replaced_key_id": key_id, "grace_period_seconds": grace})
+        self.respond({**_issued_key(issued), "replaced_key_id": key_id, "grace_period_seconds": grace})
 
 
 def _key(key: Key) -> schemas.Key:

@@ -28,7 +28,7 @@ class Batches(BaseHandler):
         """
         batches = self.services.batches
         batch = await batches.create(self.client().id, self.json_fields(NewBatchFields).output_format)
-        self.reply(new_batch(batch, batches.max_files))
+        self.respond(new_batch(batch, batches.max_files))
 
 
 class BatchResource(BaseHandler):
@@ -37,7 +37,7 @@ class BatchResource(BaseHandler):
     @Operation(id="getBatch", tag="Batches", responses=(json_response(BatchStatus),))
     async def get(self, batch_id: str) -> None:
         """Get a batch"""
-        self.reply(batch_status(*await self.services.batches.find(self.client().id, batch_id)))
+        self.respond(batch_status(*await self.services.batches.find(self.client().id, batch_id)))
 
 
 class BatchFiles(BaseHandler):
@@ -60,7 +60,7 @@ class BatchFiles(BaseHandler):
     async def _add(self, batch_id: str) -> None:
         upload = self.form.file("file")
         file, total = await self.services.batches.add(self.client(), batch_id, upload)
-        self.reply({"batch_id": batch_id, **stored_file(file), "total": total})
+        self.respond({"batch_id": batch_id, **stored_file(file), "total": total})
 
 
 class BatchConversion(BaseHandler):
@@ -93,13 +93,13 @@ class BatchConversion(BaseHandler):
             idempotency=self.idempotent_request(),
             context=self.context,
         )
-        answer = self.replayable(await self.services.batch_conversions.convert(request))
+        response = self.unwrap_replay(await self.services.batch_conversions.convert(request))
         self.set_balance(await self.services.accounts.balance(self.client().id))
-        self.reply(answer.data)
+        self.respond(response.data)
 
 
 def _unique(file_ids: tuple[str, ...], limit: int) -> tuple[str, ...]:
-    """The ids without duplicates. Raises InvalidParameter for none, and for more than `limit`."""
+    """The ids without duplicates. Raises InvalidParameter unless there are 1 to `limit` ids, duplicates included."""
     if 1 <= len(file_ids) <= limit:
         return tuple(dict.fromkeys(file_ids))
     message = f"file_ids must have 1 to {limit} ids."

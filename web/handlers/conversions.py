@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Literal
 
 from engine.options import Options
 from web.api.fields import ConversionFields, DeletePagesFields, IdempotencyHeader, MergeFields
@@ -11,33 +11,59 @@ from web.api.schemas.files import ConversionResult, PdfResult
 from web.http.downloads import send_stored
 from web.http.handler import BaseHandler
 from web.http.responses import wants_json
-from web.services.conversion_request import Charged, ConversionRequest
+from web.services.conversion_request import ChargedConversion, ConversionRequest, Upload
 
 _PDF = "application/pdf"
 _PDF_RESPONSES = result_responses(PdfResult, (_PDF,))
 
 
-async def convert_and_reply(handler: BaseHandler, request: ConversionRequest, *, as_json: bool) -> None:
-    """Runs a conversion and responds with the result, or with its description as JSON. Raises PublicError."""
+async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) -> None:
+    """Runs a conversion and responds with the result, or with JSON if `store_result` is set. Raises PublicError."""
     services = handler.services
-    if request.file is None:
-        services.metrics.conversions.observe_stage("upload", handler.request.request_time())
     with services.work_files.create(request.account.id) as output:
-        outcome = await services.conversions.convert(replace(request, context=handler.context), output)
-        if isinstance(outcome, Charged):
-            handler.set_balance(outcome.balance)
-            if outcome.answer is None:
-                made = outcome.result
-                blocks = made.file.blocks()
-                await handler.send_file(blocks, size=made.size, media_type=made.media_type, filename=made.filename)
+        converted = await services.conversions.convert(request, output)
+        if isinstance(converted, ChargedConversion):
+            handler.set_balance(converted.balance)
+            if converted.response is None:
+                result = converted.result
+                blocks, size = result.file.blocks(), result.size
+                await handler.send_file(blocks, size=size, media_type=result.media_type, filename=result.filename)
                 return
-            answer = outcome.answer
+            response = converted.response
         else:
-            answer = handler.replayable(outcome)
-    if as_json:
-        handler.reply(answer.data)
+            handler.set_balance(await services.accounts.balance(handler.client().id))
+            response = handler.unwrap_replay(converted)
+    if request.store_result:
+        handler.respond(response.data)
     else:
-        await send_stored(handler, answer.file_id or "")
+        await send_stored(handler, response.file_id or "")
+
+
+async def _convert_uploads(
+    handler: BaseHandler,
+    operation: Literal["convert", "pdf_merge", "pdf_delete_pages"],
+    uploads: tuple[Upload, ...],
+    target: str,
+    options: Options,
+    *,
+    tool: str | None = None,
+    name: str = "",
+) -> None:
+    """Converts the files of the request's form. Stores the result if the client accepts JSON. Raises PublicError."""
+    request = ConversionRequest(
+        account=handler.client(),
+        operation=operation,
+        uploads=uploads,
+        target=target,
+        options=options,
+        tool=tool,
+        name=name,
+        store_result=wants_json(handler.request.headers.get("Accept", "")),
+        idempotency=handler.idempotent_request(),
+        context=handler.context,
+    )
+    handler.services.metrics.conversions.observe_stage("upload", handler.request.request_time())
+    await convert_and_respond(handler, request)
 
 
 class Convert(BaseHandler):
@@ -62,17 +88,7 @@ class Convert(BaseHandler):
 
     async def _convert(self) -> None:
         upload, fields = self.form.file("file"), self.form_fields(ConversionFields)
-        as_json = wants_json(self.request.headers.get("Accept", ""))
-        request = ConversionRequest(
-            account=self.client(),
-            operation="convert",
-            uploads=(upload,),
-            target=fields.output_format,
-            options=fields.options(),
-            keep=as_json,
-            idempotency=self.idempotent_request(),
-        )
-        await convert_and_reply(self, request, as_json=as_json)
+        await _convert_uploads(self, "convert", (upload,), fields.output_format, fields.options())
 
 
 class Merge(BaseHandler):
@@ -98,20 +114,8 @@ class Merge(BaseHandler):
         await self.cancel_on_disconnect(self._merge())
 
     async def _merge(self) -> None:
-        uploads, fields = self.form.uploads, self.form_fields(MergeFields)
-        as_json = wants_json(self.request.headers.get("Accept", ""))
-        request = ConversionRequest(
-            account=self.client(),
-            operation="pdf_merge",
-            uploads=uploads,
-            target="pdf",
-            options=Options(password=fields.password),
-            tool="pdf-merge",
-            name="merged.pdf",
-            keep=as_json,
-            idempotency=self.idempotent_request(),
-        )
-        await convert_and_reply(self, request, as_json=as_json)
+        uploads, options = self.form.uploads, Options(password=self.form_fields(MergeFields).password)
+        await _convert_uploads(self, "pdf_merge", uploads, "pdf", options, tool="pdf-merge", name="merged.pdf")
 
 
 class DeletePages(BaseHandler):
@@ -136,15 +140,5 @@ class DeletePages(BaseHandler):
 
     async def _delete(self) -> None:
         upload, fields = self.form.file("file"), self.form_fields(DeletePagesFields)
-        as_json = wants_json(self.request.headers.get("Accept", ""))
-        request = ConversionRequest(
-            account=self.client(),
-            operation="pdf_delete_pages",
-            uploads=(upload,),
-            target="pdf",
-            options=Options(pages=fields.pages, password=fields.password),
-            tool="pdf-delete-pages",
-            keep=as_json,
-            idempotency=self.idempotent_request(),
-        )
-        await convert_and_reply(self, request, as_json=as_json)
+        options = Options(pages=fields.pages, password=fields.password)
+        await _convert_uploads(self, "pdf_delete_pages", (upload,), "pdf", options, tool="pdf-delete-pages")

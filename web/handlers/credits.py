@@ -30,8 +30,8 @@ class Purchase(BaseHandler):
         """
         fields, idempotency = self.json_fields(PurchaseFields), self.idempotent_request()
         language, checkout = fields.language or DEFAULT_LANGUAGE, self.services.payments.checkout
-        answer = await checkout.purchase_once(self.client(), fields.pack, language, idempotency)
-        self.reply(self.replayable(answer).data)
+        response = await checkout.purchase_once(self.client(), fields.pack, language, idempotency)
+        self.respond(self.unwrap_replay(response).data)
 
 
 class StripeWebhook(BaseHandler):
@@ -59,4 +59,4 @@ class StripeWebhook(BaseHandler):
         except InvalidParameter:
             await self.authorization.count_failed_login()
             raise
-        self.reply({"received": True})
+        self.respond({"received": True})

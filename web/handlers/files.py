@@ -5,7 +5,7 @@ from __future__ import annotations
 from web.api.fields import ConversionFields, IdempotencyHeader
 from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operation, download_responses, json_response
 from web.api.schemas.files import ConversionResult, DeletedFile, FileStatus, StoredFile
-from web.handlers.conversions import convert_and_reply
+from web.handlers.conversions import convert_and_respond
 from web.http.downloads import send_stored
 from web.http.handler import BaseHandler
 from web.services.conversion_request import ConversionRequest
@@ -31,7 +31,7 @@ class Upload(BaseHandler):
 
     async def _store(self) -> None:
         upload = self.form.file("file")
-        self.reply(stored_file(await self.services.files.upload(self.client(), upload)))
+        self.respond(stored_file(await self.services.files.upload(self.client(), upload)))
 
 
 class FileResource(BaseHandler):
@@ -40,13 +40,13 @@ class FileResource(BaseHandler):
     @Operation(id="getFile", tag="Files", responses=(json_response(FileStatus),))
     async def get(self, file_id: str) -> None:
         """Get the status of a file"""
-        self.reply(file_status(await self.services.files.find(self.client().id, file_id)))
+        self.respond(file_status(await self.services.files.find(self.client().id, file_id)))
 
     @Operation(id="deleteFile", tag="Files", responses=(json_response(DeletedFile),))
     async def delete(self, file_id: str) -> None:
         """Delete a file"""
         await self.services.files.delete(self.client().id, file_id)
-        self.reply({"file_id": file_id, "deleted": True})
+        self.respond({"file_id": file_id, "deleted": True})
 
 
 class FileConversion(BaseHandler):
@@ -78,11 +78,12 @@ class FileConversion(BaseHandler):
                 uploads=(await files.working_copy(file, source),),
                 target=fields.output_format,
                 options=fields.options(),
-                keep=True,
+                store_result=True,
                 file=file,
                 idempotency=idempotency,
+                context=self.context,
             )
-            await convert_and_reply(self, request, as_json=True)
+            await convert_and_respond(self, request)
 
 
 class Download(BaseHandler):

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from tornado.escape import xhtml_escape
 from tornado.template import Loader
-from tornado.web import StaticFileHandler
+from tornado.web import HTTPError, StaticFileHandler
 
 from config.pricing import CREDITS_PER_CONVERSION, CURRENCY, FREE_CREDITS, MIB, PACKS, TIERS
 from storage.email_verification import VALIDITY
@@ -235,6 +235,12 @@ class StaticFile(PageHandler, StaticFileHandler):
 
     def compute_etag(self) -> str | None:
         return StaticFileHandler.compute_etag(self)
+
+    def validate_absolute_path(self, root: str, absolute_path: str) -> str | None:
+        try:
+            return super().validate_absolute_path(root, absolute_path)
+        except ValueError:  # a NUL byte, for example
+            raise HTTPError(404) from None
 
     def set_extra_headers(self, path: str) -> None:
         current = self.get_query_argument("v", None) == self.get_version(self.settings, path)

@@ -30,13 +30,13 @@ class Register(BaseHandler):
         fields = self.json_fields(RegistrationFields)
         await self.services.registrations.register(fields.email, fields.name, self.address)
         message = "Open the link in the email within 24 hours to get your API key."
-        self.reply({"email": fields.email, "verification_sent": True, "message": message})
+        self.respond({"email": fields.email, "verification_sent": True, "message": message})
 
 
 class Verify(BaseHandler):
     """Returns the API key to programs, and redirects browsers to a page with a button that fetches it.
 
-    So programs that follow the links in emails do not use up the token.
+    The button keeps mail scanners that open links from using up the token.
     """
 
     access = "address"
@@ -61,7 +61,7 @@ class Verify(BaseHandler):
         if self._is_browser():
             self.redirect_to(f"{_VERIFY_PAGE}#token={token}")
         else:
-            self.reply(_verified_key(await self.services.registrations.verify(token)))
+            self.respond(_verified_key(await self.services.registrations.verify(token)))
 
     async def head(self, *_args: str) -> None:
         token = self.query_fields(VerificationQuery).token

@@ -26,7 +26,7 @@ def _is_current(handler: BaseHandler, etag: str) -> bool:
 
 def _reply_cached(handler: BaseHandler, content: CachedJson) -> None:
     if not _is_current(handler, content.etag):
-        handler.reply(content.data)
+        handler.respond(content.data)
 
 
 class Formats(BaseHandler):
@@ -38,7 +38,7 @@ class Formats(BaseHandler):
     async def get(self) -> None:
         """List the supported conversions
 
-        The list has what this server can convert now.
+        The list depends on the plugins of this server.
         """
         _reply_cached(self, self.services.formats)
 

@@ -24,10 +24,13 @@ class Authorization:
         self._services = services
         self._address = address
 
-    async def authenticate(self, header: str | None) -> None:
-        """Looks up the account of an Authorization header. Raises InvalidKey, KeyNotVerified and RateLimited."""
+    async def authenticate(self, header: str | None, *, cached: bool) -> None:
+        """Looks up the account of an Authorization header. Raises InvalidKey, KeyNotVerified and RateLimited.
+
+        With `cached`, the balance may be outdated.
+        """
         try:
-            self.account = await self._services.accounts.authenticate(header)
+            self.account = await self._services.accounts.authenticate(header, cached=cached)
         except InvalidKey:
             await self.peek()
             await self.count_failed_login()

@@ -1,4 +1,4 @@
-"""Request bodies: how they are received, bodies in memory, and strict readers of JSON and web forms."""
+"""Request bodies: the interface to receive them, bodies in memory, and strict parsers of JSON and web forms."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ class MemoryBody:
 
 
 class BodyDrain:
-    """Discards the rest of the body of a refused request, up to a size and a time.
+    """Discards the rest of the body of a refused request, up to 32 MiB, and calls `abort` after 10 seconds.
 
-    Closing the connection while the client is sending could cost it the response. `abort` is called after the time.
+    If the connection were closed while the client is sending, the client might not receive the response.
     """
 
     def __init__(self, abort: Callable[[], None]) -> None:
-        self._left = _DRAIN_BYTES
+        self._remaining = _DRAIN_BYTES
         self._timer = asyncio.get_running_loop().call_later(_DRAIN_SECONDS, abort)
 
     def exceeded(self, chunk: bytes) -> bool:
-        """Discards a chunk. Whether the limit is exceeded."""
-        self._left -= len(chunk)
-        return self._left < 0
+        """Discards a chunk. Returns whether the size limit is exceeded."""
+        self._remaining -= len(chunk)
+        return self._remaining < 0
 
     def close(self) -> None:
         """Stops the timer, which refers to the handler."""
@@ -77,7 +77,7 @@ class BodyDrain:
 
 
 def malformed(message: str, *, reason: str = "malformed") -> InvalidParameter:
-    """The error of a request that is not well-formed."""
+    """The error for a malformed request."""
     return InvalidParameter(message, reason=reason)
 
 
@@ -117,10 +117,10 @@ def _charset(content_type: str) -> str:
 
 
 def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("duplicate name")
-    return found
+    return members
 
 
 def _reject_constant(constant: str) -> NoReturn:

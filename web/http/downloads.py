@@ -48,15 +48,15 @@ def _range_of(handler: BaseHandler, size: int, etag: str) -> Range | None:
 
 
 def requested_range(header: str | None, size: int) -> Range | None:
-    """The range of `size` bytes that a Range header requests. None is the whole file.
+    """The range that a Range header requests of a file of `size` bytes; None for the whole file.
 
-    Several ranges, and headers that are not understood, request the whole file. Raises RangeNotSatisfiable for a range
+    Headers with several ranges and malformed headers request the whole file. Raises RangeNotSatisfiable for a range
     that starts after the end.
     """
-    found = _RANGE.fullmatch(header or "")
-    if found is None or found.groups() == ("", ""):
+    match = _RANGE.fullmatch(header or "")
+    if match is None or match.groups() == ("", ""):
         return None
-    first, last = found.groups()
+    first, last = match.groups()
     if not first:
         start, end = max(0, size - int(last)), size
     else:

@@ -1,7 +1,7 @@
-"""BaseHandler: what every request goes through before and after its resource's method.
+"""BaseHandler: the checks before a resource's method, the parsing of requests, and the response.
 
-In this order: route and method, API key, rate limit, job queue, size, body, method. A refused request is answered
-before its body has arrived.
+The checks, in this order: route and method, API key, rate limit, job queue, body size. A request that fails one of them
+gets its error response before its body has arrived.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from web.services.accounts import Account
 from web.services.client_address import client_address, client_network
 from web.services.container import Services
 from web.services.files import content_disposition
-from web.services.idempotency import Answer, IdempotentRequest, Replayed
+from web.services.idempotency import IdempotentRequest, Replayed, ResponseData
 
 log = logging.getLogger("convertd.web")
 
@@ -57,8 +57,8 @@ _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 class BaseHandler(RequestHandler):
     """A resource. Its methods are decorated with the Operation that they implement.
 
-    `access` is who may use it, `fixed_headers` are sent with all its responses, `max_body` is in bytes and applies to
-    bodies other than multipart forms.
+    `access` sets authentication and rate limit, `fixed_headers` are sent with all its responses, `max_body` is the
+    maximum size in bytes of bodies other than multipart forms.
     """
 
     access: ClassVar[Access] = "key"
@@ -113,8 +113,8 @@ class BaseHandler(RequestHandler):
 
     def supported_methods(self) -> tuple[str, ...]:
         """The HTTP methods of the resource."""
-        own = [name for name in _METHODS if _method(type(self), name) is not _method(RequestHandler, name)]
-        return (*own, *(["HEAD"] if "GET" in own else []), "OPTIONS")
+        methods = [name for name in _METHODS if _method(type(self), name) is not _method(RequestHandler, name)]
+        return (*methods, *(["HEAD"] if "GET" in methods else []), "OPTIONS")
 
     def routing_error(self) -> ApiError:
         """The error for a method that is not supported."""
@@ -123,7 +123,10 @@ class BaseHandler(RequestHandler):
     async def authorize(self) -> None:
         """Authenticates the request where the resource needs an API key, and counts it. Raises ApiError, InvalidKey."""
         if self.access == "key":
-            await self.authorization.authenticate(self.request.headers.get("Authorization"))
+            # A queued operation checks the key again when it reserves credits, and its response has the new balance.
+            operation = operation_of(type(self), str(self.request.method))
+            cached = operation is not None and operation.queued
+            await self.authorization.authenticate(self.request.headers.get("Authorization"), cached=cached)
         if self.access != "open":
             await self.authorization.count()
 
@@ -154,7 +157,7 @@ class BaseHandler(RequestHandler):
             await self._refuse(error)
 
     async def _refuse(self, error: Exception) -> None:
-        """Sends the error now, and discards the rest of the body."""
+        """Sends the error at once, and discards the rest of the body."""
         self.log_exception(type(error), error, error.__traceback__)
         self._drain = BodyDrain(self._abort)
         setattr(self, str(self.request.method).lower(), self._do_nothing)
@@ -191,11 +194,11 @@ class BaseHandler(RequestHandler):
         """The validated query. Raises InvalidParameter, also for repeated fields."""
         values: dict[str, object] = {}
         for name in (field.alias or name for name, field in model.model_fields.items()):
-            found = self.get_query_arguments(name, strip=False)
-            if len(found) > 1:
+            arguments = self.get_query_arguments(name, strip=False)
+            if len(arguments) > 1:
                 raise InvalidParameter(f"{name} was sent twice.", reason="duplicate", param=name)
-            if found:
-                values[name] = found[0]
+            if arguments:
+                values[name] = arguments[0]
         return validate(model, values, from_text=True)
 
     def json_fields(self, model: type[Model]) -> Model:
@@ -229,7 +232,7 @@ class BaseHandler(RequestHandler):
 
     # Responding
 
-    def reply(self, data: Mapping[str, Any]) -> None:
+    def respond(self, data: Mapping[str, Any]) -> None:
         """Responds with JSON in the envelope."""
         meta: dict[str, Any] = {"request_id": self.request_id}
         if self.account:
@@ -237,12 +240,12 @@ class BaseHandler(RequestHandler):
             self._set_credits_header()
         self.write_json({"data": data, "meta": meta})
 
-    def replayable(self, answer: Answer | Replayed) -> Answer:
-        """The answer. Sets the header Idempotency-Replayed if it is a stored one."""
-        if isinstance(answer, Replayed):
+    def unwrap_replay(self, response: ResponseData | Replayed) -> ResponseData:
+        """The response data. Sets the header Idempotency-Replayed if an earlier request stored it."""
+        if isinstance(response, Replayed):
             self.set_header("Idempotency-Replayed", "true")
-            return answer.answer
-        return answer
+            return response.response
+        return response
 
     def write_json(self, value: Mapping[str, Any]) -> None:
         """Responds with JSON."""
@@ -288,9 +291,9 @@ class BaseHandler(RequestHandler):
 
     def write_public_error(self, error: BaseException | None) -> None:
         """Responds with the error in the envelope."""
-        shown = public_error(error)
-        self.set_error(shown)
-        self.write_json(envelope(shown, self.request_id))
+        public = public_error(error)
+        self.set_error(public)
+        self.write_json(envelope(public, self.request_id))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         error = kwargs["exc_info"][1] if "exc_info" in kwargs else None
@@ -392,5 +395,5 @@ def _method(handler: type[RequestHandler], name: str) -> object:
 
 def _content_length(header: str | None) -> int | None:
     """The Content-Length in bytes. None without a valid one."""
-    plain = header is not None and re.fullmatch(r"[0-9]{1,4000}", header)
-    return int(plain[0]) if plain else None
+    digits = header is not None and re.fullmatch(r"[0-9]{1,4000}", header)
+    return int(digits[0]) if digits else None

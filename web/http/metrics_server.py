@@ -21,7 +21,7 @@ _IDLE_TIMEOUT = 120  # seconds; scrapes are more frequent
 
 
 def start_metrics_server(services: Services) -> HTTPServer | None:
-    """Listens on the configured port. None if the port is 0 or in use, which is logged: the API works without."""
+    """Listens on the configured port. Returns None if the port is 0, or if it cannot be opened, which is logged."""
     port = services.settings.metrics_port
     if port == 0:
         return None

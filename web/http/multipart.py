@@ -24,7 +24,7 @@ _MAX_PARTS = 100
 _MAX_TEXT = 64 << 10  # bytes of a text field
 _MAX_NAME = 4096  # characters of a file name that are read
 _MAX_TOTAL = 512 << 20  # bytes of all files together
-_FRAMING = 256 << 10  # bytes of a form beside its files
+_FRAMING = 256 << 10  # bytes of a form in addition to its files
 
 CreateFile: TypeAlias = Callable[[], WorkFile]
 """Creates an empty file. Raises RateLimited."""
@@ -46,8 +46,8 @@ class Form:
         """The only file of the field. Raises InvalidParameter if there are none or several."""
         found = [upload for name, upload in self.files if name == field]
         if len(found) != 1:
-            reason, message = ("duplicate", "was sent twice") if found else ("missing", "is missing")
-            raise InvalidParameter(f"The file field {field} {message}.", reason=reason, param=field)
+            reason, count = ("duplicate", "more than one file") if found else ("missing", "no file")
+            raise InvalidParameter(f"The form has {count} in the field {field}.", reason=reason, param=field)
         return found[0]
 
 

@@ -42,7 +42,7 @@ def _weight(parameters: list[str]) -> float:
 
 
 def error_response(error: ApiError, rate_limit: int) -> bytes:
-    """A complete HTTP response with the error, which also closes the connection. `rate_limit` is for the headers."""
+    """A complete HTTP response with the error and `Connection: close`. `rate_limit` is for the headers."""
     request_id, status = new_id("req"), STATUS[error.code]
     body = json.dumps(envelope(error, request_id)).encode()
     headers = {

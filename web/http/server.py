@@ -1,4 +1,4 @@
-"""The HTTP server: Tornado's, with limits on connections, and error responses in the envelope for all it refuses."""
+"""The HTTP server: Tornado's server with connection limits, timeouts, and JSON responses to refused requests."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _UNLIMITED = 1 << 60  # handlers limit the size of bodies
 
 
 class Connection(IOStream):
-    """A client connection with timeouts, which replaces Tornado's bare 400 by an error in the envelope.
+    """A client connection with timeouts. Replaces Tornado's 400 without a body by an error in the envelope.
 
-    `rate_limit` is for the headers of such errors. `linger` receives the socket of a client that may still be sending.
+    `rate_limit` is for the headers of such errors. `linger` closes the socket of a client that may still be sending.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Connection(IOStream):
         self._responded = True
         super().write(error_response(error, self._rate_limit))
         if not self.writing():
-            # Closing while the client is sending could cost it the response.
+            # If the socket were closed while the client is sending, the client might not receive the response.
             self._linger(self.socket.dup())
 
     def write(self, data: bytes | memoryview) -> asyncio.Future[None]:
@@ -95,7 +95,7 @@ class Connection(IOStream):
         super().close(exc_info)
 
     def set_nodelay(self, value: bool) -> None:
-        """Stays on. Tornado would toggle it for every response."""
+        """Ignored: TCP_NODELAY stays on. Tornado would toggle it for every response."""
 
     def read_from_fd(self, buf: bytearray | memoryview) -> int | None:
         count = super().read_from_fd(buf)
@@ -117,7 +117,7 @@ def connection_of(server_connection: object) -> Connection:
 class Server(HTTPServer):
     """Serves an application, with limits on connections in total and per client.
 
-    `rate_limit` is for the headers of errors that no handler sends. `trusted` proxies count against the total only.
+    `rate_limit` is for the headers of errors that no handler sends. `trusted` proxies have no limit of their own.
     """
 
     def initialize(  # type: ignore[override]
@@ -169,15 +169,15 @@ class Server(HTTPServer):
         await asyncio.gather(*self._lingering, return_exceptions=True)
 
     def _reject(self, connection: socket.socket) -> None:
-        """Sends an error if that does not block, and closes."""
+        """Sends an error without blocking, and closes the connection."""
         error = RateLimited("Too many connections.", retry_after=_RETRY_AFTER, reason="too_many_connections")
         with suppress(OSError):
             connection.send(error_response(error, self._rate_limit))
             connection.recv(_MAX_HEADERS)  # closing with unread data would reset the connection
         connection.close()
 
-    def _linger(self, rest: socket.socket) -> None:
-        task = asyncio.ensure_future(_drain_and_close(rest))
+    def _linger(self, connection: socket.socket) -> None:
+        task = asyncio.ensure_future(_drain_and_close(connection))
         self._lingering.add(task)
         task.add_done_callback(self._lingering.discard)
 
@@ -194,7 +194,7 @@ class Server(HTTPServer):
 
 
 class _TimedRequest(HTTPMessageDelegate):
-    """Passes a request to the application and tells the connection's timer about its progress."""
+    """Passes a request to the application and updates the connection's timer."""
 
     def __init__(self, request: HTTPMessageDelegate, connection: Connection) -> None:
         self._request = request
@@ -231,7 +231,7 @@ async def _completed(work: Awaitable[None] | None) -> None:
 
 
 def _origin_form(line: RequestStartLine) -> RequestStartLine:
-    """The request line with a path only. Servers must accept the absolute URLs that proxies receive."""
+    """The request line with an absolute URL reduced to its path: servers must accept the URLs that proxies receive."""
     if not line.path.lower().startswith(("http://", "https://")):
         return line
     try:
@@ -242,16 +242,16 @@ def _origin_form(line: RequestStartLine) -> RequestStartLine:
     return line._replace(path=(parts.path or "/") + query)
 
 
-async def _drain_and_close(rest: socket.socket) -> None:
-    """Ends the response, discards what still arrives for a moment, then closes."""
+async def _drain_and_close(connection: socket.socket) -> None:
+    """Ends the response, discards incoming data for at most 2 seconds, then closes the socket."""
     loop = asyncio.get_running_loop()
-    rest.setblocking(False)
+    connection.setblocking(False)
     try:
-        rest.shutdown(socket.SHUT_WR)
+        connection.shutdown(socket.SHUT_WR)
         async with asyncio.timeout(_LINGER_SECONDS):
-            while await loop.sock_recv(rest, _BLOCK):
+            while await loop.sock_recv(connection, _BLOCK):
                 pass
     except (OSError, TimeoutError):
         pass
     finally:
-        rest.close()
+        connection.close()

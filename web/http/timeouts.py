@@ -13,7 +13,7 @@ from enum import Enum, auto
 class ConnectionTimeouts:
     """Timeouts in seconds. Bodies must arrive at `rate` bytes per second on average over `window` seconds.
 
-    At the default rate 100 MB may take two hours; a client that sends a byte now and then is cut off after the window.
+    At the default rate, 100 MB may take 105 minutes. A client that is slower during a window is disconnected.
     """
 
     idle: float = 60.0  # between requests
@@ -33,7 +33,7 @@ class Timeout(Enum):
 
 
 class ConnectionTimer:
-    """Measures one connection against the timeouts. Time that the server spends is not counted."""
+    """Measures one connection against the timeouts. Processing time of the server is not counted."""
 
     def __init__(self, timeouts: ConnectionTimeouts, clock: Callable[[], float] = time.monotonic) -> None:
         self._timeouts = timeouts

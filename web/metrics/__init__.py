@@ -1,7 +1,7 @@
 """Prometheus metrics, grouped by concern.
 
 No label has a value that a client can choose: routes are patterns, formats are names from the catalogue, codes and
-reasons are the API's. The classes here read no database and no disk; the code that knows a fact reports it.
+reasons are the API's. The classes here read no database and no disk: other code calls them with the values to record.
 
 Each server process counts its own work on its own port, so counters can be summed over processes. Values read from a
 shared database are the same in all processes.
@@ -24,7 +24,7 @@ from engine.plugin_loader import Plugin
 from web.metrics.conversions import ConversionMetrics
 from web.metrics.service import CreditMetrics, HttpMetrics, InstallationMetrics, TotalsMetrics, WorkerMetrics
 
-__all__ = ["Metrics", "create"]
+__all__ = ["Metrics", "create_metrics"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Metrics:
     installation: InstallationMetrics
 
 
-def create(version: str, plugins: Iterable[Plugin]) -> Metrics:
+def create_metrics(version: str, plugins: Iterable[Plugin]) -> Metrics:
     """Creates the metrics of this version of convertd with these plugins."""
     disable_created_metrics()  # Prometheus does not use them, and they are a third of all series
     registry = CollectorRegistry()

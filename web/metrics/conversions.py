@@ -12,10 +12,10 @@ from web.api.errors import STATUS, public_error
 from web.metrics.request_context import RequestContext
 
 OTHER = "other"
-"""The label of values that a client could choose."""
+"""The label for values outside the known ones, which a client could choose."""
 
 STAGES = ("upload", "queue", "decode", "convert", "tool", "encode", "check", "store")
-"""The stages of a conversion, in order. A conversion need not have all of them."""
+"""The stages of a conversion, in order. Not every conversion has all of them."""
 
 OUTCOMES = ("success", "rejected", "failed", "cancelled")
 """How a conversion ends: `rejected` for an invalid file or request, `failed` with a server error."""
@@ -28,7 +28,7 @@ REASONS = frozenset(
         *("out_of_range", "queue_full", "disk_full", "none"),
     }
 )
-"""The reasons that are labels. A job's process is untrusted and could report any."""
+"""The reasons used as labels. Others become OTHER: a worker process is untrusted and could report any text."""
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _STAGE_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -70,7 +70,7 @@ class ConversionMetrics:
             registry=registry,
         )
         self.replays = Counter(
-            "convertd_idempotent_replays", "Responses repeated for an idempotency key.", registry=registry
+            "convertd_idempotent_replays", "Stored responses returned for an idempotency key.", registry=registry
         )
 
     def observe_stage(self, name: str, seconds: float) -> None:

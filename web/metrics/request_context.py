@@ -1,4 +1,4 @@
-"""The properties of a request that its handler and services find out, for the access log and the metrics."""
+"""The properties of a request that handlers and services collect for the access log and the metrics."""
 
 from __future__ import annotations
 

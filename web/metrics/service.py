@@ -1,4 +1,4 @@
-"""Metrics of the service around conversions: HTTP requests, workers and queue, credits and email, totals, installation.
+"""Metrics of HTTP requests, the queue and its workers, credits and email, database totals, and the installation.
 
 Counters and gauges without logic are public attributes, incremented or set where their event happens.
 """
@@ -39,7 +39,7 @@ class HttpMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         requests = Counter(
-            "convertd_http_requests", "Answered requests.", ("method", "route", "status"), registry=registry
+            "convertd_http_requests", "Completed requests.", ("method", "route", "status"), registry=registry
         )
         seconds = Histogram(
             "convertd_http_request_duration_seconds",
@@ -54,12 +54,12 @@ class HttpMetrics:
         )
         for scope in _SCOPES:
             self._limited.labels(scope)
-        # The lookup by labels takes longer than the increment.
+        # Cached: the lookup by labels takes longer than the increment.
         self._requests = cache(requests.labels)
         self._seconds = cache(seconds.labels)
 
     def record_request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Records an answered request; `route` is the pattern of its path."""
+        """Records a completed request; `route` is the pattern of its path."""
         self._requests(method if method in _METHODS else OTHER, route, status).inc()
         self._seconds(route).observe(seconds)
 
@@ -70,7 +70,7 @@ class HttpMetrics:
 
 
 class WorkerMetrics:
-    """The job queue and the processes of jobs."""
+    """The job queue and the worker processes."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._workers = Gauge("convertd_workers", "Conversions that can run at the same time.", registry=registry)
@@ -83,7 +83,7 @@ class WorkerMetrics:
         )
         self._peak_memory = Histogram(
             "convertd_worker_peak_rss_bytes",
-            "Peak memory of a job's process in bytes.",
+            "Peak memory of a worker process during a job in bytes.",
             buckets=_MEMORY_BYTES,
             registry=registry,
         )
@@ -93,7 +93,7 @@ class WorkerMetrics:
         )
         self.queue_wait = Histogram(
             "convertd_queue_wait_seconds",
-            "Time in the queue of conversions that started in seconds.",
+            "Time in the queue in seconds, of conversions that started.",
             buckets=_WAIT_SECONDS,
             registry=registry,
         )
@@ -130,7 +130,7 @@ class WorkerMetrics:
             self._peak_memory.observe(size)
 
     def set_queue(self, *, workers: int, busy: int, waiting: int, oldest: float, refused: Mapping[str, int]) -> None:
-        """Sets the state of the queue; `refused` are the total refusals so far by cause."""
+        """Sets the state of the queue. `oldest` is in seconds; `refused` has the refusals since start-up by cause."""
         self._workers.set(workers)
         self._busy.set(busy)
         self._depth.set(waiting)
@@ -141,7 +141,7 @@ class WorkerMetrics:
 
 
 class CreditMetrics:
-    """Credits that this server charges and grants, and its emails. Grants by command are not counted."""
+    """Credits that this server charges and grants, and its emails. Grants by `convertd account` are not counted."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.charged = Counter(
@@ -206,7 +206,7 @@ class InstallationMetrics:
         self.ready = Gauge("convertd_ready", "1 if the process is ready, as /readyz reports.", registry=registry)
         self.redis_breaker_open = Gauge(
             "convertd_redis_breaker_open",
-            "1 while Redis fails and each process counts requests by itself.",
+            "1 while Redis fails and each process counts requests on its own.",
             registry=registry,
         )
         self._build = Info("convertd_build", "Version of convertd and of Python.", registry=registry)
@@ -218,7 +218,7 @@ class InstallationMetrics:
         )
 
     def set_build(self, version: str, plugins: Iterable[Plugin]) -> None:
-        """Sets the version of convertd, which built-in plugins share, and the plugins."""
+        """Sets the version of convertd, which is also that of the built-in plugins, and the state of each plugin."""
         self._build.info({"version": version, "python": platform.python_version()})
         for plugin in plugins:
             self._plugins.labels(plugin.name, plugin.version or version).set(plugin.error is None)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 
 from config.pricing import TIERS, Tier
 from storage import accounts, api_keys, ledger, sessions, usage
@@ -12,6 +17,9 @@ from storage.database import Database
 from storage.errors import InvalidKey
 from storage.usage import UsageReport
 from web.api.errors import KeyNotVerified
+from web.services.account_cache import AccountCache
+
+log = logging.getLogger("convertd.accounts")
 
 SESSION_LIFETIME = sessions.LIFETIME  # seconds
 
@@ -58,22 +66,57 @@ class Account:
 
 
 class Accounts:
-    """Authenticates requests, manages sessions and API keys, and reports balance and usage."""
+    """Authenticates requests, manages sessions and API keys, and reports balance and usage.
 
-    def __init__(self, database: Database) -> None:
+    `clock` returns Unix time in seconds.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
+        self._clock = clock
+        self._cache = AccountCache(clock)
+        self._uses: dict[str, asyncio.Task[None]] = {}  # pending writes of `last_used_at`, by key id
 
-    async def authenticate(self, authorization: str | None) -> Account:
-        """Returns the account of an Authorization header, verified or not. Raises InvalidKey and DatabaseBusy."""
+    async def authenticate(self, authorization: str | None, *, cached: bool = False) -> Account:
+        """Returns the account of an Authorization header, verified or not. Raises InvalidKey and DatabaseBusy.
+
+        With `cached`, the balance may be outdated, and a key that another process revoked may pass for 10 seconds.
+        """
         sha256 = _bearer_digest(authorization)
-        return Account.from_storage(*await self._database.run_with_timeout(api_keys.authenticate, sha256))
+        found = self._cache.get(sha256) if cached else None
+        if found is None:
+            version = self._cache.version
+            found = self._record_use(*await self._database.read(api_keys.authenticate, sha256))
+            self._cache.put(sha256, *found, version)
+        return Account.from_storage(*found)
+
+    def _record_use(self, account: accounts.Account, key: Key) -> tuple[accounts.Account, Key]:
+        """Updates `last_used_at` where that is due. No request waits for the write."""
+        now = self._clock()
+        if not api_keys.is_use_due(key, now):
+            return account, key
+        if key.id not in self._uses:
+            use = asyncio.create_task(self._database.run(api_keys.record_use, account.id, key.id))
+            self._uses[key.id] = use
+            use.add_done_callback(partial(self._on_use_recorded, key.id))
+        return replace(account, last_used_at=int(now)), replace(key, last_used_at=int(now))
+
+    def _on_use_recorded(self, key_id: str, use: asyncio.Task[None]) -> None:
+        del self._uses[key_id]
+        if not use.cancelled() and use.exception() is not None:
+            log.warning("the last use of a key could not be recorded", exc_info=use.exception())
+
+    async def close(self) -> None:
+        """Waits for pending writes."""
+        while self._uses:
+            await asyncio.wait(self._uses.values())
 
     async def sign_in(self, key: str) -> str:
-        """Starts a session and returns its token. Raises InvalidKey and KeyNotVerified.
+        """Starts a session and returns its token. Raises InvalidKey, KeyNotVerified and DatabaseBusy.
 
         The session ends with `sign_out`, after SESSION_LIFETIME, or when the API key stops working.
         """
-        token, account = await self._database.run(sessions.begin, parse_key(key))
+        token, account = await self._database.run_with_timeout(sessions.begin, parse_key(key))
         if account.verified_at is None:
             await self.sign_out(token)
             raise KeyNotVerified
@@ -81,7 +124,7 @@ class Accounts:
 
     async def session_account(self, token: str) -> Account:
         """Returns the account of a session. Raises InvalidKey."""
-        return Account.from_storage(*await self._database.run(sessions.find, token))
+        return Account.from_storage(*await self._database.read(sessions.find, token))
 
     async def sign_out(self, token: str) -> None:
         """Ends a session. Does nothing for an unknown token."""
@@ -89,7 +132,9 @@ class Accounts:
 
     async def list_keys(self, account_id: str) -> tuple[Key, ...]:
         """Returns the active API keys of the account, oldest first."""
-        return await self._database.run(api_keys.list_keys, account_id)
+        if self._uses:  # so that the list shows the use by this request
+            await asyncio.wait(self._uses.values())
+        return await self._database.read(api_keys.list_keys, account_id)
 
     async def issue_key(self, account_id: str, name: str) -> IssuedKey:
         """Creates an API key."""
@@ -97,19 +142,25 @@ class Accounts:
 
     async def rotate_key(self, account_id: str, key_id: str, grace: int) -> IssuedKey:
         """Replaces an API key, which keeps working for `grace` seconds. Raises NotFound."""
-        return await self._database.run(api_keys.rotate, account_id, key_id, grace)
+        try:
+            return await self._database.run(api_keys.rotate, account_id, key_id, grace)
+        finally:
+            self._cache.remove(key_id)
 
     async def revoke_key(self, account_id: str, key_id: str) -> None:
         """Revokes an API key at once. Raises NotFound, and LastKey for the last key without an expiry."""
-        await self._database.run(api_keys.revoke, account_id, key_id)
+        try:
+            await self._database.run(api_keys.revoke, account_id, key_id)
+        finally:
+            self._cache.remove(key_id)
 
     async def balance(self, account_id: str) -> int:
         """Returns the current balance in credits."""
-        return await self._database.run(ledger.balance, account_id)
+        return await self._database.read(ledger.balance, account_id)
 
     async def usage(self, account_id: str, start: int, end: int) -> UsageReport:
         """Returns the usage from `start` up to, not including, `end` (Unix time)."""
-        return await self._database.run(usage.report, account_id, start, end)
+        return await self._database.read(usage.report, account_id, start, end)
 
 
 def _bearer_digest(authorization: str | None) -> str:

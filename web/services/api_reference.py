@@ -57,12 +57,12 @@ class Endpoint:
 def endpoints(document: Schema, base_url: str) -> tuple[Endpoint, ...]:
     """All endpoints, in the order of the document."""
     reader = _Reader(document, base_url)
-    found = []
-    for path, item in document.get("paths", {}).items():
-        for method in _METHODS:
-            if method in item:
-                found.append(reader.endpoint(path, method, {**item, **item[method]}))
-    return tuple(found)
+    return tuple(
+        reader.endpoint(path, method, {**item, **item[method]})
+        for path, item in document.get("paths", {}).items()
+        for method in _METHODS
+        if method in item
+    )
 
 
 class _Reader:
@@ -93,10 +93,10 @@ class _Reader:
 
     def _resolve(self, schema: Schema) -> Schema:
         while "$ref" in schema:
-            found: Any = self._document
+            target: Any = self._document
             for part in schema["$ref"].removeprefix("#/").split("/"):
-                found = found[part.replace("~1", "/").replace("~0", "~")]
-            schema = found
+                target = target[part.replace("~1", "/").replace("~0", "~")]
+            schema = target
         return schema
 
     def _fields(self, operation: Schema) -> Iterator[Field]:
@@ -117,9 +117,9 @@ class _Reader:
 
     def _properties(self, schema: Schema, location: str) -> Iterator[Field]:
         required = schema.get("required", [])
-        for name, found in schema.get("properties", {}).items():
-            resolved = self._resolve(found)
-            description = self._description(found) or self._description(resolved)
+        for name, declared in schema.get("properties", {}).items():
+            resolved = self._resolve(declared)
+            description = self._description(declared) or self._description(resolved)
             yield Field(name, self._type(resolved), location, name in required, description)
 
     def _description(self, schema: Schema) -> str:
@@ -143,8 +143,8 @@ class _Reader:
         return " or ".join(dict.fromkeys(filter(None, types))) + bounds
 
     def _responses(self, operation: Schema) -> Iterator[Response]:
-        for status, found in operation.get("responses", {}).items():
-            response = self._resolve(found)
+        for status, declared in operation.get("responses", {}).items():
+            response = self._resolve(declared)
             media = response.get("content", {}).get(_JSON, {})
             schema = self._resolve(media.get("schema", {}))
             data = self._resolve(schema.get("properties", {}).get("data", {}))
@@ -157,12 +157,12 @@ class _Reader:
         media_type, schema = self._body(operation)
         values: dict[str, Any] = {}
         files: list[tuple[str, str]] = []
-        for name, found in schema.get("properties", {}).items():
-            resolved = self._resolve(found)
+        for name, declared in schema.get("properties", {}).items():
+            resolved = self._resolve(declared)
             if _is_file(resolved):
                 files += [(name, "page.pdf" if "/pdf/" in path else "photo.heic")] * (2 if "items" in resolved else 1)
             elif name in schema.get("required", []) or name == "quality":
-                values[name] = _example(found) or _example(resolved) or "…"
+                values[name] = _example(declared) or _example(resolved) or "…"
         url = re.sub(r"\{(\w+)\}", lambda part: part[1].upper(), path)
         prefix = self._base_url.removesuffix("/api/v1")
         successes = [

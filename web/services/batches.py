@@ -27,7 +27,7 @@ from web.services.accounts import Account
 from web.services.conversion_request import ConversionRequest, Upload
 from web.services.conversions import Conversions
 from web.services.files import Files
-from web.services.idempotency import LEASE, Answer, IdempotencyService, IdempotentRequest, Replayed
+from web.services.idempotency import LEASE, IdempotencyService, IdempotentRequest, Replayed, ResponseData
 from web.services.work_files import WorkFiles
 
 log = logging.getLogger("convertd.batches")
@@ -37,7 +37,7 @@ _RENEW_INTERVAL = LEASE / 3  # seconds
 
 @dataclass(frozen=True)
 class BatchRequest:
-    """A request to convert files of a batch."""
+    """A request to convert the files `file_ids` of a batch to the output format `target`."""
 
     account: Account
     batch_id: str
@@ -63,7 +63,7 @@ class Batches:
 
     async def find(self, account_id: str, batch_id: str) -> tuple[Batch, tuple[File, ...]]:
         """Returns a batch of the account and its files in upload order. Raises NotFound."""
-        return await self._database.run(_get_with_files, account_id, batch_id)
+        return await self._database.read(_get_with_files, account_id, batch_id)
 
     async def add(self, account: Account, batch_id: str, upload: Upload) -> tuple[File, int]:
         """Stores a file in the batch. Returns the file and the number of files in the batch.
@@ -87,11 +87,11 @@ class Batches:
         if fmt is not None and fmt.name in available:
             return fmt.name
         details = {"output_format": fmt.name if fmt else name, "available": available}
-        raise UnsupportedConversion(f"Nothing can be converted to {name}.", details=details)
+        raise UnsupportedConversion(f"No conversion has the output format {name}.", details=details)
 
 
 class BatchConversions:
-    """Converts files of batches. `owner` is this run of this server, which ends the batch runs of earlier runs."""
+    """Converts files of batches. `owner` identifies this run of this server; a later run ends its interrupted work."""
 
     def __init__(
         self,
@@ -111,25 +111,25 @@ class BatchConversions:
         self._idempotency = idempotency
         self._owner = owner
 
-    async def convert(self, request: BatchRequest) -> Answer | Replayed:
+    async def convert(self, request: BatchRequest) -> ResponseData | Replayed:
         """Converts the files concurrently and reports each failure in the entry of its file.
 
         Raises NotFound for an unknown batch, and NoCredits if the account has no credits and no file succeeds.
         Cancelling stops running conversions; completed ones stay charged and stored.
         """
-        await self._database.run(batches.get, request.account.id, request.batch_id)
+        await self._database.read(batches.get, request.account.id, request.batch_id)
         target = self._batches.target(request.target)
-        balance = await self._database.run(ledger.balance, request.account.id)
+        balance = await self._database.read(ledger.balance, request.account.id)
         parameters = {"target": target, "files": request.file_ids, **asdict(request.options)}
 
-        async def work(claim: Claim | None) -> Answer:
+        async def work(claim: Claim | None) -> ResponseData:
             async with self._processing(request, claim):
                 results = await self._convert_all(request, target)
             successful = sum(entry["status"] == "success" for entry in results)
             if balance < CREDITS_PER_CONVERSION and not successful:
                 raise NoCredits(balance, CREDITS_PER_CONVERSION)
             counts = {"total": len(results), "successful": successful, "failed": len(results) - successful}
-            return Answer({"batch_id": request.batch_id, "results": results, **counts})
+            return ResponseData({"batch_id": request.batch_id, "results": results, **counts})
 
         return await self._idempotency.run_once(request.idempotency, parameters, work)
 
@@ -172,7 +172,7 @@ class BatchConversions:
 
     async def _entry(self, request: BatchRequest, file_id: str, target: str) -> Mapping[str, Any]:
         try:
-            answer = await self._convert_when_admitted(request, file_id, target)
+            response = await self._convert_when_admitted(request, file_id, target)
         except Exception as error:
             if not isinstance(error, PublicError):
                 fields = {"request_id": request.context.request_id}
@@ -183,37 +183,37 @@ class BatchConversions:
                 "download_url": None,
                 "error": error_body(public_error(error)),
             }
-        return {**answer.data, "file_id": file_id, "result_file_id": answer.file_id, "status": "success"}
+        return {**response.data, "file_id": file_id, "result_file_id": response.file_id, "status": "success"}
 
-    async def _convert_when_admitted(self, request: BatchRequest, file_id: str, target: str) -> Answer:
-        """Converts the file, retrying while the queue is full. Holds no credit and no claim between attempts."""
+    async def _convert_when_admitted(self, request: BatchRequest, file_id: str, target: str) -> ResponseData:
+        """Converts a file; waits and retries while the queue is full, without a hold or a claim between attempts."""
         while True:
             try:
                 return await self._convert(request, file_id, target)
             except RateLimited as error:
                 await asyncio.sleep(error.retry_after)
 
-    async def _convert(self, request: BatchRequest, file_id: str, target: str) -> Answer:
-        file = await self._database.run(files.get, request.account.id, file_id)
+    async def _convert(self, request: BatchRequest, file_id: str, target: str) -> ResponseData:
+        file = await self._database.read(files.get, request.account.id, file_id)
         if file.batch != request.batch_id:
             raise NotFound("file in this batch")
         work_files, account_id = self._work_files, request.account.id
         with work_files.create(account_id) as source, work_files.create(account_id) as output:
-            single = ConversionRequest(
+            conversion = ConversionRequest(
                 account=request.account,
                 operation="batch",
                 uploads=(await self._files.working_copy(file, source),),
                 target=target,
                 options=request.options,
-                keep=True,
+                store_result=True,
                 file=file,
                 idempotency=request.idempotency and request.idempotency.part(file_id),
                 context=RequestContext(request.context.request_id),
             )
-            outcome = await self._conversions.convert(single, output)
-        request.context.add_credits(single.context.credits or 0)
-        assert outcome.answer is not None  # since `keep` is set
-        return outcome.answer
+            converted = await self._conversions.convert(conversion, output)
+        request.context.add_credits(conversion.context.credits or 0)
+        assert converted.response is not None  # since `store_result` is set
+        return converted.response
 
 
 def _get_with_files(transaction: Transaction, account_id: str, batch_id: str) -> tuple[Batch, tuple[File, ...]]:

@@ -17,7 +17,7 @@ from web.services.serializers import API
 
 @dataclass(frozen=True)
 class CachedJson:
-    """A constant document: values, encoded JSON, and ETag."""
+    """A JSON document that does not change: its values, encoding and ETag."""
 
     data: dict[str, Any]
     encoded: bytes
@@ -42,7 +42,7 @@ def formats_catalogue(registry: Registry) -> dict[str, Any]:
 
 
 def tools_catalogue(registry: Registry) -> dict[str, Any]:
-    """All tools: one per plugin for its conversions, and those that plugins declare."""
+    """All tools: for each plugin one with its conversions, then the tools that plugins declare."""
     used = {step for plan in registry.catalogue() for step in plan.steps}
     tools = [
         _conversion_tool(registry, plugin)

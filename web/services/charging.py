@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from engine.errors import ConversionError
-from storage import idempotency, ledger
+from storage import api_keys, idempotency, ledger
 from storage.database import Database
 from storage.errors import ClaimLost, CommitUnknown, DatabaseBusy
 from storage.idempotency import Claim, StoredResponse
@@ -20,7 +20,7 @@ from storage.ids import new_id
 from storage.ledger import Hold, ServerInstance
 from storage.transaction import Transaction
 from storage.usage import UsageRecord
-from web.services.idempotency import LEASE, Answer, stored_response
+from web.services.idempotency import LEASE, ResponseData, stored_response
 
 log = logging.getLogger("convertd.charging")
 
@@ -29,8 +29,8 @@ T = TypeVar("T")
 _RETRY_DELAYS = (0.2, 0.4, 0.8, 1.6, 3.2)  # seconds
 _RELEASE_TIMEOUT = 1.0  # seconds that an error response waits for the release of the hold
 
-SaveResult = Callable[[Transaction], Answer]
-"""Saves the rows of a result and returns the answer. Idempotent."""
+SaveResult = Callable[[Transaction], ResponseData]
+"""Saves the rows of a result and returns the response. Idempotent."""
 
 
 class Charge:
@@ -42,11 +42,11 @@ class Charge:
         self._database = database
         self._hold = hold
 
-    async def settle(self, size: int, save: SaveResult | None = None) -> tuple[int, Answer | None]:
+    async def settle(self, size: int, save: SaveResult | None = None) -> tuple[int, ResponseData | None]:
         """Settles the charge of an operation whose result has `size` bytes and saves the result, in one transaction.
 
-        Returns the balance in credits and the answer, which is stored for repeats of the request. Raises CommitUnknown
-        if the connection to the database is lost during the commit and does not return.
+        Returns the balance in credits and the response, which is stored for repeats of the request. Raises
+        CommitUnknown if the connection to the database is lost during the commit and cannot be restored.
         """
         usage = replace(self.usage, bytes_out=size)
         try:
@@ -66,7 +66,7 @@ class Charge:
 
 
 class Charges:
-    """Holds credits for operations. `owner` is this run of this server, which releases the holds of earlier runs."""
+    """Holds credits for operations. `owner` identifies this run of this server."""
 
     def __init__(self, database: Database, owner: ServerInstance) -> None:
         self._database = database
@@ -83,11 +83,16 @@ class Charges:
             await asyncio.wait(self._releases)
 
     @asynccontextmanager
-    async def hold(self, account: str, amount: int, usage: UsageRecord, claim: Claim | None) -> AsyncIterator[Charge]:
-        """Holds credits for the block, which settles the charge; releases them if it raises. Raises NoCredits."""
-        hold_id = new_id("hold")  # chosen here, so that the hold can be released even if the reservation is cancelled
+    async def hold(
+        self, account: str, key_id: str, amount: int, usage: UsageRecord, claim: Claim | None
+    ) -> AsyncIterator[Charge]:
+        """Holds credits for the block, which settles the charge; releases them if it raises.
+
+        Raises NoCredits, and InvalidKey if the key was revoked or expired after the request was authenticated.
+        """
+        hold_id = new_id("hold")  # created here: a cancelled reservation may be committed and must be released
         try:
-            hold = await self._database.run(ledger.reserve, account, amount, self._owner, LEASE, hold_id)
+            hold = await self._database.run(_reserve, account, key_id, amount, self._owner, hold_id)
             yield Charge(self._database, hold, usage, claim)
         except BaseException as error:
             # A separate task: the current one may be cancelled again before the release is committed.
@@ -106,7 +111,7 @@ class Charges:
 
 
 async def _retry_while_busy(attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Retries while the database is unavailable, for example during a restart. Raises DatabaseBusy in the end."""
+    """Retries while the database is unavailable, for example during a restart. Raises DatabaseBusy after about 6 s."""
     for delay in _RETRY_DELAYS:
         with suppress(DatabaseBusy):
             return await attempt()
@@ -114,17 +119,24 @@ async def _retry_while_busy(attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
     return await attempt()
 
 
+def _reserve(
+    transaction: Transaction, account: str, key_id: str, amount: int, owner: ServerInstance, hold_id: str
+) -> Hold:
+    api_keys.check_valid(transaction, account, key_id)
+    return ledger.reserve(transaction, account, amount, owner, LEASE, hold_id)
+
+
 def _settle(
     transaction: Transaction, hold: Hold, usage: UsageRecord, save: SaveResult | None, claim: Claim | None
-) -> tuple[int, Answer | None]:
+) -> tuple[int, ResponseData | None]:
     balance = ledger.settle(transaction, hold, usage)
-    answer = save(transaction) if save else None
-    if claim is not None and answer is not None:
-        idempotency.finish(transaction, claim, stored_response(answer))
-    return balance, answer
+    response = save(transaction) if save else None
+    if claim is not None and response is not None:
+        idempotency.finish(transaction, claim, stored_response(response))
+    return balance, response
 
 
-def _read_settled(transaction: Transaction, hold: Hold, save: SaveResult | None) -> tuple[int, Answer | None]:
+def _read_settled(transaction: Transaction, hold: Hold, save: SaveResult | None) -> tuple[int, ResponseData | None]:
     return ledger.balance(transaction, hold.account), save(transaction) if save else None
 
 

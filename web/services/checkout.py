@@ -21,7 +21,7 @@ from web.api.errors import CheckoutNotConfigured, CheckoutUnavailable
 from web.api.schemas.accounts import OpenedCheckout
 from web.api.times import timestamp
 from web.services.accounts import Account
-from web.services.idempotency import Answer, IdempotencyService, IdempotentRequest, Replayed
+from web.services.idempotency import IdempotencyService, IdempotentRequest, Replayed, ResponseData
 
 log = logging.getLogger("convertd.checkout")
 
@@ -111,17 +111,17 @@ class Checkout:
 
     async def purchase_once(
         self, account: Account, pack: Pack, language: str, idempotency: IdempotentRequest | None
-    ) -> Answer | Replayed:
+    ) -> ResponseData | Replayed:
         """As `purchase`, at most once per idempotency key; returns the response."""
 
-        async def work(_claim: Claim | None) -> Answer:
-            return Answer(_response(await self.purchase(account, pack, language)))
+        async def work(_claim: Claim | None) -> ResponseData:
+            return ResponseData(_response(await self.purchase(account, pack, language)))
 
         return await self._idempotency.run_once(idempotency, {"pack": pack.name, "language": language}, work)
 
     async def find(self, session: str) -> Purchase | None:
         """Returns the purchase of a checkout session, if there is one."""
-        return await self._database.run(purchases.find, session)
+        return await self._database.read(purchases.find, session)
 
     async def close(self) -> None:
         """Closes the provider's connections."""

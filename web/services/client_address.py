@@ -23,7 +23,7 @@ def is_loopback(host: str | None) -> bool:
 
 
 def client_address(peer: str, forwarded_for: str | None, trusted: Collection[IPv4Network | IPv6Network]) -> str:
-    """The nearest address that is not a trusted proxy: `peer`, or one that a trusted proxy forwarded for."""
+    """The client's address: `peer`, or if that is a trusted proxy, the last untrusted address in X-Forwarded-For."""
     nearest = peer
     for hop in [peer, *reversed((forwarded_for or "").split(","))]:
         address = _parse(hop.strip())
@@ -42,7 +42,7 @@ def is_trusted(address: str, trusted: Collection[IPv4Network | IPv6Network]) -> 
 
 
 def client_network(address: str) -> str:
-    """The unit of rate limits: an IPv4 address, or the /64 network of an IPv6 address."""
+    """The network that rate limits apply to: an IPv4 address, or the /64 network of an IPv6 address."""
     parsed = _parse(address)
     if isinstance(parsed, IPv6Address):
         return str(IPv6Network((parsed, _CLIENT_PREFIX), strict=False))
@@ -52,9 +52,9 @@ def client_network(address: str) -> str:
 @lru_cache(4096)  # every request parses its client's address
 def _parse(text: str) -> IPv4Address | IPv6Address | None:
     """Parses an address. Ignores a port, which some proxies add, and an IPv6 zone."""
-    found = _WITH_PORT.fullmatch(text)
+    match = _WITH_PORT.fullmatch(text)
     try:
-        address = ip_address((found[1] or found[2]) if found else text)
+        address = ip_address((match[1] or match[2]) if match else text)
     except ValueError:
         return None
     if isinstance(address, IPv4Address):

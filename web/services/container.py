@@ -1,4 +1,4 @@
-"""The container of all services."""
+"""All services of a server, as one value that handlers receive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A conversion request and its outcome, as values."""
+"""The values that `Conversions.convert` takes and returns: uploads, the request, the result file and its charge."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storage.files import File
 from storage.usage import Operation
 from web.metrics.request_context import RequestContext
 from web.services.accounts import Account
-from web.services.idempotency import Answer, IdempotentRequest
+from web.services.idempotency import IdempotentRequest, ResponseData
 from web.services.work_files import WorkFile
 
 
@@ -41,9 +41,10 @@ class Upload:
 class ConversionRequest:
     """One chargeable conversion of one file, or of several files with a tool.
 
-    With `keep` the result is stored for a later download. `file` is the stored file that the one upload is a copy of;
-    the result is recorded with it. `name` is the file name that the result's name derives from, by default that of the
-    first upload.
+    `uploads` are the input files, in order. `target` is the output format and `tool` the name of the tool, if any. With
+    `store_result` the result is stored for a later download. If `file` is set, the only upload is a working copy of
+    this stored file, and the result is saved with it. `name` replaces the first upload's file name, from which the
+    result's name is derived.
     """
 
     account: Account
@@ -53,7 +54,7 @@ class ConversionRequest:
     options: Options = Options()
     tool: str | None = None
     name: str = ""
-    keep: bool = False
+    store_result: bool = False
     file: File | None = None
     idempotency: IdempotentRequest | None = None
     context: RequestContext = field(default_factory=RequestContext)
@@ -73,8 +74,11 @@ class ConversionRequest:
 
 
 @dataclass(frozen=True)
-class ConversionOutcome:
-    """The resulting file. `counts` are the numbers of a tool."""
+class ResultFile:
+    """The result of a conversion.
+
+    `size` is in bytes, `seconds` is the duration of the job. `counts` are the numbers of files and pages of a tool.
+    """
 
     file: WorkFile
     filename: str
@@ -86,12 +90,12 @@ class ConversionOutcome:
 
 
 @dataclass(frozen=True)
-class Charged:
+class ChargedConversion:
     """A successful, charged conversion. `balance` is the account's balance in credits after the charge.
 
-    `answer` is set if the result is stored.
+    `response` is set if the result is stored.
     """
 
-    result: ConversionOutcome
-    answer: Answer | None
+    result: ResultFile
+    response: ResponseData | None
     balance: int

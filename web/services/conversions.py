@@ -17,7 +17,7 @@ from storage.idempotency import Claim
 from storage.usage import UsageRecord
 from web.metrics import Metrics
 from web.services.charging import Charge, Charges
-from web.services.conversion_request import Charged, ConversionOutcome, ConversionRequest, Upload
+from web.services.conversion_request import ChargedConversion, ConversionRequest, ResultFile, Upload
 from web.services.files import Files, renamed
 from web.services.idempotency import IdempotencyService, Replayed
 from web.services.job_queue import JobQueue, estimate_memory
@@ -50,11 +50,13 @@ class Conversions:
         self._metrics = metrics
         self._limits = limits
 
-    async def convert(self, request: ConversionRequest, output: WorkFile) -> Charged | Replayed:
-        """Converts and charges. The result is written to `output`, an empty file, which the caller closes.
+    async def convert(self, request: ConversionRequest, output: WorkFile) -> ChargedConversion | Replayed:
+        """Converts and charges, or returns the stored response of an earlier request with the same idempotency key.
 
-        Raises ConversionError, StorageError, and RateLimited if the queue is full. Nothing is charged unless the charge
-        is settled. Cancelling kills the job.
+        The result is written to `output`, an empty file, which the caller closes.
+
+        Raises ConversionError, StorageError, ApiError, and RateLimited, reason `queue_full`, if the queue is full.
+        Failed and cancelled conversions are not charged. Cancelling kills the job.
         """
         try:
             outcome = await self._convert(request, output)
@@ -69,7 +71,7 @@ class Conversions:
             self._record(request, outcome)
         return outcome
 
-    async def _convert(self, request: ConversionRequest, output: WorkFile) -> Charged | Replayed:
+    async def _convert(self, request: ConversionRequest, output: WorkFile) -> ChargedConversion | Replayed:
         sources = self._sources(request)
         request.context.input_format = sources[0].name
         plan = self._registry.plan(sources, request.target, request.tool)
@@ -79,7 +81,8 @@ class Conversions:
             return claim
         usage = UsageRecord(request.operation, plan.source.name, plan.target.name, request.size)
         try:
-            async with self._charges.hold(request.account.id, CREDITS_PER_CONVERSION, usage, claim) as charge:
+            account, credits = request.account, CREDITS_PER_CONVERSION
+            async with self._charges.hold(account.id, account.key_id, credits, usage, claim) as charge:
                 result = await self._run(request, plan, output)
                 started = perf_counter()
                 charged = await self._settle(request, plan, result, charge)
@@ -90,7 +93,7 @@ class Conversions:
             raise
 
     def _sources(self, request: ConversionRequest) -> list[FileFormat]:
-        if request.tool is not None:  # a tool has its own error for inputs that it does not support
+        if request.tool is not None:  # tools raise their own error for input formats that they do not support
             self._registry.tools[request.tool].check([_known_format(upload) for upload in request.uploads])
         return [upload.format for upload in request.uploads]
 
@@ -102,7 +105,7 @@ class Conversions:
             return await self._idempotency.claim(request.idempotency, {**parameters, "file": request.file.id})
         return await self._idempotency.claim(request.idempotency, parameters, request.files)
 
-    async def _run(self, request: ConversionRequest, plan: Plan, output: WorkFile) -> ConversionOutcome:
+    async def _run(self, request: ConversionRequest, plan: Plan, output: WorkFile) -> ResultFile:
         job, inputs = Job.of(plan, request.options), [file.descriptor for file in request.files]
         account, memory = request.account, estimate_memory(plan, request.size)
         queued = perf_counter()
@@ -111,12 +114,12 @@ class Conversions:
             self._metrics.workers.queue_wait.observe(started - queued)
             self._metrics.conversions.observe_stage("queue", started - queued)
             with self._metrics.workers.track_job():
-                result = await self._executor.run(job, inputs, output.descriptor, self._limits)
+                result = await self._executor.run(job, account.id, inputs, output.descriptor, self._limits)
             await output.limit_memory()
         self._metrics.conversions.record_stages(result)
         self._metrics.workers.record_peak_memory(result.peak_memory)
         request.context.set_warnings(result)
-        return ConversionOutcome(
+        return ResultFile(
             file=output,
             filename=renamed(request.original_name, plan.target.extensions[0]),
             media_type=plan.target.media_type,
@@ -127,23 +130,23 @@ class Conversions:
         )
 
     async def _settle(
-        self, request: ConversionRequest, plan: Plan, result: ConversionOutcome, charge: Charge
-    ) -> Charged:
-        """Stores the result if the request asks for it, and settles the charge, before the response is sent."""
-        if not request.keep and charge.claim is None:
+        self, request: ConversionRequest, plan: Plan, result: ResultFile, charge: Charge
+    ) -> ChargedConversion:
+        """Stores the result if `store_result` is set or the request may be repeated, and settles the charge."""
+        if not request.store_result and charge.claim is None:
             balance, _ = await charge.settle(result.size)
-            return Charged(result, None, balance)
+            return ChargedConversion(result, None, balance)
         blob = await self._files.put(result.file)
         try:
-            balance, answer = await charge.settle(result.size, self._files.result_saver(request, plan, result, blob))
+            balance, response = await charge.settle(result.size, self._files.result_saver(request, plan, result, blob))
         except BaseException:
             # A client that disconnects during the commit may have paid, and can then download the result.
             if not await charge.is_settled():
                 await self._files.discard([blob])
             raise
-        return Charged(result, answer, balance)
+        return ChargedConversion(result, response, balance)
 
-    def _record(self, request: ConversionRequest, charged: Charged) -> None:
+    def _record(self, request: ConversionRequest, charged: ChargedConversion) -> None:
         request.context.add_credits(CREDITS_PER_CONVERSION)
         self._metrics.credits.charged.labels(request.operation).inc(CREDITS_PER_CONVERSION)
         self._metrics.conversions.record_success(

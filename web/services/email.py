@@ -61,7 +61,7 @@ If you did not ask for an API key, ignore this email.
 
 @dataclass(frozen=True)
 class Email:
-    """An email to one address. Its repr, which may reach a log, shows neither the address nor the content."""
+    """An email to one address. Its repr omits address and content, since it may be logged."""
 
     to: str = field(repr=False)
     subject: str

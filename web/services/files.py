@@ -21,8 +21,8 @@ from storage.transaction import Transaction
 from web.api.errors import NotFound, StorageFull
 from web.services.accounts import Account
 from web.services.charging import SaveResult
-from web.services.conversion_request import ConversionOutcome, ConversionRequest, Upload
-from web.services.idempotency import Answer
+from web.services.conversion_request import ConversionRequest, ResultFile, Upload
+from web.services.idempotency import ResponseData
 from web.services.serializers import conversion_result
 from web.services.work_files import WorkFile
 
@@ -69,7 +69,7 @@ class Files:
 
     async def find(self, account_id: str, file_id: str) -> File:
         """Returns a file of the account. Raises NotFound."""
-        return await self._database.run(files.get, account_id, file_id)
+        return await self._database.read(files.get, account_id, file_id)
 
     async def delete(self, account_id: str, file_id: str) -> None:
         """Deletes a file of the account. Raises NotFound."""
@@ -91,14 +91,14 @@ class Files:
 
         Raises RateLimited and NoSpace.
         """
-        material = file.conversion_source
-        assert material.source is not None  # a stored source always has a blob
-        async for block in self._blobs.read(material.source, 0, material.original_size):
+        source = file.conversion_source
+        assert source.source is not None  # a stored source always has a blob
+        async for block in self._blobs.read(source.source, 0, source.original_size):
             await target.write(block)
         await target.flush()
-        unknown = UnknownFormat("Files of this format can no longer be converted here.")
-        identified = self._registry.format(material.input_format) or unknown
-        return Upload(target, material.original_name, material.original_size, identified)
+        unknown = UnknownFormat("This server no longer supports the format of this file.")
+        identified = self._registry.format(source.input_format) or unknown
+        return Upload(target, source.original_name, source.original_size, identified)
 
     async def put(self, file: WorkFile) -> str:
         """Copies a file to the blob store and returns its key."""
@@ -116,27 +116,27 @@ class Files:
             await self.discard(blobs)
 
     async def sweep_orphans(self) -> None:
-        """Deletes blobs without a row, which a server leaves if it is killed between storing the two."""
-        found: list[str] = []
+        """Deletes blobs without a row. They exist if a server is killed after storing a blob and before its row."""
+        blobs: list[str] = []
         async for blob in self._blobs.list(_ORPHAN_AGE):
-            found.append(blob)
-            if len(found) == _BATCH_SIZE:
-                await self._discard_orphans(found)
-                found.clear()
-        await self._discard_orphans(found)
+            blobs.append(blob)
+            if len(blobs) == _BATCH_SIZE:
+                await self._discard_orphans(blobs)
+                blobs.clear()
+        await self._discard_orphans(blobs)
 
     async def _discard_orphans(self, blobs: Sequence[str]) -> None:
-        known = await self._database.run(files.referenced_blobs, blobs)
-        await self.discard([blob for blob in blobs if blob not in known])
+        referenced = await self._database.read(files.referenced_blobs, blobs)
+        await self.discard([blob for blob in blobs if blob not in referenced])
 
-    def result_saver(self, request: ConversionRequest, plan: Plan, result: ConversionOutcome, blob: str) -> SaveResult:
-        """Returns the function that saves the result's row: with the request's stored file, or as a new file."""
+    def result_saver(self, request: ConversionRequest, plan: Plan, result: ResultFile, blob: str) -> SaveResult:
+        """Returns a function that saves the result in the row of the request's stored file, or as a new file."""
         warnings = tuple((warning.code, warning.message) for warning in result.warnings)
         converted = ConvertedFile(
             plan.target.name, result.size, result.filename, result.media_type, blob, result.seconds, warnings
         )
 
-        def save(transaction: Transaction) -> Answer:
+        def save(transaction: Transaction) -> ResponseData:
             account, file = request.account.id, request.file
             saved = files.find_by_result(transaction, account, blob)
             if saved is None and file is not None:
@@ -145,12 +145,12 @@ class Files:
                 name, fmt = request.original_name, plan.source
                 source = SourceFile(safe_name(name), extension(fmt, name), fmt.name, request.size)
                 saved = files.add_processed(transaction, account, source, converted, self.retention)
-            return Answer({**conversion_result(saved), **result.counts}, saved.id)
+            return ResponseData({**conversion_result(saved), **result.counts}, saved.id)
 
         return save
 
     async def record_failure(self, request: ConversionRequest, error: ConversionError) -> None:
-        """Records the error of a failed conversion with the request's stored file, if there is one."""
+        """Saves the error of a failed conversion in the row of the request's stored file, if any."""
         if request.file is None:
             return
         failure = Failure(error.code, str(error), error.reason, error.retryable)
@@ -166,14 +166,14 @@ def _add(transaction: Transaction, account: Account, source: SourceFile, add: Ad
 
 def extension(fmt: FileFormat, filename: str) -> str:
     """The extension of the client's file name if it belongs to the format, else the format's default."""
-    own = extension_of(filename)
-    return own if own in fmt.extensions else fmt.extensions[0]
+    client_extension = extension_of(filename)
+    return client_extension if client_extension in fmt.extensions else fmt.extensions[0]
 
 
 def extension_of(client_name: str) -> str:
     """The extension in lower case without a dot; empty unless it has 1 to 10 letters and digits."""
-    found = re.search(r"\.([A-Za-z0-9]{1,10})\Z", client_name)
-    return found[1].lower() if found else ""
+    match = re.search(r"\.([A-Za-z0-9]{1,10})\Z", client_name)
+    return match[1].lower() if match else ""
 
 
 def safe_name(client_name: str) -> str:

@@ -34,7 +34,7 @@ class HealthState:
 class Readiness:
     """The process is ready from `start` to `stop`, while all essential checks succeed in time.
 
-    Checks run concurrently. A check that hangs is shared by later callers, so that each runs at most once at a time.
+    Checks run concurrently. Concurrent callers share a running check, so that each check runs at most once at a time.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class Readiness:
                 "the executor cannot run jobs": executor.ready,
                 "the data folder cannot be written to": lambda: asyncio.to_thread(is_writable, data_dir),
                 "files cannot be stored": blobs.ready,
-                "the database does not answer": lambda: _database_answers(database),
+                "the database does not respond": lambda: _database_responds(database),
             }
         )
         redis = isinstance(limiter, FailoverRateLimiter)
-        self._optional = _Checks({"Redis does not answer": lambda: _redis_answers(limiter)} if redis else {})
+        self._optional = _Checks({"Redis does not respond": lambda: _redis_responds(limiter)} if redis else {})
 
     def start(self) -> None:
-        """Called when the executor has started."""
+        """Makes the process ready if all essential checks succeed. The executor must have started."""
         self._serving = True
 
     def stop(self) -> None:
@@ -73,15 +73,15 @@ class Readiness:
 
     async def run(self) -> None:
         """Updates the metrics, and logs each change, until cancelled."""
-        known: tuple[str, ...] = ()
+        previous: tuple[str, ...] = ()
         while True:
             reasons = (await self.state()).reasons
             self._metrics.ready.set(not reasons)
-            if reasons and reasons != known:
+            if reasons and reasons != previous:
                 log.warning("not ready: %s", "; ".join(reasons))
-            elif reasons != known:
+            elif reasons != previous:
                 log.info("ready again")
-            known = reasons
+            previous = reasons
             await asyncio.sleep(_INTERVAL)
 
     async def state(self) -> HealthState:
@@ -96,7 +96,7 @@ class Readiness:
 
 
 class _Checks:
-    """Checks by the reason that their failure means. A check fails if it returns False, raises or times out."""
+    """Checks, by the reason to report when they fail. A check fails if it returns False, raises or times out."""
 
     def __init__(self, checks: Mapping[str, Callable[[], Awaitable[bool]]]) -> None:
         self._checks = checks
@@ -128,11 +128,11 @@ async def _succeeds(reason: str, check: Callable[[], Awaitable[bool]]) -> bool:
         return False
 
 
-async def _database_answers(database: Database) -> bool:
+async def _database_responds(database: Database) -> bool:
     await database.run(accounts.any_exists)
     return True
 
 
-async def _redis_answers(limiter: RateLimiter) -> bool:
+async def _redis_responds(limiter: RateLimiter) -> bool:
     await limiter.peek("readiness", 1, 1)
     return isinstance(limiter, FailoverRateLimiter) and not limiter.failing

@@ -1,4 +1,4 @@
-"""Idempotency keys: a repeated request gets the response of the first one."""
+"""Idempotency keys: a repeated request receives the stored response of the first one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class IdempotentRequest:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ResponseData:
     """The `data` of a successful response, and the id of the stored result if there is one."""
 
     data: Mapping[str, Any]
@@ -43,13 +43,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class Replayed:
-    """The stored answer of an earlier request."""
+    """The stored response of an earlier request with the same idempotency key."""
 
-    answer: Answer
+    response: ResponseData
 
 
 class IdempotencyService:
-    """Claims idempotency keys. `owner` is this run of this server, which releases the claims of earlier runs."""
+    """Claims idempotency keys. `owner` identifies this run of this server."""
 
     def __init__(self, database: Database, owner: ServerInstance) -> None:
         self._database = database
@@ -62,7 +62,7 @@ class IdempotencyService:
     async def claim(
         self, request: IdempotentRequest, parameters: Mapping[str, Any], uploads: Sequence[WorkFile] = ()
     ) -> Claim | Replayed:
-        """Claims the request's key, or returns the answer of an earlier request.
+        """Claims the request's key, or returns the stored response of an earlier request.
 
         Raises the stored error of an earlier request, IdempotencyConflict while that request is in progress, and
         IdempotencyKeyReused if its parameters or uploads differ.
@@ -78,16 +78,18 @@ class IdempotencyService:
             message, retry_after = "The same request is still running.", max(1, claim.seconds)
             raise IdempotencyConflict(message, param="Idempotency-Key", retry_after=retry_after)
         if isinstance(claim, KeyMismatch):
-            raise IdempotencyKeyReused("This key belongs to another request.", param="Idempotency-Key")
+            raise IdempotencyKeyReused(
+                "This idempotency key was used for a different request.", param="Idempotency-Key"
+            )
         return _replayed(claim.stored) if isinstance(claim, Replay) else claim
 
     async def run_once(
         self,
         request: IdempotentRequest | None,
         parameters: Mapping[str, Any],
-        work: Callable[[Claim | None], Awaitable[Answer]],
-    ) -> Answer | Replayed:
-        """Runs `work` and stores its answer, or returns the answer of an earlier request. Raises as `claim` does.
+        work: Callable[[Claim | None], Awaitable[ResponseData]],
+    ) -> ResponseData | Replayed:
+        """Runs `work` and stores its response, or returns that of an earlier request. Raises the errors of `claim`.
 
         If `work` raises, nothing is stored. Without a request, `work` runs without a claim.
         """
@@ -97,12 +99,12 @@ class IdempotencyService:
         if isinstance(claim, Replayed):
             return claim
         try:
-            answer = await work(claim)
-            await self._database.run(idempotency.finish, claim, stored_response(answer))
+            response = await work(claim)
+            await self._database.run(idempotency.finish, claim, stored_response(response))
         except BaseException:
             await self.abandon(claim)
             raise
-        return answer
+        return response
 
     async def renew(self, claim: Claim) -> None:
         """Extends the claim by another lease."""
@@ -113,16 +115,16 @@ class IdempotencyService:
         await asyncio.shield(self._database.run(idempotency.abandon, claim))
 
 
-def stored_response(answer: Answer) -> StoredResponse:
-    """The answer of a successful request in the form that is stored."""
-    return StoredResponse(200, body=json.dumps(dict(answer.data)), file_id=answer.file_id)
+def stored_response(response: ResponseData) -> StoredResponse:
+    """The response of a successful request as the database stores it."""
+    return StoredResponse(200, body=json.dumps(dict(response.data)), file_id=response.file_id)
 
 
 def _replayed(stored: StoredResponse) -> Replayed:
     body = json.loads(stored.body or "{}")
     if stored.status != 200:
         raise ConversionError.from_json(body)
-    return Replayed(Answer(body, stored.file_id))
+    return Replayed(ResponseData(body, stored.file_id))
 
 
 def _fingerprint(digests: Sequence[str], parameters: Mapping[str, Any]) -> str:

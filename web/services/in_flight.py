@@ -26,13 +26,13 @@ class InFlightRequests:
         self._idle.clear()
 
     def end(self, request_id: str) -> None:
-        """Removes a request that was answered or whose client disconnected."""
+        """Removes a request that is complete or whose client has disconnected."""
         self._running.discard(request_id)
         if not self._running:
             self._idle.set()
 
     async def drain(self, seconds: float) -> None:
-        """Marks the server as stopping and waits until no request is in progress, at most so many seconds."""
+        """Marks the server as stopping and waits until no request is in progress, for at most `seconds`."""
         self.stopping = True
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):

@@ -22,10 +22,10 @@ from engine.planner import Plan
 from web.api.errors import NotReady, RateLimited
 
 QUEUE_TIMEOUT = 30.0  # seconds
-_MAX_WAIT_SHARE = 0.5  # of the maximum wait that the expected wait may take: the expectation is only a mean
-_MEAN_WEIGHT = 0.2  # of the latest job in the mean duration
+_MAX_WAIT_SHARE = 0.5  # maximum expected wait as a share of the maximum wait: the expected wait is only a mean
+_MEAN_WEIGHT = 0.2  # weight of the latest job in the moving average of durations
 _MAX_RETRY_AFTER = 30  # seconds
-_MEMORY_SHARE = 0.7  # of the machine's memory; the rest is for the server, the database and the disk cache
+_MEMORY_SHARE = 0.7  # share of the machine's memory; the rest is for the server, the database and the disk cache
 
 
 @dataclass(eq=False)
@@ -49,8 +49,8 @@ class FairQueue:
     """Round-robin over accounts, FIFO within an account.
 
     Runs at most `slots` jobs whose memory estimates sum to at most `memory` bytes, and at most `limit` jobs of one
-    account. Accounts are ordered by their latest start. If the next job exceeds the free memory, all others wait
-    behind it, so that small jobs do not starve a large one. A job larger than the whole budget runs alone.
+    account. The account whose latest start is longest ago is next. If its job exceeds the free memory, all other jobs
+    wait until it has started, so that small jobs do not starve a large one. A job larger than the budget runs alone.
     """
 
     def __init__(self, slots: int, memory: float) -> None:
@@ -96,12 +96,12 @@ class FairQueue:
         return started
 
     def jobs_ahead(self, account_id: str, limit: int) -> float:
-        """Number of jobs that run before a new job of this account ends, per slot, that job included."""
+        """Number of queued jobs per slot that start up to and including a new job of this account."""
         waiting = {name: len(account.waiting) for name, account in self._accounts.items()}
-        own = 1 + waiting.pop(account_id, 0)
-        # Round-robin: while this account starts `own` jobs, each other account starts at most as many.
-        total = own + sum(min(others, own) for others in waiting.values())
-        return max(total / self._slots, own / limit)
+        account_jobs = 1 + waiting.pop(account_id, 0)
+        # Round-robin: while this account starts its jobs, each other account starts at most as many.
+        total = account_jobs + sum(min(count, account_jobs) for count in waiting.values())
+        return max(total / self._slots, account_jobs / limit)
 
     def oldest(self) -> float | None:
         """The earliest `queued_at` of all waiting jobs; None if no job waits."""
@@ -242,9 +242,9 @@ def _wake(started: asyncio.Future[None]) -> None:
 
 
 def estimate_memory(plan: Plan, size: int) -> int:
-    """The memory in bytes that a job of the plan is likely to need for `size` bytes of input.
+    """The expected memory in bytes of a job of the plan with `size` bytes of input.
 
-    The input is not opened: a file with more pixels than its size suggests is stopped by the limit of its process.
+    The input is not opened. If it has more pixels than its size suggests, the worker process's memory limit applies.
     """
     return needed_bytes(plan, min(size / plan.source.bytes_per_pixel, MAX_PIXELS))
 

@@ -42,13 +42,13 @@ class TotalsUpdater:
 
     async def refresh(self) -> None:
         """Reads the totals and sets the metrics."""
-        found = await self._database.run(totals.read)
+        current = await self._database.read(totals.read)
         disk = await asyncio.to_thread(shutil.disk_usage, self._data_dir)
-        self._metrics.update(found, disk.free)
+        self._metrics.update(current, disk.free)
 
 
 class Maintenance:
-    """Recovers after a restart and sweeps every 30 seconds. `owner` is this run of this server."""
+    """Recovers after a restart and sweeps every 30 seconds. `owner` identifies this run of this server."""
 
     def __init__(
         self,

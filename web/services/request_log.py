@@ -1,4 +1,4 @@
-"""The request log: recorded in memory, written to the database once a second, so that no request waits for it."""
+"""The request log: kept in memory and written to the database once a second, so that requests do not wait for it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RequestLog:
     async def latest(self, account: str) -> tuple[LoggedRequest, ...]:
         """Returns the account's latest requests, newest first, including unwritten ones."""
         await self.write()
-        return await self._database.run(request_log.latest, account)
+        return await self._database.read(request_log.latest, account)
 
     async def write(self) -> None:
         """Writes all recorded requests."""

@@ -38,7 +38,7 @@ _PAID_EVENTS = ("completed", "async_payment_succeeded")
 _FINAL_STATES: dict[str, State] = {"async_payment_failed": "failed", "expired": "expired"}
 _REFUND_EVENTS = ("refund.created", "refund.updated", "refund.failed")
 _UNDONE_REFUND = ("failed", "canceled")
-_MERCHANT_HAS_MONEY = ("won", "prevented")  # statuses of a dispute, besides those of warnings
+_RETURNED_DISPUTE = ("won", "prevented")  # statuses of a dispute whose amount is not withheld, besides warnings
 _CLOSED_DISPUTE = ("won", "lost", "prevented", "warning_closed")
 
 
@@ -117,7 +117,7 @@ class StripeDispute(_StripeReversal):
     status: str
 
     def reversal(self, event: Event) -> Reversal:
-        withheld = self.status not in _MERCHANT_HAS_MONEY and not self.status.startswith("warning_")
+        withheld = self.status not in _RETURNED_DISPUTE and not self.status.startswith("warning_")
         amount, final = self.amount if withheld else 0, self.status in _CLOSED_DISPUTE
         return Reversal(self.id, self.payment_intent or "", "dispute", amount, event.created, final=final)
 
@@ -203,7 +203,7 @@ class PaymentEvents:
         self._live = bool(provider and provider.live)
 
     async def receive(self, body: bytes, signature: str | None) -> None:
-        """Applies an event. Events that concern no purchase of this service are only logged.
+        """Applies an event. An event that does not belong to a purchase of this service is only logged.
 
         Raises InvalidParameter if the signature is not the provider's, or the event is malformed.
         """
@@ -211,15 +211,15 @@ class PaymentEvents:
         try:
             event = Event.model_validate_json(body)
             if event.livemode != self._live:
-                _log(logging.ERROR, "foreign mode", event)
+                _log(logging.ERROR, "wrong mode", event)
             elif event.type.startswith(_SESSION_EVENT):
                 await self._on_session(event, StripeSession.model_validate(event.data.object))
             elif (reversal := parse_reversal(event)) is not None:
                 await self._on_reversal(event, reversal)
             else:
-                _log(logging.INFO, "nothing to do", event)
+                _log(logging.INFO, "ignored", event)
         except ValidationError:
-            raise InvalidParameter("The event cannot be understood.", reason="malformed") from None
+            raise InvalidParameter("The event is malformed.", reason="malformed") from None
 
     def _verify(self, body: bytes, signature: str | None) -> None:
         if not any(_is_signed(body, signature or "", secret) for secret in self._secrets):
@@ -237,20 +237,20 @@ class PaymentEvents:
         elif kind in _FINAL_STATES:
             outcome = await self._database.run(purchases.set_state, report, _FINAL_STATES[kind])
         else:
-            outcome = "known"
+            outcome = "unchanged"
         level = logging.ERROR if outcome == "mismatch" else logging.INFO
         _log(level, outcome, event, session=session.id, purchase=session.client_reference_id)
 
     async def _on_reversal(self, event: Event, received: StripeReversal) -> None:
         reversal = received.reversal(event)
         if not reversal.payment:
-            _log(logging.INFO, "foreign", event, reversal=reversal.id)
+            _log(logging.INFO, "unknown_purchase", event, reversal=reversal.id)
         elif received.currency not in (None, CURRENCY):
             _log(logging.ERROR, "mismatch", event, reversal=reversal.id)
         else:
             change = await self._database.run(refunds.record, reversal, event.id)
             credits, account = (change.credits, change.account) if change else (None, None)
-            _log(logging.INFO, "noted", event, reversal=reversal.id, account=account, credits=credits)
+            _log(logging.INFO, "updated", event, reversal=reversal.id, account=account, credits=credits)
 
 
 def _is_signed(body: bytes, signature: str, secret: str) -> bool:
@@ -278,7 +278,7 @@ class Payments:
 def open_payments(
     settings: Settings, database: Database, idempotency: IdempotencyService, metrics: CreditMetrics
 ) -> Payments:
-    """Payments through Stripe if its keys are set, else simulated if the base URL is on this machine, else none."""
+    """Payments through Stripe if its keys are set; simulated if the base URL is on this machine; else disabled."""
     root = settings.base_url.removesuffix("/api/v1")
     provider = _provider(settings, root)
     simulation = provider if isinstance(provider, SimulatedCheckout) else None

@@ -51,7 +51,7 @@ class Bar:
 def daily_chart(days: Sequence[DayUsage], start: int, end: int) -> Chart:
     """One column per day from `start` up to, not including, `end` (Unix time), including days without usage."""
     used = {day.date: day for day in days}
-    first, last = (datetime.fromtimestamp(at, UTC).date() for at in (start, max(start, end - 1)))
+    first, last = (datetime.fromtimestamp(time_, UTC).date() for time_ in (start, max(start, end - 1)))
     number = (last - first).days + 1
     top = _round_up(max((day.conversions for day in days), default=0))
     day_width = WIDTH / number
@@ -96,19 +96,19 @@ def format_size(number: int) -> str:
 
 def _round_up(number: int) -> int:
     """Rounds up to 4, 8, 10, 20, 40, 80, 100 and so on, so that half of the scale is an integer."""
-    least = max(number, 4)
-    scale = int(10 ** (len(str(least)) - 1))
-    return next(step * scale for step in (1, 2, 4, 8, 10) if step * scale >= least)
+    minimum = max(number, 4)
+    scale = int(10 ** (len(str(minimum)) - 1))
+    return next(step * scale for step in (1, 2, 4, 8, 10) if step * scale >= minimum)
 
 
 def recent_months(account: Account) -> list[str]:
     """The months since the account was created as YYYY-MM, at most 12, newest first."""
     created, month = datetime.fromtimestamp(account.created_at, UTC), datetime.now(UTC).replace(day=1)
-    found: list[str] = []
-    while len(found) < _MAX_MONTHS and (month.year, month.month) >= (created.year, created.month):
-        found.append(f"{month:%Y-%m}")
+    months: list[str] = []
+    while len(months) < _MAX_MONTHS and (month.year, month.month) >= (created.year, created.month):
+        months.append(f"{month:%Y-%m}")
         month = (month - timedelta(days=1)).replace(day=1)
-    return found
+    return months
 
 
 def credits_per_day(account: Account, report: UsageReport, period: Period) -> float:

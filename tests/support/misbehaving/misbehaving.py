@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from warnings import warn
 
 from PIL import Image
 
@@ -14,6 +15,7 @@ from engine import (
     RASTER,
     AnyConversion,
     AnyTool,
+    FidelityWarning,
     FileFormat,
     Frame,
     Options,
@@ -24,7 +26,7 @@ from engine import (
     tool,
 )
 from plugins import _ghostscript
-from tests.support.misbehaving import attacks, borrowing
+from tests.support.misbehaving import attacks, leftovers
 
 TROUBLE = FileFormat("trouble", media_type="x/trouble", extensions=("trouble",), sniff=Signature((0, b"TROUBLE ")))
 LAUNCHER = FileFormat("launcher", media_type="x/launcher", extensions=("launcher",), sniff=Signature((0, b"LAUNCH ")))
@@ -36,9 +38,9 @@ def decode(data: bytes, _options: Options) -> Raster:
     argument = argument.strip()
     if deed in attacks.ATTACKS:
         return Raster([Frame(Image.new("RGB", (8, 8), attacks.outcome(deed, argument)))])
-    if deed in borrowing.BORROWINGS:
-        return Raster([Frame(Image.new("RGB", (8, 8), borrowing.outcome(deed, argument)))])
-    if deed == "crash":
+    if deed in leftovers.LEFTOVERS:
+        leftovers.LEFTOVERS[deed]()
+    elif deed == "crash":
         os.abort()
     elif deed == "exit":
         os._exit(0)
@@ -47,10 +49,10 @@ def decode(data: bytes, _options: Options) -> Raster:
     elif deed == "spin":
         while True:
             pass
+    elif deed == "warn":
+        warn(FidelityWarning("long", "x" * int(argument)), stacklevel=1)
     elif deed == "eat":
-        hoard = bytearray()
-        while True:
-            hoard += bytes(64 << 20)
+        _eat()
     elif deed == "overwork":
         signal.raise_signal(signal.SIGXCPU)
     elif deed == "claim":
@@ -83,6 +85,12 @@ def row(rasters: list[Raster], _options: Options) -> Raster:
     for number, raster in enumerate(rasters):
         picture.paste(next(iter(raster.frames)).image, (8 * number, 0))
     return Raster([Frame(picture)])
+
+
+def _eat() -> None:
+    hoard = bytearray()
+    while True:
+        hoard += bytes(64 << 20)
 
 
 def _tidy_up() -> None:

@@ -1,0 +1,217 @@
+"""The worker processes of an executor: spares for any account, and idle workers that belong to an account.
+
+A spare is bound to the account of its first job, and takes further jobs of that account only, until it is retired.
+Idle workers are stopped, so that a file which has taken over its process can do nothing between jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from time import monotonic
+
+from engine.errors import ConversionError, WorkerCrashed
+from engine.executor.forkserver import ForkServer, WorkerProcess
+
+log = logging.getLogger("convertd.executor")
+
+MAX_IDLE = 16
+IDLE_SECONDS = 60.0
+MAX_AGE = 600.0  # seconds since the first job
+MAX_GROWTH = 64 << 20  # bytes of resident memory since the first job
+_READY_TIMEOUT = 1.0  # seconds
+
+
+@dataclass(eq=False)
+class Worker:
+    """A worker process that is bound to an account.
+
+    `final` marks its last job. `succeeded` is set when that job has replied with a success and reported no change of
+    its process; otherwise the worker is retired.
+    """
+
+    process: WorkerProcess
+    account: str
+    initial: tuple[int, int]  # bytes of resident memory and number of threads
+    bound_at: float = field(default_factory=monotonic)
+    jobs: int = 0
+    final: bool = False
+    succeeded: bool = False
+    expiry: asyncio.TimerHandle | None = None
+
+    def reason_to_retire(self) -> str | None:
+        """Returns why the worker cannot take another job; None if it can. Observes the process from outside."""
+        if not self.succeeded:
+            return "the job failed or changed its process"
+        if self.final:
+            return "its last job has ended"
+        if monotonic() - self.bound_at > MAX_AGE:
+            return "its age"
+        try:
+            memory, threads = self.process.memory_and_threads()
+            if any(self.process.folder.iterdir()):
+                return "files are left"
+        except OSError:
+            return "it has ended"
+        if threads > self.initial[1]:
+            return "threads are left"
+        if memory - self.initial[0] > MAX_GROWTH:
+            return "its memory has grown"
+        return None if self.process.is_waiting() else "it has ended or sent a second reply"
+
+
+class WorkerPool:
+    """Worker processes of a fork server: `spares` that are forked ahead, and at most MAX_IDLE idle workers.
+
+    A worker runs at most `jobs_per_process` jobs.
+    """
+
+    def __init__(self, forkserver: ForkServer, spares: int, jobs_per_process: int) -> None:
+        self._forkserver = forkserver
+        # Its own thread: the fork server is used by one at a time, and may not answer for seconds.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="forkserver")
+        self._size = spares
+        self._jobs_per_process = jobs_per_process
+        self._spares: deque[WorkerProcess] = deque()
+        self._idle: list[Worker] = []  # least recently used first
+        self._forking = 0  # number of forks in progress
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._check: asyncio.Future[bool] | None = None
+        self._closed = False
+
+    async def start(self) -> None:
+        """Starts the fork server and forks the spares. Raises WorkerCrashed."""
+        for _ in range(self._size):
+            await self._fork()
+
+    async def close(self) -> None:
+        """Ends all idle processes and the fork server, and with it all its workers."""
+        self._closed = True
+        for worker in [*self._idle]:
+            self._retire(worker, "the executor is closed")
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        while self._spares:
+            self._spares.popleft().discard()
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._forkserver.close)
+        self._thread.shutdown()
+
+    @asynccontextmanager
+    async def worker(self, account: str, *, isolated: bool) -> AsyncIterator[Worker]:
+        """A worker for one job of the account; a new one, retired after the job, if `isolated`.
+
+        It becomes idle on exit if it can take another job; otherwise it is killed. Raises WorkerCrashed.
+        """
+        worker = (None if isolated else self._take_idle(account)) or await self._bind_spare(account)
+        worker.jobs += 1
+        worker.final = isolated or worker.jobs >= self._jobs_per_process
+        worker.succeeded = False
+        try:
+            yield worker
+        finally:
+            self._release(worker)
+            # After the job, not beside it: forking competes for CPU.
+            if len(self._spares) < self._size:
+                self._spawn(self._refill())
+
+    async def ready(self) -> bool:
+        """Returns whether the fork server can fork now."""
+        if self._closed:
+            return False
+        check = self._check
+        if check is None or check.done():
+            check = self._check = asyncio.get_running_loop().run_in_executor(self._thread, self._can_fork)
+        done, _ = await asyncio.wait([check], timeout=_READY_TIMEOUT)
+        return bool(done) and check.result()
+
+    def _can_fork(self) -> bool:
+        try:
+            self._forkserver.fork().discard()
+        except ConversionError:
+            return False
+        return True
+
+    def _take_idle(self, account: str) -> Worker | None:
+        for worker in [*reversed(self._idle)]:
+            if worker.account == account and self._is_alive(worker):
+                self._remove_idle(worker)
+                worker.process.resume()
+                return worker
+        return None
+
+    def _is_alive(self, worker: Worker) -> bool:
+        if worker.process.is_waiting():
+            return True
+        # Its fork server may have died, and all others with it.
+        for each in [*self._idle]:
+            if not each.process.is_waiting():
+                self._retire(each, "it has ended")
+        return False
+
+    async def _bind_spare(self, account: str) -> Worker:
+        while True:
+            while not self._spares:
+                # Shielded: if the caller is cancelled, the new process becomes a spare.
+                await asyncio.shield(self._spawn(self._fork()))
+            process = self._spares.popleft()
+            with suppress(OSError):  # it has ended
+                if process.is_waiting():
+                    return Worker(process, account, process.memory_and_threads())
+            process.discard()
+
+    def _release(self, worker: Worker) -> None:
+        reason = worker.reason_to_retire()
+        if reason or self._closed:
+            self._retire(worker, reason or "the executor is closed")
+            return
+        # Limits on time, memory and disk space are only watched during jobs.
+        worker.process.stop()
+        seconds = min(IDLE_SECONDS, worker.bound_at + MAX_AGE - monotonic())
+        worker.expiry = asyncio.get_running_loop().call_later(seconds, self._retire, worker, "it was idle")
+        self._idle.append(worker)
+        while len(self._idle) > MAX_IDLE:
+            self._retire(self._idle[0], "another worker has its place")
+
+    def _retire(self, worker: Worker, reason: str) -> None:
+        log.debug("worker %d is retired: %s", worker.process.pid, reason)
+        self._remove_idle(worker)
+        worker.process.discard()
+
+    def _remove_idle(self, worker: Worker) -> None:
+        if worker.expiry is not None:
+            worker.expiry.cancel()
+            worker.expiry = None
+            self._idle.remove(worker)
+
+    async def _refill(self) -> None:
+        while not self._closed and len(self._spares) + self._forking < self._size:
+            try:
+                await self._fork()
+            except ConversionError:  # raised again for the next job
+                return
+
+    async def _fork(self) -> None:
+        if self._closed:
+            raise WorkerCrashed("The executor is closed.")
+        self._forking += 1
+        try:
+            loop = asyncio.get_running_loop()
+            self._spares.append(await loop.run_in_executor(self._thread, self._forkserver.fork))
+        finally:
+            self._forking -= 1
+
+    def _spawn(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # otherwise reported as never retrieved if the job has been cancelled
