@@ -11,10 +11,9 @@ from typing import Any, TypeVar
 import peewee
 from playhouse.pool import PooledPostgresqlDatabase, PooledSqliteDatabase
 
-from storage.calls import Call, finish
 from storage.connections import translate
 from storage.errors import CommitUnknown, DatabaseBusy
-from storage.transaction import Transaction
+from storage.transaction import Call, Transaction, finish
 
 R = TypeVar("R")
 

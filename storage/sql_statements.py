@@ -6,21 +6,8 @@ Written as text, because rendering a query with Peewee takes about fifty times a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
-import peewee
-
-
-@dataclass(frozen=True)
-class Statement:
-    """One SQL statement with named parameters, in the syntax of each database."""
-
-    sqlite: str
-    postgresql: str
-
-    def sql(self, database: peewee.Database) -> str:
-        """Returns the text for this kind of database."""
-        return self.sqlite if isinstance(database, peewee.SqliteDatabase) else self.postgresql
+from storage.transaction import Statement
 
 
 def statement(sql: str) -> Statement:

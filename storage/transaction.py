@@ -1,16 +1,30 @@
-"""Transaction: the database access that the functions of this package receive."""
+"""Transaction: the database access that the functions of this package receive. Call: a function that waits for one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import peewee
 
-from storage.sql_statements import Statement
-
+R = TypeVar("R")
 Row = TypeVar("Row", bound=peewee.Model)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One SQL statement with named parameters, in the syntax of each database."""
+
+    sqlite: str
+    postgresql: str
+
+    def sql(self, database: peewee.Database) -> str:
+        """Returns the text for this kind of database."""
+        return self.sqlite if isinstance(database, peewee.SqliteDatabase) else self.postgresql
 
 
 @dataclass(frozen=True)
@@ -68,3 +82,67 @@ class Transaction:
     def rows(self, query: peewee.ModelSelect[Row]) -> list[tuple[Any, ...]]:
         """Returns all rows as tuples of the selected columns."""
         return list(query.tuples().execute(self.connection))
+
+
+class Call(Generic[R]):
+    """A function to run in a transaction, in another thread. It has either not started or runs to its end.
+
+    Created in the event loop that awaits `wait`; a caller without an event loop reads `future`.
+    """
+
+    def __init__(self, function: Callable[[Transaction], R], loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.function = function
+        self.future: Future[R] = Future()
+        self.loop = loop
+        self._waiter: asyncio.Future[R] | None = loop.create_future() if loop else None
+
+    def start(self) -> bool:
+        """Whether the call is to run; False if it has been cancelled."""
+        return self.future.set_running_or_notify_cancel()
+
+    def cancel(self) -> bool:
+        """Cancels the call unless it has started. Returns whether it is cancelled."""
+        cancelled = self.future.cancel()
+        if cancelled and self._waiter is not None:
+            self._waiter.cancel()
+        return cancelled
+
+    async def wait(self) -> R:
+        """Returns the result. If the caller is cancelled, CancelledError is raised once the call has ended."""
+        assert self._waiter is not None
+        try:
+            return await self._waiter
+        except asyncio.CancelledError:
+            if not self.cancel():
+                await asyncio.gather(asyncio.wrap_future(self.future), return_exceptions=True)
+            raise
+
+    def wake(self) -> None:
+        """Passes the result to `wait`. Runs in the event loop."""
+        if self._waiter is None or self._waiter.done():
+            return
+        error = self.future.exception()
+        if error is None:
+            self._waiter.set_result(self.future.result())
+        else:
+            self._waiter.set_exception(error)
+
+
+def finish(outcomes: Iterable[tuple[Call[Any], Any, BaseException | None]]) -> None:
+    """Sets the result, or the error, of each call, and wakes up each event loop once."""
+    loops: dict[asyncio.AbstractEventLoop, list[Call[Any]]] = {}
+    for call, result, error in outcomes:
+        if error is None:
+            call.future.set_result(result)
+        else:
+            call.future.set_exception(error)
+        if call.loop is not None:
+            loops.setdefault(call.loop, []).append(call)
+    for loop, calls in loops.items():
+        with suppress(RuntimeError):  # the loop has been closed
+            loop.call_soon_threadsafe(_wake, loop, calls)
+
+
+def _wake(loop: asyncio.AbstractEventLoop, calls: Iterable[Call[Any]]) -> None:
+    for call in calls:
+        loop.call_soon(call.wake)  # in callbacks of their own, so that an error in one affects no other

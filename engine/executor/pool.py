@@ -175,7 +175,7 @@ class WorkerPool:
         worker.expiry = asyncio.get_running_loop().call_later(seconds, self._retire, worker, "it was idle")
         self._idle.append(worker)
         while len(self._idle) > MAX_IDLE:
-            self._retire(self._idle[0], "another worker has its place")
+            self._retire(self._idle[0], f"more than {MAX_IDLE} are idle")
 
     def _retire(self, worker: Worker, reason: str) -> None:
         log.debug("worker %d is retired: %s", worker.process.pid, reason)

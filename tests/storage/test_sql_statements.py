@@ -12,8 +12,8 @@ from storage import api_keys, models, sql_statements
 from storage.accounts import Account
 from storage.api_keys import Key, digest
 from storage.database import Database
-from storage.sql_statements import Statement, statement
-from storage.transaction import Transaction
+from storage.sql_statements import statement
+from storage.transaction import Statement, Transaction
 from tests.support.storage_samples import Clock, open_account
 
 pytestmark = pytest.mark.both_databases

@@ -18,8 +18,7 @@ from tests.support.checks import problem
 from tests.support.samples import sample
 from tests.support.servers import Running
 from tests.support.storage_samples import Clock, open_account
-from web.services.account_cache import AccountCache
-from web.services.accounts import Accounts
+from web.services.accounts import AccountCache, Accounts
 from web.services.charging import Charges
 
 USE = UsageRecord("convert", "png", "webp", 1)
@@ -177,7 +176,7 @@ def test_an_account_read_before_a_revocation_is_not_cached(url: str, clock: Cloc
 
 
 def test_the_cache_is_bounded(url: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("web.services.account_cache._CAPACITY", 2)
+    monkeypatch.setattr("web.services.accounts._CACHE_CAPACITY", 2)
     database, cache = Database(url, clock=clock), AccountCache(clock)
     found = _found(database, issue(database))
     for name in ("first", "second", "first", "third"):

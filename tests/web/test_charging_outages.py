@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -81,6 +82,22 @@ async def _left(opened: Charges, unreliable: UnreliableDatabase, account: Payer)
     unreliable.away = 0
     balance: int = await unreliable.run(ledger.balance, account[0])
     return balance
+
+
+async def test_a_reservation_is_refused_if_the_database_is_busy_for_long(
+    opened: Charges, unreliable: UnreliableDatabase, account: Payer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.database.TIMEOUT", 0.1)
+    monkeypatch.setattr(charging, "_RELEASE_TIMEOUT", 0.1)
+    end = threading.Event()
+    slow = [asyncio.create_task(unreliable.run(lambda _: end.wait(30))) for _ in range(8)]
+    await asyncio.sleep(0.05)
+    with pytest.raises(DatabaseBusy):
+        await _settled(opened, unreliable, account, away=0)
+    assert not any(task.done() for task in slow)
+    end.set()
+    await asyncio.gather(*slow)
+    assert await _left(opened, unreliable, account) == 3
 
 
 async def test_a_committed_charge_is_settled(opened: Charges, unreliable: UnreliableDatabase, account: Payer) -> None:

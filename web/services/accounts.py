@@ -17,11 +17,13 @@ from storage.database import Database
 from storage.errors import InvalidKey
 from storage.usage import UsageReport
 from web.api.errors import KeyNotVerified
-from web.services.account_cache import AccountCache
 
 log = logging.getLogger("convertd.accounts")
 
 SESSION_LIFETIME = sessions.LIFETIME  # seconds
+
+_CACHE_LIFETIME = 10.0  # seconds that a key revoked by another process may still be found
+_CACHE_CAPACITY = 10_000  # keys
 
 _BEARER = re.compile(r"Bearer +(\S+) *", re.IGNORECASE)
 
@@ -161,6 +163,52 @@ class Accounts:
     async def usage(self, account_id: str, start: int, end: int) -> UsageReport:
         """Returns the usage from `start` up to, not including, `end` (Unix time)."""
         return await self._database.read(usage.report, account_id, start, end)
+
+
+@dataclass(frozen=True)
+class _CacheEntry:
+    account: accounts.Account
+    key: Key
+    expires_at: float
+
+
+class AccountCache:
+    """Accounts and keys by the SHA-256 of recently used keys, so that most conversions need no query to authenticate.
+
+    Contains only verified accounts that have bought credits: whether their requests are allowed depends only on the
+    balance and the validity of the key, and both are checked again when credits are reserved. `clock` returns Unix time
+    in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.version = 0  # changes with every `remove`
+        self._clock = clock
+        self._entries: dict[str, _CacheEntry] = {}
+
+    def get(self, sha256: str) -> tuple[accounts.Account, Key] | None:
+        """Returns the account and the key, or None."""
+        entry = self._entries.get(sha256)
+        if entry is None or entry.expires_at <= self._clock():
+            return None
+        return entry.account, entry.key
+
+    def put(self, sha256: str, account: accounts.Account, key: Key, version: int) -> None:
+        """Adds an account as it was read when `version` was current; ignored if keys have been removed since."""
+        if version != self.version or account.verified_at is None or not account.purchased:
+            return
+        expires_at = self._clock() + _CACHE_LIFETIME
+        if key.expires_at is not None:
+            expires_at = min(expires_at, key.expires_at)
+        self._entries.pop(sha256, None)
+        if len(self._entries) >= _CACHE_CAPACITY:
+            del self._entries[next(iter(self._entries))]  # the oldest
+        self._entries[sha256] = _CacheEntry(account, key, expires_at)
+
+    def remove(self, key_id: str) -> None:
+        """Removes the key with this id."""
+        self.version += 1
+        for sha256 in [sha256 for sha256, entry in self._entries.items() if entry.key.id == key_id]:
+            del self._entries[sha256]
 
 
 def _bearer_digest(authorization: str | None) -> str:

@@ -88,11 +88,12 @@ class Charges:
     ) -> AsyncIterator[Charge]:
         """Holds credits for the block, which settles the charge; releases them if it raises.
 
-        Raises NoCredits, and InvalidKey if the key was revoked or expired after the request was authenticated.
+        Raises NoCredits, InvalidKey if the key was revoked or expired after the request was authenticated, and
+        DatabaseBusy.
         """
         hold_id = new_id("hold")  # created here: a cancelled reservation may be committed and must be released
         try:
-            hold = await self._database.run(_reserve, account, key_id, amount, self._owner, hold_id)
+            hold = await self._database.run_with_timeout(_reserve, account, key_id, amount, self._owner, hold_id)
             yield Charge(self._database, hold, usage, claim)
         except BaseException as error:
             # A separate task: the current one may be cancelled again before the release is committed.
