@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from pathlib import Path
 from typing import Protocol
 
 from engine import sandbox

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import mmap
 import os
 import resource
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.errors import StepFailed
 from tests.support.servers import open_work_files
 from web.api.errors import NoSpace, RateLimited, error_headers, public_error
 from web.services.work_files import MEMORY_LIMIT, WorkFile, WorkFiles
@@ -62,16 +64,40 @@ async def test_a_large_result_is_moved_to_the_disk(work_files: WorkFiles, tmp_pa
     content = os.urandom(3 * MIB)
     with work_files.create("account") as file:
         os.write(file.descriptor, content)
-        await file.limit_memory()
+        kept = os.dup(file.descriptor)
+        await file.seal(len(content))
         assert (file.in_memory, file.read() == content) == (False, True)
+        assert os.fstat(kept).st_size == 0
+        for change in (lambda: os.pwrite(kept, b"x", 0), lambda: os.ftruncate(kept, 1)):
+            with pytest.raises(PermissionError):
+                change()
+        os.close(kept)
         assert all(name.startswith(f"{tmp_path}/jobs/") for name in open_work_files(tmp_path))
 
 
-async def test_a_small_result_stays_in_memory(work_files: WorkFiles) -> None:
+async def test_a_small_result_stays_in_memory_and_cannot_be_changed(work_files: WorkFiles) -> None:
     with work_files.create("account") as file:
         os.write(file.descriptor, bytes(MEMORY_LIMIT))
-        await file.limit_memory()
+        await file.seal(MEMORY_LIMIT)
         assert file.in_memory
+        for change in (lambda: os.pwrite(file.descriptor, b"x", 0), lambda: os.ftruncate(file.descriptor, 1)):
+            with pytest.raises(PermissionError):
+                change()
+
+
+@pytest.mark.parametrize("size", [10, 3 * MIB])
+async def test_a_result_of_another_size_is_refused(work_files: WorkFiles, size: int) -> None:
+    with work_files.create("account") as file:
+        os.write(file.descriptor, bytes(size))
+        with pytest.raises(StepFailed):
+            await file.seal(size + 1)
+
+
+async def test_a_result_that_a_process_can_still_write_is_refused(work_files: WorkFiles) -> None:
+    with work_files.create("account") as file:
+        os.write(file.descriptor, bytes(10))
+        with mmap.mmap(file.descriptor, 10), pytest.raises(StepFailed):
+            await file.seal(10)
 
 
 async def test_files_share_a_limit_of_space(work_files: WorkFiles) -> None:
@@ -104,7 +130,7 @@ async def test_beyond_a_limit_of_memory_small_files_are_on_the_disk(tmp_path: Pa
             assert fourth.in_memory
 
 
-def test_an_account_may_use_a_quarter_of_the_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_account_may_use_half_of_the_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _limit: (40, 40))
     work_files = WorkFiles(tmp_path / "jobs")
     files = [work_files.create("a") for _ in range(10)]

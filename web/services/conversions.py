@@ -115,7 +115,7 @@ class Conversions:
             self._metrics.conversions.observe_stage("queue", started - queued)
             with self._metrics.workers.track_job():
                 result = await self._executor.run(job, account.id, inputs, output.descriptor, self._limits)
-            await output.limit_memory()
+            await output.seal(result.size)
         self._metrics.conversions.record_stages(result)
         self._metrics.workers.record_peak_memory(result.peak_memory)
         request.context.set_warnings(result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hashlib
 import os
 import resource
@@ -13,6 +14,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Self
 
+from engine.errors import StepFailed
 from storage.descriptors import copy, read_blocks, run_in_thread, write_all
 from web.api.errors import NoSpace, RateLimited
 
@@ -34,7 +36,7 @@ class WorkFile:
     """
 
     def __init__(self, work_files: WorkFiles, account: str) -> None:
-        self.descriptor = os.memfd_create("convertd-work-file")
+        self.descriptor = os.memfd_create("convertd-work-file", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         self._work_files = work_files
         self._account = account
         self._memory = 0  # bytes written to memory
@@ -72,10 +74,21 @@ class WorkFile:
             self._count(len(data))
             await run_in_thread(self.descriptor, self._work_files.append, data)
 
-    async def limit_memory(self) -> None:
-        """Moves a file that another process has written to the disk if it is large. Raises as `write` does."""
-        if self.in_memory and self.size > MEMORY_LIMIT:
+    async def seal(self, size: int) -> None:
+        """Makes a file of `size` bytes that a job has written immutable, and moves it to the disk if it is large.
+
+        The process of the job may have kept its descriptor. Raises StepFailed if it still writes, and as `write` does.
+        """
+        try:
+            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW)
+        except OSError:  # it is mapped for writing
+            raise StepFailed("The conversion's process still writes its result.") from None
+        if self.size > MEMORY_LIMIT:
             await self._move_to_disk()
+        else:
+            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+        if self.size != size:
+            raise StepFailed("The conversion's process changed its result after the conversion.")
 
     def read(self) -> bytes:
         """Returns the whole content. Blocks if it is on the disk."""
@@ -111,6 +124,7 @@ class WorkFile:
             moving.add_done_callback(_close_result)
             raise
         if self.descriptor >= 0:
+            os.ftruncate(self.descriptor, 0)  # frees the memory even if another process keeps the file open
             os.dup2(disk, self.descriptor, inheritable=False)
             self.in_memory = False
             self._work_files.release_memory(self._memory)
