@@ -53,6 +53,18 @@ def test_the_response_is_the_converted_file(server: Running) -> None:
     assert opened(response.content).size == (64, 48)
 
 
+def test_responses_name_the_warnings_of_the_result(server: Running) -> None:
+    transparent = io.BytesIO()
+    Image.new("RGBA", (8, 8), (255, 0, 0, 128)).save(transparent, "PNG")
+    response = server.convert(transparent.getvalue(), "jpeg")
+    assert response.headers["X-Warnings"] == "alpha_flattened"
+    assert "X-Warnings" in response.headers["Access-Control-Expose-Headers"]
+    stored = server.convert(transparent.getvalue(), "jpeg", headers=JSON).json()["data"]
+    downloaded = server.request("GET", f"/files/{stored['file_id']}/download")
+    assert downloaded.headers["X-Warnings"] == "alpha_flattened"
+    assert "X-Warnings" not in server.convert(picture(), "jpeg").headers
+
+
 def test_risky_formats_are_isolated(servers: Servers, data_dir: Path) -> None:
     executor = Noting()
     with servers.running(data_dir, executor) as server:

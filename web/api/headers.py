@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -67,6 +68,11 @@ HEADERS: Mapping[str, ResponseHeader] = MappingProxyType(
             _TEXT,
             "attachment; filename=\"photo.webp\"; filename*=UTF-8''photo.webp",
         ),
+        "X-Warnings": ResponseHeader(
+            "The codes of the result's warnings; JSON responses have their messages.",
+            _TEXT,
+            "alpha_flattened, pages_dropped",
+        ),
         "Content-Range": ResponseHeader(
             "The returned range and the size of the file in bytes.", _TEXT, "bytes 0-99/20104", required=True
         ),
@@ -108,6 +114,9 @@ _COMMON_VALUES: Mapping[str, str] = MappingProxyType(
     }
 )
 
+_WARNING_CODE = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
+_MAX_WARNINGS = 10
+
 _ACCEPTED = ("Authorization", "Content-Type", "Accept", "Idempotency-Key", "If-None-Match", "If-Range", "Range")
 
 PREFLIGHT_HEADERS: Mapping[str, str] = MappingProxyType(
@@ -143,6 +152,11 @@ def rate_limit_headers(status: RateLimitStatus) -> dict[str, str]:
         "RateLimit-Policy": f'"default";q={status.limit};w={RATE_WINDOW}',
         "RateLimit": f'"default";r={status.remaining};t={status.retry_after}',
     }
+
+
+def warning_codes(codes: Iterable[str]) -> list[str]:
+    """The codes that may appear in headers and logs, at most 10: codes are set by the process of a job."""
+    return [code for code in codes if _WARNING_CODE.fullmatch(code)][:_MAX_WARNINGS]
 
 
 def header_components() -> dict[str, Any]:

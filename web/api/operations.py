@@ -32,7 +32,7 @@ CONVERSION_ERRORS: Final = (
 """The error codes of conversions."""
 
 _ATTRIBUTE: Final = "__operation__"
-_FILE_HEADERS: Final = ("Content-Disposition", *DOWNLOAD_HEADERS)
+_FILE_HEADERS: Final = ("Content-Disposition", "X-Warnings", *DOWNLOAD_HEADERS)
 _RANGE_HEADERS: Final = ("Accept-Ranges", "ETag")
 _CACHE_HEADERS: Final = ("Cache-Control", "ETag")
 

@@ -26,8 +26,13 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
             handler.set_balance(converted.balance)
             if converted.response is None:
                 result = converted.result
-                blocks, size = result.file.blocks(), result.size
-                await handler.send_file(blocks, size=size, media_type=result.media_type, filename=result.filename)
+                await handler.send_file(
+                    result.file.blocks(),
+                    size=result.size,
+                    media_type=result.media_type,
+                    filename=result.filename,
+                    warnings=[warning.code for warning in result.warnings],
+                )
                 return
             response = converted.response
         else:

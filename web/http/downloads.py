@@ -37,7 +37,13 @@ async def send_stored(handler: BaseHandler, file_id: str) -> None:
         handler.set_status(206)
         handler.set_header("Content-Range", f"bytes {part.start}-{part.end - 1}/{result.size}")
     blocks = files.read(result, part.start, part.end)
-    await handler.send_file(blocks, size=part.size, media_type=result.media_type, filename=result.filename)
+    await handler.send_file(
+        blocks,
+        size=part.size,
+        media_type=result.media_type,
+        filename=result.filename,
+        warnings=[code for code, _ in result.warnings],
+    )
 
 
 def _range_of(handler: BaseHandler, size: int, etag: str) -> Range | None:

@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -32,7 +32,7 @@ from web.api.errors import (
     public_error,
 )
 from web.api.fields import IdempotencyHeader, Model, validate
-from web.api.headers import DOWNLOAD_HEADERS, PREFLIGHT_HEADERS, common_headers, rate_limit_headers
+from web.api.headers import DOWNLOAD_HEADERS, PREFLIGHT_HEADERS, common_headers, rate_limit_headers, warning_codes
 from web.api.operations import Access, operation_of
 from web.http.access_log import AccessRecord, record
 from web.http.authorization import Authorization
@@ -257,13 +257,17 @@ class BaseHandler(RequestHandler):
         self.set_header("Content-Length", str(len(body)))
         self.write(body)
 
-    async def send_file(self, blocks: AsyncIterator[bytes], *, size: int, media_type: str, filename: str) -> None:
-        """Responds with a file of `size` bytes for the client to save."""
+    async def send_file(
+        self, blocks: AsyncIterator[bytes], *, size: int, media_type: str, filename: str, warnings: Iterable[str] = ()
+    ) -> None:
+        """Responds with a file of `size` bytes for the client to save. `warnings` are the codes of its warnings."""
         self.set_header("Content-Type", media_type)
         self.set_header("Content-Length", str(size))
         self.set_header("Content-Disposition", content_disposition(filename))
         for name, value in DOWNLOAD_HEADERS.items():
             self.set_header(name, value)
+        if codes := warning_codes(warnings):
+            self.set_header("X-Warnings", ", ".join(codes))
         self._set_credits_header()
         if self.request.method == "HEAD":
             return

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from engine.executor import JobResult
 from engine.planner import Plan
+from web.api.headers import warning_codes
 
 IN_PROCESS = "in_process"
-_MAX_WARNINGS = 10
 
 
 @dataclass
@@ -37,8 +37,7 @@ class RequestContext:
 
     def set_warnings(self, result: JobResult) -> None:
         """Sets the codes of the job's warnings, at most 10."""
-        codes = [warning.code for warning in result.warnings if warning.code.isidentifier()]  # untrusted
-        self.warnings = ",".join(codes[:_MAX_WARNINGS]) or None
+        self.warnings = ",".join(warning_codes(warning.code for warning in result.warnings)) or None
 
     def fields(self) -> dict[str, object]:
         """The properties by name, for the log."""
