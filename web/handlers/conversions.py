@@ -8,7 +8,7 @@ from engine.options import Options
 from web.api.fields import ConversionFields, DeletePagesFields, IdempotencyHeader, MergeFields
 from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operation, result_responses
 from web.api.schemas.files import ConversionResult, PdfResult
-from web.http.downloads import send_stored
+from web.http.downloads import send_file, send_stored
 from web.http.handler import BaseHandler
 from web.http.responses import wants_json
 from web.services.conversion_request import ChargedConversion, ConversionRequest, Upload
@@ -26,7 +26,8 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
             handler.set_balance(converted.balance)
             if converted.response is None:
                 result = converted.result
-                await handler.send_file(
+                await send_file(
+                    handler,
                     result.file.blocks(),
                     size=result.size,
                     media_type=result.media_type,

@@ -1,12 +1,15 @@
-"""Downloads of stored results: whole, conditional (ETag), or a range (RFC 9110, section 14)."""
+"""Responses with a file. Stored results: whole, conditional (ETag), or a range (RFC 9110, section 14)."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 
 from web.api.errors import RangeNotSatisfiable
+from web.api.headers import DOWNLOAD_HEADERS, warning_codes
 from web.http.handler import BaseHandler
+from web.services.files import content_disposition
 
 _RANGE = re.compile(r"\s*bytes\s*=\s*([0-9]{0,18})\s*-\s*([0-9]{0,18})\s*", re.ASCII | re.IGNORECASE)
 
@@ -23,6 +26,33 @@ class Range:
         return self.end - self.start
 
 
+async def send_file(
+    handler: BaseHandler,
+    blocks: AsyncIterator[bytes],
+    *,
+    size: int,
+    media_type: str,
+    filename: str,
+    warnings: Iterable[str],
+) -> None:
+    """Sends a file of `size` bytes for the client to save. `warnings` are the codes of the conversion's warnings."""
+    handler.set_header("Content-Type", media_type)
+    handler.set_header("Content-Length", str(size))
+    handler.set_header("Content-Disposition", content_disposition(filename))
+    if codes := warning_codes(warnings):
+        handler.set_header("X-Warnings", ", ".join(codes))
+    for name, value in DOWNLOAD_HEADERS.items():
+        handler.set_header(name, value)
+    handler.set_credits_header()
+    if handler.request.method == "HEAD":
+        return
+    async for block in blocks:
+        handler.write(block)
+        size -= len(block)
+        if size > 0:  # the last block is sent with the end, and with the headers if it is the only one
+            await handler.flush()
+
+
 async def send_stored(handler: BaseHandler, file_id: str) -> None:
     """Sends the stored result of a file, or the requested range of it. Raises NotFound, RangeNotSatisfiable."""
     files, etag = handler.services.files, f'"{file_id}"'  # the result of a file id never changes
@@ -37,7 +67,8 @@ async def send_stored(handler: BaseHandler, file_id: str) -> None:
         handler.set_status(206)
         handler.set_header("Content-Range", f"bytes {part.start}-{part.end - 1}/{result.size}")
     blocks = files.read(result, part.start, part.end)
-    await handler.send_file(
+    await send_file(
+        handler,
         blocks,
         size=part.size,
         media_type=result.media_type,

@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -32,7 +32,7 @@ from web.api.errors import (
     public_error,
 )
 from web.api.fields import IdempotencyHeader, Model, validate
-from web.api.headers import DOWNLOAD_HEADERS, PREFLIGHT_HEADERS, common_headers, rate_limit_headers, warning_codes
+from web.api.headers import PREFLIGHT_HEADERS, common_headers, rate_limit_headers
 from web.api.operations import Access, operation_of
 from web.http.access_log import AccessRecord, record
 from web.http.authorization import Authorization
@@ -44,7 +44,6 @@ from web.metrics.request_context import RequestContext
 from web.services.accounts import Account
 from web.services.client_address import client_address, client_network
 from web.services.container import Services
-from web.services.files import content_disposition
 from web.services.idempotency import IdempotentRequest, Replayed, ResponseData
 
 log = logging.getLogger("convertd.web")
@@ -237,7 +236,7 @@ class BaseHandler(RequestHandler):
         meta: dict[str, Any] = {"request_id": self.request_id}
         if self.account:
             meta["credits_remaining"] = self.account.credits_remaining
-            self._set_credits_header()
+            self.set_credits_header()
         self.write_json({"data": data, "meta": meta})
 
     def unwrap_replay(self, response: ResponseData | Replayed) -> ResponseData:
@@ -257,27 +256,8 @@ class BaseHandler(RequestHandler):
         self.set_header("Content-Length", str(len(body)))
         self.write(body)
 
-    async def send_file(
-        self, blocks: AsyncIterator[bytes], *, size: int, media_type: str, filename: str, warnings: Iterable[str] = ()
-    ) -> None:
-        """Responds with a file of `size` bytes for the client to save. `warnings` are the codes of its warnings."""
-        self.set_header("Content-Type", media_type)
-        self.set_header("Content-Length", str(size))
-        self.set_header("Content-Disposition", content_disposition(filename))
-        for name, value in DOWNLOAD_HEADERS.items():
-            self.set_header(name, value)
-        if codes := warning_codes(warnings):
-            self.set_header("X-Warnings", ", ".join(codes))
-        self._set_credits_header()
-        if self.request.method == "HEAD":
-            return
-        async for block in blocks:
-            self.write(block)
-            size -= len(block)
-            if size > 0:  # the last block is sent with the end, and with the headers if it is the only one
-                await self.flush()
-
-    def _set_credits_header(self) -> None:
+    def set_credits_header(self) -> None:
+        """Sets X-Credits-Remaining for an authenticated request."""
         if self.account:
             self.set_header("X-Credits-Remaining", str(self.account.credits_remaining))
 
