@@ -150,7 +150,7 @@ def _form_body(form: FormFields) -> dict[str, Any]:
     fields = describe(form.fields)
     properties = {form.file.name: _file(form.file), **{field.name: _property(field) for field in fields}}
     required = [form.file.name, *(field.name for field in fields if field.required)]
-    schema = {"type": "object", "required": required, "properties": properties}
+    schema = {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
     encoding = {form.file.name: {"contentType": form.file.media_type}}
     return {"required": True, "content": {"multipart/form-data": {"schema": schema, "encoding": encoding}}}
 
@@ -165,7 +165,9 @@ def _file(file: FileField) -> dict[str, Any]:
 def _json_body(fields: Sequence[FieldDescription]) -> dict[str, Any]:
     required = [field.name for field in fields if field.required]
     properties = {field.name: _property(field) | _nullable(field) for field in fields}
-    schema = {"type": "object", **({"required": required} if required else {}), "properties": properties}
+    schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    if required:
+        schema["required"] = required
     example = {field.name: field.example for field in fields}
     return {"required": bool(required), "content": {_JSON: {"schema": schema, "example": example}}}
 

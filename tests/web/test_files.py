@@ -184,7 +184,8 @@ def test_refusals(either: Running) -> None:
     problem(either.request("POST", "/files/upload", key, files={"file": b"words"}), 400, "invalid_file_type")
     empty = either.request("POST", "/files/upload", key, files={"file": b""})
     problem(empty, 400, "invalid_file_type", reason="empty_file")
-    problem(either.request("POST", "/files/upload", key, files={"other": b"x"}), 400, "invalid_parameter", param="file")
+    other = either.request("POST", "/files/upload", key, files={"other": b"x"})
+    problem(other, 400, "invalid_parameter", param="other", reason="unknown_parameter", details={"available": ["file"]})
     large = either.request("POST", "/files/upload", key, files={"file": bytes(10_485_761)})
     problem(large, 413, "file_too_large", reason="bytes")
 
@@ -221,6 +222,7 @@ def test_stored_uploads_have_a_quota(either: Running) -> None:
         response = either.request("POST", path, key, files={"file": ("a.jpg", content)})
         details = {"max_stored_bytes": most, "stored_bytes": most}
         problem(response, 413, "file_too_large", reason="storage", param="file", details=details)
-    assert either.convert(content, "png", key=either.account()).status_code == 200
+    headers = {"Authorization": f"Bearer {either.account()}"}
+    assert either.convert(content, "png", headers=headers).status_code == 200
     assert either.request("DELETE", f"/files/{first}", key).status_code == 200
     either.upload(content, path=f"/batch/{batch}/files", key=key)

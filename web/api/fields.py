@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 import time
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import Annotated, Any, Final, TypeVar
 
 from email_validator import EmailNotValidError, validate_email
@@ -28,16 +29,39 @@ _NAME_LENGTH = range(2, 101)  # characters
 _CONTROL = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories: surrogates cannot be stored, separators break lines
 _PRINTED = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"  # the same for JSON Schema
 _NAME = rf"^\s*[^\s{_PRINTED}][^{_PRINTED}]{{0,98}}[^\s{_PRINTED}]\s*$"
+_SHOWN_LENGTH = 60  # characters of an unknown name
 _FROM_TEXT: Final = "from_text"  # validation context: all values are strings, as in forms, queries and headers
 
 
 class RequestModel(BaseModel):
-    """Fields of a request. Unknown fields are ignored. JSON null counts as absent where null is the default."""
+    """Fields of a request. JSON null counts as absent where null is the default.
+
+    `validate` ignores unknown fields, as the queries and headers of requests may have them; `check_known` refuses them.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore", validate_by_name=False, arbitrary_types_allowed=True)
 
 
 Model = TypeVar("Model", bound=RequestModel)
+
+
+def field_names(model: type[RequestModel]) -> tuple[str, ...]:
+    """The names of the model's fields in requests."""
+    return tuple(field.alias or name for name, field in model.model_fields.items())
+
+
+def check_known(names: Iterable[str], known: Sequence[str]) -> None:
+    """Raises InvalidParameter, reason `unknown_parameter`, for the first name that is not known."""
+    for name in names:
+        if name not in known:
+            shown = name[:_SHOWN_LENGTH]
+            message = f"{shown} is not a parameter of this request."
+            details = {"available": sorted(known, key=lambda other: -_similarity(shown, other))}
+            raise InvalidParameter(message, reason="unknown_parameter", param=shown, details=details)
+
+
+def _similarity(name: str, other: str) -> float:
+    return SequenceMatcher(None, name.lower(), other).ratio()
 
 
 def validate(model: type[Model], values: Mapping[str, object], *, from_text: bool = False) -> Model:

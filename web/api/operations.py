@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Literal, TypeVar
 
-from web.api.fields import RequestModel
+from web.api.fields import RequestModel, field_names
 from web.api.headers import DOWNLOAD_HEADERS
 
 Tag = Literal["Conversion", "Files", "Batches", "PDF", "Account", "Credits", "Registration", "Catalogue", "Service"]
@@ -63,7 +63,7 @@ class FormFields:
     @cached_property
     def text_names(self) -> tuple[str, ...]:
         """The names of the text fields."""
-        return tuple(field.alias or name for name, field in self.fields.model_fields.items())
+        return field_names(self.fields)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from web.api.errors import (
     error_headers,
     public_error,
 )
-from web.api.fields import IdempotencyHeader, Model, validate
+from web.api.fields import IdempotencyHeader, Model, check_known, field_names, validate
 from web.api.headers import PREFLIGHT_HEADERS, common_headers, rate_limit_headers
 from web.api.operations import Access, operation_of
 from web.http.access_log import AccessRecord, record
@@ -192,7 +192,7 @@ class BaseHandler(RequestHandler):
     def query_fields(self, model: type[Model]) -> Model:
         """The validated query. Raises InvalidParameter, also for repeated fields."""
         values: dict[str, object] = {}
-        for name in (field.alias or name for name, field in model.model_fields.items()):
+        for name in field_names(model):
             arguments = self.get_query_arguments(name, strip=False)
             if len(arguments) > 1:
                 raise InvalidParameter(f"{name} was sent twice.", reason="duplicate", param=name)
@@ -201,8 +201,10 @@ class BaseHandler(RequestHandler):
         return validate(model, values, from_text=True)
 
     def json_fields(self, model: type[Model]) -> Model:
-        """The validated JSON body. Raises InvalidParameter."""
-        return validate(model, read_json(self.content, self.request.headers.get("Content-Type", "")))
+        """The validated JSON body. Raises InvalidParameter, also for unknown fields."""
+        values = read_json(self.content, self.request.headers.get("Content-Type", ""))
+        check_known(values, field_names(model))
+        return validate(model, values)
 
     def form_fields(self, model: type[Model]) -> Model:
         """The validated text fields of the multipart form. Raises InvalidParameter."""

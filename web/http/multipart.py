@@ -15,6 +15,7 @@ from engine.formats import FileFormat
 from engine.registry import Registry
 from storage.descriptors import run_in_thread
 from web.api.errors import FileTooLarge, InvalidParameter
+from web.api.fields import check_known
 from web.api.operations import FormFields
 from web.http.bodies import malformed
 from web.services.conversion_request import Upload
@@ -117,8 +118,7 @@ class _FilePart:
 class FormParser:
     """Parses a multipart body incrementally.
 
-    Parts of the fields `files` are files, with a file name or without; parts of the fields `texts` are text. Other
-    parts are ignored.
+    Parts of the fields `files` are files, with a file name or without; parts of the fields `texts` are text.
     """
 
     def __init__(
@@ -231,7 +231,8 @@ class FormParser:
             part = _FilePart(field, filename, self._create_file())
             self._files.append(part)
             self._consume = lambda data: self._receive(part, data)
-        elif field in self._text_fields:
+        else:
+            check_known([field], (*self._file_fields, *self._text_fields))
             if field in self._texts:
                 raise InvalidParameter(f"{field} was sent twice.", reason="duplicate", param=field)
             text = self._texts[field] = bytearray()
