@@ -208,15 +208,18 @@ def doctor(as_json: Json = False) -> None:
     """Check the sandbox, the plugins and the system packages of this installation."""
     from engine.registry import load_registry
 
-    registry = load_registry()
-    sandbox = asyncio.run(_examine_sandbox(load_settings_or_exit()))
+    registry, settings = load_registry(), load_settings_or_exit()
+    sandbox, processes = asyncio.run(_examine_sandbox(settings)), _processes(registry, settings)
     if as_json:
-        return print(json.dumps(_installation(registry, sandbox), indent=2))
+        return print(json.dumps({**_installation(registry, sandbox), "processes": processes}, indent=2))
     table = Table("component", "state")
     for name, applied in sandbox.layers.items():
         table.add_row(f"sandbox layer: {name}", "active" if applied else "unavailable")
     for name, passed in sandbox.checks.items():
         table.add_row(f"sandbox check: {name}", "passed" if passed else "failed")
+    table.add_row("process", f"of one account; at most {processes['jobs_per_process']} conversions, one at a time")
+    table.add_row("process of one conversion", f"from {', '.join(processes['isolated_inputs'])}")
+    table.add_row("", f"to {', '.join(processes['isolated_outputs'])}")
     for plugin in registry.plugins:
         table.add_row(f"plugin: {plugin.name}", plugin.error or plugin.summary)
     for requirement in registry.missing:
@@ -240,6 +243,17 @@ def _installation(registry: Registry, sandbox: SandboxReport) -> dict[str, Any]:
         ],
         "missing": [asdict(requirement) for requirement in registry.missing],
         "pairs": len(registry.catalogue()),
+    }
+
+
+def _processes(registry: Registry, settings: Settings) -> dict[str, Any]:
+    """The number of jobs in a process, all of one account, and the formats whose jobs have a process of their own."""
+    plans = registry.catalogue()
+    shared = [plan for plan in plans if not plan.isolated]
+    return {
+        "jobs_per_process": settings.jobs_per_process,
+        "isolated_inputs": sorted({plan.source.name for plan in plans} - {plan.source.name for plan in shared}),
+        "isolated_outputs": sorted({plan.target.name for plan in plans} - {plan.target.name for plan in shared}),
     }
 
 
