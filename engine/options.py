@@ -160,9 +160,11 @@ def join_options(parts: Iterable[Mapping[str, Option]]) -> dict[str, Option]:
     """Returns the options of several steps together. Among different defaults, the last one applies."""
     joined: dict[str, Option] = {}
     for option in (option for part in parts for option in part.values()):
-        known = joined.get(option.name, option)
+        known = joined.setdefault(option.name, option)
         default = known.default if option.default is None else option.default
-        joined[option.name] = replace(option, default=default, required=known.required or option.required)
+        required = known.required or option.required
+        if (default, required) != (known.default, known.required):
+            joined[option.name] = replace(known, default=default, required=required)
     return joined
 
 
