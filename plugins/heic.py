@@ -17,7 +17,6 @@ from engine import (
     FileFormat,
     Frame,
     Loss,
-    Options,
     Raster,
     TargetCapabilities,
     boxes_are_complete,
@@ -25,6 +24,7 @@ from engine import (
     conversion,
     hookimpl,
 )
+from engine.option_types import Quality
 from plugins import _pillow
 
 pillow_heif.register_heif_opener()
@@ -41,7 +41,7 @@ HEIC = FileFormat(
 
 
 @conversion(HEIC, RASTER, cost=4)
-def decode(data: bytes, _options: Options) -> Raster:
+def decode(data: bytes) -> Raster:
     raster = _pillow.decode(data, "HEIF", paged=True, lossy=True)
     deep = _pillow.open_image(data, "HEIF").info["bit_depth"] > 8
     return replace(raster, deep_frames=_decode_deep(data)) if deep else raster
@@ -62,14 +62,14 @@ def _decode_deep(data: bytes) -> Iterator[Frame]:
 
 
 @conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40, memory=30)
-def encode(raster: Raster, options: Options) -> bytes:
+def encode(raster: Raster, *, quality: Quality = 60) -> bytes:
     frame = raster.first_frame(TargetCapabilities(("RGB", "RGBA"), icc=True))
     # The encoder fails on long pictures that are narrower than two blocks.
     check_side(frame.size, 32_768 if min(frame.size) >= 32 else 4096)
     return _pillow.encode(
         frame.image,
         "HEIF",
-        quality=options.quality or 60,
+        quality=quality,
         # The default preset takes twice the time for 2 % fewer bytes at the same quality.
         enc_params={"preset": "veryfast"},
         icc_profile=frame.icc_profile,

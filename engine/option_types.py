@@ -1,0 +1,77 @@
+"""Types of the options that several plugins share: each is a type, a range and a sentence for clients.
+
+An option that only one plugin has is declared in that plugin.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import AfterValidator, Field
+
+from engine.options import PageRanges
+
+
+def _check_pages(text: str) -> str:
+    PageRanges.parse(text)
+    return text
+
+
+Quality: TypeAlias = Annotated[
+    int, Field(ge=1, le=100, description="Quality of a lossy encoder; higher is better and larger.")
+]
+Lossless: TypeAlias = Annotated[bool, Field(description="Keeps every pixel exactly.")]
+Effort: TypeAlias = Annotated[int, Field(ge=1, le=9, description="Higher is slower and smaller, at the same quality.")]
+BitDepth: TypeAlias = Annotated[Literal[8, 10, 12, 16], Field(description="Bits per sample of the result.")]
+ColorSpace: TypeAlias = Annotated[
+    Literal["keep", "srgb", "gray"], Field(description="Color space into which the pixels are converted.")
+]
+Width: TypeAlias = Annotated[
+    int, Field(ge=1, le=65_535, description="Width in pixels; without `height`, the aspect ratio is kept.")
+]
+Height: TypeAlias = Annotated[
+    int, Field(ge=1, le=65_535, description="Height in pixels; without `width`, the aspect ratio is kept.")
+]
+Fit: TypeAlias = Annotated[
+    Literal["inside", "outside", "cover", "contain", "fill"],
+    Field(description="How the picture fits `width` and `height`; as object-fit of CSS."),
+]
+Enlarge: TypeAlias = Annotated[bool, Field(description="Whether a picture may become larger than its source.")]
+Gravity: TypeAlias = Annotated[
+    Literal["center", "north", "northeast", "east", "southeast", "south", "southwest", "west", "northwest"],
+    Field(description="The part of the picture that `cover` keeps, and its position in `contain`."),
+]
+Crop: TypeAlias = Annotated[
+    str,
+    Field(
+        pattern=r"^\s*\d{1,6}\s*,\s*\d{1,6}\s*,\s*[1-9]\d{0,5}\s*,\s*[1-9]\d{0,5}\s*$",
+        description="x,y,width,height in pixels of the upright input; applied before resizing.",
+    ),
+]
+Rotate: TypeAlias = Annotated[Literal[0, 90, 180, 270], Field(description="Degrees clockwise.")]
+Flip: TypeAlias = Annotated[Literal["horizontal", "vertical"], Field(description="Mirrors the picture.")]
+Background: TypeAlias = Annotated[
+    str,
+    Field(
+        pattern=r"^(#[0-9a-fA-F]{3}|#[0-9a-fA-F]{6}|#[0-9a-fA-F]{8}|[A-Za-z]{3,30})$",
+        description="#rgb, #rrggbb, #rrggbbaa or a CSS color name; replaces transparency and pads `contain`.",
+    ),
+]
+Dpi: TypeAlias = Annotated[
+    int, Field(ge=18, le=1200, description="Resolution at which pages and vectors become pixels.")
+]
+Pages: TypeAlias = Annotated[
+    str,
+    Field(max_length=1000, description="Pages or frames from 1, such as 1, 2-5,8 or all."),
+    AfterValidator(_check_pages),
+]
+Metadata: TypeAlias = Annotated[
+    Literal["all", "safe", "none"],
+    Field(description="`safe` removes position, serial numbers, owner, maker notes and thumbnails."),
+]
+MaxBytes: TypeAlias = Annotated[
+    int, Field(ge=1000, description="Size limit in bytes; the best quality that fits is used.")
+]
+Password: TypeAlias = Annotated[
+    str, Field(max_length=128, description="Opens an encrypted PDF.", json_schema_extra={"format": "password"})
+]
