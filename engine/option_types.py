@@ -18,19 +18,23 @@ def _check_pages(text: str) -> str:
 
 
 Quality: TypeAlias = Annotated[
-    int, Field(ge=1, le=100, description="Quality of a lossy encoder; higher is better and larger.")
+    int, Field(ge=1, le=100, examples=[80], description="Quality of a lossy encoder; higher is better and larger.")
 ]
 Lossless: TypeAlias = Annotated[bool, Field(description="Keeps every pixel exactly.")]
-Effort: TypeAlias = Annotated[int, Field(ge=1, le=9, description="Higher is slower and smaller, at the same quality.")]
+Effort: TypeAlias = Annotated[
+    int, Field(ge=1, le=9, examples=[7], description="Higher is slower and smaller, at the same quality.")
+]
 BitDepth: TypeAlias = Annotated[Literal[8, 10, 12, 16], Field(description="Bits per sample of the result.")]
 ColorSpace: TypeAlias = Annotated[
     Literal["keep", "srgb", "gray"], Field(description="Color space into which the pixels are converted.")
 ]
 Width: TypeAlias = Annotated[
-    int, Field(ge=1, le=65_535, description="Width in pixels; without `height`, the aspect ratio is kept.")
+    int,
+    Field(ge=1, le=65_535, examples=[800], description="Width in pixels; without `height`, the aspect ratio is kept."),
 ]
 Height: TypeAlias = Annotated[
-    int, Field(ge=1, le=65_535, description="Height in pixels; without `width`, the aspect ratio is kept.")
+    int,
+    Field(ge=1, le=65_535, examples=[600], description="Height in pixels; without `width`, the aspect ratio is kept."),
 ]
 Fit: TypeAlias = Annotated[
     Literal["inside", "outside", "cover", "contain", "fill"],
@@ -45,6 +49,7 @@ Crop: TypeAlias = Annotated[
     str,
     Field(
         pattern=r"^\s*\d{1,6}\s*,\s*\d{1,6}\s*,\s*[1-9]\d{0,5}\s*,\s*[1-9]\d{0,5}\s*$",
+        examples=["0,0,640,480"],
         description="x,y,width,height in pixels of the upright input; applied before resizing.",
     ),
 ]
@@ -54,15 +59,16 @@ Background: TypeAlias = Annotated[
     str,
     Field(
         pattern=r"^(#[0-9a-fA-F]{3}|#[0-9a-fA-F]{6}|#[0-9a-fA-F]{8}|[A-Za-z]{3,30})$",
+        examples=["#ffffff"],
         description="#rgb, #rrggbb, #rrggbbaa or a CSS color name; replaces transparency and pads `contain`.",
     ),
 ]
 Dpi: TypeAlias = Annotated[
-    int, Field(ge=18, le=1200, description="Resolution at which pages and vectors become pixels.")
+    int, Field(ge=18, le=1200, examples=[300], description="Resolution at which pages and vectors become pixels.")
 ]
 Pages: TypeAlias = Annotated[
     str,
-    Field(max_length=1000, description="Pages or frames from 1, such as 1, 2-5,8 or all."),
+    Field(max_length=1000, examples=["2-5,8"], description="Pages or frames from 1, such as 1, 2-5,8 or all."),
     AfterValidator(_check_pages),
 ]
 Metadata: TypeAlias = Annotated[
@@ -70,8 +76,14 @@ Metadata: TypeAlias = Annotated[
     Field(description="`safe` removes position, serial numbers, owner, maker notes and thumbnails."),
 ]
 MaxBytes: TypeAlias = Annotated[
-    int, Field(ge=1000, description="Size limit in bytes; the best quality that fits is used.")
+    int, Field(ge=1000, examples=[200_000], description="Size limit in bytes; the best quality that fits is used.")
 ]
 Password: TypeAlias = Annotated[
-    str, Field(max_length=128, description="Opens an encrypted PDF.", json_schema_extra={"format": "password"})
+    str,
+    Field(
+        max_length=128,
+        examples=["secret"],
+        description="Opens an encrypted PDF.",
+        json_schema_extra={"format": "password"},
+    ),
 ]

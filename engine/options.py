@@ -183,11 +183,30 @@ def options_schema(options: Mapping[str, Option]) -> dict[str, Any]:
     }
 
 
+def validate_options(
+    available: Mapping[str, Option], given: Mapping[str, object], *, from_text: bool = False
+) -> dict[str, OptionValue]:
+    """Returns the values of options, without those that are None. `from_text` is as in `Option.validate`.
+
+    Raises InvalidOption for an invalid value, reason `missing` for a required option that is not given, and reason
+    `unknown_parameter` for an unknown name.
+    """
+    for name in given:
+        if name not in available:
+            raise unknown_option(name, available)
+    for name, option in available.items():
+        if option.required and given.get(name) is None:
+            raise InvalidOption(f"{name} is missing.", reason="missing", param=name)
+    return {
+        name: available[name].validate(value, from_text=from_text) for name, value in given.items() if value is not None
+    }
+
+
 def unknown_option(name: str, available: Iterable[str]) -> InvalidOption:
     """Returns the error for a name that is not among the available ones, which it lists with the nearest first."""
     name = name[:_MAX_NAME]
-    nearest = sorted(available, key=lambda known: SequenceMatcher(None, name, known).ratio(), reverse=True)
-    message = f"There is no parameter {name}. The nearest one is {nearest[0]}."
+    nearest = sorted(available, key=lambda known: SequenceMatcher(None, name.lower(), known).ratio(), reverse=True)
+    message = f"There is no parameter {name}." + (f" The nearest one is {nearest[0]}." if nearest else "")
     return InvalidOption(message, reason="unknown_parameter", param=name, details={"available": nearest})
 
 

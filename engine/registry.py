@@ -13,7 +13,7 @@ from pathlib import Path
 from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement
 from engine.errors import UnknownFormat, UnsupportedConversion
 from engine.formats import AnyFormat, Content, FileFormat
-from engine.options import Option, OptionValue, OptionValues, unknown_option
+from engine.options import Option, OptionValue, OptionValues, validate_options
 from engine.planner import Conversions, Plan, cheapest_paths
 from engine.plugin_loader import Plugin, load_plugins
 
@@ -120,18 +120,13 @@ class Registry:
         return best
 
     def validate(self, given: Mapping[str, object], *, from_text: bool = False) -> dict[str, OptionValue]:
-        """Returns the values of options, without those that are None. `from_text` is as in `Option.validate`.
+        """Returns the values of options as `validate_options` does, for any of this registry's options."""
+        return validate_options(self.options, given, from_text=from_text)
 
-        Raises InvalidOption for an invalid value, and with the reason `unknown_parameter` for an unknown name.
-        """
-        for name in given:
-            if name not in self.options:
-                raise unknown_option(name, self.options)
-        return {
-            name: self.options[name].validate(value, from_text=from_text)
-            for name, value in given.items()
-            if value is not None
-        }
+    def tool_options(self, name: str) -> Mapping[str, Option]:
+        """Returns the options of a tool, and of the steps that read and write its files."""
+        tool = self.tools[name]
+        return self.plan([tool.sources[0]] * tool.inputs[0], tool.sources[0], name).options
 
     def plan(
         self,

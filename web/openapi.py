@@ -12,7 +12,7 @@ from typing import Any
 from engine.registry import Registry
 from web.api.error_catalogue import ERROR_CATALOGUE
 from web.api.errors import STATUS
-from web.api.fields import FieldDescription, IdempotencyHeader, RequestModel, describe
+from web.api.fields import FieldDescription, IdempotencyHeader, RequestModel, describe, describe_option
 from web.api.headers import header_components, header_refs
 from web.api.operations import ALL_TARGETS, Access, FileField, FormFields, Operation, Response
 from web.openapi_schemas import DESCRIPTION, SECURITY, SUMMARY, TAGS, Schemas, error_name, reference
@@ -65,7 +65,7 @@ def document(operations: Sequence[DocumentedOperation], registry: Registry, base
     paths: dict[str, Any] = {}
     for op in operations:
         outside = {} if op.path.startswith(API) else {"servers": [{"url": base_url.removesuffix(API)}]}
-        paths.setdefault(op.path.removeprefix(API), outside)[op.method.lower()] = _operation(op, responses)
+        paths.setdefault(op.path.removeprefix(API), outside)[op.method.lower()] = _operation(op, registry, responses)
     return {
         "openapi": "3.1.1",
         "info": {
@@ -88,9 +88,10 @@ def document(operations: Sequence[DocumentedOperation], registry: Registry, base
     }
 
 
-def _operation(op: DocumentedOperation, responses: _Responses) -> dict[str, Any]:
+def _operation(op: DocumentedOperation, registry: Registry, responses: _Responses) -> dict[str, Any]:
     summary, _, description = op.documentation.partition("\n\n")
-    parameters, body = _parameters(op), _request_body(op.operation)
+    options = [describe_option(option) for option in op.operation.options_of(registry).values()]
+    parameters, body = _parameters(op), _request_body(op.operation, options)
     return {
         "operationId": op.operation.id,
         "tags": [op.operation.tag],
@@ -140,14 +141,14 @@ def _parameter(
     }
 
 
-def _request_body(operation: Operation) -> dict[str, Any] | None:
+def _request_body(operation: Operation, options: Sequence[FieldDescription]) -> dict[str, Any] | None:
     if operation.form is not None:
-        return _form_body(operation.form)
-    return None if operation.json is None else _json_body(describe(operation.json))
+        return _form_body(operation.form, options)
+    return None if operation.json is None else _json_body(describe(operation.json), options)
 
 
-def _form_body(form: FormFields) -> dict[str, Any]:
-    fields = describe(form.fields)
+def _form_body(form: FormFields, options: Sequence[FieldDescription]) -> dict[str, Any]:
+    fields = [*describe(form.fields), *options]
     properties = {form.file.name: _file(form.file), **{field.name: _property(field) for field in fields}}
     required = [form.file.name, *(field.name for field in fields if field.required)]
     schema = {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
@@ -162,9 +163,9 @@ def _file(file: FileField) -> dict[str, Any]:
     return schema | {"description": file.description}
 
 
-def _json_body(fields: Sequence[FieldDescription]) -> dict[str, Any]:
+def _json_body(fields: Sequence[FieldDescription], options: Sequence[FieldDescription]) -> dict[str, Any]:
     required = [field.name for field in fields if field.required]
-    properties = {field.name: _property(field) | _nullable(field) for field in fields}
+    properties = {field.name: _property(field) | _nullable(field) for field in (*fields, *options)}
     schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     if required:
         schema["required"] = required

@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from typing import Annotated, Any, Final, TypeVar
 
 from email_validator import EmailNotValidError, validate_email
@@ -18,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationErr
 from pydantic_core import PydanticCustomError
 
 from config.pricing import PACKS, Pack
-from engine.options import OptionValue, PageRanges
+from engine.options import Option, unknown_option
 from storage.api_keys import MAX_GRACE
 from web.api.errors import InvalidParameter
 from web.api.times import Period, parse_period
@@ -29,8 +28,6 @@ _NAME_LENGTH = range(2, 101)  # characters
 _CONTROL = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories: surrogates cannot be stored, separators break lines
 _PRINTED = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"  # the same for JSON Schema
 _NAME = rf"^\s*[^\s{_PRINTED}][^{_PRINTED}]{{0,98}}[^\s{_PRINTED}]\s*$"
-_SHOWN_LENGTH = 60  # characters of an unknown name
-_OPTIONS: Final = {"quality", "pages", "password"}
 _FROM_TEXT: Final = "from_text"  # validation context: all values are strings, as in forms, queries and headers
 
 
@@ -51,24 +48,17 @@ def field_names(model: type[RequestModel]) -> tuple[str, ...]:
     return tuple(field.alias or name for name, field in model.model_fields.items())
 
 
-def check_known(names: Iterable[str], known: Sequence[str]) -> None:
-    """Raises InvalidParameter, reason `unknown_parameter`, for the first name that is not known."""
+def check_known(names: Iterable[str], known: Collection[str]) -> None:
+    """Raises InvalidOption, reason `unknown_parameter`, for the first name that is not known."""
     for name in names:
         if name not in known:
-            shown = name[:_SHOWN_LENGTH]
-            message = f"{shown} is not a parameter of this request."
-            details = {"available": sorted(known, key=lambda other: -_similarity(shown, other))}
-            raise InvalidParameter(message, reason="unknown_parameter", param=shown, details=details)
-
-
-def _similarity(name: str, other: str) -> float:
-    return SequenceMatcher(None, name.lower(), other).ratio()
+            raise unknown_option(name, known)
 
 
 def validate(model: type[Model], values: Mapping[str, object], *, from_text: bool = False) -> Model:
     """Returns the validated fields. With `from_text`, strings are read as JSON values where the type asks for it.
 
-    Raises InvalidParameter for the first invalid field, with its name, and InvalidOption for invalid page numbers.
+    Raises InvalidParameter for the first invalid field, with its name.
     """
     required = {field.alias or name for name, field in model.model_fields.items() if field.is_required()}
     present = {name: value for name, value in values.items() if value is not None or name not in required}
@@ -109,6 +99,17 @@ def _description(name: str, schema: dict[str, Any], required: bool) -> FieldDesc
         del merged["default"]
     (example,) = merged.pop("examples")
     return FieldDescription(name, merged, merged.pop("description"), example, required)
+
+
+def describe_option(option: Option) -> FieldDescription:
+    """The documentation of an option."""
+    schema = dict(option.schema)
+    description = schema.pop("description", "")
+    examples = [*schema.pop("examples", ()), *schema.get("enum", ()), option.default, schema["type"] == "boolean"]
+    example = next(example for example in examples if example is not None)
+    if option.default is not None:
+        schema["default"] = option.default
+    return FieldDescription(option.name, schema, description, example, option.required)
 
 
 def _string(value: object) -> str:
@@ -184,12 +185,6 @@ def _pack(value: object) -> Pack:
     return pack
 
 
-def _page_ranges(value: object) -> str:
-    text = _string(value)
-    PageRanges.parse(text)
-    return text
-
-
 def _file_ids(value: object) -> tuple[str, ...]:
     """The ids in the order of the request. Their existence is not checked."""
     if not isinstance(value, list) or not all(isinstance(file_id, str) for file_id in value):
@@ -206,26 +201,6 @@ OutputFormat = Annotated[
         description="The target format. Case-insensitive; the aliases `jpg`, `tif` and `heif` are accepted. "
         "`GET /formats` lists the formats.",
         examples=["webp"],
-    ),
-]
-Quality = Annotated[
-    int,
-    _integer(1, 100),
-    Field(
-        description="Quality of a lossy target format. For a lossless one it is validated and ignored, with a warning.",
-        examples=[80],
-    ),
-]
-PdfPassword = Annotated[
-    str, _type(_string, str), Field(description="The password of an encrypted PDF.", examples=["secret"])
-]
-DeletedPages = Annotated[
-    str,
-    _type(_page_ranges, Annotated[str, Field(min_length=1)]),
-    Field(
-        description="The pages to delete, counted from 1 and separated by commas. Ranges such as `3-5` are accepted. "
-        "At least one page must remain.",
-        examples=["2,5,8-10"],
     ),
 ]
 FileIds = Annotated[
@@ -286,39 +261,16 @@ class NewBatchFields(RequestModel):
     output_format: OutputFormat
 
 
-class OptionFields(RequestModel):
-    """Fields that include options of the engine."""
-
-    def options(self) -> dict[str, OptionValue]:
-        """The values of the options that the request has."""
-        return self.model_dump(include=_OPTIONS, exclude_none=True)
-
-
-class ConversionFields(OptionFields):
+class ConversionFields(RequestModel):
     """POST /convert and POST /files/{file_id}/convert."""
 
     output_format: OutputFormat
-    quality: Quality | None = None
-    password: PdfPassword | None = Field(default=None, repr=False)
 
 
 class BatchConversionFields(ConversionFields):
     """POST /batch/{batch_id}/convert."""
 
     file_ids: FileIds
-
-
-class MergeFields(OptionFields):
-    """POST /pdf/merge."""
-
-    password: PdfPassword | None = Field(default=None, repr=False)
-
-
-class DeletePagesFields(OptionFields):
-    """POST /pdf/delete-pages."""
-
-    pages: DeletedPages
-    password: PdfPassword | None = Field(default=None, repr=False)
 
 
 class EmailFields(RequestModel):

@@ -6,11 +6,13 @@ The HTTP layer reads requests as declared; the OpenAPI document is generated fro
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Literal, TypeVar
 
+from engine.options import Option
+from engine.registry import Registry
 from web.api.fields import RequestModel, field_names
 from web.api.headers import DOWNLOAD_HEADERS
 
@@ -18,6 +20,9 @@ Tag = Literal["Conversion", "Files", "Batches", "PDF", "Account", "Credits", "Re
 Access = Literal["key", "address", "open"]
 """`key`: needs an API key, rate-limited by account. `address`: public, rate-limited by address. `open`: unlimited."""
 Method = TypeVar("Method", bound=Callable[..., Any])
+
+CONVERSION_OPTIONS: Final = "conversion"
+"""The options of all conversions."""
 
 ALL_TARGETS: Final = ("*/*",)
 """The media types of all output formats."""
@@ -116,8 +121,9 @@ def _file_response(media_types: tuple[str, ...] = ALL_TARGETS) -> Response:
 class Operation:
     """Decorates a method of a handler, whose docstring is the documentation: a summary line, then a description.
 
-    `codes` are error codes in addition to those that the other arguments imply. If `queued` is set, the request is
-    refused before its body arrives while the job queue is full.
+    `codes` are error codes in addition to those that the other arguments imply. `options` is CONVERSION_OPTIONS, or the
+    name of a tool: the body has these options as further fields. If `queued` is set, the request is refused before its
+    body arrives while the job queue is full.
     """
 
     id: str
@@ -128,11 +134,18 @@ class Operation:
     headers: type[RequestModel] | None = None
     json: type[RequestModel] | None = None
     form: FormFields | None = None
+    options: str | None = None
     queued: bool = False
 
     def __call__(self, method: Method) -> Method:
         setattr(method, _ATTRIBUTE, self)
         return method
+
+    def options_of(self, registry: Registry) -> Mapping[str, Option]:
+        """The options that the body may have, by name."""
+        if self.options is None:
+            return {}
+        return registry.options if self.options == CONVERSION_OPTIONS else registry.tool_options(self.options)
 
 
 def operation_of(handler: type, method: str) -> Operation | None:

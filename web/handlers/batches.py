@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from web.api.errors import InvalidParameter
 from web.api.fields import BatchConversionFields, IdempotencyHeader, NewBatchFields
-from web.api.operations import FileField, FormFields, Operation, json_response
+from web.api.operations import CONVERSION_OPTIONS, FileField, FormFields, Operation, json_response
 from web.api.schemas.files import AddedFile, BatchResult, BatchStatus, NewBatch
 from web.http.handler import BaseHandler
 from web.services.batches import BatchRequest
@@ -70,6 +70,7 @@ class BatchConversion(BaseHandler):
         id="convertBatch",
         tag="Batches",
         json=BatchConversionFields,
+        options=CONVERSION_OPTIONS,
         headers=IdempotencyHeader,
         responses=(json_response(BatchResult),),
         codes=("unsupported_conversion", "no_credits"),
@@ -89,7 +90,7 @@ class BatchConversion(BaseHandler):
             batch_id=batch_id,
             file_ids=_unique(fields.file_ids, self.services.batches.max_files),
             target=fields.output_format,
-            options=fields.options(),
+            options=self.options_given(),
             idempotency=self.idempotent_request(),
             context=self.context,
         )

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from engine.options import OptionValues
-from web.api.fields import ConversionFields, DeletePagesFields, IdempotencyHeader, MergeFields
-from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operation, result_responses
+from web.api.fields import ConversionFields, IdempotencyHeader
+from web.api.operations import (
+    CONVERSION_ERRORS,
+    CONVERSION_OPTIONS,
+    FileField,
+    FormFields,
+    Operation,
+    result_responses,
+)
 from web.api.schemas.files import ConversionResult, PdfResult
 from web.http.downloads import send_file, send_stored
 from web.http.handler import BaseHandler
@@ -50,7 +56,6 @@ async def _convert_uploads(
     operation: Literal["convert", "pdf_merge", "pdf_delete_pages"],
     uploads: tuple[Upload, ...],
     target: str,
-    options: OptionValues,
     *,
     tool: str | None = None,
     name: str = "",
@@ -61,7 +66,7 @@ async def _convert_uploads(
         operation=operation,
         uploads=uploads,
         target=target,
-        options=options,
+        options=handler.options_given(),
         tool=tool,
         name=name,
         store_result=wants_json(handler.request.headers.get("Accept", "")),
@@ -79,6 +84,7 @@ class Convert(BaseHandler):
         id="convert",
         tag="Conversion",
         form=FormFields(FileField("file", "The file to convert."), ConversionFields),
+        options=CONVERSION_OPTIONS,
         headers=IdempotencyHeader,
         responses=result_responses(ConversionResult),
         codes=CONVERSION_ERRORS,
@@ -93,8 +99,8 @@ class Convert(BaseHandler):
         await self.cancel_on_disconnect(self._convert())
 
     async def _convert(self) -> None:
-        upload, fields = self.form.file("file"), self.form_fields(ConversionFields)
-        await _convert_uploads(self, "convert", (upload,), fields.output_format, fields.options())
+        upload, target = self.form.file("file"), self.form_fields(ConversionFields).output_format
+        await _convert_uploads(self, "convert", (upload,), target)
 
 
 class Merge(BaseHandler):
@@ -103,9 +109,8 @@ class Merge(BaseHandler):
     @Operation(
         id="mergePdfs",
         tag="PDF",
-        form=FormFields(
-            FileField("files[]", "The PDFs, in order.", 2, 20, aliases=("files",), media_type=_PDF), MergeFields
-        ),
+        form=FormFields(FileField("files[]", "The PDFs, in order.", 2, 20, aliases=("files",), media_type=_PDF)),
+        options="pdf-merge",
         headers=IdempotencyHeader,
         responses=_PDF_RESPONSES,
         codes=CONVERSION_ERRORS,
@@ -120,8 +125,7 @@ class Merge(BaseHandler):
         await self.cancel_on_disconnect(self._merge())
 
     async def _merge(self) -> None:
-        uploads, options = self.form.uploads, self.form_fields(MergeFields).options()
-        await _convert_uploads(self, "pdf_merge", uploads, "pdf", options, tool="pdf-merge", name="merged.pdf")
+        await _convert_uploads(self, "pdf_merge", self.form.uploads, "pdf", tool="pdf-merge", name="merged.pdf")
 
 
 class DeletePages(BaseHandler):
@@ -130,7 +134,8 @@ class DeletePages(BaseHandler):
     @Operation(
         id="deletePdfPages",
         tag="PDF",
-        form=FormFields(FileField("file", "The PDF.", media_type=_PDF), DeletePagesFields),
+        form=FormFields(FileField("file", "The PDF.", media_type=_PDF)),
+        options="pdf-delete-pages",
         headers=IdempotencyHeader,
         responses=_PDF_RESPONSES,
         codes=CONVERSION_ERRORS,
@@ -145,5 +150,5 @@ class DeletePages(BaseHandler):
         await self.cancel_on_disconnect(self._delete())
 
     async def _delete(self) -> None:
-        upload, options = self.form.file("file"), self.form_fields(DeletePagesFields).options()
-        await _convert_uploads(self, "pdf_delete_pages", (upload,), "pdf", options, tool="pdf-delete-pages")
+        upload = self.form.file("file")
+        await _convert_uploads(self, "pdf_delete_pages", (upload,), "pdf", tool="pdf-delete-pages")

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from web.api.fields import ConversionFields, IdempotencyHeader
-from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operation, download_responses, json_response
+from web.api.operations import (
+    CONVERSION_ERRORS,
+    CONVERSION_OPTIONS,
+    FileField,
+    FormFields,
+    Operation,
+    download_responses,
+    json_response,
+)
 from web.api.schemas.files import ConversionResult, DeletedFile, FileStatus, StoredFile
 from web.handlers.conversions import convert_and_respond
 from web.http.downloads import send_stored
@@ -56,6 +64,7 @@ class FileConversion(BaseHandler):
         id="convertFile",
         tag="Files",
         json=ConversionFields,
+        options=CONVERSION_OPTIONS,
         headers=IdempotencyHeader,
         responses=(json_response(ConversionResult),),
         codes=CONVERSION_ERRORS,
@@ -77,7 +86,7 @@ class FileConversion(BaseHandler):
                 operation="convert",
                 uploads=(await files.working_copy(file, source),),
                 target=fields.output_format,
-                options=fields.options(),
+                options=self.options_given(),
                 store_result=True,
                 file=file,
                 idempotency=idempotency,

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, cast
 from tornado.iostream import StreamClosedError
 from tornado.web import Finish, HTTPError, RequestHandler, stream_request_body
 
+from engine.options import Option, OptionValue, validate_options
 from storage.ids import new_id
 from web.api.errors import (
     STATUS,
@@ -137,8 +138,11 @@ class BaseHandler(RequestHandler):
         if operation is not None and operation.form is not None:
             content_type, services = self.request.headers.get("Content-Type", ""), self.services
             account, registry = self.client(), services.registry
-            create = partial(services.work_files.create, account.id)
-            self.body = MultipartBody(operation.form, content_type, account.tier.max_file_size, create, registry)
+            create, texts = (
+                partial(services.work_files.create, account.id),
+                (*operation.form.text_names, *self.options_taken),
+            )
+            self.body = MultipartBody(operation.form, texts, content_type, account.tier.max_file_size, create, registry)
         else:
             self.body = MemoryBody(self.max_body)
         await self.body.start(_content_length(self.request.headers.get("Content-Length")))
@@ -201,10 +205,26 @@ class BaseHandler(RequestHandler):
         return validate(model, values, from_text=True)
 
     def json_fields(self, model: type[Model]) -> Model:
-        """The validated JSON body. Raises InvalidParameter, also for unknown fields."""
+        """The validated fields of the JSON body. Raises InvalidParameter, and InvalidOption for unknown fields."""
         values = read_json(self.content, self.request.headers.get("Content-Type", ""))
-        check_known(values, field_names(model))
+        check_known(values, (*field_names(model), *self.options_taken))
         return validate(model, values)
+
+    @property
+    def options_taken(self) -> Mapping[str, Option]:
+        """The options that the body may have, by name."""
+        operation = operation_of(type(self), str(self.request.method))
+        return operation.options_of(self.services.registry) if operation else {}
+
+    def options_given(self) -> dict[str, OptionValue]:
+        """The validated options of the form or the JSON body. Raises InvalidParameter and InvalidOption."""
+        from_text = isinstance(self.body, MultipartBody)
+        values: Mapping[str, object] = (
+            self.form.texts if from_text else read_json(self.content, self.request.headers.get("Content-Type", ""))
+        )
+        known = self.options_taken
+        given = {name: value for name, value in values.items() if name in known}
+        return validate_options(known, given, from_text=from_text)
 
     def form_fields(self, model: type[Model]) -> Model:
         """The validated text fields of the multipart form. Raises InvalidParameter."""

@@ -55,13 +55,21 @@ class Form:
 class MultipartBody:
     """The body of a multipart request. Its files are closed when the request ends.
 
-    A file has at most `max_file_size` bytes. All methods raise InvalidParameter and FileTooLarge.
+    `texts` are the names of its text fields. A file has at most `max_file_size` bytes. All methods raise
+    InvalidParameter, InvalidOption and FileTooLarge.
     """
 
     def __init__(
-        self, declared: FormFields, content_type: str, max_file_size: int, create_file: CreateFile, registry: Registry
+        self,
+        declared: FormFields,
+        texts: tuple[str, ...],
+        content_type: str,
+        max_file_size: int,
+        create_file: CreateFile,
+        registry: Registry,
     ) -> None:
         self._declared = declared
+        self._texts = texts
         self._content_type = content_type
         self._max_file_size = max_file_size
         self._create_file = create_file
@@ -74,7 +82,7 @@ class MultipartBody:
         self._parser = FormParser(
             self._content_type,
             files=self._declared.file.names,
-            texts=self._declared.text_names,
+            texts=self._texts,
             max_file_size=self._max_file_size,
             create_file=self._create_file,
             registry=self._registry,

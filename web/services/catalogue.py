@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from config.pricing import CREDITS_PER_CONVERSION
 from engine.conversions import AnyTool
+from engine.formats import FileFormat
+from engine.options import Option
 from engine.plugin_loader import Plugin
 from engine.registry import Registry
-from web.api.fields import ConversionFields, DeletePagesFields, describe
+from web.api.fields import describe_option
 from web.services.serializers import API
 
 
@@ -56,7 +59,6 @@ def tools_catalogue(registry: Registry) -> dict[str, Any]:
 def _conversion_tool(registry: Registry, plugin: Plugin) -> dict[str, Any]:
     """The conversions from the formats of a plugin, as a tool."""
     targets = sorted({target for source in plugin.reads for target in registry.targets(source)}, key=str)
-    lossy = [fmt.name for fmt in targets if fmt.lossy]
     return {
         "id": f"convert-{plugin.name}",
         "name": f"Convert {plugin.name.replace('_', ' ').upper()}",
@@ -66,13 +68,12 @@ def _conversion_tool(registry: Registry, plugin: Plugin) -> dict[str, Any]:
         "credits": CREDITS_PER_CONVERSION,
         "input_formats": [fmt.name for fmt in plugin.reads],
         "output_formats": [fmt.name for fmt in targets],
-        "options": [_option("quality") | {"output_formats": lossy}] if lossy else [],
+        "options": _conversion_options(registry, plugin.reads),
         "plugin": plugin.name,
     }
 
 
 def _tool(registry: Registry, plugin: Plugin, tool: AnyTool) -> dict[str, Any]:
-    plan = registry.plan([tool.sources[0]] * tool.inputs[0], tool.sources[0], tool.name)
     return {
         "id": tool.name,
         "name": tool.name.replace("-", " ").replace("pdf", "PDF"),
@@ -83,18 +84,30 @@ def _tool(registry: Registry, plugin: Plugin, tool: AnyTool) -> dict[str, Any]:
         "input_formats": [fmt.name for fmt in tool.sources],
         "output_formats": [fmt.name for fmt in tool.sources],
         "files": {"minimum": tool.inputs[0], "maximum": tool.inputs[-1]},
-        "options": [_option(name) for name in plan.options],
+        "options": [_option(option) for option in registry.tool_options(tool.name).values()],
         "plugin": plugin.name,
     }
 
 
-def _option(name: str) -> dict[str, Any]:
-    fields = {field.name: field for model in (ConversionFields, DeletePagesFields) for field in describe(model)}
-    field = fields[name]
+def _conversion_options(registry: Registry, sources: Sequence[FileFormat]) -> list[dict[str, Any]]:
+    """The options of the conversions from these formats, with the output formats that take each."""
+    plans = [registry.plan([source], target) for source in sources for target in registry.targets(source)]
+    return [
+        {
+            **_option(option),
+            "output_formats": sorted({plan.target.name for plan in plans if name in plan.options}),
+        }
+        for name, option in registry.options.items()
+        if any(name in plan.options for plan in plans)
+    ]
+
+
+def _option(option: Option) -> dict[str, Any]:
+    field = describe_option(option)
     return {
-        "name": name,
+        "name": field.name,
         "required": field.required,
         "description": field.description,
         "example": field.example,
-        **{key: field.schema[key] for key in ("type", "minimum", "maximum") if key in field.schema},
+        **field.schema,
     }
