@@ -13,7 +13,7 @@ import re
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, cast
 
@@ -206,9 +206,13 @@ class BaseHandler(RequestHandler):
 
     def json_fields(self, model: type[Model]) -> Model:
         """The validated fields of the JSON body. Raises InvalidParameter, and InvalidOption for unknown fields."""
-        values = read_json(self.content, self.request.headers.get("Content-Type", ""))
-        check_known(values, (*field_names(model), *self.options_taken))
-        return validate(model, values)
+        check_known(self.json_values, (*field_names(model), *self.options_taken))
+        return validate(model, self.json_values)
+
+    @cached_property
+    def json_values(self) -> Mapping[str, Any]:
+        """The unvalidated JSON body. Raises InvalidParameter."""
+        return read_json(self.content, self.request.headers.get("Content-Type", ""))
 
     @property
     def options_taken(self) -> Mapping[str, Option]:
@@ -218,13 +222,10 @@ class BaseHandler(RequestHandler):
 
     def options_given(self) -> dict[str, OptionValue]:
         """The validated options of the form or the JSON body. Raises InvalidParameter and InvalidOption."""
-        from_text = isinstance(self.body, MultipartBody)
-        values: Mapping[str, object] = (
-            self.form.texts if from_text else read_json(self.content, self.request.headers.get("Content-Type", ""))
-        )
-        known = self.options_taken
+        is_form, known = isinstance(self.body, MultipartBody), self.options_taken
+        values: Mapping[str, object] = self.form.texts if is_form else self.json_values
         given = {name: value for name, value in values.items() if name in known}
-        return validate_options(known, given, from_text=from_text)
+        return validate_options(known, given, from_text=is_form)
 
     def form_fields(self, model: type[Model]) -> Model:
         """The validated text fields of the multipart form. Raises InvalidParameter."""
