@@ -39,10 +39,6 @@ class RequestModel(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", validate_by_name=False, arbitrary_types_allowed=True)
 
-    def options(self) -> dict[str, OptionValue]:
-        """The values of the options that the request has."""
-        return self.model_dump(include=_OPTIONS, exclude_none=True)
-
 
 Model = TypeVar("Model", bound=RequestModel)
 

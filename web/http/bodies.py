@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from email.message import Message
 from typing import Any, NoReturn, Protocol
@@ -30,6 +31,12 @@ class Body(Protocol):
 
     def close(self) -> None:
         """Releases memory and files. The request has ended."""
+
+
+def content_length(header: str | None) -> int | None:
+    """The value of a Content-Length header in bytes. None without a valid one."""
+    digits = header is not None and re.fullmatch(r"[0-9]{1,4000}", header)
+    return int(digits[0]) if digits else None
 
 
 class MemoryBody:

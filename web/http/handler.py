@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -37,7 +36,7 @@ from web.api.headers import PREFLIGHT_HEADERS, common_headers, rate_limit_header
 from web.api.operations import Access, operation_of
 from web.http.access_log import AccessRecord, record
 from web.http.authorization import Authorization
-from web.http.bodies import Body, BodyDrain, MemoryBody, malformed, read_json
+from web.http.bodies import Body, BodyDrain, MemoryBody, content_length, malformed, read_json
 from web.http.multipart import Form, MultipartBody
 from web.http.server import connection_of
 from web.metrics.conversions import OTHER
@@ -145,7 +144,7 @@ class BaseHandler(RequestHandler):
             self.body = MultipartBody(operation.form, texts, content_type, account.tier.max_file_size, create, registry)
         else:
             self.body = MemoryBody(self.max_body)
-        await self.body.start(_content_length(self.request.headers.get("Content-Length")))
+        await self.body.start(content_length(self.request.headers.get("Content-Length")))
 
     async def data_received(self, chunk: bytes) -> None:
         self._received += len(chunk)
@@ -398,9 +397,3 @@ class BaseHandler(RequestHandler):
 
 def _method(handler: type[RequestHandler], name: str) -> object:
     return getattr(handler, name.lower())
-
-
-def _content_length(header: str | None) -> int | None:
-    """The Content-Length in bytes. None without a valid one."""
-    digits = header is not None and re.fullmatch(r"[0-9]{1,4000}", header)
-    return int(digits[0]) if digits else None

@@ -109,5 +109,6 @@ def _option(option: Option) -> dict[str, Any]:
         "required": field.required,
         "description": field.description,
         "example": field.example,
-        **field.schema,
+        "schema": field.schema,
+        **{key: field.schema[key] for key in ("type", "minimum", "maximum") if key in field.schema},
     }

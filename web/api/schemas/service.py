@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -29,10 +29,13 @@ class ToolOption(TypedDict):
     """A request field of the tool's endpoint."""
 
     name: Annotated[str, Field(examples=["quality"])]
-    type: Literal["integer", "string"]
+    type: Literal["integer", "number", "string", "boolean"]
     required: bool
     description: str
-    example: Annotated[int | str, Field(examples=[80])]
+    example: Annotated[int | float | str | bool, Field(examples=[80])]
+    schema: Annotated[
+        dict[str, Any], Field(description="The JSON Schema of the value.", examples=[{"type": "integer"}])
+    ]
     minimum: NotRequired[Annotated[int, Field(examples=[1])]]
     maximum: NotRequired[Annotated[int, Field(examples=[100])]]
     output_formats: NotRequired[
