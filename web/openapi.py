@@ -26,6 +26,8 @@ _PATH_PARAMETERS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "file_id": ("The id of a file of this account.", "file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
         "batch_id": ("The id of a batch of this account.", "batch_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
+        "input_format": ("An input format.", "jpeg"),
+        "output_format": ("An output format.", "webp"),
         "key_id": ("The id of an API key of this account.", "key_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
     }
 )

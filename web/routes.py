@@ -28,7 +28,7 @@ from web.handlers.pages import (
     load_templates,
 )
 from web.handlers.registration import Register, Verify
-from web.handlers.service import Formats, Health, NotFoundHandler, OpenApiDocument, Ready, Tools, Version
+from web.handlers.service import Conversion, Formats, Health, NotFoundHandler, OpenApiDocument, Ready, Tools, Version
 from web.handlers.simulated_checkout import CheckoutAction, CheckoutPage
 from web.http.handler import BaseHandler
 from web.openapi import DocumentedOperation
@@ -60,6 +60,7 @@ API_ROUTES: tuple[Route, ...] = (
     (f"{API}/register", Register),
     (f"{API}/verify", Verify),
     (f"{API}/formats", Formats),
+    (f"{API}/formats/([A-Za-z0-9]{{1,20}})/([A-Za-z0-9]{{1,20}})", Conversion),
     (f"{API}/tools", Tools),
     (f"{API}/openapi.json", OpenApiDocument),
     ("/healthz", Health),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support import http
+from tests.support.checks import problem
 from tests.support.servers import Running, Servers
 
 
@@ -16,6 +17,25 @@ def test_formats_lists_every_pair(server: Running, servers: Servers) -> None:
     assert pairs == {(s, t) for s, targets in data["by_input_format"].items() for t in targets}
     assert {("jpeg", "webp"), ("jpeg", "jpeg")} <= pairs
     assert list(body["meta"]) == ["request_id"]
+
+
+def test_the_options_of_a_pair(server: Running, servers: Servers) -> None:
+    data = server.request("GET", "/formats/JPG/webp").json()["data"]
+    assert (data["input_format"], data["output_format"], data["credits"]) == ("jpeg", "webp", 1)
+    assert data["path"] == ["jpeg -> raster", "raster -> webp"]
+    assert data["losses"] == ["detail"]
+    quality = data["options"]["properties"]["quality"]
+    assert (quality["minimum"], quality["maximum"], quality["default"]) == (1, 100, 80)
+    assert "$schema" in data["options"]
+    for plan in servers.registry.catalogue():
+        path = f"/formats/{plan.source}/{plan.target}"
+        assert {*server.request("GET", path).json()["data"]["options"]["properties"]} == {*plan.options}
+
+
+def test_the_options_of_a_pair_that_does_not_exist(server: Running) -> None:
+    problem(server.request("GET", "/formats/jpeg/dng"), 400, "unsupported_conversion")
+    problem(server.request("GET", "/formats/xyz/png"), 400, "unsupported_conversion")
+    problem(server.request("GET", "/formats/jpeg"), 404, "not_found")
 
 
 def test_tools_lists_every_plugin_that_reads(server: Running, servers: Servers) -> None:
@@ -44,7 +64,7 @@ def test_tools_lists_the_tools(server: Running) -> None:
     assert merge["input_formats"] == merge["output_formats"] == ["pdf"]
 
 
-@pytest.mark.parametrize("path", ["formats", "tools"])
+@pytest.mark.parametrize("path", ["formats", "formats/jpeg/webp", "tools"])
 def test_catalogues_are_cacheable(server: Running, path: str) -> None:
     first = http.get(f"{server.api}/{path}")
     assert "max-age" in first.headers["Cache-Control"]

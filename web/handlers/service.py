@@ -9,7 +9,7 @@ from web.api.errors import ApiError, NotFound, NotReady
 from web.api.operations import Operation, Response, cacheable, json_response
 from web.api.schemas import service as schemas
 from web.http.handler import BaseHandler
-from web.services.catalogue import CachedJson
+from web.services.catalogue import CachedJson, cached_json, conversion
 
 _CACHE_CONTROL = "public, max-age=300"
 
@@ -41,6 +41,25 @@ class Formats(BaseHandler):
         The list depends on the plugins of this server.
         """
         _reply_cached(self, self.services.formats)
+
+
+class Conversion(BaseHandler):
+    """A supported conversion."""
+
+    access = "address"
+
+    @Operation(
+        id="getConversion",
+        tag="Catalogue",
+        responses=cacheable(json_response(schemas.Conversion)),
+        codes=("unsupported_conversion",),
+    )
+    async def get(self, input_format: str, output_format: str) -> None:
+        """Get the options of a conversion
+
+        Format names are case-insensitive; aliases such as `jpg` are accepted.
+        """
+        _reply_cached(self, cached_json(conversion(self.services.registry, input_format, output_format)))
 
 
 class Tools(BaseHandler):

@@ -10,6 +10,7 @@ from typing import Any
 
 from config.pricing import CREDITS_PER_CONVERSION
 from engine.conversions import AnyTool
+from engine.errors import UnsupportedConversion
 from engine.formats import FileFormat
 from engine.options import Option
 from engine.plugin_loader import Plugin
@@ -42,6 +43,25 @@ def formats_catalogue(registry: Registry) -> dict[str, Any]:
         by_input.setdefault(source, []).append(target)
     conversions = [{"input_format": source, "output_format": target} for source, target in pairs]
     return {"conversions": conversions, "by_input_format": by_input, "total": len(pairs)}
+
+
+def conversion(registry: Registry, source: str, target: str) -> dict[str, Any]:
+    """The steps and options of a conversion between formats named by name or alias. Raises UnsupportedConversion."""
+    fmt = registry.format(source)
+    if fmt is None:
+        raise UnsupportedConversion(
+            f"{source} is not an input format of this server.",
+            details={"input_format": source, "output_format": target, "available": []},
+        )
+    plan = registry.plan([fmt], target)
+    return {
+        "input_format": plan.source.name,
+        "output_format": plan.target.name,
+        "path": list(plan.step_names),
+        "losses": list(plan.losses),
+        "credits": CREDITS_PER_CONVERSION,
+        "options": plan.schema(),
+    }
 
 
 def tools_catalogue(registry: Registry) -> dict[str, Any]:

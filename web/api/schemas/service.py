@@ -25,6 +25,36 @@ class Formats(TypedDict):
     total: Count
 
 
+class Conversion(TypedDict):
+    """A supported conversion: its steps and its options."""
+
+    input_format: Annotated[str, Field(examples=["jpeg"])]
+    output_format: Annotated[str, Field(examples=["webp"])]
+    path: Annotated[
+        list[str],
+        Field(
+            description="The steps, without those that only options add.",
+            examples=[["jpeg -> raster", "raster -> webp"]],
+        ),
+    ]
+    losses: Annotated[
+        list[str],
+        Field(
+            description="`detail`: lossy encoding or fewer colors. `structure`: text, vectors, layers or pages become "
+            "pixels.",
+            examples=[["detail"]],
+        ),
+    ]
+    credits: Annotated[int, Field(examples=[1])]
+    options: Annotated[
+        dict[str, Any],
+        Field(
+            description="The JSON Schema (2020-12) of an object with the options of the conversion.",
+            examples=[{"type": "object", "properties": {"quality": {"type": "integer", "default": 80}}}],
+        ),
+    ]
+
+
 class ToolOption(TypedDict):
     """A request field of the tool's endpoint."""
 
