@@ -14,6 +14,12 @@ page.png None
 >>> result.path.name, result.output_format, result.warnings
 ('photo.webp', 'webp', ())
 
+The options of a conversion are keyword arguments. Each pair of formats has its own:
+
+>>> with Client() as client:
+...     print(client.conversion("heic", "webp").options["properties"]["quality"]["maximum"])
+100
+
 Every error is a ConvertdError. Each error code of the API has a subclass:
 
 >>> with Client() as client:
@@ -68,6 +74,9 @@ Source: TypeAlias = "FilePath | bytes | BinaryIO"
 
 Progress: TypeAlias = "Callable[[str, int, int | None], object]"
 """Callback with "upload" or "download", the bytes transferred so far, and the total in bytes, None if unknown."""
+
+OptionValue: TypeAlias = "str | int | float | bool | None"
+"""The value of an option; None if it is not given."""
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 _MAX_DELAY = 8.0  # seconds; a longer Retry-After of the server takes precedence
@@ -264,7 +273,8 @@ class Download:
 class Converted:
     """The result of a conversion, downloaded to `content` or `path` unless the source is a stored file.
 
-    Sizes are in bytes. Only the PDF tools set the counts of pages and files.
+    Sizes are in bytes. `container` is "zip" if the result is a ZIP archive with `file_count` files of the output
+    format. `quality_used` is the quality that met the size limit `max_bytes`. Only the PDF tools set the page counts.
     """
 
     file_id: str
@@ -282,6 +292,8 @@ class Converted:
     file_count: int | None = None
     original_page_count: int | None = None
     deleted_pages: tuple[int, ...] = ()
+    container: str | None = None
+    quality_used: int | None = None
     content: bytes = field(default=b"", repr=False)
     path: Path | None = None
 
@@ -319,6 +331,7 @@ class BatchEntry:
     original_size: int | None = None
     processed_size: int | None = None
     warnings: tuple[Warned, ...] = ()
+    container: str | None = None
     path: Path | None = None
 
 
@@ -350,6 +363,33 @@ class Formats:
     conversions: tuple[Pair, ...]
     by_input_format: Mapping[str, Sequence[str]]
     total: int
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A supported conversion. `options` is the JSON Schema of its options."""
+
+    input_format: str
+    output_format: str
+    path: tuple[str, ...]
+    losses: tuple[str, ...]
+    credits: int
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a conversion of a file would do. `options` holds the effective values; sizes are those of the input."""
+
+    input_format: str
+    output_format: str
+    path: tuple[str, ...]
+    losses: tuple[str, ...]
+    credits: int
+    options: Mapping[str, Any]
+    width: int | None = None
+    height: int | None = None
+    pages: int | None = None
 
 
 @dataclass(frozen=True)
@@ -599,21 +639,37 @@ class _Calls:
 
     def convert(
         self,
+        /,
         source: Source,
         target: str,
         *,
         to: FilePath | None = None,
         name: str | None = None,
-        quality: int | None = None,
-        password: str | None = None,
         progress: Progress | None = None,
+        **options: OptionValue,
     ) -> Steps[Converted]:
         """Converts a file. Writes the result to the file `to`, or returns it as `content`.
 
-        `name` replaces the filename of the source. `quality` is 1 to 100, for lossy formats.
+        `name` replaces the filename of the source. If the result is a ZIP archive, the file has the suffix .zip.
         """
-        form = _without_none(output_format=target, quality=quality, password=password)
+        form = _form(output_format=target, **options)
         return (yield from self._convert_upload("/convert", form, "file", [source], name, to, progress))
+
+    def inspect(
+        self,
+        /,
+        source: Source,
+        target: str,
+        *,
+        name: str | None = None,
+        progress: Progress | None = None,
+        **options: OptionValue,
+    ) -> Steps[Inspection]:
+        """Identifies a file and returns what its conversion would do. Converts nothing, and costs nothing."""
+        form = _form(output_format=target, dry_run=True, **options)
+        with _open_uploads([source], name, progress) as uploads:
+            request = _Request("POST", "/convert", form=form, uploads=[("file", upload) for upload in uploads])
+            return (yield from self._call(Inspection, request))
 
     def merge_pdfs(
         self,
@@ -624,7 +680,7 @@ class _Calls:
         progress: Progress | None = None,
     ) -> Steps[Converted]:
         """Merges 2 to 20 PDFs into one, in their order."""
-        form = _without_none(password=password)
+        form = _form(password=password)
         return (yield from self._convert_upload("/pdf/merge", form, "files[]", sources, None, to, progress))
 
     def delete_pages(
@@ -639,7 +695,7 @@ class _Calls:
     ) -> Steps[Converted]:
         """Removes pages from a PDF. Pages count from 1: [2, 5] or "2,5,8-10"."""
         listed = pages if isinstance(pages, str) else ",".join(map(str, pages))
-        form = _without_none(pages=listed, password=password)
+        form = _form(pages=listed, password=password)
         return (yield from self._convert_upload("/pdf/delete-pages", form, "file", [source], name, to, progress))
 
     def upload(self, source: Source, *, name: str | None = None, progress: Progress | None = None) -> Steps[StoredFile]:
@@ -650,11 +706,9 @@ class _Calls:
         """Returns a stored file's properties."""
         return (yield from self._call(StoredFile, _Request("GET", f"/files/{_quoted(file_id)}")))
 
-    def convert_file(
-        self, file_id: str, target: str, *, quality: int | None = None, password: str | None = None
-    ) -> Steps[Converted]:
+    def convert_file(self, /, file_id: str, target: str, **options: OptionValue) -> Steps[Converted]:
         """Converts a stored file. `download` fetches the result."""
-        body = {"output_format": target, "quality": quality, "password": password}
+        body = {**options, "output_format": target}
         request = _Request("POST", f"/files/{_quoted(file_id)}/convert", body=body, key=_new_key())
         return (yield from self._call(Converted, request))
 
@@ -684,16 +738,10 @@ class _Calls:
         return (yield from self._store(f"/batch/{_quoted(batch_id)}/files", source, name, progress))
 
     def convert_batch(
-        self,
-        batch_id: str,
-        file_ids: Sequence[str],
-        target: str,
-        *,
-        quality: int | None = None,
-        password: str | None = None,
+        self, /, batch_id: str, file_ids: Sequence[str], target: str, **options: OptionValue
     ) -> Steps[BatchResult]:
-        """Converts files of a batch in parallel. A failed file does not affect the others."""
-        body = {"file_ids": [*file_ids], "output_format": target, "quality": quality, "password": password}
+        """Converts files of a batch in parallel, with the same options. A failed file does not affect the others."""
+        body = {**options, "file_ids": [*file_ids], "output_format": target}
         request = _Request("POST", f"/batch/{_quoted(batch_id)}/convert", body=body, key=_new_key())
         return (yield from self._call(BatchResult, request))
 
@@ -703,12 +751,13 @@ class _Calls:
 
     def convert_many(
         self,
+        /,
         paths: Sequence[FilePath],
         target: str,
         *,
         folder: FilePath | None = None,
-        quality: int | None = None,
         progress: Progress | None = None,
+        **options: OptionValue,
     ) -> Steps[tuple[BatchEntry, ...]]:
         """Converts files in one or more batches. Results are written to `folder`, or next to their sources.
 
@@ -720,12 +769,17 @@ class _Calls:
         while len(entries) < len(outputs):
             batch = yield from self.create_batch(target)
             chunk = dict(islice(remaining, batch.max_files or 1))
-            entries += yield from self._convert_chunk(batch, chunk, target, quality, progress)
+            entries += yield from self._convert_chunk(batch, chunk, target, options, progress)
         return tuple(entries)
 
     def formats(self) -> Steps[Formats]:
         """Returns all supported conversions."""
         return (yield from self._call(Formats, _Request("GET", "/formats")))
+
+    def conversion(self, input_format: str, output_format: str) -> Steps[Conversion]:
+        """Returns the steps and the options of a conversion."""
+        path = f"/formats/{_quoted(input_format)}/{_quoted(output_format)}"
+        return (yield from self._call(Conversion, _Request("GET", path)))
 
     def tools(self) -> Steps[tuple[Tool, ...]]:
         """Returns the operations of the server."""
@@ -737,7 +791,7 @@ class _Calls:
 
     def usage(self, period: str | None = None) -> Steps[Usage]:
         """Returns the usage of a month (YYYY-MM) or since a day (YYYY-MM-DD). The default is the current month."""
-        return (yield from self._call(Usage, _Request("GET", "/account/usage", params=_without_none(period=period))))
+        return (yield from self._call(Usage, _Request("GET", "/account/usage", params=_form(period=period))))
 
     def keys(self) -> Steps[tuple[Key, ...]]:
         """Returns the account's active API keys."""
@@ -745,7 +799,7 @@ class _Calls:
 
     def create_key(self, name: str | None = None) -> Steps[NewKey]:
         """Creates an API key."""
-        request = _Request("POST", "/account/keys", body=_without_none(name=name), repeatable=False)
+        request = _Request("POST", "/account/keys", body=_form(name=name), repeatable=False)
         return (yield from self._call(NewKey, request))
 
     def rotate_key(self, key_id: str, *, grace_period_seconds: int = 86_400) -> Steps[NewKey]:
@@ -787,8 +841,9 @@ class _Calls:
         with _open_uploads(sources, name, progress) as uploads:
             parts = [(part, upload) for upload in uploads]
             result = yield from self._call(Converted, _Request("POST", path, form=form, uploads=parts, key=_new_key()))
+        path = None if to is None else _result_path(Path(to), result.container)
         try:
-            download = yield from self.download(result.file_id, to=to, progress=progress)
+            download = yield from self.download(result.file_id, to=path, progress=progress)
         except ConvertdError as error:
             error.details["file_id"] = result.file_id
             raise
@@ -800,7 +855,12 @@ class _Calls:
             return (yield from self._call(StoredFile, request))
 
     def _convert_chunk(
-        self, batch: Batch, chunk: Mapping[Path, Path], target: str, quality: int | None, progress: Progress | None
+        self,
+        batch: Batch,
+        chunk: Mapping[Path, Path],
+        target: str,
+        options: Mapping[str, OptionValue],
+        progress: Progress | None,
     ) -> Steps[list[BatchEntry]]:
         uploaded: dict[str, Path] = {}
         entries: dict[Path, BatchEntry] = {}
@@ -810,7 +870,7 @@ class _Calls:
             except (InvalidFileType, FileTooLarge) as error:
                 entries[path] = BatchEntry("", "failed", _to_fault(error))
         if uploaded:
-            result = yield from self.convert_batch(batch.batch_id, [*uploaded], target, quality=quality)
+            result = yield from self.convert_batch(batch.batch_id, [*uploaded], target, **options)
             for entry in result.results:
                 path = uploaded[entry.file_id]
                 entries[path] = yield from self._download_entry(entry, chunk[path], progress)
@@ -819,6 +879,7 @@ class _Calls:
     def _download_entry(self, entry: BatchEntry, to: Path, progress: Progress | None) -> Steps[BatchEntry]:
         if entry.error is not None:
             return entry
+        to = _result_path(to, entry.container)
         try:
             yield from self.download(entry.result_file_id or entry.file_id, to=to, progress=progress)
         except ConvertdError as error:
@@ -909,6 +970,7 @@ class Client(_Connection[httpx.Client]):
     """Synchronous client. Thread-safe."""
 
     convert = _sync_method(_Calls.convert)
+    inspect = _sync_method(_Calls.inspect)
     merge_pdfs = _sync_method(_Calls.merge_pdfs)
     delete_pages = _sync_method(_Calls.delete_pages)
     upload = _sync_method(_Calls.upload)
@@ -922,6 +984,7 @@ class Client(_Connection[httpx.Client]):
     batch = _sync_method(_Calls.batch)
     convert_many = _sync_method(_Calls.convert_many)
     formats = _sync_method(_Calls.formats)
+    conversion = _sync_method(_Calls.conversion)
     tools = _sync_method(_Calls.tools)
     account = _sync_method(_Calls.account)
     usage = _sync_method(_Calls.usage)
@@ -976,6 +1039,7 @@ class AsyncClient(_Connection[httpx.AsyncClient]):
     """Asynchronous client for asyncio."""
 
     convert = _async_method(_Calls.convert)
+    inspect = _async_method(_Calls.inspect)
     merge_pdfs = _async_method(_Calls.merge_pdfs)
     delete_pages = _async_method(_Calls.delete_pages)
     upload = _async_method(_Calls.upload)
@@ -989,6 +1053,7 @@ class AsyncClient(_Connection[httpx.AsyncClient]):
     batch = _async_method(_Calls.batch)
     convert_many = _async_method(_Calls.convert_many)
     formats = _async_method(_Calls.formats)
+    conversion = _async_method(_Calls.conversion)
     tools = _async_method(_Calls.tools)
     account = _async_method(_Calls.account)
     usage = _async_method(_Calls.usage)
@@ -1155,8 +1220,15 @@ def _authorization(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
-def _without_none(**fields: object) -> dict[str, str]:
-    return {name: str(value) for name, value in fields.items() if value is not None}
+def _form(**fields: OptionValue) -> dict[str, str]:
+    """The fields as text: strings as they are, other values as in JSON."""
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in fields.items()}
+    return {name: text for name, text in texts.items() if fields[name] is not None}
+
+
+def _result_path(path: Path, container: str | None) -> Path:
+    """The path of a result. The suffix is .zip for archives, whatever the output format."""
+    return path.with_suffix(".zip") if container == "zip" else path
 
 
 def _quoted(name: str) -> str:

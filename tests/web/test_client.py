@@ -94,6 +94,42 @@ def test_convert_to_a_file_reports_progress(client: Any, folder: Path) -> None:
     assert not list(folder.glob(".*"))
 
 
+def test_options_are_keyword_arguments(client: Any, folder: Path) -> None:
+    declared = client.conversion("heic", "jpg")
+    flags = {name: True for name, schema in declared.options["properties"].items() if schema["type"] == "boolean"}
+    small = client.convert(folder / "photo.heic", "jpeg", quality=5, password=None, **flags)
+    large = client.convert(folder / "photo.heic", "jpeg", quality=95)
+
+    assert (declared.input_format, declared.output_format, declared.credits) == ("heic", "jpeg", 1)
+    assert declared.path[0].startswith("heic -> ")
+    assert declared.options["properties"]["quality"]["maximum"] == 100
+    assert (small.warnings, small.container) == ((), None)
+    assert small.processed_size < large.processed_size
+    with pytest.raises(web.client.UnsupportedConversion):
+        client.conversion("heic", "nef")
+
+
+def test_options_of_stored_files_and_batches(client: Any, folder: Path) -> None:
+    batch = client.create_batch("png")
+    stored = client.add_to_batch(batch.batch_id, folder / "photo.heic")
+
+    made = client.convert_file(client.upload(folder / "photo.heic").file_id, "png", quality=5)
+    (entry,) = client.convert_batch(batch.batch_id, [stored.file_id], "png", quality=5).results
+    (other,) = client.convert_many([folder / "photo.heic"], "png", quality=5)
+
+    for result in (made, entry, other):
+        assert [warned.code for warned in result.warnings] == ["quality_ignored"]
+
+
+def test_unknown_options_name_the_nearest(client: Any) -> None:
+    with pytest.raises(web.client.InvalidParameter) as caught:
+        client.convert(sample("png"), "jpeg", qualty=80)
+
+    assert (caught.value.param, caught.value.reason) == ("qualty", "unknown_parameter")
+    assert caught.value.details["available"][0] == "quality"
+    assert client.account().credits_used_total == 0
+
+
 def test_upload_then_convert(client: Any, folder: Path) -> None:
     stored = client.upload(folder / "photo.heic", name="mine.heic")
     made = client.convert_file(stored.file_id, "png")
