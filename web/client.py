@@ -841,9 +841,9 @@ class _Calls:
         with _open_uploads(sources, name, progress) as uploads:
             parts = [(part, upload) for upload in uploads]
             result = yield from self._call(Converted, _Request("POST", path, form=form, uploads=parts, key=_new_key()))
-        path = None if to is None else _result_path(Path(to), result.container)
+        output = None if to is None else _result_path(Path(to), result.container)
         try:
-            download = yield from self.download(result.file_id, to=path, progress=progress)
+            download = yield from self.download(result.file_id, to=output, progress=progress)
         except ConvertdError as error:
             error.details["file_id"] = result.file_id
             raise
