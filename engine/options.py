@@ -54,6 +54,15 @@ class Option:
         """Whether the value opens protected files and must not be shown."""
         return self.schema.get("format") == "password"
 
+    @property
+    def values(self) -> str:
+        """The values as text for people, such as `1 to 100` or `true, false`."""
+        schema = self.schema
+        if choices := schema.get("enum", [schema["const"]] if "const" in schema else []):
+            return ", ".join(map(str, choices))
+        limits = _range_text(_limits(schema, "minimum", "maximum")).removeprefix(" from ").removeprefix(" of ")
+        return limits or {"boolean": "true, false", "string": "text"}.get(schema["type"], str(schema["type"]))
+
     def has_type_of(self, other: Option) -> bool:
         """Whether both take the same values, described by the same sentence."""
         return self.type is other.type or self.schema == other.schema

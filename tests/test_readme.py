@@ -26,6 +26,7 @@ from engine.conversions import conversion
 from engine.registry import load_registry
 from tests.support.readme import ROOT, Document, documents, read
 from tests.support.samples import sample
+from web.api.error_catalogue import WARNING_CATALOGUE
 
 pytestmark = pytest.mark.long
 
@@ -183,6 +184,7 @@ def test_the_readme_lists_all_warnings() -> None:
                 issued |= {str(code.value)} if isinstance(code, ast.Constant) else {"frames_dropped", "pages_dropped"}
 
     assert {row[0] for row in _README.table("code")} == issued
+    assert {row[0]: row[1] for row in _README.table("code")} == WARNING_CATALOGUE  # as the docs page lists them
 
 
 def test_the_readme_lists_all_alerts() -> None:

@@ -185,6 +185,23 @@ def test_malformed_text(name: str, text: str) -> None:
         Option(name, _TYPES[name]).validate(text, from_text=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("level", "1 to 9"),
+        ("size", "at least 1000"),
+        ("ratio", "at most 2"),
+        ("on", "true, false"),
+        ("mode", "fast, small"),
+        ("angle", "0, 90"),
+        ("even", "integer"),
+        ("pages", "text"),
+    ],
+)
+def test_values_as_text(name: str, text: str) -> None:
+    assert Option(name, _TYPES[name]).values == text
+
+
 def test_the_last_default_applies() -> None:
     first = {"level": Option("level", Level, 3), "on": Option("on", bool, required=True)}
     last = {"level": Option("level", Level, 7), "on": Option("on", bool)}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tornado.escape import xhtml_escape
 
 from tests.support import http
 from tests.support.checks import dressed, problem
@@ -16,7 +17,7 @@ from tests.support.log_lines import captured_log, entry_of
 from tests.support.outbox import emails_to, token_sent_to
 from tests.support.servers import Running, Servers
 from tests.support.web_samples import BROWSER_HEADERS
-from web.api.error_catalogue import ERROR_CATALOGUE
+from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
 from web.api.errors import STATUS
 
 PAGES = ("/", "/docs", "/register", "/developers/verify", "/status", "/dashboard")
@@ -89,6 +90,24 @@ def test_errors_are_html_for_browsers_and_json_otherwise(server: Running) -> Non
 
 def test_docs_cover_every_error_code() -> None:
     assert set(ERROR_CATALOGUE) == set(STATUS)
+
+
+def test_docs_list_every_option_and_warning(server: Running, servers: Servers) -> None:
+    text = http.get(f"{server.url}/docs").text
+    anchors = re.findall(r'id="([^"]+)"', text)
+    assert len(anchors) == len(set(anchors))
+    assert set(re.findall(r'href="#([^"]+)"', text)) <= set(anchors)
+    taken = {name: option for plan in servers.registry.catalogue() for name, option in plan.options.items()}
+    rows = dict(re.findall(r'<tr id="option-(\w+)">(.*?)</tr>', text))
+    assert {*rows} == {*taken}
+    for name, row in rows.items():
+        assert f'<td class="mono">{xhtml_escape(taken[name].values)}</td>' in row
+    assert re.search(r"<td>any</td><td>.*\bjpeg\b.*</td>$", rows["quality"])
+    assert re.search(r"<td>.*\bpdf\b.*</td><td>any</td>$", rows["password"])
+    for code, meaning in WARNING_CATALOGUE.items():
+        row = re.search(rf'<tr id="{code}">(.*?)</tr>', text)
+        assert row is not None
+        assert meaning.partition("`")[0] in row[1]
 
 
 def test_status_page(server: Running) -> None:

@@ -1,4 +1,4 @@
-"""The documentation of every error code: what it means, what to do, its reasons, and the schema of its details."""
+"""The documentation of every error code (meaning, advice, reasons, schema of the details) and of every warning code."""
 
 from __future__ import annotations
 
@@ -254,3 +254,21 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
     }
 )
 """The error codes in the order of the documentation."""
+
+WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
+    {
+        "alpha_flattened": "transparency; the picture is placed on white",
+        "colors_reduced": "colours beyond 256",
+        "depth_reduced": "bits per sample beyond 8",
+        "encryption_dropped": "encryption, when PDFs are merged",
+        "frames_dropped": "all frames of an animation but the first",
+        "pages_dropped": "all pages but the first",
+        "option_ignored": "nothing; options of the request have no effect on this pair of formats",
+        "quality_ignored": "nothing; the target is lossless, so `quality` has no effect",
+        "repaired": "the parts of a damaged PDF that could not be recovered",
+        "signature_invalidated": "signatures, which are no longer valid for a changed PDF",
+        "timing_dropped": "frame durations, when frames become pages",
+        "xfa_dropped": "the XFA form of a PDF; its ordinary form fields are kept",
+    }
+)
+"""What is lost or changed, by the code of the warning. Words in backquotes are code. Plugins can issue other codes."""

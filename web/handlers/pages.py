@@ -15,7 +15,7 @@ from tornado.web import HTTPError, StaticFileHandler
 
 from config.pricing import CREDITS_PER_CONVERSION, CURRENCY, FREE_CREDITS, MIB, PACKS, TIERS
 from storage.email_verification import VALIDITY
-from web.api.error_catalogue import ERROR_CATALOGUE
+from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
 from web.api.errors import STATUS, ApiError, InvalidParameter, NotFound, PublicError, envelope, public_error
 from web.api.fields import RegistrationFields, validate
 from web.api.operations import Access
@@ -138,6 +138,9 @@ class Docs(PageHandler):
             error_example=_error_example(),
             status=STATUS,
             errors=ERROR_CATALOGUE,
+            warnings=WARNING_CATALOGUE,
+            options=services.options,
+            have_options=_having_all(services.reference, {option.name for option in services.options}),
             to_html=_to_html,
             tiers=tuple(TIERS.values()),
             mib=MIB,
@@ -145,9 +148,7 @@ class Docs(PageHandler):
             free_credits=FREE_CREDITS,
             settings=services.settings,
             rate_limits={"free": services.settings.rate_limit_free, "paid": services.settings.rate_limit_paid},
-            tools=services.tools.data["tools"],
             targets_of=services.formats.data["by_input_format"],
-            lossy={name for name, fmt in services.registry.formats.items() if fmt.lossy},
         )
 
 
@@ -168,6 +169,11 @@ def _quickstart(url: str) -> dict[str, str]:
     form = {"output_format": "webp", "quality": "80"}
     call = Call("POST", f"{url}/convert", form, (("file", "photo.heic"),), saves="photo.webp")
     return {language: write(call) for language, write in LANGUAGES.items()}
+
+
+def _having_all(endpoints: tuple[Endpoint, ...], names: set[str]) -> set[str]:
+    """The ids of the endpoints that have fields of all these names."""
+    return {endpoint.id for endpoint in endpoints if names <= {field.name for field in endpoint.fields}}
 
 
 def _by_tag(endpoints: tuple[Endpoint, ...]) -> dict[str, list[Endpoint]]:

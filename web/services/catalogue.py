@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from engine.plugin_loader import Plugin
 from engine.registry import Registry
 from web.api.fields import describe_option
 from web.services.serializers import API
+
+_MAX_EXCEPTIONS = 4  # formats that a text lists as exceptions
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,52 @@ def _conversion_options(registry: Registry, sources: Sequence[FileFormat]) -> li
         for name, option in registry.options.items()
         if any(name in plan.options for plan in plans)
     ]
+
+
+@dataclass(frozen=True)
+class DocumentedOption:
+    """An option of conversions, for the documentation. All fields are texts; the formats are lists of names, or any."""
+
+    name: str
+    values: str
+    default: str
+    description: str
+    inputs: str
+    outputs: str
+
+
+def documented_options(registry: Registry) -> tuple[DocumentedOption, ...]:
+    """All options that conversions take."""
+    plans = registry.catalogue()
+    users = {name: [plan for plan in plans if name in plan.options] for name in registry.options}
+    sources, targets = {plan.source.name for plan in plans}, {plan.target.name for plan in plans}
+    return tuple(
+        DocumentedOption(
+            name,
+            option.values,
+            _default_text({plan.options[name].default for plan in users[name]}),
+            option.schema.get("description", ""),
+            _names_text({plan.source.name for plan in users[name]}, sources),
+            _names_text({plan.target.name for plan in users[name]}, targets),
+        )
+        for name, option in registry.options.items()
+        if users[name]
+    )
+
+
+def _default_text(defaults: Iterable[object]) -> str:
+    """The only default as JSON without quotes; an empty text if there is none."""
+    found = [default for default in defaults if default is not None]
+    if len(found) > 1:
+        return "by format"
+    return "".join(default if isinstance(default, str) else json.dumps(default) for default in found)
+
+
+def _names_text(names: set[str], known: set[str]) -> str:
+    others = sorted(known - names)
+    if not others:
+        return "any"
+    return f"any but {', '.join(others)}" if len(others) <= _MAX_EXCEPTIONS else ", ".join(sorted(names))
 
 
 def _option(option: Option) -> dict[str, Any]:

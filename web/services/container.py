@@ -13,7 +13,7 @@ from web.metrics import Metrics
 from web.services.accounts import Accounts
 from web.services.api_reference import Endpoint, endpoints
 from web.services.batches import BatchConversions, Batches
-from web.services.catalogue import CachedJson
+from web.services.catalogue import CachedJson, DocumentedOption, documented_options
 from web.services.charging import Charges
 from web.services.conversions import Conversions
 from web.services.email import EmailQueue
@@ -60,3 +60,8 @@ class Services:
     def reference(self) -> tuple[Endpoint, ...]:
         """The API reference for the docs page, derived from the OpenAPI document."""
         return endpoints(self.openapi.data, self.settings.base_url)
+
+    @cached_property
+    def options(self) -> tuple[DocumentedOption, ...]:
+        """The table of options for the docs page."""
+        return documented_options(self.registry)
