@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -9,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browser import running_browser, violations
@@ -72,6 +75,12 @@ def photo() -> bytes:
     return small.path.read_bytes() if small else sample("heic")
 
 
+def translucent_png() -> bytes:
+    file = io.BytesIO()
+    Image.new("RGBA", (40, 30), (200, 80, 0, 100)).save(file, "PNG")
+    return file.getvalue()
+
+
 def sign_in(page: Page, key: str) -> None:
     page.goto("/dashboard")
     page.get_by_label("API key").fill(key)
@@ -79,10 +88,23 @@ def sign_in(page: Page, key: str) -> None:
     expect(page.locator("#credits")).to_be_visible()
 
 
-def convert_in_demo(page: Page, content: bytes, name: str, target: str) -> None:
+def choose_in_demo(page: Page, content: bytes, name: str, target: str) -> None:
     page.locator("#file").set_input_files({"name": name, "mimeType": "", "buffer": content})
     page.get_by_label("Convert to").select_option(target)
+
+
+def press_convert(page: Page) -> None:
     page.get_by_role("button", name="Convert", exact=True).click()
+
+
+def convert_in_demo(page: Page, content: bytes, name: str, target: str) -> None:
+    choose_in_demo(page, content, name, target)
+    press_convert(page)
+
+
+def use_key(page: Page, key: str) -> None:
+    page.get_by_label("API key").fill(key)
+    page.get_by_role("button", name="Use this key").click()
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -125,8 +147,7 @@ def test_contrast_in_the_dark(browser: Browser, site: Running, keep: Callable[[P
 
 def test_demo_conversion(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
     page.goto("/")
-    page.get_by_label("API key").fill(site.account(credits=3))
-    page.get_by_role("button", name="Use this key").click()
+    use_key(page, site.account(credits=3))
     expect(page.locator("#balance")).to_have_text("3 credits")
     convert_in_demo(page, photo(), "holiday.heic", "webp")
     expect(page.locator("#message")).to_have_text("Done: heic to webp.")
@@ -135,7 +156,6 @@ def test_demo_conversion(page: Page, site: Running, keep: Callable[[Page, str], 
     assert page.locator("#after img").evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
     curl, fetch = page.locator('.sample[data-language="curl"]').all()
     expect(curl).to_contain_text('-F "file=@holiday.heic"')
-    expect(curl).to_contain_text("-F quality=80")
     expect(fetch).to_contain_text("/download")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     fetch.get_by_role("button", name="Copy").click()
@@ -154,16 +174,75 @@ def test_demo_conversion(page: Page, site: Running, keep: Callable[[Page, str], 
     expect(page.locator("#message")).to_have_text("Done: png to tiff.")
     programs = page.locator(".sample code").all_text_contents()
     assert sum("drawing.tiff" in text for text in programs) == sum("drawing.png" in text for text in programs) == 3
-    assert not any("quality" in text or "holiday" in text for text in programs)
+    assert not any("holiday" in text for text in programs)
+
+
+def test_options_of_the_demo(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
+    """The options of the pair are fields of the form; those that differ from their defaults are sent."""
+    page.goto("/")
+    use_key(page, site.account(credits=3))
+    choose_in_demo(page, sample("heic"), "photo.heic", "jpeg")
+    page.locator("#option-list summary").click()
+    declared = site.request("GET", "/formats/heic/jpeg").json()["data"]["options"]["properties"]
+    fields = page.locator("#option-fields").locator("input, select")
+    expect(fields).to_have_count(len(declared))
+    quality = page.get_by_label("quality", exact=False).first
+    assert quality.get_attribute("max") == "100"
+    expect(quality).to_have_value(str(declared["quality"]["default"]))
+    quality.fill("7")
+    expect(page.locator("#options-set")).to_have_text("(1 set)")
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        keep(page, f"landing-options-{width}")
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert violations(page) == []
+    press_convert(page)
+    expect(page.locator("#message")).to_have_text("Done: heic to jpeg.")
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Download the result").click()
+    assert saved.value.path().read_bytes() == site.convert(sample("heic"), "jpeg", quality="7").content
+    expect(page.locator('.sample[data-language="curl"]').first).to_contain_text("-F quality=7")
+    page.get_by_label("Convert to").select_option("webp")
+    expect(quality).to_have_value("7")
+    choose_in_demo(page, sample("pdf"), "page.pdf", "png")
+    password = page.get_by_label("password", exact=False)
+    assert password.get_attribute("type") == "password"
+    password.fill("not needed")
+    press_convert(page)
+    expect(page.locator("#message")).to_have_text("Done: pdf to png.")
+    assert not any("not needed" in text for text in page.locator(".sample code").all_text_contents())
+
+
+def test_warnings_of_the_demo(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
+    page.goto("/")
+    use_key(page, site.account(credits=1))
+    convert_in_demo(page, translucent_png(), "drawing.png", "jpeg")
+    expect(page.locator("#warnings")).to_contain_text("(alpha_flattened)")
+    keep(page, "landing-warnings")
+    assert violations(page) == []
+
+
+def test_the_demo_shows_what_is_in_the_file(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
+    conversion = {"input_format": "png", "output_format": "jpeg", "path": [], "losses": ["detail"], "credits": 1}
+    found = {**conversion, "options": {}, "width": 40, "height": 30, "pages": 1}
+    data = json.dumps({"data": found, "meta": {"credits_remaining": 1}})
+    page.route("**/api/v1/convert", lambda route: route.fulfill(content_type="application/json", body=data))
+    page.goto("/")
+    use_key(page, site.account(credits=1))
+    choose_in_demo(page, sample("png"), "picture", "jpeg")  # whose name does not show its format
+    expect(page.locator("#inspection")).to_have_text(
+        re.compile("^png, 40 . 30 pixels, 1 page. To jpeg, the output format does not keep every detail.$")
+    )
+    expect(page.locator("#option-list")).to_be_visible()
+    keep(page, "landing-inspected")
+    assert violations(page) == []
 
 
 def test_demo_shows_errors(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
     page.goto("/")
-    page.get_by_label("API key").fill("cvd_live_none")
-    page.get_by_role("button", name="Use this key").click()
+    use_key(page, "cvd_live_none")
     expect(page.locator("#message")).to_contain_text("invalid_api_key")
-    page.get_by_label("API key").fill(site.account(credits=1))
-    page.get_by_role("button", name="Use this key").click()
+    use_key(page, site.account(credits=1))
     convert_in_demo(page, b"no picture at all", "photo.png", "jpeg")
     expect(page.locator("#message")).to_contain_text("invalid_file_type")
     keep(page, "landing-refused")

@@ -110,17 +110,28 @@ class Landing(PageHandler):
         )
 
 
-def _trial_samples(url: str) -> dict[str, list[tuple[str, str]]]:
-    """Code samples of the try-it form, with quality and without. Its script replaces the words in capitals."""
-    lossless, file = {"output_format": "TARGET"}, (("file", "FILE"),)
-    lossy = {**lossless, "quality": "QUALITY"}
-    converts = [Call("POST", f"{url}/convert", form, file, accept="application/json") for form in (lossy, lossless)]
+def _trial_samples(url: str) -> dict[str, list[tuple[str, str, str]]]:
+    """Code samples of the try-it form: before the options, one option, after the options.
+
+    The form's script replaces the words in capitals.
+    """
+    form, file = {"output_format": "TARGET"}, (("file", "FILE"),)
+    calls = [
+        Call("POST", f"{url}/convert", fields, file, accept="application/json")
+        for fields in (form, {**form, "OPTION": "VALUE"})
+    ]
     download = Call("GET", f"{url}/files/ID/download", saves="RESULT")
     return {
-        language: [(write(converts[0]), write(converts[1])), (write(download), write(download))]
+        language: [_split_sample(*map(write, calls)), (write(download), "", "")]
         for language, write in LANGUAGES.items()
         if language in _TRIAL_LANGUAGES
     }
+
+
+def _split_sample(without: str, with_option: str) -> tuple[str, str, str]:
+    start = next(index for index, one in enumerate(with_option) if one != without[index : index + 1])
+    end = start + len(with_option) - len(without)
+    return without[:start], with_option[start:end], without[start:]
 
 
 class Docs(PageHandler):
