@@ -56,12 +56,14 @@ class Option:
 
     @property
     def values(self) -> str:
-        """The values as text for people, such as `1 to 100` or `true, false`."""
+        """The values as text for people, such as `1 to 100`, `true, false` or `text such as #fff`."""
         schema = self.schema
         if choices := schema.get("enum", [schema["const"]] if "const" in schema else []):
             return ", ".join(map(str, choices))
         limits = _range_text(_limits(schema, "minimum", "maximum")).removeprefix(" from ").removeprefix(" of ")
-        return limits or {"boolean": "true, false", "string": "text"}.get(schema["type"], str(schema["type"]))
+        if limits or schema["type"] != "string":
+            return limits or {"boolean": "true, false"}.get(schema["type"], str(schema["type"]))
+        return f"text such as {schema['examples'][0]}" if "examples" in schema and not self.secret else "text"
 
     def has_type_of(self, other: Option) -> bool:
         """Whether both take the same values, described by the same sentence."""

@@ -195,7 +195,8 @@ def test_malformed_text(name: str, text: str) -> None:
         ("mode", "fast, small"),
         ("angle", "0, 90"),
         ("even", "integer"),
-        ("pages", "text"),
+        ("pages", "text such as 2-5,8"),
+        ("secret", "text"),
     ],
 )
 def test_values_as_text(name: str, text: str) -> None:

@@ -69,7 +69,7 @@ function createControl(name, schema) {
   } else if (schema.type === "string") {
     const type = schema.format === "password" ? "password" : "text";
     control = Object.assign(document.createElement("input"), { type, autocomplete: "off", spellcheck: false });
-    control.placeholder = schema.default ?? (schema.examples ? `for example ${schema.examples[0]}` : "");
+    control.placeholder = schema.default ?? (schema.examples ? `e.g. ${schema.examples[0]}` : "");
     if (schema.maxLength) control.maxLength = schema.maxLength;
     if (schema.pattern) control.pattern = schema.pattern.replace(/^\^|\$$/g, "");
   } else {
@@ -79,7 +79,7 @@ function createControl(name, schema) {
     }
     control.step = schema.type === "integer" ? 1 : "any";
     if (isSlider(schema)) control.value = defaultOf(schema);
-    else control.placeholder = schema.default ?? (schema.examples ? `for example ${schema.examples[0]}` : "");
+    else control.placeholder = schema.default ?? (schema.examples ? `e.g. ${schema.examples[0]}` : "");
   }
   return Object.assign(control, { id: optionId(name) });
 }
