@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from html import escape
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
@@ -153,6 +155,7 @@ class Docs(PageHandler):
             options=services.options,
             have_options=_having_all(services.reference, {option.name for option in services.options}),
             to_html=_to_html,
+            escape_text=partial(escape, quote=False),  # quotes are a tenth of the page
             tiers=tuple(TIERS.values()),
             mib=MIB,
             cost=CREDITS_PER_CONVERSION,

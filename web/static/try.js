@@ -54,6 +54,7 @@ function updateForm() {
 const optionId = (name) => `option-${name}`;
 const defaultOf = (schema) => schema.type === "boolean" ? String(schema.default ?? false) : String(schema.default ?? "");
 const choicesOf = (schema) => schema.enum ?? (schema.const === undefined ? null : [schema.const]);
+const placeholderOf = ({ default: value, examples }) => value ?? (examples ? `e.g. ${examples[0]}` : "");
 const isSlider = ({ type, minimum, maximum, default: value }) => type === "integer" && value !== undefined && maximum - minimum < 100;
 
 function createControl(name, schema) {
@@ -69,7 +70,7 @@ function createControl(name, schema) {
   } else if (schema.type === "string") {
     const type = schema.format === "password" ? "password" : "text";
     control = Object.assign(document.createElement("input"), { type, autocomplete: "off", spellcheck: false });
-    control.placeholder = schema.default ?? (schema.examples ? `e.g. ${schema.examples[0]}` : "");
+    control.placeholder = type === "text" ? placeholderOf(schema) : "";
     if (schema.maxLength) control.maxLength = schema.maxLength;
     if (schema.pattern) control.pattern = schema.pattern.replace(/^\^|\$$/g, "");
   } else {
@@ -79,7 +80,7 @@ function createControl(name, schema) {
     }
     control.step = schema.type === "integer" ? 1 : "any";
     if (isSlider(schema)) control.value = defaultOf(schema);
-    else control.placeholder = schema.default ?? (schema.examples ? `e.g. ${schema.examples[0]}` : "");
+    else control.placeholder = placeholderOf(schema);
   }
   return Object.assign(control, { id: optionId(name) });
 }
