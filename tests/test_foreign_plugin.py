@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import venv
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from PIL import Image
+
+from tests.support import http
+from web.client import Client, InvalidParameter
 
 _ROOT = Path(__file__).parents[1]
 
@@ -53,28 +59,64 @@ def test_the_plugin_converts(binaries: Path, tmp_path: Path) -> None:
         assert image.convert("RGB").getpixel((15, 10)) == pytest.approx((255, 165, 0), abs=6)
 
 
-_PROGRAM = """
-import json, sys
-from engine import pipeline
-from engine.registry import load_registry
+@pytest.fixture(scope="module")
+def url(binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server with the plugin. Its API key is in the file `key` of its folder."""
+    folder = tmp_path_factory.mktemp("server")
+    account = [binaries / "convertd", "account", "create", "--email", "a@example.com", "--name", "Ann"]
+    (binaries / "key").write_text(
+        subprocess.run(account, check=True, capture_output=True, text=True, cwd=folder).stdout
+    )
+    serve = (binaries / "convertd", "serve", "--port", "0")
+    with subprocess.Popen(serve, stderr=subprocess.PIPE, text=True, cwd=folder) as server:
+        assert server.stderr is not None
+        yield next(found[1] for line in server.stderr if (found := re.search(r"listening on (http://\S+?);", line)))
+        server.terminate()
+        server.stderr.read()
 
-registry = load_registry()
-options = registry.validate({"plain": "true"}, from_text=True)
-plan = registry.plan([registry.formats["png"]], "ppm", options=options)
-result = pipeline.run(plan, [sys.stdin.buffer.read()], options)
-print(json.dumps({"start": result.data[:12].decode(), "schema": plan.schema()["properties"]["plain"]}))
-"""
+
+class TestTheOptionOfThePlugin:
+    """`plain`, a parameter of its encoder."""
+
+    schema: ClassVar = {"type": "boolean", "default": False, "description": "Writes the samples as text."}
+
+    def test_in_the_catalogue(self, url: str) -> None:
+        options = http.get(f"{url}/api/v1/formats/png/ppm").json()["data"]["options"]["properties"]
+
+        assert options["plain"] == self.schema
+
+    def test_in_the_openapi_document(self, url: str) -> None:
+        paths = http.get(f"{url}/api/v1/openapi.json").json()["paths"]
+        form = paths["/convert"]["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
+        bodies = [
+            paths[path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+            for path in ("/files/{file_id}/convert", "/batch/{batch_id}/convert")
+        ]
+
+        for schema in (form, *bodies):
+            assert self.schema.items() <= schema["properties"]["plain"].items()
+
+    def test_on_the_docs_page(self, url: str) -> None:
+        (row,) = re.findall(r'<tr id="option-plain">(.*?)</tr>', http.get(f"{url}/docs").text)
+
+        assert "true, false" in row
+        assert "Writes the samples as text." in row
+        assert "to ppm<" in row
+
+    def test_in_requests_and_the_client(self, binaries: Path, url: str) -> None:
+        with Client(url, (binaries / "key").read_text()) as client:
+            result = client.convert(_png(), "ppm", plain=True)
+            with pytest.raises(InvalidParameter) as caught:
+                client.convert(_png(), "ppm", plan=True)
+
+        assert result.content.startswith(b"P3 3 2 255\n2")
+        assert caught.value.details["available"][0] == "plain"
 
 
-def test_the_plugin_has_an_option(binaries: Path) -> None:
+def _png() -> bytes:
     file = BytesIO()
     Image.new("RGB", (3, 2), "orange").save(file, "PNG")
-    command: list[str | Path] = [binaries / "python", "-c", _PROGRAM]
-    done = subprocess.run(command, check=True, capture_output=True, input=file.getvalue(), cwd=binaries)
-    found = json.loads(done.stdout)
-
-    assert found["start"] == "P3 3 2 255\n2"
-    assert found["schema"] == {"type": "boolean", "default": False, "description": "Writes the samples as text."}
+    return file.getvalue()
 
 
 def test_the_doctor_lists_the_plugin(binaries: Path) -> None:
