@@ -8,13 +8,17 @@ from enum import IntEnum
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from engine.errors import InvalidOption, UnknownFormat
-from engine.formats import FileFormat, Format
+from engine.formats import Content, FileFormat, Format
 from engine.options import Options
 
 _MEMORY = 8.0  # bytes per pixel: an RGBA picture and a copy
 
 S = TypeVar("S")
 T = TypeVar("T")
+
+
+def _never(_content: Content) -> bool:
+    return False
 
 
 class Loss(IntEnum):
@@ -47,6 +51,9 @@ class Conversion(Generic[S, T]):
     programs: tuple[str, ...] = ()
     memory: float = _MEMORY
     isolated: bool = False
+    modules: tuple[str, ...] = ()
+    rare_modules: tuple[str, ...] = ()
+    is_rare: Callable[[Content], bool] = _never
 
     def __call__(self, payload: S, options: Options) -> T:
         return self.run(payload, options)
@@ -68,6 +75,9 @@ def conversion(
     programs: tuple[str, ...] = (),
     memory: float = _MEMORY,
     isolated: bool = False,
+    modules: tuple[str, ...] = (),
+    rare_modules: tuple[str, ...] = (),
+    is_rare: Callable[[Content], bool] = _never,
 ) -> Callable[[Callable[[S, Options], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
 
@@ -75,11 +85,15 @@ def conversion(
     its result contains something simpler than its format suggests, such as pixels on a PDF page. `programs` are the
     paths of the programs that the step runs; the sandbox allows no others. `memory` is the peak in bytes per pixel; it
     limits the memory of the job. `isolated`: plans with the step get a process of their own, because its library
-    is likely to have vulnerabilities; so do plans with `programs`.
+    is likely to have vulnerabilities; so do plans with `programs`. `modules` are the modules that the step imports when
+    it runs, which the engine imports before it applies the sandbox. `rare_modules` are those that the pixels of some
+    files need: those for which `is_rare` returns True.
     """
 
     def declare(run: Callable[[S, Options], T]) -> Conversion[S, T]:
-        return Conversion(source, target, run, loss, cost, terminal, programs, memory, isolated)
+        return Conversion(
+            source, target, run, loss, cost, terminal, programs, memory, isolated, modules, rare_modules, is_rare
+        )
 
     return declare
 
@@ -90,7 +104,7 @@ class Tool(Generic[T]):
 
     `inputs` is the range of the number of files, `count` returns the number of pages of a payload, `options` names the
     fields of Options that the tool reads. `run` may modify the payloads; it returns one of them or a new one.
-    `isolated` is as in `conversion`.
+    `isolated` and `modules` are as in `conversion`.
     """
 
     name: str
@@ -102,6 +116,7 @@ class Tool(Generic[T]):
     options: tuple[str, ...]
     summary: str
     isolated: bool = False
+    modules: tuple[str, ...] = ()
 
     def __call__(self, payloads: list[T], options: Options) -> T:
         return self.run(payloads, options)
@@ -144,12 +159,13 @@ def tool(
     inputs: range = range(1, 2),
     options: tuple[str, ...] = (),
     isolated: bool = False,
+    modules: tuple[str, ...] = (),
 ) -> Callable[[Callable[[list[T], Options], T]], Tool[T]]:
     """Declares the decorated function as a tool. The first line of its docstring is shown to clients."""
 
     def declare(run: Callable[[list[T], Options], T]) -> Tool[T]:
         summary = (run.__doc__ or name).strip().splitlines()[0]
-        return Tool(name, format, run, sources, inputs, count, options, summary, isolated)
+        return Tool(name, format, run, sources, inputs, count, options, summary, isolated, modules)
 
     return declare
 
