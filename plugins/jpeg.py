@@ -26,6 +26,9 @@ JPEG = FileFormat(
     is_complete=ends_with(b"\xff\xd9"),
 )
 
+MODULES = ("PIL.MpoImagePlugin",)
+"""The modules that Pillow imports to open a file."""
+
 _MAX_SEGMENT = 65_500  # bytes; the limit of one APP1 segment
 _FRAME_HEADERS = {bytes([0xC0 + kind]) for kind in (0, 1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 14, 15)}
 _SCAN = b"\xff\xda"
@@ -58,7 +61,7 @@ def _has_other_colors(content: Content) -> bool:
     JPEG,
     RASTER,
     memory=4,
-    modules=("PIL.MpoImagePlugin",),
+    modules=MODULES,
     rare_modules=("engine.mupdf",),  # converts CMYK
     is_rare=_has_other_colors,
 )

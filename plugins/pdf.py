@@ -29,8 +29,8 @@ from engine import (
     ends_with,
     hookimpl,
 )
-from plugins import _exif, _pillow
-from plugins.jpeg import JPEG, check_scans
+from plugins import _exif, _pillow, jpeg
+from plugins.jpeg import JPEG
 
 if TYPE_CHECKING:
     import pymupdf
@@ -121,12 +121,12 @@ def _render_pages(document: pymupdf.Document) -> Iterator[Frame]:
         yield Frame(Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples))
 
 
-@conversion(JPEG, PDF, terminal=True, cost=0.5, modules=_MODULES)
+@conversion(JPEG, PDF, terminal=True, cost=0.5, modules=(*_MODULES, *jpeg.MODULES))
 def embed_jpeg(data: bytes, _options: Options) -> bytes:
     """A PDF of one page that contains the JPEG data unchanged."""
     from engine.mupdf import pymupdf
 
-    check_scans(data)
+    jpeg.check_scans(data)
     header = _pillow.open_image(data, "JPEG")
     orientation = header.getexif().get(_exif.ORIENTATION, 1)
     size, dpi = header.size, _pillow.read_dpi(header)

@@ -74,7 +74,7 @@ def write(document: pikepdf.Pdf, _options: Options) -> bytes:
     count=_page_count,
     inputs=range(2, 21),
     options=("password",),
-    modules=("plugins._pdf.merge",),
+    modules=("plugins._pdf.merge", "plugins._pdf.form_fields"),
 )
 def merge(documents: list[pikepdf.Pdf], _options: Options) -> pikepdf.Pdf:
     """Merges PDFs in the given order, with their outlines, links, forms, page labels and attachments."""
@@ -104,7 +104,7 @@ def merge(documents: list[pikepdf.Pdf], _options: Options) -> pikepdf.Pdf:
     sources=(PDF,),
     count=_page_count,
     options=("pages", "password"),
-    modules=("plugins._pdf.delete_pages",),
+    modules=("plugins._pdf.delete_pages", "plugins._pdf.form_fields"),
 )
 def delete_pages(documents: list[pikepdf.Pdf], options: Options) -> pikepdf.Pdf:
     """Deletes pages from a PDF, with everything that only they use or that refers to them."""
