@@ -17,7 +17,8 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-def _never(_content: Content) -> bool:
+def never(_content: Content) -> bool:
+    """Returns False: no file is rare."""
     return False
 
 
@@ -53,7 +54,7 @@ class Conversion(Generic[S, T]):
     isolated: bool = False
     modules: tuple[str, ...] = ()
     rare_modules: tuple[str, ...] = ()
-    is_rare: Callable[[Content], bool] = _never
+    is_rare: Callable[[Content], bool] = never
 
     def __call__(self, payload: S, options: Options) -> T:
         return self.run(payload, options)
@@ -77,7 +78,7 @@ def conversion(
     isolated: bool = False,
     modules: tuple[str, ...] = (),
     rare_modules: tuple[str, ...] = (),
-    is_rare: Callable[[Content], bool] = _never,
+    is_rare: Callable[[Content], bool] = never,
 ) -> Callable[[Callable[[S, Options], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
 
