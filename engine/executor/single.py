@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import os
 import signal
 import socket
@@ -85,6 +86,7 @@ class SingleWorker:
         """Imports the modules and applies the sandbox, in the worker process."""
         for number in (signal.SIGINT, signal.SIGTERM):  # the command handles these
             signal.signal(number, signal.SIG_IGN)
+        gc.freeze()  # objects that the garbage collector visits in a fork are copied
         environment = {**job_environment(), "TMPDIR": folder}
         os.environ.clear()
         os.environ.update(environment)
