@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
 
 from engine.errors import InvalidOption, UnknownFormat
-from engine.formats import FileFormat, Format
+from engine.formats import Content, FileFormat, Format
 from engine.options import NO_OPTIONS, Option, OptionValues, read_options
 
 _MEMORY = 8.0  # bytes per pixel: an RGBA picture and a copy
@@ -17,6 +17,11 @@ _TRANSFORM_MEMORY = 4.0  # bytes per pixel: an RGBA picture
 S = TypeVar("S")
 T = TypeVar("T")
 P = ParamSpec("P")
+
+
+def never(_content: Content) -> bool:
+    """Returns False: no file is rare."""
+    return False
 
 
 class Loss(IntEnum):
@@ -50,6 +55,9 @@ class Conversion(Generic[S, T]):
     memory: float = _MEMORY
     isolated: bool = False
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
+    modules: tuple[str, ...] = ()
+    rare_modules: tuple[str, ...] = ()
+    is_rare: Callable[[Content], bool] = never
 
     def __call__(self, payload: S, options: OptionValues = NO_OPTIONS) -> T:
         """Runs the step with those of the options that it has."""
@@ -76,6 +84,9 @@ def conversion(
     programs: tuple[str, ...] = (),
     memory: float = _MEMORY,
     isolated: bool = False,
+    modules: tuple[str, ...] = (),
+    rare_modules: tuple[str, ...] = (),
+    is_rare: Callable[[Content], bool] = never,
 ) -> Callable[[Callable[Concatenate[S, P], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
 
@@ -83,12 +94,28 @@ def conversion(
     `terminal` step can only be the last of a path: its result contains something simpler than its format suggests, such
     as pixels on a PDF page. `programs` are the paths of the programs that the step runs; the sandbox allows no others.
     `memory` is the peak in bytes per pixel; it limits the memory of the job. `isolated`: plans with the step get a
-    process of their own, because its library is likely to have vulnerabilities; so do plans with `programs`.
+    process of their own, because its library is likely to have vulnerabilities; so do plans with `programs`. `modules`
+    are the modules that the step imports when it runs, which the engine imports before it applies the sandbox.
+    `rare_modules` are those that the pixels of some files need: those for which `is_rare` returns True.
     """
 
     def declare(run: Callable[Concatenate[S, P], T]) -> Conversion[S, T]:
         options = read_options(run)
-        return Conversion(source, target, run, loss, cost, terminal, programs, memory, isolated, options)
+        return Conversion(
+            source,
+            target,
+            run,
+            loss,
+            cost,
+            terminal,
+            programs,
+            memory,
+            isolated,
+            options,
+            modules,
+            rare_modules,
+            is_rare,
+        )
 
     return declare
 
@@ -104,6 +131,7 @@ class Transform(Generic[T]):
     memory: float = _TRANSFORM_MEMORY
     isolated: bool = False
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
+    modules: tuple[str, ...] = ()
 
     def __call__(self, payload: T, options: OptionValues = NO_OPTIONS) -> T:
         """Runs the transform with those of the options that it has."""
@@ -137,16 +165,17 @@ def transform(
     after: Transform[T] | None = None,
     memory: float = _TRANSFORM_MEMORY,
     isolated: bool = False,
+    modules: tuple[str, ...] = (),
 ) -> Callable[[Callable[Concatenate[T, P], T]], Transform[T]]:
     """Declares the decorated function as a transform of the payloads of a format.
 
     It runs where a path reaches the format, if one of its options has another value than its default, and after the
-    transform `after` if that one runs too. Its keyword-only parameters are its options. `memory` and `isolated` are as
-    in `conversion`.
+    transform `after` if that one runs too. Its keyword-only parameters are its options. `memory`, `isolated` and
+    `modules` are as in `conversion`.
     """
 
     def declare(run: Callable[Concatenate[T, P], T]) -> Transform[T]:
-        return Transform(run.__name__, format, run, after, memory, isolated, read_options(run))
+        return Transform(run.__name__, format, run, after, memory, isolated, read_options(run), modules)
 
     return declare
 
@@ -156,7 +185,7 @@ class Tool(Generic[T]):
     """An operation on payloads of one format, opened from files of the formats in `sources`.
 
     `inputs` is the range of the number of files, `count` returns the number of pages of a payload. `run` may modify the
-    payloads; it returns one of them or a new one. `isolated` is as in `conversion`.
+    payloads; it returns one of them or a new one. `isolated` and `modules` are as in `conversion`.
     """
 
     name: str
@@ -168,6 +197,7 @@ class Tool(Generic[T]):
     summary: str
     isolated: bool = False
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
+    modules: tuple[str, ...] = ()
 
     def __call__(self, payloads: list[T], options: OptionValues = NO_OPTIONS) -> T:
         """Runs the tool with those of the options that it has."""
@@ -210,6 +240,7 @@ def tool(
     count: Callable[[T], int],
     inputs: range = range(1, 2),
     isolated: bool = False,
+    modules: tuple[str, ...] = (),
 ) -> Callable[[Callable[Concatenate[list[T], P], T]], Tool[T]]:
     """Declares the decorated function as a tool, and its keyword-only parameters as the tool's options.
 
@@ -218,7 +249,7 @@ def tool(
 
     def declare(run: Callable[Concatenate[list[T], P], T]) -> Tool[T]:
         summary = (run.__doc__ or name).strip().splitlines()[0]
-        return Tool(name, format, run, sources, inputs, count, summary, isolated, read_options(run))
+        return Tool(name, format, run, sources, inputs, count, summary, isolated, read_options(run), modules)
 
     return declare
 

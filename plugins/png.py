@@ -7,13 +7,13 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 
-from imagecodecs import deflate_encode, png_decode, png_encode
 from PIL import PngImagePlugin
 
 from engine import (
     MAX_FRAMES,
     RASTER,
     AnyConversion,
+    Content,
     DeepPixels,
     FileFormat,
     Frame,
@@ -45,7 +45,11 @@ _METADATA_CHUNKS = (b"eXIf", b"iTXt", b"tEXt", b"zTXt")
 _XMP = "XML:com.adobe.xmp"
 
 
-@conversion(PNG, RASTER, cost=2)
+def _is_deep(content: Content) -> bool:
+    return content[_DEPTH : _DEPTH + 1] == b"\x10"
+
+
+@conversion(PNG, RASTER, cost=2, rare_modules=("imagecodecs._png",), is_rare=_is_deep)
 def decode(data: bytes) -> Raster:
     image = _pillow.open_image(data, "PNG")
     # Pillow reads metadata after the pixels only by decoding them.
@@ -57,10 +61,12 @@ def decode(data: bytes) -> Raster:
     has_default = count > 1 and image.info.get("default_image", False)
     order = list(range(1 if has_default else 0, count))
     raster = _pillow.to_raster(image, order, animated=len(order) > 1)
-    return replace(raster, deep_frames=_decode_deep(data)) if data[_DEPTH] == 16 and raster.count == 1 else raster
+    return replace(raster, deep_frames=_decode_deep(data)) if _is_deep(data) and raster.count == 1 else raster
 
 
 def _decode_deep(data: bytes) -> Iterator[Frame]:
+    from imagecodecs import png_decode
+
     header = _pillow.open_image(data, "PNG")
     array = png_decode(data)
     array = _pillow.apply_orientation(array, header.getexif().get(_exif.ORIENTATION, 1))
@@ -68,12 +74,14 @@ def _decode_deep(data: bytes) -> Iterator[Frame]:
     yield Frame(DeepPixels(array, _MODES[bands]), header.info.get("icc_profile"))
 
 
-@conversion(RASTER, PNG, cost=5, memory=20)
+@conversion(RASTER, PNG, cost=5, memory=20, modules=("imagecodecs._deflate", "imagecodecs._png"))
 def encode(raster: Raster) -> bytes:
     modes = ("RGBA",) if raster.animated else ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
     deep = ("L", "LA", "RGB", "RGBA")
     frames = list(raster.converted_for(TargetCapabilities(modes, deep_modes=deep, icc=True, animation=True)).frames)
     if isinstance(frames[0].pixels, DeepPixels):
+        from imagecodecs import png_encode
+
         uncompressed = png_encode(frames[0].pixels.array, level=0)
         return _compress(_insert_chunks(bytes(uncompressed), _metadata_chunks(raster, frames[0])))
     info = PngImagePlugin.PngInfo()
@@ -118,6 +126,8 @@ def _compress(data: bytes) -> bytes:
 
     libdeflate takes a third of the time of the zlib in Pillow and libpng.
     """
+    from imagecodecs import deflate_encode
+
     before: list[bytes] = [_SIGNATURE]
     after: list[bytes] = []
     raw, rows = bytearray(), zlib.decompressobj()

@@ -63,7 +63,15 @@ def test_the_plugin_converts(binaries: Path, tmp_path: Path) -> None:
 def url(binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a server with the plugin. Its API key is in the file `key` of its folder."""
     folder = tmp_path_factory.mktemp("server")
-    account = [binaries / "convertd", "account", "create", "--email", "a@example.com", "--name", "Ann"]
+    account: list[str | Path] = [
+        binaries / "convertd",
+        "account",
+        "create",
+        "--email",
+        "a@example.com",
+        "--name",
+        "Ann",
+    ]
     (binaries / "key").write_text(
         subprocess.run(account, check=True, capture_output=True, text=True, cwd=folder).stdout
     )

@@ -41,6 +41,7 @@ def _job(folder: Path, deed: str, *, isolated: bool = False) -> FileJob:
 
 
 def _pool(executor: LocalExecutor) -> WorkerPool:
+    assert isinstance(executor._pool, WorkerPool)
     return executor._pool
 
 
