@@ -8,18 +8,13 @@ from enum import IntEnum
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from engine.errors import InvalidOption, UnknownFormat
-from engine.formats import Content, FileFormat, Format
+from engine.formats import FileFormat, Format
 from engine.options import Options
 
 _MEMORY = 8.0  # bytes per pixel: an RGBA picture and a copy
 
 S = TypeVar("S")
 T = TypeVar("T")
-
-
-def never(_content: Content) -> bool:
-    """Returns False: no file is rare."""
-    return False
 
 
 class Loss(IntEnum):
@@ -53,8 +48,6 @@ class Conversion(Generic[S, T]):
     memory: float = _MEMORY
     isolated: bool = False
     modules: tuple[str, ...] = ()
-    rare_modules: tuple[str, ...] = ()
-    is_rare: Callable[[Content], bool] = never
 
     def __call__(self, payload: S, options: Options) -> T:
         return self.run(payload, options)
@@ -77,8 +70,6 @@ def conversion(
     memory: float = _MEMORY,
     isolated: bool = False,
     modules: tuple[str, ...] = (),
-    rare_modules: tuple[str, ...] = (),
-    is_rare: Callable[[Content], bool] = never,
 ) -> Callable[[Callable[[S, Options], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
 
@@ -86,15 +77,12 @@ def conversion(
     its result contains something simpler than its format suggests, such as pixels on a PDF page. `programs` are the
     paths of the programs that the step runs; the sandbox allows no others. `memory` is the peak in bytes per pixel; it
     limits the memory of the job. `isolated`: plans with the step get a process of their own, because its library
-    is likely to have vulnerabilities; so do plans with `programs`. `modules` are the modules that the step imports when
-    it runs, which the engine imports before it applies the sandbox. `rare_modules` are those that the pixels of some
-    files need: those for which `is_rare` returns True.
+    is likely to have vulnerabilities; so do plans with `programs`. `modules` are those that the step imports when it
+    runs for most files; processes of jobs import them ahead.
     """
 
     def declare(run: Callable[[S, Options], T]) -> Conversion[S, T]:
-        return Conversion(
-            source, target, run, loss, cost, terminal, programs, memory, isolated, modules, rare_modules, is_rare
-        )
+        return Conversion(source, target, run, loss, cost, terminal, programs, memory, isolated, modules)
 
     return declare
 

@@ -64,7 +64,7 @@ class Registry:
     def modules(self) -> frozenset[str]:
         """The modules that steps and tools import when they run."""
         steps = [step for plugin in self.plugins for step in plugin.conversions]
-        modules = (module for step in steps for module in (*step.modules, *step.rare_modules))
+        modules = (module for step in steps for module in step.modules)
         return frozenset(modules) | {module for tool in self.tools.values() for module in tool.modules}
 
     def format(self, name: str) -> FileFormat | None:
