@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
 
 from engine.errors import InvalidOption, UnknownFormat
-from engine.formats import Content, FileFormat, Format
+from engine.formats import FileFormat, Format
 from engine.options import NO_OPTIONS, Option, OptionValues, read_options
 
 _MEMORY = 8.0  # bytes per pixel: an RGBA picture and a copy
@@ -17,11 +17,6 @@ _TRANSFORM_MEMORY = 4.0  # bytes per pixel: an RGBA picture
 S = TypeVar("S")
 T = TypeVar("T")
 P = ParamSpec("P")
-
-
-def never(_content: Content) -> bool:
-    """Returns False: no file is rare."""
-    return False
 
 
 class Loss(IntEnum):
@@ -56,8 +51,6 @@ class Conversion(Generic[S, T]):
     isolated: bool = False
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
     modules: tuple[str, ...] = ()
-    rare_modules: tuple[str, ...] = ()
-    is_rare: Callable[[Content], bool] = never
 
     def __call__(self, payload: S, options: OptionValues = NO_OPTIONS) -> T:
         """Runs the step with those of the options that it has."""
@@ -85,8 +78,6 @@ def conversion(
     memory: float = _MEMORY,
     isolated: bool = False,
     modules: tuple[str, ...] = (),
-    rare_modules: tuple[str, ...] = (),
-    is_rare: Callable[[Content], bool] = never,
 ) -> Callable[[Callable[Concatenate[S, P], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
 
@@ -95,27 +86,12 @@ def conversion(
     as pixels on a PDF page. `programs` are the paths of the programs that the step runs; the sandbox allows no others.
     `memory` is the peak in bytes per pixel; it limits the memory of the job. `isolated`: plans with the step get a
     process of their own, because its library is likely to have vulnerabilities; so do plans with `programs`. `modules`
-    are the modules that the step imports when it runs, which the engine imports before it applies the sandbox.
-    `rare_modules` are those that the pixels of some files need: those for which `is_rare` returns True.
+    are those that the step imports when it runs for most files; processes of jobs import them ahead.
     """
 
     def declare(run: Callable[Concatenate[S, P], T]) -> Conversion[S, T]:
         options = read_options(run)
-        return Conversion(
-            source,
-            target,
-            run,
-            loss,
-            cost,
-            terminal,
-            programs,
-            memory,
-            isolated,
-            options,
-            modules,
-            rare_modules,
-            is_rare,
-        )
+        return Conversion(source, target, run, loss, cost, terminal, programs, memory, isolated, options, modules)
 
     return declare
 

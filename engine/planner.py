@@ -10,7 +10,7 @@ from itertools import chain, count
 from typing import Any, TypeAlias
 
 from engine.conversions import AnyConversion, AnyTool, AnyTransform, Conversion, Loss
-from engine.formats import AnyFormat, Content, FileFormat
+from engine.formats import AnyFormat, FileFormat
 from engine.options import Option, OptionValues, join_options, options_schema
 
 Conversions: TypeAlias = tuple[AnyConversion, ...]
@@ -110,15 +110,11 @@ class Plan:
         steps = (*chain.from_iterable(self.openings), *self.steps, self.tool, self.reader)
         return bool(self.programs) or any(step is not None and step.isolated for step in steps)
 
-    def modules_for(self, contents: Iterable[Content]) -> set[str]:
-        """Returns the modules that the steps, the tool and the reader import for input files of these contents."""
+    @cached_property
+    def modules(self) -> frozenset[str]:
+        """The modules that the steps, the tool and the reader import for most files."""
         steps = (*chain.from_iterable(self.openings), *self.steps, self.tool, self.reader)
-        modules = {module for step in steps if step is not None for module in step.modules}
-        for path, content in zip(self.openings, contents, strict=True):
-            first, *others = (step for step in (*path, *self.steps) if isinstance(step, Conversion))
-            modules.update(first.rare_modules if first.is_rare(content) else ())
-            modules.update(module for step in others for module in step.rare_modules)
-        return modules
+        return frozenset(module for step in steps if step is not None for module in step.modules)
 
     def __str__(self) -> str:
         inputs = " + ".join(_path_text(source, path) for source, path in zip(self.sources, self.openings, strict=True))

@@ -90,7 +90,7 @@ class Registry:
     def modules(self) -> frozenset[str]:
         """The modules that steps, transforms and tools import when they run."""
         steps = [step for plugin in self.plugins for step in plugin.conversions]
-        modules = {module for step in steps for module in (*step.modules, *step.rare_modules)}
+        modules = {module for step in steps for module in step.modules}
         modules.update(module for transform in self._transforms for module in transform.modules)
         modules.update(module for tool in self.tools.values() for module in tool.modules)
         return frozenset(modules)

@@ -3,7 +3,6 @@
 from engine import (
     RASTER,
     AnyConversion,
-    Content,
     FileFormat,
     Loss,
     Raster,
@@ -30,7 +29,6 @@ MODULES = ("PIL.MpoImagePlugin",)
 """The modules that Pillow imports to open a file."""
 
 _MAX_SEGMENT = 65_500  # bytes; the limit of one APP1 segment
-_FRAME_HEADERS = {bytes([0xC0 + kind]) for kind in (0, 1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 14, 15)}
 _SCAN = b"\xff\xda"
 _MAX_SCANS = 100  # encoders write about ten; each is a pass over all pixels
 
@@ -46,25 +44,7 @@ def check_scans(data: bytes) -> None:
         )
 
 
-def _has_other_colors(content: Content) -> bool:
-    """False for a picture in grey or YCbCr."""
-    offset = 2
-    while content[offset : offset + 1] == b"\xff":
-        marker, size = content[offset + 1 : offset + 2], int.from_bytes(content[offset + 2 : offset + 4], "big")
-        if marker in _FRAME_HEADERS:
-            return content[offset + 9 : offset + 10] not in (b"\1", b"\3")
-        offset += 2 + size
-    return True
-
-
-@conversion(
-    JPEG,
-    RASTER,
-    memory=4,
-    modules=MODULES,
-    rare_modules=("engine.mupdf",),  # converts CMYK
-    is_rare=_has_other_colors,
-)
+@conversion(JPEG, RASTER, memory=4, modules=MODULES)
 def decode(data: bytes) -> Raster:
     check_scans(data)
     return _pillow.decode(data, "JPEG", lossy=True)

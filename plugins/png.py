@@ -13,7 +13,6 @@ from engine import (
     MAX_FRAMES,
     RASTER,
     AnyConversion,
-    Content,
     DeepPixels,
     FileFormat,
     Frame,
@@ -45,11 +44,11 @@ _METADATA_CHUNKS = (b"eXIf", b"iTXt", b"tEXt", b"zTXt")
 _XMP = "XML:com.adobe.xmp"
 
 
-def _is_deep(content: Content) -> bool:
+def _is_deep(content: bytes) -> bool:
     return content[_DEPTH : _DEPTH + 1] == b"\x10"
 
 
-@conversion(PNG, RASTER, cost=2, rare_modules=("imagecodecs._png",), is_rare=_is_deep)
+@conversion(PNG, RASTER, cost=2)
 def decode(data: bytes) -> Raster:
     image = _pillow.open_image(data, "PNG")
     # Pillow reads metadata after the pixels only by decoding them.

@@ -22,7 +22,7 @@ from benchmarks.__main__ import cli as benchmarks_cli
 from benchmarks.faults.scenarios import SCENARIOS
 from config.settings import Settings, variable
 from engine import FileFormat, Loss, hookspecs
-from engine.conversions import conversion, never
+from engine.conversions import conversion
 from engine.registry import load_registry
 from tests.support.readme import ROOT, Document, documents, read
 from tests.support.samples import sample
@@ -240,7 +240,7 @@ def test_the_readme_plugin_is_the_tested_one() -> None:
 
 
 def test_the_keywords_of_conversions_are_as_documented() -> None:
-    defaults = {"none": (), "Loss.NOTHING": Loss.NOTHING, "False": False, "1.0": 1.0, "8.0": 8.0, "never": never}
+    defaults = {"none": (), "Loss.NOTHING": Loss.NOTHING, "False": False, "1.0": 1.0, "8.0": 8.0}
     parameters = signature(conversion).parameters
 
     documented = {row[0]: defaults[row[1]] for row in _PLUGINS.table("keyword")}

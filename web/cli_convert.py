@@ -19,7 +19,7 @@ from engine import ConversionError, FileFormat, OptionValues
 from engine.executor import Executor, Job, JobResult
 from engine.pipeline import WarningRecord
 from engine.planner import Plan
-from engine.registry import Registry, load_registry, open_content
+from engine.registry import Registry, load_registry
 from web.cli_output import FAILED, WRONG_USAGE, exit_with, load_settings_or_exit, print_message, progress
 from web.executor_setup import SandboxIncomplete, check_sandbox, command_executor
 
@@ -116,17 +116,16 @@ async def convert_locally(
 ) -> AsyncIterator[TaskResult]:
     """Yields results in order of completion. Raises SandboxIncomplete before the first conversion."""
     plans: list[tuple[ConversionTask, Plan]] = []
-    modules: set[str] = set()
     for task in tasks:
         try:
-            plan, imported = _make_plan(registry, task, options)
+            plan = _make_plan(registry, task, options)
         except ConversionError as error:
             yield TaskResult(task, error=error)
         else:
             plans.append((task, plan))
-            modules |= imported
     if not plans:
         return
+    modules = frozenset[str]().union(*(plan.modules for _, plan in plans))
     executor = command_executor(settings, len(plans), modules)
     try:
         if settings.sandbox == "required":
@@ -137,13 +136,11 @@ async def convert_locally(
         await executor.close()
 
 
-def _make_plan(registry: Registry, task: ConversionTask, options: OptionValues) -> tuple[Plan, set[str]]:
-    """Returns the plan of a task, and the modules that its steps import. Raises ConversionError."""
+def _make_plan(registry: Registry, task: ConversionTask, options: OptionValues) -> Plan:
+    """Returns the plan of a task. Raises ConversionError."""
     with task.input.open("rb") as source:
         format = registry.identify_descriptor(source.fileno(), task.input.name)
-        plan = registry.plan([format], task.target, options=options)
-        with open_content(source.fileno()) as content:
-            return plan, plan.modules_for([content])
+    return registry.plan([format], task.target, options=options)
 
 
 async def _convert_locally(executor: Executor, task: ConversionTask, plan: Plan, options: OptionValues) -> TaskResult:

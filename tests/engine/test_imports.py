@@ -1,4 +1,4 @@
-"""No job imports a module: the sandbox of a worker process may refuse access to its file."""
+"""Jobs import no module, because their processes have imported it ahead. Rare files are an exception in a command."""
 
 from __future__ import annotations
 
@@ -77,4 +77,5 @@ def test_jobs_import_no_module(tmp_path: Path, kind: str) -> None:
 
     found = json.loads(done.stdout)
     assert len(found) > 80
-    assert {job: modules for job, modules in found.items() if modules} == {}
+    importing = {job.partition(".")[0] for job, modules in found.items() if modules}
+    assert importing == ({"jpeg-cmyk", "png-grey"} if kind == "plan" else set())

@@ -29,7 +29,7 @@ def main(kind: str, folder: Path) -> None:
     for path in sorted(folder.iterdir()):
         data = path.read_bytes()
         for plan in _plans(registry, path.stem):
-            modules = plan.modules_for([data] * len(plan.sources)) if kind == "plan" else set()
+            modules = plan.modules if kind == "plan" else frozenset[str]()
             found[f"{path.name}: {plan}"] = _imports(registry, plan, data, modules)
     print(json.dumps(found))
 
@@ -45,7 +45,7 @@ def _plans(registry: Registry, name: str) -> Iterator[Plan]:
             yield registry.plan([source] * tool.inputs[0], source, tool.name)
 
 
-def _imports(registry: Registry, plan: Plan, data: bytes, modules: set[str]) -> list[str]:
+def _imports(registry: Registry, plan: Plan, data: bytes, modules: frozenset[str]) -> list[str]:
     """The modules that the job imports, or the error that it ends with."""
     reader, writer = os.pipe()
     child = os.fork()

@@ -56,6 +56,16 @@ def folder(tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return tmp_path
 
 
+def test_a_library_that_few_files_need_is_imported_in_the_sandbox(folder: Path) -> None:
+    Image.new("CMYK", (8, 8), (255, 0, 0, 0)).save(folder / "in.jpg")
+
+    done = run_command(folder, "convert", "in.jpg", "out.png")
+
+    assert done.returncode == 0, done.stderr
+    red, green, blue = Image.open(folder / "out.png").convert("RGB").tobytes()[:3]
+    assert red < 80 < green < blue
+
+
 def _write(folder: Path, deed: str) -> Path:
     source = folder / "in.trouble"
     source.write_text(f"TROUBLE {deed}")
