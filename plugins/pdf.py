@@ -19,6 +19,7 @@ from engine import (
     FileFormat,
     Frame,
     Loss,
+    PageRanges,
     Raster,
     Size,
     TargetCapabilities,
@@ -28,7 +29,7 @@ from engine import (
     hookimpl,
 )
 from engine.mupdf import pymupdf
-from engine.option_types import Password
+from engine.option_types import Pages, Password
 from plugins import _exif, _pillow
 from plugins.jpeg import JPEG, check_scans
 
@@ -53,7 +54,7 @@ _JPEG_QUALITY = 92  # of pictures from a lossy codec
 
 
 @conversion(PDF, DOCUMENT, isolated=True)
-def read(data: bytes, *, password: Password | None = None) -> pymupdf.Document:
+def read(data: bytes, *, password: Password | None = None, pages: Pages | None = None) -> pymupdf.Document:
     document = pymupdf.open(stream=data, filetype="pdf")
     if document.needs_pass and not document.authenticate(password or ""):
         raise encrypted_error(password)
@@ -61,6 +62,8 @@ def read(data: bytes, *, password: Password | None = None) -> pymupdf.Document:
         raise CorruptInput("The PDF has no readable page.")
     if document.is_repaired:
         warn_repaired(data)
+    if pages is not None:
+        document.select(PageRanges.parse(pages).indexes(document.page_count))
     return document
 
 
@@ -109,8 +112,12 @@ def _size_in_pixels(page: pymupdf.Page) -> Size:
 
 def _render_pages(document: pymupdf.Document) -> Iterator[Frame]:
     for page in document:
-        pixels = page.get_pixmap(dpi=DPI, alpha=False)
-        yield Frame(Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples))
+        yield _render_page(page)
+
+
+def _render_page(page: pymupdf.Page) -> Frame:
+    pixels = page.get_pixmap(dpi=DPI, alpha=False)
+    return Frame(Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples))
 
 
 @conversion(JPEG, PDF, terminal=True, cost=0.5)

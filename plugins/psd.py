@@ -50,6 +50,7 @@ def decode(data: bytes) -> Raster:
         raster,
         exif=_exif.PREFIX + exif if exif else None,
         xmp=resources.get(_XMP),
+        bare=False,
     )
 
 
