@@ -9,7 +9,7 @@ import json
 import pickle
 import signal
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from engine import memory_estimate
 from engine.errors import ConversionError, OutOfMemory, StepFailed, TimedOut, WorkerCrashed
@@ -103,7 +103,7 @@ class JobResult:
     inspection: Inspection | None = None
 
     @property
-    def container(self) -> str | None:
+    def container(self) -> Literal["zip"] | None:
         """The format of the result if it holds several files: "zip"."""
         return "zip" if self.file_count > 1 else None
 
