@@ -38,7 +38,7 @@ def _times(registry: Registry, plan: Plan, data: bytes, rounds: int) -> tuple[fl
         started = perf_counter()
         result = pipeline.run(plan, [data])
         converted = perf_counter()
-        verification.verify(registry, plan, result)
+        verification.verify(registry, plan, result.file)
         conversions.append((converted - started) * 1000)
         verifications.append((perf_counter() - converted) * 1000)
     return median(conversions), median(verifications)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
 
 from engine.errors import InvalidOption, UnknownFormat
 from engine.formats import FileFormat, Format
+from engine.option_types import MaxBytes
 from engine.options import NO_OPTIONS, Option, OptionValues, read_options
+
+QUALITY, MAX_BYTES = "quality", "max_bytes"
+"""Options of encoders that the pipeline reads too."""
 
 _MEMORY = 8.0  # bytes per pixel: an RGBA picture and a copy
 _TRANSFORM_MEMORY = 4.0  # bytes per pixel: an RGBA picture
@@ -38,7 +42,10 @@ class FidelityWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Conversion(Generic[S, T]):
-    """A step from one format to another; `conversion` documents the fields."""
+    """A step from one format to another; `conversion` documents the fields.
+
+    An encoder with the option `quality` also has `max_bytes`, which the pipeline reads.
+    """
 
     source: Format[S]
     target: Format[T]
@@ -54,7 +61,7 @@ class Conversion(Generic[S, T]):
 
     def __call__(self, payload: S, options: OptionValues = NO_OPTIONS) -> T:
         """Runs the step with those of the options that it has."""
-        return self.run(payload, **_own(self.options, options))
+        return self.run(payload, **_own(self.options.keys() - {MAX_BYTES}, options))
 
     def __str__(self) -> str:
         return f"{self.source} -> {self.target}"
@@ -63,7 +70,7 @@ class Conversion(Generic[S, T]):
 AnyConversion: TypeAlias = Conversion[Any, Any]
 
 
-def _own(declared: Mapping[str, Option], options: OptionValues) -> dict[str, Any]:
+def _own(declared: Iterable[str], options: OptionValues) -> dict[str, Any]:
     return {name: options[name] for name in declared if name in options}
 
 
@@ -91,6 +98,8 @@ def conversion(
 
     def declare(run: Callable[Concatenate[S, P], T]) -> Conversion[S, T]:
         options = read_options(run)
+        if isinstance(target, FileFormat) and QUALITY in options:
+            options[MAX_BYTES] = Option(MAX_BYTES, MaxBytes)
         return Conversion(source, target, run, loss, cost, terminal, programs, memory, isolated, options, modules)
 
     return declare

@@ -75,6 +75,7 @@ def limit_pictures(pictures: Iterable[P], sizes: list[Size], kind: str) -> Itera
             sizes.append(picture.size)
             check_count(len(sizes), sizes, kind)
             yield picture
+            del picture  # so that it is not in memory while the next one is decoded
     except (ConversionError, GeneratorExit):
         raise
     except MemoryError as error:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
-from typing import TYPE_CHECKING
+from itertools import islice, repeat, tee
+from typing import TYPE_CHECKING, Any
 from warnings import warn
 
 from PIL import Image
@@ -13,7 +13,7 @@ from PIL import Image
 from engine import color
 from engine.conversions import FidelityWarning
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_count, check_side, limit_pictures
-from engine.formats import Format
+from engine.formats import FileFormat, Format
 
 if TYPE_CHECKING:
     import numpy as np
@@ -104,7 +104,8 @@ class Raster:
     `decoded_sizes` are those of the frames decoded so far.
     `animated` distinguishes an animation from pages. `loop_count` is how often an animation plays; 0: forever.
     `exif` starts with "Exif\\0\\0" and contains no orientation; `xmp` is the XMP packet; `dpi` is (horizontal,
-    vertical). `lossy`: the pixels come from a lossy codec.
+    vertical). `lossy`: the pixels come from a lossy codec. `bare`: the file is known to have no metadata but profile,
+    resolution and timing.
     """
 
     frames: Iterable[Frame]
@@ -116,6 +117,7 @@ class Raster:
     xmp: bytes | None = None
     dpi: tuple[float, float] | None = None
     lossy: bool = False
+    bare: bool = False
     sizes: Sequence[Size] = ()
     decoded_sizes: list[Size] = field(default_factory=list, init=False)
 
@@ -151,6 +153,33 @@ class Raster:
             warn(FidelityWarning("depth_reduced", "The target supports 8 bits per sample."), stacklevel=2)
         return replace(raster, frames=(_convert_frame(frame, target) for frame in frames), deep_frames=None)
 
+    def split(self) -> Iterator[Raster]:
+        """Yields each frame as a raster of its own, which must be used before the next one.
+
+        Raises TooLarge if the frames exceed the limits on frames or pixels.
+        """
+        check_count(self.count, self.sizes, self.kind)
+        sizes_known = len(self.sizes) == self.count
+        for index in range(self.count):
+            yield replace(
+                self,
+                frames=islice(self.frames, 1),
+                deep_frames=None if self.deep_frames is None else islice(self.deep_frames, 1),
+                count=1,
+                animated=False,
+                sizes=self.sizes[index : index + 1] if sizes_known else (),
+            )
+
+    def copies(self) -> Iterator[Raster]:
+        """Yields the raster any number of times. Its frames are decoded once and stay in memory."""
+        frames, deep_frames = self.frames, self.deep_frames
+        while True:
+            frames, given = tee(frames)
+            given_deep = None
+            if deep_frames is not None:
+                deep_frames, given_deep = tee(deep_frames)
+            yield replace(self, frames=given, deep_frames=given_deep)
+
     def first_frame(self, target: TargetCapabilities) -> Frame:
         """The first frame, reduced to what `target` supports."""
         return next(iter(self.converted_for(target).frames))
@@ -176,6 +205,37 @@ class Raster:
 
 
 RASTER = Format("raster", Raster)
+
+
+def pictures(payload: Any) -> tuple[int, Size | None] | None:
+    """The number of pictures or pages, and the size of the first picture if known. None for other payloads."""
+    if isinstance(payload, Raster):
+        return payload.count, payload.sizes[0] if payload.sizes else None
+    return (payload.page_count, None) if DOCUMENT.holds(payload) else None
+
+
+def files_needed(payload: Any, target: FileFormat) -> int:
+    """The number of files of the format `target` that hold all pictures or pages of the payload."""
+    found = pictures(payload)
+    animation = isinstance(payload, Raster) and payload.animated
+    return 1 if found is None or target.paged or (animation and target.animated) else found[0]
+
+
+def split(payload: Any) -> Iterator[Any]:
+    """Yields each picture or page as a payload of its own, which must be used before the next one."""
+    if isinstance(payload, Raster):
+        yield from payload.split()
+    elif DOCUMENT.holds(payload):
+        data = payload.tobytes()  # decrypted; a copy of a page alone would lose what belongs to the document
+        for index in range(payload.page_count):
+            document = type(payload)(stream=data, filetype="pdf")
+            document.select([index])
+            yield document
+
+
+def copies(payload: Any) -> Iterator[Any]:
+    """Yields the payload any number of times, for steps that use it up."""
+    return payload.copies() if isinstance(payload, Raster) else repeat(payload)
 
 
 def _convert_frame(frame: Frame, target: TargetCapabilities) -> Frame:

@@ -256,7 +256,7 @@ class PageRanges:
             return list(range(page_count))
         last = self.spans[-1][1]
         if last > page_count:
-            message = f"The document has no page {last}; its last page is {page_count}."
+            message = f"The file has no page {last}; its last page is {page_count}."
             raise invalid_pages(message, {"page": last, "page_count": page_count})
         return [number - 1 for first, last in self.spans for number in range(first, last + 1)]
 

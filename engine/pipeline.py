@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
-from engine.conversions import AnyConversion, AnyTool, AnyTransform, Conversion, FidelityWarning, Tool
+from engine import media
+from engine.conversions import (
+    MAX_BYTES,
+    QUALITY,
+    AnyConversion,
+    AnyTool,
+    AnyTransform,
+    Conversion,
+    FidelityWarning,
+    Tool,
+)
 from engine.errors import ConversionError, CorruptInput, InvalidOption, OutOfMemory, StepFailed
 from engine.formats import FileFormat
-from engine.options import NO_OPTIONS, OptionValues
-from engine.planner import Plan
+from engine.media import Raster
+from engine.options import NO_OPTIONS, OptionValues, PageRanges
+from engine.planner import Conversions, Plan
+
+PAGES, METADATA = "pages", "metadata"
+
+_SIZE_OPTIONS = frozenset({QUALITY, "effort", MAX_BYTES, METADATA})  # they change the size of a file, not its content
 
 
 @dataclass(frozen=True)
@@ -36,19 +51,42 @@ class WarningRecord:
 
 
 @dataclass(frozen=True)
-class PipelineResult:
-    """The target's bytes, the duration of each step and the warnings.
+class EncodedFile:
+    """File `number` of the `count` files of a result, and the payload that its encoder received.
 
-    `encoder_input` is the payload that the last step received. `input_pages` and `pages` are the page counts of the
-    inputs and of the result; they are set only if the plan has a tool.
+    `pages` is its number of pages, set only if the plan has a tool. `quality` is that which `max_bytes` led to.
     """
 
     data: bytes
+    encoder_input: Any = None
+    number: int = 1
+    count: int = 1
+    pages: int | None = None
+    quality: int | None = None
+
+
+@dataclass(frozen=True)
+class PipelineResult:
+    """The last file of the result, the duration of each step and the warnings.
+
+    `input_pages` and `pages` are the page counts of the inputs and of the result; they are set only if the plan has a
+    tool. `quality_used` is the lowest quality that `max_bytes` led to.
+    """
+
+    file: EncodedFile
     trace: tuple[Timing, ...]
     warnings: tuple[WarningRecord, ...]
-    encoder_input: Any = None
     input_pages: tuple[int, ...] = ()
-    pages: int | None = None
+    quality_used: int | None = None
+
+    @property
+    def data(self) -> bytes:
+        """The bytes of the last file."""
+        return self.file.data
+
+    @property
+    def pages(self) -> int | None:
+        return self.file.pages
 
 
 def run(
@@ -56,38 +94,36 @@ def run(
     inputs: Iterable[bytes],
     options: OptionValues = NO_OPTIONS,
     on_decoded: Callable[[Sequence[Any]], None] = lambda _payloads: None,
+    on_file: Callable[[EncodedFile], None] = lambda _file: None,
 ) -> PipelineResult:
     """Runs the plan. Reads each input only when it is needed. Raises ConversionError only.
 
-    `on_decoded` receives a decoded input, and its transformed versions, before the next conversion does.
+    If pages are selected that one file of the target cannot hold, the result is a file for each of them.
+
+    `on_decoded` receives a decoded input, and its transformed versions, before the next conversion does. `on_file`
+    receives each file of the result before the next page is decoded.
     """
     trace: list[Timing] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         _check_options(plan, options)
-        payloads = _open_inputs(plan, inputs, options, trace)
-        input_pages: tuple[int, ...] = ()
-        pages = None
-        if plan.tool is None:
-            (payload,) = payloads
-        else:
-            input_pages = tuple(plan.tool.count(payload) for payload in payloads)
-            payload = _run_step(plan.tool, payloads, options, trace)
-            pages = plan.tool.count(payload)
-        encoder_input: Any = None
-        decoded: list[Any] = []
-        for step in plan.steps:
-            if decoded and isinstance(step, Conversion):
-                on_decoded(decoded)
-                decoded = []
-            encoder_input, payload = payload, _run_step(step, payload, options, trace)
-            if decoded or (isinstance(step, Conversion) and isinstance(step.source, FileFormat)):
-                decoded.append(payload)
-    if not payload:
-        raise StepFailed(f"The step {plan.steps[-1]} returned no data.")
+        checked = len(caught)
+        opened = _open_inputs(plan, inputs, options, trace)
+        payload, input_pages, pages = _apply_tool(plan, opened, options, trace)
+        decoded, encoder_input = _decode(plan, payload, options, trace, on_decoded)
+        may_keep = len(caught) == checked and _may_keep_original(plan, options, payload, decoded)
+        qualities = []
+        for file in _encode(plan, encoder_input, options, trace, pages):
+            if may_keep and len(file.data) > len(payload):
+                del caught[checked:]
+                message = "The original is the result, because converting it makes it larger."
+                warnings.warn(FidelityWarning("kept_original", message), stacklevel=2)
+                file = EncodedFile(payload)
+            on_file(file)
+            qualities += [] if file.quality is None else [file.quality]
     messages = [record.message for record in caught]
     records = {w.code: WarningRecord(w.code, w.message) for w in messages if isinstance(w, FidelityWarning)}
-    return PipelineResult(payload, tuple(trace), tuple(records.values()), encoder_input, input_pages, pages)
+    return PipelineResult(file, tuple(trace), tuple(records.values()), input_pages, min(qualities, default=None))
 
 
 def _check_options(plan: Plan, options: OptionValues) -> None:
@@ -96,13 +132,26 @@ def _check_options(plan: Plan, options: OptionValues) -> None:
         if option.required and option.name not in options:
             raise InvalidOption(f"{option.name} is missing.", reason="missing", param=option.name)
     ignored = [name for name in options if name not in plan.options]
-    if "quality" in ignored:
-        ignored.remove("quality")
+    if PAGES in ignored and plan.tool is None:
+        ignored.remove(PAGES)
+        PageRanges.parse(str(options[PAGES])).indexes(1)  # formats without this option hold one page
+    if QUALITY in ignored:
+        ignored.remove(QUALITY)
         message = f"{plan.target} is lossless: quality has no effect."
         warnings.warn(FidelityWarning("quality_ignored", message), stacklevel=3)
     if ignored:
         message = f"Options without effect on {plan.source} to {plan.target}: {', '.join(ignored)}."
         warnings.warn(FidelityWarning("option_ignored", message), stacklevel=3)
+
+
+def open_file(path: Conversions, data: bytes, options: OptionValues = NO_OPTIONS) -> Any:
+    """Runs the steps that open a file. Returns the payload, whose pixels are not decoded. Raises ConversionError."""
+    payload: Any = data
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for step in path:
+            payload = _run_step(step, payload, options, [])
+    return payload
 
 
 def _open_inputs(plan: Plan, inputs: Iterable[bytes], options: OptionValues, trace: list[Timing]) -> list[Any]:
@@ -119,6 +168,118 @@ def _open_inputs(plan: Plan, inputs: Iterable[bytes], options: OptionValues, tra
             raise
         payloads.append(payload)
     return payloads
+
+
+def _apply_tool(
+    plan: Plan, payloads: list[Any], options: OptionValues, trace: list[Timing]
+) -> tuple[Any, tuple[int, ...], int | None]:
+    """Returns the tool's result, the page counts of its inputs and that of the result.
+
+    Without a tool, returns the only payload without page counts.
+    """
+    if plan.tool is None:
+        (payload,) = payloads
+        return payload, (), None
+    counts = tuple(plan.tool.count(payload) for payload in payloads)
+    result = _run_step(plan.tool, payloads, options, trace)
+    return result, counts, plan.tool.count(result)
+
+
+def _decode(
+    plan: Plan, payload: Any, options: OptionValues, trace: list[Timing], on_decoded: Callable[[Sequence[Any]], None]
+) -> tuple[Any, Any]:
+    """Runs the steps before the encoder. Returns the first decoded payload and the encoder's input."""
+    first: Any = None
+    decoded: list[Any] = []
+    for step in plan.steps[: plan.encoder_position]:
+        if decoded and isinstance(step, Conversion):
+            on_decoded(decoded)
+            decoded = []
+        payload = _run_step(step, payload, options, trace)
+        first = payload if first is None else first
+        if decoded or (isinstance(step, Conversion) and isinstance(step.source, FileFormat)):
+            decoded.append(payload)
+    if decoded:
+        on_decoded(decoded)
+    return first, payload
+
+
+def _encode(
+    plan: Plan, payload: Any, options: OptionValues, trace: list[Timing], pages: int | None
+) -> Iterator[EncodedFile]:
+    """Runs the encoder and the steps after it, once per selected page if one file cannot hold them all."""
+    encoder, *others = plan.steps[plan.encoder_position :]
+    count = 1
+    if PAGES in options and plan.tool is None:
+        count = media.files_needed(payload, plan.target)
+    parts = [payload] if count == 1 else media.split(payload)
+    timings: list[Timing] = []
+    for number, part in enumerate(parts, 1):
+        if MAX_BYTES in options and MAX_BYTES in encoder.options:
+            data, encoder_input, quality = _encode_within(encoder, part, options, timings)
+        else:
+            data, encoder_input, quality = _run_step(encoder, part, options, timings), part, None
+        for step in others:
+            data = _run_step(step, data, options, timings)
+        if not data:
+            raise StepFailed(f"The step {encoder} returned no data.")
+        yield EncodedFile(data, encoder_input, number, count, pages, quality)
+    trace += _sum_by_step(timings)
+
+
+def _encode_within(
+    encoder: AnyConversion | AnyTransform, payload: Any, options: OptionValues, trace: list[Timing]
+) -> tuple[bytes, Any, int]:
+    """Encodes with the best quality whose file has at most `max_bytes`; the option `quality` is the upper limit.
+
+    Returns the file, the payload that the encoder received, and the quality. Raises ConversionError, reason
+    `target_unreachable`.
+    """
+    max_bytes, upper = int(options[MAX_BYTES]), int(options.get(QUALITY, 100))
+    best: tuple[bytes, Any, int] | None = None
+    lower, smallest = 0, 0
+    copies = media.copies(payload)
+    while lower < upper:
+        quality, copy = (lower + upper + 1) // 2, next(copies)
+        data = _run_step(encoder, copy, {**options, QUALITY: quality}, trace)
+        if len(data) <= max_bytes:
+            lower, best = quality, (data, copy, quality)
+        else:
+            upper, smallest = quality - 1, len(data)
+    if best is None:
+        raise ConversionError(
+            f"No quality results in a file of at most {max_bytes} bytes; the smallest has {smallest}.",
+            reason="target_unreachable",
+            param=MAX_BYTES,
+            details={"max_bytes": max_bytes, "smallest": smallest},
+        )
+    return best
+
+
+def _sum_by_step(timings: Iterable[Timing]) -> Iterator[Timing]:
+    """One timing per step, for steps that ran several times."""
+    sums: dict[str, Timing] = {}
+    for timing in timings:
+        known = sums.get(timing.step)
+        sums[timing.step] = replace(timing, seconds=timing.seconds + known.seconds) if known else timing
+    yield from sums.values()
+
+
+def _may_keep_original(plan: Plan, options: OptionValues, original: Any, decoded: Any) -> bool:
+    """Whether the input can replace a larger result, because the request changes nothing but the size.
+
+    It cannot if steps may remove metadata, unless the file is known to have none.
+    """
+    if plan.tool or plan.source != plan.target or len(plan.conversions) != 2 or media.pictures(decoded) is None:
+        return False
+    if plan.source.is_complete and not plan.source.is_complete(original):  # such as a file with data after its end
+        return False
+    changes = (plan.options[name] for name in options if name in plan.options and name not in _SIZE_OPTIONS)
+    if any(options[one.name] != one.default and not one.secret for one in changes):
+        return False
+    if options.get(METADATA) == "all":
+        return True
+    return decoded.bare if isinstance(decoded, Raster) else METADATA not in plan.options
 
 
 def _run_step(

@@ -49,6 +49,11 @@ class Plan:
         return tuple(step for step in steps if isinstance(step, Conversion))
 
     @property
+    def encoder_position(self) -> int:
+        """The index of the last conversion in `steps`."""
+        return max(index for index, step in enumerate(self.steps) if isinstance(step, Conversion))
+
+    @property
     def loss(self) -> int:
         return sum(step.loss for step in self.conversions)
 

@@ -200,6 +200,10 @@ class Registry:
             )
         return fmt, path
 
+    def path(self, source: AnyFormat, target: AnyFormat) -> Conversions:
+        """Returns the best path between two formats; empty if there is none."""
+        return self._paths_from(source).get(target, ())
+
     def targets(self, source: AnyFormat) -> list[FileFormat]:
         """Returns the file formats that `source` can be converted to, sorted by name."""
         paths = self._paths_from(source)

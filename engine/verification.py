@@ -8,14 +8,14 @@ from typing import Any
 from engine.conversions import FidelityWarning
 from engine.decode_limits import Size
 from engine.errors import StepFailed
-from engine.media import DOCUMENT, Raster
+from engine.media import DOCUMENT, Raster, pictures
 from engine.options import NO_OPTIONS, OptionValues
-from engine.pipeline import PipelineResult
+from engine.pipeline import EncodedFile
 from engine.planner import Plan
 from engine.registry import Registry
 
 
-def verify(registry: Registry, plan: Plan, result: PipelineResult, options: OptionValues = NO_OPTIONS) -> None:
+def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionValues = NO_OPTIONS) -> None:
     """Raises StepFailed if the result is truncated, if its format's reader cannot open it or warns of damage, or if
     the number or size of its pictures differs from the encoder's input."""
     target = plan.target
@@ -31,7 +31,7 @@ def verify(registry: Registry, plan: Plan, result: PipelineResult, options: Opti
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore")
             warnings.filterwarnings("error", category=FidelityWarning)
-            actual = _decoded_pictures(plan.reader(result.data, secrets))
+            actual = pictures(plan.reader(result.data, secrets))
     except Exception as error:
         raise StepFailed(f"The result is an unreadable {target} file.") from error
     encoded = result.encoder_input
@@ -45,15 +45,8 @@ def verify(registry: Registry, plan: Plan, result: PipelineResult, options: Opti
         raise StepFailed(f"The content of the {target} file differs from the encoder's input.")
 
 
-def _decoded_pictures(payload: Any) -> tuple[int, Size | None] | None:
-    """The number of pictures or pages in a decoded file, and the size of the first picture if its header has it."""
-    if isinstance(payload, Raster):
-        return payload.count, payload.sizes[0] if payload.sizes else None
-    return (payload.page_count, None) if DOCUMENT.holds(payload) else None
-
-
 def _encoded_pictures(payload: Any, *, paged: bool) -> tuple[int, Size | None] | None:
-    """The same for an encoder's input; None for bytes, whose pictures are unknown."""
+    """The number and first size of the pictures that an encoder received; None for bytes."""
     if isinstance(payload, Raster):
         return (len(payload.decoded_sizes), payload.decoded_sizes[0]) if payload.decoded_sizes else None
     return (payload.page_count if paged else 1, None) if DOCUMENT.holds(payload) else None

@@ -18,6 +18,12 @@ DESCRIPTIVE = frozenset(
     | {0x9C9B, 0x9C9C, 0x9C9D, 0x9C9E, 0x9C9F, *DIRECTORIES}
 )
 
+# Tags of TIFF that describe only how the pixels are stored, their profile and their resolution.
+STRUCTURAL = frozenset(
+    {254, 255, 256, 257, 258, 259, 262, 266, 273, 277, 278, 279, 280, 281, 282, 283, 284, 296, 301, 317, 318, 319}
+    | {320, 322, 323, 324, 325, 338, 339, 347, 512, 513, 514, 529, 530, 531, 532, 34675}
+)
+
 # Raised by Pillow for tags with a wrong type, offset or length.
 _INVALID_TAGS = (OSError, SyntaxError, ValueError, TypeError, KeyError, IndexError, OverflowError, struct.error)
 

@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image, ImageOps
 
-from engine import MAX_FRAMES, MAX_PIXELS, Frame, Raster, Size, TooLarge
+from engine import MAX_FRAMES, MAX_PIXELS, Frame, PageRanges, Raster, Size, TooLarge
 from plugins import _exif
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+# What Pillow reports about a file besides metadata.
+_PLAIN_INFO = frozenset(
+    {"adobe", "adobe_transform", "aspect", "background", "bbox", "bit_depth", "blend", "chroma", "chromaticity"}
+    | {"compression", "default_image", "disposal", "dpi", "duration", "extension", "gamma", "icc_profile", "interlace"}
+    | {"jfif", "jfif_density", "jfif_unit", "jfif_version", "loop", "primary", "progression", "progressive"}
+    | {"resolution", "srgb", "timestamp", "transparency", "version"}
+)
+_PLAIN_SEGMENTS = frozenset({"APP0", "APP2", "APP14"})  # of JPEG: JFIF, profile, colour transform
 _XMP_ORIENTATION = re.compile(rb"""(tiff:Orientation(?:=["']|>))[2-8](?=["'<])""")
 
 
@@ -38,18 +46,32 @@ def _pixel_count(error: Image.DecompressionBombError) -> int | None:
     return int(match[1]) if match else None
 
 
-def decode(data: bytes, decoder: str, *, animated: bool = False, paged: bool = False, lossy: bool = False) -> Raster:
+def decode(
+    data: bytes,
+    decoder: str,
+    *,
+    animated: bool = False,
+    paged: bool = False,
+    lossy: bool = False,
+    pages: str | None = None,
+) -> Raster:
     """Decodes a file: upright frames, profile, EXIF, XMP and resolution.
 
-    Several frames are an animation if `animated`, pages if `paged`; otherwise only the first is decoded.
+    Several frames are an animation if `animated`, pages if `paged`; otherwise only the first is decoded. `pages` are
+    those to decode.
     """
     image = open_image(data, decoder)
     # One more than the limit is enough to be refused.
     count = min(getattr(image, "n_frames", 1), MAX_FRAMES + 1) if animated or paged else 1
     # HEIF opens at the primary picture, which may not be the first in the file.
     primary = image.tell()
-    order = [primary, *(index for index in range(count) if index != primary)][:count]
-    return to_raster(image, order, animated=animated and count > 1, lossy=lossy)
+    order = select([primary, *(index for index in range(count) if index != primary)][:count], pages)
+    return to_raster(image, order, animated=animated and len(order) > 1, lossy=lossy)
+
+
+def select(order: list[int], pages: str | None) -> list[int]:
+    """Those of the frames in `order` that the option `pages` selects. Raises InvalidOption."""
+    return order if pages is None else [order[index] for index in PageRanges.parse(pages).indexes(len(order))]
 
 
 def to_raster(
@@ -70,6 +92,7 @@ def to_raster(
         xmp=_read_xmp(image),
         dpi=read_dpi(image),
         lossy=lossy,
+        bare=_is_bare(image),
         sizes=sizes or [image.size] * (len(order) if animated else 1),
     )
 
@@ -85,6 +108,15 @@ def _frames(image: Image.Image, order: list[int]) -> Iterator[Frame]:
         profile = frame.info.get("icc_profile")
         ImageOps.exif_transpose(frame, in_place=True)
         yield Frame(frame, profile, duration)
+        del frame  # so that it is not in memory while the next one is decoded
+
+
+def _is_bare(image: Image.Image) -> bool:
+    """Whether everything that Pillow found in the file is known not to be metadata."""
+    unknown = {key for key, value in image.info.items() if value and key not in _PLAIN_INFO}
+    segments = {name for name, _ in getattr(image, "applist", ())} - _PLAIN_SEGMENTS
+    tags = {tag for tag in getattr(image, "tag_v2", {}) if tag not in _exif.STRUCTURAL}
+    return not (unknown or segments or tags or getattr(image, "private_chunks", []))
 
 
 def _read_xmp(image: Image.Image) -> bytes | None:

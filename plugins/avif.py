@@ -17,7 +17,7 @@ from engine import (
     conversion,
     hookimpl,
 )
-from engine.option_types import Quality
+from engine.option_types import Pages, Quality
 from plugins import _exif, _pillow
 
 AVIF = FileFormat(
@@ -38,10 +38,11 @@ _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
 @conversion(AVIF, RASTER, cost=1.5, modules=_MODULES)
-def decode(data: bytes) -> Raster:
+def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     bits = _bit_depth(data)
-    raster = _pillow.decode(data, "AVIF", animated=True, lossy=True)
-    return raster if bits == 8 or raster.count > 1 else replace(raster, deep_frames=_decode_deep(data, bits))
+    raster = _pillow.decode(data, "AVIF", animated=True, lossy=True, pages=pages)
+    still = getattr(_pillow.open_image(data, "AVIF"), "n_frames", 1) == 1
+    return replace(raster, deep_frames=_decode_deep(data, bits)) if still and bits > 8 else raster
 
 
 def _bit_depth(data: bytes) -> int:

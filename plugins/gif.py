@@ -21,6 +21,7 @@ from engine import (
     ends_with,
     hookimpl,
 )
+from engine.option_types import Pages
 from plugins import _pillow
 
 GIF = FileFormat(
@@ -38,8 +39,8 @@ _KEEP, _CLEAR = 1, 2  # disposal methods: keep the frame, or clear to transparen
 
 
 @conversion(GIF, RASTER)
-def decode(data: bytes) -> Raster:
-    raster = _pillow.decode(data, "GIF", animated=True)
+def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
+    raster = _pillow.decode(data, "GIF", animated=True, pages=pages)
     return replace(raster, loop_count=_loop_count(data))
 
 

@@ -22,7 +22,7 @@ from engine import (
     conversion,
     hookimpl,
 )
-from engine.option_types import Quality
+from engine.option_types import Pages, Quality
 from plugins import _pillow
 
 if TYPE_CHECKING:
@@ -43,22 +43,22 @@ _MODULES = ("pillow_heif.HeifImagePlugin",)
 
 
 @conversion(HEIC, RASTER, cost=4, modules=_MODULES)
-def decode(data: bytes) -> Raster:
+def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     import pillow_heif.HeifImagePlugin  # noqa: F401, registers the format
 
-    raster = _pillow.decode(data, "HEIF", paged=True, lossy=True)
+    raster = _pillow.decode(data, "HEIF", paged=True, lossy=True, pages=pages)
     deep = _pillow.open_image(data, "HEIF").info["bit_depth"] > 8
-    return replace(raster, deep_frames=_decode_deep(data)) if deep else raster
+    return replace(raster, deep_frames=_decode_deep(data, pages)) if deep else raster
 
 
-def _decode_deep(data: bytes) -> Iterator[Frame]:
+def _decode_deep(data: bytes, pages: str | None) -> Iterator[Frame]:
     """The primary picture, then the others. libheif turns them upright and left-aligns samples of more than 8 bits."""
     import numpy as np
     import pillow_heif
 
     pictures = pillow_heif.open_heif(BytesIO(data), convert_hdr_to_8bit=False)
     others = [index for index in range(len(pictures)) if index != pictures.primary_index]
-    for index in (pictures.primary_index, *others):
+    for index in _pillow.select([pictures.primary_index, *others], pages):
         picture = pictures[index]
         info: dict[str, Any] = picture.info
         mode, _, deep = picture.mode.partition(";")

@@ -20,6 +20,7 @@ from engine import (
     FileFormat,
     Frame,
     Loss,
+    PageRanges,
     Raster,
     Size,
     TargetCapabilities,
@@ -28,7 +29,7 @@ from engine import (
     ends_with,
     hookimpl,
 )
-from engine.option_types import Password
+from engine.option_types import Pages, Password
 from plugins import _exif, _pillow, jpeg
 from plugins.jpeg import JPEG
 
@@ -57,7 +58,7 @@ _JPEG_QUALITY = 92  # of pictures from a lossy codec
 
 
 @conversion(PDF, DOCUMENT, isolated=True, modules=_MODULES)
-def read(data: bytes, *, password: Password | None = None) -> pymupdf.Document:
+def read(data: bytes, *, password: Password | None = None, pages: Pages | None = None) -> pymupdf.Document:
     from engine.mupdf import pymupdf
 
     document = pymupdf.open(stream=data, filetype="pdf")
@@ -67,6 +68,8 @@ def read(data: bytes, *, password: Password | None = None) -> pymupdf.Document:
         raise CorruptInput("The PDF has no readable page.")
     if document.is_repaired:
         warn_repaired(data)
+    if pages is not None:
+        document.select(PageRanges.parse(pages).indexes(document.page_count))
     return document
 
 
@@ -117,8 +120,12 @@ def _size_in_pixels(page: pymupdf.Page) -> Size:
 
 def _render_pages(document: pymupdf.Document) -> Iterator[Frame]:
     for page in document:
-        pixels = page.get_pixmap(dpi=DPI, alpha=False)
-        yield Frame(Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples))
+        yield _render_page(page)
+
+
+def _render_page(page: pymupdf.Page) -> Frame:
+    pixels = page.get_pixmap(dpi=DPI, alpha=False)
+    return Frame(Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples))
 
 
 @conversion(JPEG, PDF, terminal=True, cost=0.5, modules=(*_MODULES, *jpeg.MODULES))

@@ -23,6 +23,7 @@ from engine import (
     ends_with,
     hookimpl,
 )
+from engine.option_types import Pages
 from plugins import _exif, _pillow
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -49,7 +50,7 @@ def _is_deep(content: bytes) -> bool:
 
 
 @conversion(PNG, RASTER, cost=2)
-def decode(data: bytes) -> Raster:
+def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     image = _pillow.open_image(data, "PNG")
     # Pillow reads metadata after the pixels only by decoding them.
     if max(map(data.rfind, _METADATA_CHUNKS)) > data.find(b"IDAT"):
@@ -58,9 +59,10 @@ def decode(data: bytes) -> Raster:
     count = min(getattr(image, "n_frames", 1), MAX_FRAMES + 2)
     # The default image, for readers without animation, is not a frame.
     has_default = count > 1 and image.info.get("default_image", False)
-    order = list(range(1 if has_default else 0, count))
+    frames = list(range(1 if has_default else 0, count))
+    order = _pillow.select(frames, pages)
     raster = _pillow.to_raster(image, order, animated=len(order) > 1)
-    return replace(raster, deep_frames=_decode_deep(data)) if _is_deep(data) and raster.count == 1 else raster
+    return replace(raster, deep_frames=_decode_deep(data)) if _is_deep(data) and len(frames) == 1 else raster
 
 
 def _decode_deep(data: bytes) -> Iterator[Frame]:

@@ -53,6 +53,7 @@ def decode(data: bytes) -> Raster:
         raster,
         exif=_exif.PREFIX + exif if exif else None,
         xmp=resources.get(_XMP),
+        bare=False,
     )
 
 

@@ -28,6 +28,7 @@ from engine import (
     conversion,
     hookimpl,
 )
+from engine.option_types import Pages
 from plugins import _exif, _pillow, _tiff_tags
 
 if TYPE_CHECKING:
@@ -66,14 +67,14 @@ _PHOTOMETRIC_NAMES = {
 
 
 @conversion(TIFF, RASTER, modules=_MODULES)
-def decode(data: bytes) -> Raster:
+def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     try:
         image = _pillow.open_image(data, "TIFF")
     except (OSError, TypeError, SyntaxError):
-        return _decode_with_tifffile(data)
-    pages, deep = _pages(image)
-    order = list(pages)
-    raster = _pillow.to_raster(image, order, sizes=list(pages.values()))
+        return _decode_with_tifffile(data, pages)
+    sizes, deep = _pages(image)
+    order = _pillow.select(list(sizes), pages)
+    raster = _pillow.to_raster(image, order, sizes=[sizes[index] for index in order])
     return replace(raster, deep_frames=_decode_deep(data, order)) if deep else raster
 
 
@@ -96,12 +97,12 @@ def _pages(image: Image.Image) -> tuple[dict[int, Size], bool]:
     return pages or {0: image.size}, deep
 
 
-def _decode_with_tifffile(data: bytes) -> Raster:
+def _decode_with_tifffile(data: bytes, selected: str | None) -> Raster:
     """Decodes files that Pillow cannot read, such as floating-point colour."""
     from plugins import _tifffile
 
     with _tifffile.open_tiff(BytesIO(data), "r") as file:
-        order = list(range(min(file.properties(index=...).n_images, MAX_FRAMES + 1)))
+        order = _pillow.select(list(range(min(file.properties(index=...).n_images, MAX_FRAMES + 1))), selected)
     frames = (replace(frame, pixels=frame.image) for frame in _decode_deep(data, order))
     return Raster(frames, count=len(order), deep_frames=_decode_deep(data, order))
 

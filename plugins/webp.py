@@ -11,7 +11,7 @@ from engine import (
     conversion,
     hookimpl,
 )
-from engine.option_types import Quality
+from engine.option_types import Pages, Quality
 from plugins import _pillow
 
 WEBP = FileFormat(
@@ -29,8 +29,8 @@ _FLAGS, _ALPHA = 20, 0x10  # offset and bit in the extended header
 
 
 @conversion(WEBP, RASTER, memory=16, modules=_MODULES)
-def decode(data: bytes) -> Raster:
-    return _pillow.decode(data, "WEBP", animated=True, lossy=b"VP8L" not in data[:64])
+def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
+    return _pillow.decode(data, "WEBP", animated=True, lossy=b"VP8L" not in data[:64], pages=pages)
 
 
 @conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8, memory=10, modules=_MODULES)

@@ -28,7 +28,10 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class ConvertedFile:
-    """The result of a conversion: `size` bytes in `blob`. Warnings are pairs of a code and a message."""
+    """The result of a conversion: `size` bytes in `blob`. Warnings are pairs of a code and a message.
+
+    Several files are the entries of a `container`. `quality_used` is the quality that a size limit led to.
+    """
 
     output_format: str
     size: int
@@ -37,6 +40,9 @@ class ConvertedFile:
     blob: str
     seconds: float
     warnings: tuple[tuple[str, str], ...] = ()
+    container: Literal["zip"] | None = None
+    file_count: int = 1
+    quality_used: int | None = None
 
     def as_json(self) -> str:
         return json.dumps(asdict(self))

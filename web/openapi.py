@@ -14,7 +14,7 @@ from web.api.error_catalogue import ERROR_CATALOGUE
 from web.api.errors import STATUS
 from web.api.fields import FieldDescription, IdempotencyHeader, RequestModel, describe, describe_option
 from web.api.headers import header_components, header_refs
-from web.api.operations import ALL_TARGETS, Access, FileField, FormFields, Operation, Response
+from web.api.operations import ALL_TARGETS, ZIP, Access, FileField, FormFields, Operation, Response
 from web.openapi_schemas import DESCRIPTION, SECURITY, SUMMARY, TAGS, Schemas, error_name, reference
 from web.services.serializers import API
 
@@ -63,7 +63,7 @@ class DocumentedOperation:
 def document(operations: Sequence[DocumentedOperation], registry: Registry, base_url: str) -> dict[str, Any]:
     """The document for clients that reach the API at `base_url`."""
     schemas = Schemas(response.schema for op in operations for response in op.operation.responses if response.schema)
-    responses = _Responses(schemas, (plan.target.media_type for plan in registry.catalogue()))
+    responses = _Responses(schemas, (ZIP, *(plan.target.media_type for plan in registry.catalogue())))
     paths: dict[str, Any] = {}
     for op in operations:
         outside = {} if op.path.startswith(API) else {"servers": [{"url": base_url.removesuffix(API)}]}
@@ -184,7 +184,7 @@ def _nullable(field: FieldDescription) -> dict[str, Any]:
 
 
 class _Responses:
-    """Builds response objects. `targets` are the media types of all output formats."""
+    """Builds response objects. `targets` are the media types of all results."""
 
     def __init__(self, schemas: Schemas, targets: Iterable[str]) -> None:
         self._schemas = schemas

@@ -9,7 +9,7 @@ import json
 import pickle
 import signal
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from engine import memory_estimate
 from engine.errors import ConversionError, OutOfMemory, StepFailed, TimedOut, WorkerCrashed
@@ -20,6 +20,10 @@ from engine.sandbox import SandboxReport
 
 MAX_MESSAGE = 64 << 10
 """Bytes of a request or a reply; a socket passes about three times as many in one message."""
+
+
+DEFAULT_NAME = "page"
+"""The name of files in a ZIP whose input has no name."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,8 @@ class Job:
     """A conversion, described by names only; its files are passed as open descriptors.
 
     `inputs` and `target` are names of formats, `tool` is the name of a tool. An `isolated` job gets a process of its
-    own, which ends after the job.
+    own, which ends after the job. `name` is the file name, without extension, of files in a ZIP. A job that is to
+    `inspect` reads the header of its input and writes nothing.
     """
 
     inputs: tuple[str, ...]
@@ -50,12 +55,28 @@ class Job:
     options: OptionValues = field(default_factory=dict, repr=False)
     tool: str | None = None
     isolated: bool = True
+    name: str = DEFAULT_NAME
+    inspect: bool = False
 
     @classmethod
-    def of(cls, plan: Plan, options: OptionValues = NO_OPTIONS) -> Job:
-        """Creates the job that runs a plan."""
+    def of(
+        cls, plan: Plan, options: OptionValues = NO_OPTIONS, name: str = DEFAULT_NAME, *, inspect: bool = False
+    ) -> Job:
+        """Creates the job that runs a plan, or inspects its input."""
         tool = None if plan.tool is None else plan.tool.name
-        return cls(tuple(source.name for source in plan.sources), plan.target.name, options, tool, plan.isolated)
+        sources = tuple(source.name for source in plan.sources)
+        return cls(sources, plan.target.name, options, tool, plan.isolated or inspect, name, inspect)
+
+
+class Inspection(NamedTuple):
+    """The size of the first page in pixels, and the number of pages or frames; None if unknown.
+
+    Documents and vectors have the size at which they are drawn by default.
+    """
+
+    width: int | None
+    height: int | None
+    pages: int | None
 
 
 @dataclass(frozen=True)
@@ -65,6 +86,9 @@ class JobResult:
     `input_pages` and `pages` are the page counts of the inputs and of the result, set only for tools.
     `check_seconds` is the duration of the verification, `peak_memory` the largest resident size of the process in bytes
     since its start, which can be before the job.
+
+    Several files are the entries of a `container`: "zip". `quality_used` is the lowest quality that `max_bytes` led to.
+    `inspection` is set only for jobs that inspect.
     """
 
     size: int
@@ -74,6 +98,14 @@ class JobResult:
     pages: int | None = None
     check_seconds: float = 0.0
     peak_memory: int = 0
+    file_count: int = 1
+    quality_used: int | None = None
+    inspection: Inspection | None = None
+
+    @property
+    def container(self) -> Literal["zip"] | None:
+        """The format of the result if it holds several files: "zip"."""
+        return "zip" if self.file_count > 1 else None
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> JobResult:
@@ -83,10 +115,17 @@ class JobResult:
             tuple(Timing(str(t["step"]), str(t["stage"]), float(t["seconds"])) for t in values["trace"]),
             tuple(WarningRecord(str(warning["code"]), str(warning["message"])) for warning in values["warnings"]),
             tuple(int(pages) for pages in values["input_pages"]),
-            None if values["pages"] is None else int(values["pages"]),
+            _optional_int(values["pages"]),
             float(values["check_seconds"]),
             int(values["peak_memory"]),
+            int(values["file_count"]),
+            _optional_int(values["quality_used"]),
+            None if values["inspection"] is None else Inspection(*map(_optional_int, values["inspection"])),
         )
+
+
+def _optional_int(value: Any) -> int | None:
+    return None if value is None else int(value)
 
 
 class Request(NamedTuple):
@@ -102,10 +141,13 @@ class Request(NamedTuple):
     target: str = ""
     options: OptionValues = NO_OPTIONS
     tool: str | None = None
+    name: str = DEFAULT_NAME
+    inspect: bool = False
 
     @classmethod
     def of(cls, job: Job, account: str, limits: JobLimits, *, final: bool) -> Request:
-        return cls(account, limits, final, job.inputs, job.target, dict(job.options), job.tool)
+        options = dict(job.options)
+        return cls(account, limits, final, job.inputs, job.target, options, job.tool, job.name, job.inspect)
 
     def encode(self) -> bytes:
         """Returns the message. Raises StepFailed if it is longer than MAX_MESSAGE."""

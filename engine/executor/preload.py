@@ -60,4 +60,4 @@ def _warm_up_codec(registry: Registry, encoder: AnyConversion, fmt: FileFormat) 
     if registry.reader(fmt):
         plan = registry.plan([fmt], fmt)
         if not plan.programs:
-            verification.verify(registry, plan, pipeline.run(plan, [data]))
+            verification.verify(registry, plan, pipeline.run(plan, [data]).file)

@@ -7,6 +7,7 @@ has its own descriptors and soft limits. The process refuses jobs of a second ac
 from __future__ import annotations
 
 import os
+import re
 import select
 import socket
 import tempfile
@@ -15,15 +16,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
+from zipfile import ZipFile, ZipInfo
 
-from engine import memory_estimate, pipeline, sandbox, verification
+from engine import media, memory_estimate, pipeline, sandbox, verification
 from engine.errors import ConversionError, OutOfMemory, StepFailed
 from engine.executor import jobs
-from engine.executor.jobs import JobLimits, JobResult, Request
-from engine.media import Raster
+from engine.executor.jobs import Inspection, JobLimits, JobResult, Request
+from engine.media import RASTER, Raster
 from engine.options import OptionValues
-from engine.planner import Plan
+from engine.pipeline import EncodedFile
+from engine.planner import Conversions, Plan
 from engine.registry import Registry, load_registry
 
 MAX_FILES = 250
@@ -32,6 +35,8 @@ MAX_FILES = 250
 CONNECTION = 3
 """The descriptor of the connection; all higher ones are closed between jobs."""
 
+_RESERVED = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]')  # in file names of one operating system or another
+_MAX_NAME = 100  # characters
 _MAX_DESCRIPTORS = 256 - CONNECTION - 1  # the process's limit on open files
 
 
@@ -111,11 +116,20 @@ class Worker:
 
     def _run(self, request: Request, descriptors: list[int]) -> JobResult:
         registry = load_registry()
+        if request.inspect:
+            return self._inspect(registry, request, descriptors)
         sources = [registry.formats[name] for name in request.inputs]
         plan = registry.plan(sources, request.target, request.tool, request.options)
         if not plan.programs:
             self._forbid_programs()
-        return convert(registry, plan, request.options, descriptors, partial(self._limit_memory, request))
+        limit_memory = partial(self._limit_memory, request)
+        return convert(registry, plan, request.options, descriptors, limit_memory, request.name)
+
+    def _inspect(self, registry: Registry, request: Request, descriptors: list[int]) -> JobResult:
+        path = registry.path(registry.formats[request.inputs[0]], RASTER)
+        if not any(step.programs for step in path):
+            self._forbid_programs()
+        return inspect(path, request.options, descriptors)
 
     def _limit_memory(self, request: Request, size: int) -> None:
         sandbox.limit_memory(self._address_space + min(size, request.limits.memory), final=request.final)
@@ -135,37 +149,49 @@ class Worker:
 
 
 def convert(
-    registry: Registry, plan: Plan, options: OptionValues, descriptors: list[int], limit_memory: Callable[[int], None]
+    registry: Registry,
+    plan: Plan,
+    options: OptionValues,
+    descriptors: list[int],
+    limit_memory: Callable[[int], None],
+    name: str = jobs.DEFAULT_NAME,
 ) -> JobResult:
-    """Runs a plan in this process and verifies the result. Raises ConversionError.
+    """Runs a plan in this process and verifies each file of the result. Raises ConversionError.
 
     `descriptors` are the open files of the job, the output last; all are closed after a success. Calls `limit_memory`
-    with the job's limit in bytes, and again with a lower one when a header states the size.
+    with the job's limit in bytes, and again with a lower one when a header states the size. `name` is that of files in
+    a ZIP, without number and extension.
     """
     *sources, output = descriptors
     files = sum(os.fstat(source).st_size for source in sources)
     limit_memory(memory_estimate.allowed_bytes(plan, files=files))
 
     def on_decoded(payloads: Sequence[object]) -> None:
-        peaks = [payload.peak_pixels for payload in payloads if isinstance(payload, Raster)]
-        known = [peak for peak in peaks if peak is not None]
-        if known and len(known) == len(peaks):
-            limit_memory(memory_estimate.allowed_bytes(plan, max(known), files))
+        pixels = _peak_pixels(payloads)
+        if pixels is not None:
+            limit_memory(memory_estimate.allowed_bytes(plan, pixels, files))
 
-    result = pipeline.run(plan, map(_read, sources), options, on_decoded)
-    started = perf_counter()
-    verification.verify(registry, plan, result, options)
-    check_seconds = perf_counter() - started
-    with os.fdopen(output, "wb") as file:
-        file.write(result.data)
+    writer = _ResultWriter(output, name, plan.target.extensions[0])
+    check_seconds = 0.0
+
+    def on_file(file: EncodedFile) -> None:
+        nonlocal check_seconds
+        started = perf_counter()
+        verification.verify(registry, plan, file, options)
+        check_seconds += perf_counter() - started
+        writer.add(file)
+
+    result = pipeline.run(plan, map(_read, sources), options, on_decoded, on_file)
     return JobResult(
-        len(result.data),
+        writer.close(),
         result.trace,
         result.warnings,
         result.input_pages,
         result.pages,
         check_seconds,
         sandbox.peak_memory(),
+        result.file.count,
+        result.quality_used,
     )
 
 
@@ -180,6 +206,62 @@ def _keep_only(connection: int) -> None:
     if connection != CONNECTION:
         os.dup2(connection, CONNECTION)
     os.closerange(CONNECTION + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def _peak_pixels(payloads: Sequence[object]) -> int | None:
+    """Pixels in memory at once; None without rasters, or if the size of one is unknown."""
+    peaks = [payload.peak_pixels for payload in payloads if isinstance(payload, Raster)]
+    known = [peak for peak in peaks if peak is not None]
+    return max(known) if known and len(known) == len(peaks) else None
+
+
+class _ResultWriter:
+    """Writes the files of a result to a descriptor: one as it is, several into a ZIP without compression."""
+
+    def __init__(self, descriptor: int, name: str, extension: str) -> None:
+        self._descriptor = descriptor
+        self._name = _RESERVED.sub("_", name.encode(errors="replace").decode()).strip(" .")[:_MAX_NAME]
+        self._extension = extension
+        self._output: BinaryIO | None = None
+        self._zip: ZipFile | None = None
+
+    def add(self, file: EncodedFile) -> None:
+        self._output = self._output or os.fdopen(self._descriptor, "wb")
+        if file.count == 1:
+            self._output.write(file.data)
+            return
+        self._zip = self._zip or ZipFile(self._output, "w")
+        digits = max(2, len(str(file.count)))
+        entry = ZipInfo(f"{self._name or jobs.DEFAULT_NAME}-{file.number:0{digits}}.{self._extension}")
+        entry.external_attr = 0o644 << 16
+        self._zip.writestr(entry, file.data)
+
+    def close(self) -> int:
+        """Ends the ZIP. Returns the size of the output in bytes."""
+        assert self._output is not None  # a result has at least one file
+        if self._zip is not None:
+            self._zip.close()
+        with self._output as output:
+            return output.tell()
+
+
+def inspect(path: Conversions, options: OptionValues, descriptors: Sequence[int]) -> JobResult:
+    """Opens a file with the steps that decode it, without decoding pixels. Raises ConversionError.
+
+    Of the options, only secrets have an effect. The output, which is the last descriptor, stays empty.
+    """
+    source, output = descriptors
+    secrets = {
+        one.name: options[one.name]
+        for step in path
+        for one in step.options.values()
+        if one.name in options and one.secret
+    }
+    with os.fdopen(output, "wb"):
+        payload = pipeline.open_file(path, _read(source), secrets)
+    count, size = media.pictures(payload) or (None, None)
+    width, height = size or (None, None)
+    return JobResult(0, (), (), inspection=Inspection(width, height, count))
 
 
 def _state() -> tuple[str, dict[str, str]]:

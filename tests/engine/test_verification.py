@@ -33,7 +33,7 @@ def _refused(target: str, source: bytes, data: bytes) -> None:
     plan = _REGISTRY.plan([_REGISTRY.identify_content(source)], target)
     result = pipeline.run(plan, [source])
     with pytest.raises(StepFailed) as raised:
-        verify(_REGISTRY, plan, replace(result, data=data))
+        verify(_REGISTRY, plan, replace(result.file, data=data))
     assert (raised.value.code, raised.value.reason) == ("processing_failed", "engine_error")
 
 
@@ -90,4 +90,4 @@ def test_frames_that_look_the_same_are_one() -> None:
     plan = _REGISTRY.plan([_REGISTRY.formats["gif"]], "gif")
     result = pipeline.run(plan, [_gif(3)])
 
-    verify(_REGISTRY, plan, replace(result, data=_gif(2)))
+    verify(_REGISTRY, plan, replace(result.file, data=_gif(2)))

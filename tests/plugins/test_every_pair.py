@@ -27,7 +27,7 @@ _PAGES, _VECTORS = {"pdf", "eps"}, {"pdf", "eps", "svg"}
 def test_pair(plan: Plan) -> None:
     result = pipeline.run(plan, [sample(plan.source.name)])
 
-    verify(_REGISTRY, plan, result)
+    verify(_REGISTRY, plan, result.file)
     reading = readers.read(plan.target.name, result.data)
 
     assert reading.size == pytest.approx(_expected_size(plan), abs=1)

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from engine import pipeline, verification
@@ -60,8 +61,8 @@ def _imports(registry: Registry, plan: Plan, data: bytes, modules: frozenset[str
         options = registry.validate({"pages": "1"} if "pages" in plan.options else {})
         before = {*sys.modules}
         try:
-            result = pipeline.run(plan, [data] * len(plan.sources), options)
-            verification.verify(registry, plan, result, options)
+            verify = partial(verification.verify, registry, plan, options=options)
+            pipeline.run(plan, [data] * len(plan.sources), options, on_file=verify)
         except Exception as error:
             found = [repr(error)]
         else:

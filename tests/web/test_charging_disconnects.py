@@ -43,7 +43,7 @@ async def test_the_result_of_a_settled_charge_is_kept(tmp_path: Path, saves: boo
     file = services.work_files.create(account.id)
     await file.write(sample("png"))
     plan = load_registry().plan([load_registry().formats["png"]], "png")
-    result = ResultFile(file, "a.png", "image/png", size=9, seconds=0.1, warnings=(), counts={})
+    result = ResultFile(file, "a.png", "image/png", size=9, seconds=0.1, warnings=())
     request = ConversionRequest(account, "convert", (Upload(file, "a.png", 9, plan.source),), "png", store_result=True)
 
     async def settle() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.support.servers import Running, parsed
 from tests.support.web_samples import FORM, TARGET, form, part, picture
-from web.services.files import content_disposition, extension_of, renamed
+from web.services.files import content_disposition, extension_of, stem
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ from web.services.files import content_disposition, extension_of, renamed
         ("写真" * 100 + ".jpg", "写真" * 25 + ".webp"),
     ],
 )
-def test_renamed(client: str, result: str) -> None:
-    assert renamed(client, "webp") == result
+def test_names_of_results(client: str, result: str) -> None:
+    assert f"{stem(client)}.webp" == result
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_content_disposition(name: str, header: str) -> None:
 
 @given(st.text())
 def test_file_names_do_not_break_the_header(client: str) -> None:
-    name = renamed(client, "png")
+    name = f"{stem(client)}.png"
     header = content_disposition(name)
     assert name.endswith(".png")
     assert len(name.encode()) < 255

@@ -62,7 +62,7 @@ def test_responses_name_the_warnings_of_the_result(server: Running) -> None:
     stored = server.convert(transparent.getvalue(), "jpeg", headers=JSON).json()["data"]
     downloaded = server.request("GET", f"/files/{stored['file_id']}/download")
     assert downloaded.headers["X-Warnings"] == "alpha_flattened"
-    assert "X-Warnings" not in server.convert(picture(), "jpeg").headers
+    assert "X-Warnings" not in server.convert(picture(), "webp").headers
 
 
 def test_risky_formats_are_isolated(servers: Servers, data_dir: Path) -> None:
@@ -123,7 +123,7 @@ def test_the_content_decides_the_type(server: Running) -> None:
 
 def test_the_json_response_describes_the_result(server: Running) -> None:
     content = picture()
-    response = server.convert(content, "JPG", headers=JSON)
+    response = server.convert(content, "TIF", headers=JSON)
     body = response.json()
     assert response.status_code == 200
     assert body["meta"] == {
@@ -135,18 +135,21 @@ def test_the_json_response_describes_the_result(server: Running) -> None:
     assert data == {
         "file_id": file_id,
         "input_format": "jpeg",
-        "output_format": "jpeg",
+        "output_format": "tiff",
         "original_size": len(content),
         "processed_size": size,
         "reduction_percent": round((1 - size / len(content)) * 100, 1),
         "download_url": f"/api/v1/files/{file_id}/download",
         "processing_time_ms": data["processing_time_ms"],
         "warnings": [],
+        "container": None,
+        "file_count": 1,
+        "quality_used": None,
     }
     downloaded = http.get(f"{server.url}{data['download_url']}", headers=server.auth)
     assert len(downloaded.content) == size
-    assert opened(downloaded.content).format == "JPEG"
-    assert "photo.jpg" in downloaded.headers["Content-Disposition"]
+    assert opened(downloaded.content).format == "TIFF"
+    assert "photo.tif" in downloaded.headers["Content-Disposition"]
     assert http.head(f"{server.url}{data['download_url']}", headers=server.auth).headers["Content-Length"] == str(size)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,7 +103,11 @@ def test_a_request_model_accepts_its_examples(model: type[RequestModel]) -> None
         assert field.description
     examples = {field.name: field.example for field in fields}
     validate_fields(model, examples)
-    texts = {name: str(value) for name, value in examples.items() if not isinstance(value, list)}
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in examples.items()
+        if not isinstance(value, list)
+    }
     if len(texts) == len(examples):
         validate_fields(model, texts, from_text=True)
 

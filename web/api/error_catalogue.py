@@ -178,6 +178,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
             {
                 "corrupt_input": "the file is damaged",
                 "engine_error": "the conversion failed for another reason than the file",
+                "target_unreachable": "no quality makes the file as small as `max_bytes`",
                 "timeout": "the conversion took too long",
                 "out_of_memory": "the conversion needed too much memory",
                 "worker_crashed": "the worker process crashed",

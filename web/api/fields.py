@@ -134,6 +134,14 @@ def _matching(pattern: str, expected: str) -> PlainValidator:
     return _type(check, Annotated[str, Field(pattern=f"^{pattern}$")])
 
 
+def _boolean(value: object, info: ValidationInfo) -> bool:
+    if (info.context or {}).get(_FROM_TEXT):
+        value = {"true": True, "false": False}.get(str(value), value)
+    if not isinstance(value, bool):
+        raise PydanticCustomError("malformed", "must be true or false.")
+    return value
+
+
 def _integer(minimum: int, maximum: int) -> PlainValidator:
     """Integers from `minimum` to `maximum`: no booleans, no floats, no "80.5"."""
 
@@ -262,9 +270,22 @@ class NewBatchFields(RequestModel):
 
 
 class ConversionFields(RequestModel):
-    """POST /convert and POST /files/{file_id}/convert."""
+    """POST /files/{file_id}/convert."""
 
     output_format: OutputFormat
+
+
+class DirectConversionFields(ConversionFields):
+    """POST /convert."""
+
+    dry_run: Annotated[
+        bool,
+        _type(_boolean, bool),
+        Field(
+            description="Only looks at the header of the file: the response describes the conversion. Costs nothing.",
+            examples=[False],
+        ),
+    ] = False
 
 
 class BatchConversionFields(ConversionFields):

@@ -24,8 +24,11 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 CONVERSION_OPTIONS: Final = "conversion"
 """The options of all conversions."""
 
+ZIP: Final = "application/zip"
+"""The media type of results with several files."""
+
 ALL_TARGETS: Final = ("*/*",)
-"""The media types of all output formats."""
+"""The media types of all results."""
 
 CONVERSION_ERRORS: Final = (
     "invalid_file_type",

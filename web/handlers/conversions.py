@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from web.api.fields import ConversionFields, IdempotencyHeader
+from web.api.fields import DirectConversionFields, IdempotencyHeader
 from web.api.operations import (
     CONVERSION_ERRORS,
     CONVERSION_OPTIONS,
@@ -13,11 +13,12 @@ from web.api.operations import (
     Operation,
     result_responses,
 )
-from web.api.schemas.files import ConversionResult, PdfResult
+from web.api.schemas.files import ConversionResult, PdfResult, PlannedConversion
 from web.http.downloads import send_file, send_stored
 from web.http.handler import BaseHandler
 from web.http.responses import wants_json
 from web.services.conversion_request import ChargedConversion, ConversionRequest, Upload
+from web.services.serializers import planned_conversion
 
 _PDF = "application/pdf"
 _PDF_RESPONSES = result_responses(PdfResult, (_PDF,))
@@ -51,7 +52,7 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
         await send_stored(handler, response.file_id or "")
 
 
-async def _convert_uploads(
+def _request(
     handler: BaseHandler,
     operation: Literal["convert", "pdf_merge", "pdf_delete_pages"],
     uploads: tuple[Upload, ...],
@@ -59,9 +60,10 @@ async def _convert_uploads(
     *,
     tool: str | None = None,
     name: str = "",
-) -> None:
-    """Converts the files of the request's form. Stores the result if the client accepts JSON. Raises PublicError."""
-    request = ConversionRequest(
+) -> ConversionRequest:
+    """The conversion of the files of the request's form. Stores its result if the client accepts JSON."""
+    handler.services.metrics.conversions.observe_stage("upload", handler.request.request_time())
+    return ConversionRequest(
         account=handler.client(),
         operation=operation,
         uploads=uploads,
@@ -73,8 +75,6 @@ async def _convert_uploads(
         idempotency=handler.idempotent_request(),
         context=handler.context,
     )
-    handler.services.metrics.conversions.observe_stage("upload", handler.request.request_time())
-    await convert_and_respond(handler, request)
 
 
 class Convert(BaseHandler):
@@ -83,10 +83,10 @@ class Convert(BaseHandler):
     @Operation(
         id="convert",
         tag="Conversion",
-        form=FormFields(FileField("file", "The file to convert."), ConversionFields),
+        form=FormFields(FileField("file", "The file to convert."), DirectConversionFields),
         options=CONVERSION_OPTIONS,
         headers=IdempotencyHeader,
-        responses=result_responses(ConversionResult),
+        responses=result_responses(ConversionResult | PlannedConversion),
         codes=CONVERSION_ERRORS,
         queued=True,
     )
@@ -94,13 +94,19 @@ class Convert(BaseHandler):
         """Convert a file in one request
 
         The response is the file, and nothing is stored. With `Accept: application/json` the result is stored, and the
-        response describes it. Costs one credit.
+        response describes it. Several pages in a format for one picture are sent as a ZIP. Costs one credit.
         """
         await self.cancel_on_disconnect(self._convert())
 
     async def _convert(self) -> None:
-        upload, target = self.form.file("file"), self.form_fields(ConversionFields).output_format
-        await _convert_uploads(self, "convert", (upload,), target)
+        upload, fields = self.form.file("file"), self.form_fields(DirectConversionFields)
+        request = _request(self, "convert", (upload,), fields.output_format)
+        if fields.dry_run:
+            with self.services.work_files.create(request.account.id) as output:
+                plan, inspection = await self.services.conversions.inspect(request, output)
+            self.respond(planned_conversion(plan, request.options, inspection))
+        else:
+            await convert_and_respond(self, request)
 
 
 class Merge(BaseHandler):
@@ -125,7 +131,8 @@ class Merge(BaseHandler):
         await self.cancel_on_disconnect(self._merge())
 
     async def _merge(self) -> None:
-        await _convert_uploads(self, "pdf_merge", self.form.uploads, "pdf", tool="pdf-merge", name="merged.pdf")
+        request = _request(self, "pdf_merge", self.form.uploads, "pdf", tool="pdf-merge", name="merged.pdf")
+        await convert_and_respond(self, request)
 
 
 class DeletePages(BaseHandler):
@@ -151,4 +158,4 @@ class DeletePages(BaseHandler):
 
     async def _delete(self) -> None:
         upload = self.form.file("file")
-        await _convert_uploads(self, "pdf_delete_pages", (upload,), "pdf", tool="pdf-delete-pages")
+        await convert_and_respond(self, _request(self, "pdf_delete_pages", (upload,), "pdf", tool="pdf-delete-pages"))

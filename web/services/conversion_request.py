@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from engine.formats import FileFormat
 from engine.options import OptionValues
@@ -77,7 +77,8 @@ class ConversionRequest:
 class ResultFile:
     """The result of a conversion.
 
-    `size` is in bytes, `seconds` is the duration of the job. `counts` are the numbers of files and pages of a tool.
+    `size` is in bytes, `seconds` is the duration of the job. Several files are the entries of a `container`.
+    `quality_used` is the quality that a size limit led to. `counts` are the numbers of files and pages of a tool.
     """
 
     file: WorkFile
@@ -86,7 +87,10 @@ class ResultFile:
     size: int
     seconds: float
     warnings: tuple[WarningRecord, ...]
-    counts: Mapping[str, Any]
+    counts: Mapping[str, Any] = field(default_factory=dict)
+    container: Literal["zip"] | None = None
+    file_count: int = 1
+    quality_used: int | None = None
 
 
 @dataclass(frozen=True)

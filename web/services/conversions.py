@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any
 
 from config.pricing import CREDITS_PER_CONVERSION
 from engine.errors import ConversionError, UnknownFormat
-from engine.executor import Executor, Job, JobLimits
+from engine.executor import Executor, Inspection, Job, JobLimits, JobResult
 from engine.formats import FileFormat
 from engine.planner import Plan
 from engine.registry import Registry
 from storage.idempotency import Claim
 from storage.usage import UsageRecord
+from web.api.operations import ZIP
 from web.metrics import Metrics
 from web.services.charging import Charge, Charges
 from web.services.conversion_request import ChargedConversion, ConversionRequest, ResultFile, Upload
-from web.services.files import Files, renamed
+from web.services.files import Files, stem
 from web.services.idempotency import IdempotencyService, Replayed
 from web.services.job_queue import JobQueue, estimate_memory
 from web.services.serializers import tool_counts
@@ -70,11 +73,18 @@ class Conversions:
             self._record(request, outcome)
         return outcome
 
+    async def inspect(self, request: ConversionRequest, output: WorkFile) -> tuple[Plan, Inspection]:
+        """Plans the conversion and reads the header of its input. Charges nothing, and leaves `output` empty.
+
+        Raises ConversionError and RateLimited as `convert` does.
+        """
+        plan = self._plan(request)
+        async with self._worker_slot(request, plan):
+            result = await self._run_job(request, Job.of(plan, request.options, inspect=True), output)
+        return plan, result.inspection or Inspection(None, None, None)
+
     async def _convert(self, request: ConversionRequest, output: WorkFile) -> ChargedConversion | Replayed:
-        sources = self._sources(request)
-        request.context.input_format = sources[0].name
-        plan = self._registry.plan(sources, request.target, request.tool, request.options)
-        request.context.set_plan(plan)
+        plan = self._plan(request)
         claim = await self._claim(request, plan)
         if isinstance(claim, Replayed):
             return claim
@@ -90,6 +100,13 @@ class Conversions:
         except ConversionError as error:
             await self._files.record_failure(request, error)
             raise
+
+    def _plan(self, request: ConversionRequest) -> Plan:
+        sources = self._sources(request)
+        request.context.input_format = sources[0].name
+        plan = self._registry.plan(sources, request.target, request.tool, request.options)
+        request.context.set_plan(plan)
+        return plan
 
     def _sources(self, request: ConversionRequest) -> list[FileFormat]:
         if request.tool is not None:  # tools raise their own error for input formats that they do not support
@@ -108,28 +125,40 @@ class Conversions:
             return await self._idempotency.claim(request.idempotency, {**parameters, "file": request.file.id})
         return await self._idempotency.claim(request.idempotency, parameters, request.files)
 
-    async def _run(self, request: ConversionRequest, plan: Plan, output: WorkFile) -> ResultFile:
-        job, inputs = Job.of(plan, request.options), [file.descriptor for file in request.files]
-        account, memory = request.account, estimate_memory(plan, request.size)
-        queued = perf_counter()
+    @asynccontextmanager
+    async def _worker_slot(self, request: ConversionRequest, plan: Plan) -> AsyncIterator[float]:
+        """Waits in the queue, and holds a worker slot for the block. Yields the time of its start."""
+        account, memory, queued = request.account, estimate_memory(plan, request.size), perf_counter()
         async with self._job_queue.acquire(account.id, account.tier.max_concurrent, memory=memory):
             started = perf_counter()
             self._metrics.workers.queue_wait.observe(started - queued)
             self._metrics.conversions.observe_stage("queue", started - queued)
             with self._metrics.workers.track_job():
-                result = await self._executor.run(job, account.id, inputs, output.descriptor, self._limits)
+                yield started
+
+    async def _run_job(self, request: ConversionRequest, job: Job, output: WorkFile) -> JobResult:
+        inputs = [file.descriptor for file in request.files]
+        return await self._executor.run(job, request.account.id, inputs, output.descriptor, self._limits)
+
+    async def _run(self, request: ConversionRequest, plan: Plan, output: WorkFile) -> ResultFile:
+        name = stem(request.original_name)
+        async with self._worker_slot(request, plan) as started:
+            result = await self._run_job(request, Job.of(plan, request.options, name), output)
             await output.seal(result.size)
         self._metrics.conversions.record_stages(result)
         self._metrics.workers.record_peak_memory(result.peak_memory)
         request.context.set_warnings(result)
         return ResultFile(
             file=output,
-            filename=renamed(request.original_name, plan.target.extensions[0]),
-            media_type=plan.target.media_type,
+            filename=f"{name}.{result.container or plan.target.extensions[0]}",
+            media_type=ZIP if result.container else plan.target.media_type,
             size=result.size,
             seconds=perf_counter() - started,
             warnings=result.warnings,
             counts=tool_counts(request, result) if request.tool else {},
+            container=result.container,
+            file_count=result.file_count,
+            quality_used=result.quality_used,
         )
 
     async def _settle(

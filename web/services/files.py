@@ -133,7 +133,16 @@ class Files:
         """Returns a function that saves the result in the row of the request's stored file, or as a new file."""
         warnings = tuple((warning.code, warning.message) for warning in result.warnings)
         converted = ConvertedFile(
-            plan.target.name, result.size, result.filename, result.media_type, blob, result.seconds, warnings
+            plan.target.name,
+            result.size,
+            result.filename,
+            result.media_type,
+            blob,
+            result.seconds,
+            warnings,
+            result.container,
+            result.file_count,
+            result.quality_used,
         )
 
         def save(transaction: Transaction) -> ResponseData:
@@ -182,13 +191,12 @@ def safe_name(client_name: str) -> str:
     return name.encode("utf-8", "replace")[:_MAX_NAME].decode("utf-8", "ignore") or "file"
 
 
-def renamed(client_name: str, extension: str) -> str:
-    """The file name of a result: the client's file name with a new extension."""
+def stem(client_name: str) -> str:
+    """The client's file name without its extension, as the names of results begin."""
     name = _FORBIDDEN.sub("_", safe_name(client_name)).strip(" .")
     stem, dot, _ = name.rpartition(".")
     stem = (stem if dot else name).rstrip(" .")
-    short = stem.encode("utf-8", "replace")[:_MAX_STEM].decode("utf-8", "ignore")
-    return f"{short or 'file'}.{extension}"
+    return stem.encode("utf-8", "replace")[:_MAX_STEM].decode("utf-8", "ignore") or "file"
 
 
 def content_disposition(name: str) -> str:

@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from engine.executor import JobResult
-from engine.options import PageRanges
+from config.pricing import CREDITS_PER_CONVERSION
+from engine.executor import Inspection, JobResult
+from engine.options import OptionValues, PageRanges
+from engine.planner import Plan
 from storage import batches
 from storage.batches import Batch
 from storage.files import Failure, File
@@ -55,6 +57,25 @@ def conversion_result(file: File) -> schemas.ConversionResult:
         "download_url": download_url(file.id),
         "processing_time_ms": round(result.seconds * 1000),
         "warnings": [{"code": code, "message": message} for code, message in result.warnings],
+        "container": result.container,
+        "file_count": result.file_count,
+        "quality_used": result.quality_used,
+    }
+
+
+def planned_conversion(plan: Plan, options: OptionValues, inspection: Inspection) -> schemas.PlannedConversion:
+    """Serializes a conversion that was not run. Omits the values of secret options."""
+    values = {name: options.get(name, option.default) for name, option in plan.options.items() if not option.secret}
+    return {
+        "input_format": plan.source.name,
+        "output_format": plan.target.name,
+        "path": list(plan.step_names),
+        "losses": list(plan.losses),
+        "options": {name: value for name, value in values.items() if value is not None},
+        "credits": CREDITS_PER_CONVERSION,
+        "width": inspection.width,
+        "height": inspection.height,
+        "pages": inspection.pages,
     }
 
 
@@ -70,6 +91,9 @@ def file_status(file: File) -> schemas.FileStatus:
         "download_url": result and result["download_url"],
         "processing_time_ms": result and result["processing_time_ms"],
         "warnings": result["warnings"] if result else [],
+        "container": result and result["container"],
+        "file_count": result and result["file_count"],
+        "quality_used": result and result["quality_used"],
         "batch_id": file.batch,
         "source_file_id": file.source_file,
         "error": _failure(file.failure),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -57,6 +57,12 @@ class StoredFile(TypedDict):
     expires_at: Timestamp
 
 
+Container = Annotated[Literal["zip"], Field(description="Present if the result has several files, in a ZIP.")]
+FileCount = Annotated[
+    int, Field(ge=1, description="Files in the result; for PDF operations, files that were sent.", examples=[1])
+]
+
+
 class ConversionResult(TypedDict):
     """The result of a conversion."""
 
@@ -69,13 +75,31 @@ class ConversionResult(TypedDict):
     download_url: DownloadUrl
     processing_time_ms: Milliseconds
     warnings: Annotated[list[Warning], Field(description="What the target format cannot hold.")]
+    container: Container | None
+    file_count: FileCount
+    quality_used: Annotated[int | None, Field(description="The quality that `max_bytes` led to.", examples=[72])]
+
+
+class PlannedConversion(TypedDict):
+    """A conversion that was not run, because of `dry_run`. Sizes and counts that the header does not have are null."""
+
+    input_format: InputFormat
+    output_format: OutputFormat
+    path: Annotated[list[str], Field(description="The steps.", examples=[["jpeg -> raster", "raster -> webp"]])]
+    losses: Annotated[list[str], Field(description="As in `GET /formats/{input}/{output}`.", examples=[["detail"]])]
+    options: Annotated[
+        dict[str, Any], Field(description="The options with their values or defaults.", examples=[{"quality": 80}])
+    ]
+    credits: Annotated[int, Field(description="The price of the conversion.", examples=[1])]
+    width: Annotated[int | None, Field(description="Of the first page, in pixels.", examples=[1600])]
+    height: Annotated[int | None, Field(description="Of the first page, in pixels.", examples=[1200])]
+    pages: Annotated[int | None, Field(description="Number of pages or frames.", examples=[1])]
 
 
 class PdfResult(ConversionResult):
     """The result of a PDF operation. `deleted_pages` is present if pages were deleted."""
 
     original_name: OriginalName
-    file_count: Count
     page_count: Annotated[int, Field(ge=1, description="Pages of the result.", examples=[7])]
     original_page_count: Annotated[int, Field(ge=1, description="Pages of the input.", examples=[10])]
     deleted_pages: NotRequired[Annotated[list[int], Field(description="Counted from 1.", examples=[[2, 5, 8]])]]
@@ -93,6 +117,9 @@ class FileStatus(StoredFile):
         int | None, Field(description="Duration of the conversion in milliseconds.", examples=[312])
     ]
     warnings: Annotated[list[Warning], Field(description="What the target format cannot hold.")]
+    container: Container | None
+    file_count: Annotated[int | None, Field(description="Files in the result.", examples=[1])]
+    quality_used: Annotated[int | None, Field(description="The quality that `max_bytes` led to.", examples=[72])]
     batch_id: BatchId | None
     source_file_id: Annotated[FileId | None, Field(description="The file that was converted again to make this one.")]
     error: Annotated[Failure | None, Field(description="The error of the last conversion, if it failed.")]
