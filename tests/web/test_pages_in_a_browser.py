@@ -228,7 +228,7 @@ def test_the_demo_shows_what_is_in_the_file(page: Page, site: Running, keep: Cal
     use_key(page, site.account(credits=1))
     choose_in_demo(page, document("pages", 3), "pages", "jpeg")  # whose name does not show its format
     expect(page.locator("#inspection")).to_have_text(
-        re.compile(r"^pdf, \d+ . \d+ pixels, 3 pages. To jpeg, text, vectors, layers or pages become pixels; the ")
+        re.compile(r"^pdf, \d+ . \d+ pixels, 3 pages. To jpeg: text, vectors, layers or pages become pixels; the ")
     )
     expect(page.locator("#option-list")).to_be_visible()
     keep(page, "landing-inspected")

@@ -264,6 +264,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "encryption_dropped": "encryption, when PDFs are merged",
         "frames_dropped": "all frames of an animation but the first",
         "pages_dropped": "all pages but the first",
+        "kept_original": "nothing; converting the file into its own format makes it larger, so the result is the original",
         "option_ignored": "nothing; options of the request have no effect on this pair of formats",
         "quality_ignored": "nothing; the target is lossless, so `quality` has no effect",
         "repaired": "the parts of a damaged PDF that could not be recovered",
