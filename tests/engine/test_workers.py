@@ -9,11 +9,13 @@ import socket
 import tempfile
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from PIL import Image
 
 from engine import ConversionError, StepFailed, sandbox
 from engine.executor import Job, JobLimits, LocalExecutor, jobs, pool
@@ -235,6 +237,37 @@ async def test_idle_workers_are_stopped(executor: LocalExecutor, tmp_path: Path)
             return
         await asyncio.sleep(0.02)
     raise AssertionError("the worker runs")
+
+
+async def test_jobs_yield_to_the_server(executor: LocalExecutor, tmp_path: Path) -> None:
+    (pid,) = await _run(executor, tmp_path)
+
+    assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0) + 5
+    # A session of its own would be a scheduling group at the server's priority.
+    session = os.getsid(pid)
+    assert session not in (pid, os.getsid(0))
+    # Without sched_autogroup the kernel has no such groups, and no file.
+    assert _autogroup(pid) == _autogroup(session)
+    assert _autogroup(pid)[-6:] in ("nice 5", "")
+
+
+def _autogroup(pid: int) -> str:
+    with suppress(FileNotFoundError):
+        return Path(f"/proc/{pid}/autogroup").read_text().rstrip()
+    return ""
+
+
+async def test_a_large_picture_leaves_its_worker_small(tmp_path: Path) -> None:
+    source = tmp_path / "in.jpg"
+    Image.effect_noise((4000, 3000), 10).convert("RGB").save(source)
+    async with misbehaving(1) as executor:
+        pids = []
+        for _ in range(2):
+            await run_files(executor, FileJob(Job(("jpeg",), "webp", isolated=False), [source], tmp_path / "out"))
+            pids += _idle(executor)
+
+    assert len(pids) == 2
+    assert pids[0] == pids[1]
 
 
 async def test_cancelling_kills_a_reused_process(executor: LocalExecutor, tmp_path: Path) -> None:
