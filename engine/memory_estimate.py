@@ -11,7 +11,7 @@ MAX_BYTES = 3 << 30
 """The memory limit of any job."""
 
 _MIN_BYTES = 256 << 20  # the codecs themselves, and small pictures
-_BYTES_PER_CORE = 32 << 20  # codecs start a thread per core
+_THREAD_BYTES = (os.cpu_count() or 1) * (32 << 20)  # codecs start a thread per core
 _MARGIN = 1.5  # for profiles, bit depth and transparency, which only some pictures have
 
 
@@ -22,5 +22,4 @@ def needed_bytes(plan: Plan, pixels: float) -> int:
 
 def allowed_bytes(plan: Plan, pixels: float = MAX_PIXELS, files: int = 0) -> int:
     """Returns the memory limit for a picture of `pixels` and input files of `files` bytes together."""
-    threads = (os.cpu_count() or 1) * _BYTES_PER_CORE
-    return min(MAX_BYTES, round(pixels * plan.memory * _MARGIN) + _MIN_BYTES + threads + 2 * files)
+    return min(MAX_BYTES, round(pixels * plan.memory * _MARGIN) + _MIN_BYTES + _THREAD_BYTES + 2 * files)
