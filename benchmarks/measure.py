@@ -1,0 +1,170 @@
+"""Measurement of variants in interleaved rounds: throughput, latency, and the CPU time and memory of process trees."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from itertools import chain
+from pathlib import Path
+from statistics import median
+from time import perf_counter, process_time
+
+from benchmarks.load_generator import LoadPlan, generate_load, throughput
+from benchmarks.report import Report, Row, p99
+
+COLUMNS = ("variant", "per second", "ratio", "spread %", "p50 ms", "p99 ms", "CPU ms", "CPU ratio", "failed")
+"""The columns of `table`."""
+
+_TICKS = os.sysconf("SC_CLK_TCK")  # per second, of the times in /proc
+_TIMES, _PARENT = slice(11, 15), 1  # fields of /proc/<pid>/stat after the name
+_WARM_UP, _WARM_UP_CONCURRENCY = 0.5, 4  # seconds, requests at any time
+_SETTLING_TIME = 0.2  # seconds until work after the last response is done: refilling pools, writing logs
+
+
+@dataclass(frozen=True)
+class Run:
+    """A variant in one round: the latencies of its successes, and what each success took of CPU time, in seconds.
+
+    `throughput` is in successes per second.
+    """
+
+    latencies: tuple[float, ...]
+    throughput: float
+    cpu: float
+    failures: int = 0
+
+
+Variant = Callable[[], Awaitable[Run]]
+
+
+async def interleaved(variants: Mapping[str, Variant], rounds: int) -> dict[str, list[Run]]:
+    """Runs every variant once per round, in the order A B C, then C B A. Returns the runs by variant."""
+    runs: dict[str, list[Run]] = {name: [] for name in variants}
+    for number in range(rounds):
+        for name in variants if number % 2 == 0 else reversed(variants):
+            runs[name].append(await variants[name]())
+    return runs
+
+
+async def load(plan: LoadPlan, pid: int) -> Run:
+    """Runs the plan after a short warm-up. CPU time is that of the process tree of `pid`."""
+    warm_up = replace(
+        plan, seconds=min(_WARM_UP, plan.seconds), concurrency=min(_WARM_UP_CONCURRENCY, plan.concurrency)
+    )
+    await generate_load(warm_up)
+    await asyncio.sleep(_SETTLING_TIME)
+    before = cpu_seconds(pid)
+    responses = await generate_load(plan)
+    await asyncio.sleep(_SETTLING_TIME)
+    cpu = cpu_seconds(pid) - before
+    successes = [response for response in responses if response.status == HTTPStatus.OK]
+    latencies = tuple(response.seconds for response in successes)
+    failures = len(responses) - len(successes)
+    return Run(latencies, throughput(responses), cpu / max(1, len(successes)), failures)
+
+
+async def repeat(action: Callable[[], Awaitable[object]], seconds: float) -> Run:
+    """Repeats an action one after the other, once at least, after a warm-up.
+
+    CPU time is that of this process and of its running children.
+    """
+    await action()
+    latencies: list[float] = []
+    before, started = own_cpu_seconds(), perf_counter()
+    while not latencies or perf_counter() - started < seconds:
+        sent = perf_counter()
+        await action()
+        latencies.append(perf_counter() - sent)
+    elapsed = perf_counter() - started
+    cpu = own_cpu_seconds() - before
+    return Run(tuple(latencies), len(latencies) / elapsed, cpu / len(latencies))
+
+
+def table(title: str, runs: Mapping[str, Sequence[Run]]) -> Report:
+    """Returns a row per variant: medians over the rounds, and ratios to the first variant in the same round.
+
+    The spread is the difference between the best and the worst round in percent of the median throughput.
+    """
+    first = next(iter(runs.values()))
+    rows: list[Row] = []
+    for name, own in runs.items():
+        throughputs = [run.throughput for run in own]
+        latencies = latencies_of(own)
+        rows.append(
+            (
+                name,
+                median(throughputs),
+                ratio(own, first),
+                100 * (max(throughputs) - min(throughputs)) / median(throughputs),
+                1000 * median(latencies),
+                1000 * p99(latencies),
+                1000 * median(run.cpu for run in own),
+                median(run.cpu / max(other.cpu, 1e-9) for run, other in zip(own, first, strict=True)),
+                sum(run.failures for run in own),
+            )
+        )
+    return Report(title, COLUMNS, tuple(rows))
+
+
+def ratio(runs: Sequence[Run], others: Sequence[Run]) -> float:
+    """Returns the median over the rounds of the ratio of the throughputs."""
+    return median(run.throughput / other.throughput for run, other in zip(runs, others, strict=True))
+
+
+def latencies_of(runs: Sequence[Run]) -> list[float]:
+    """Returns the latencies of all rounds in seconds; NaN if there is none."""
+    return list(chain.from_iterable(run.latencies for run in runs)) or [float("nan")]
+
+
+def cpu_seconds(pid: int) -> float:
+    """Returns the CPU time of a process, its descendants, and all of their children that have ended."""
+    times = (_stat(process)[_TIMES] for process in process_tree(pid))
+    return sum(int(ticks) for fields in times for ticks in fields) / _TICKS
+
+
+def own_cpu_seconds() -> float:
+    """Returns the CPU time of this process and its running children, without children that have ended."""
+    own = os.getpid()
+    return process_time() + sum(cpu_seconds(pid) for pid in process_tree(own) if _parent(pid) == own)
+
+
+def memory(pid: int) -> float:
+    """Returns the memory of a process and its descendants in MiB.
+
+    Pages that processes share count once, but for sandboxed processes only if this process runs as root.
+    """
+    return sum(_memory(process) for process in process_tree(pid)) / 1024
+
+
+def process_tree(pid: int) -> list[int]:
+    """Returns the process IDs of a process and its descendants."""
+    parents = {int(path.name): _parent(int(path.name)) for path in Path("/proc").iterdir() if path.name.isdigit()}
+    tree = [pid]
+    for process in tree:  # grows meanwhile
+        tree += [child for child, parent in parents.items() if parent == process]
+    return tree
+
+
+def _parent(pid: int) -> int:
+    fields = _stat(pid)
+    return int(fields[_PARENT]) if fields else 0
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/<pid>/stat after the process's name; none if it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return []
+
+
+def _memory(pid: int) -> int:
+    """The proportional set size in KiB, or the resident set size where the first may not be read; 0 if it has ended."""
+    for name, field in (("smaps_rollup", "Pss:"), ("status", "VmRSS:")):
+        with suppress(OSError):
+            lines = Path(f"/proc/{pid}/{name}").read_text().splitlines()
+            return sum(int(line.split()[1]) for line in lines if line.startswith(field))
+    return 0
