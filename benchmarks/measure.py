@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from itertools import chain
+from math import nan
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
@@ -45,22 +45,22 @@ async def interleaved(variants: Mapping[str, Variant], rounds: int) -> dict[str,
     """Runs every variant once per round, in the order A B C, then C B A. Returns the runs by variant."""
     runs: dict[str, list[Run]] = {name: [] for name in variants}
     for number in range(rounds):
-        for name in variants if number % 2 == 0 else reversed(variants):
+        for name in variants if number % 2 == 0 else reversed(list(variants)):
             runs[name].append(await variants[name]())
     return runs
 
 
-async def load(plan: LoadPlan, pid: int) -> Run:
-    """Runs the plan after a short warm-up. CPU time is that of the process tree of `pid`."""
+async def load(plan: LoadPlan, cpu_clock: Callable[[], float]) -> Run:
+    """Runs the plan after a short warm-up. `cpu_clock` returns the CPU time that the server has used, in seconds."""
     warm_up = replace(
         plan, seconds=min(_WARM_UP, plan.seconds), concurrency=min(_WARM_UP_CONCURRENCY, plan.concurrency)
     )
     await generate_load(warm_up)
     await asyncio.sleep(_SETTLING_TIME)
-    before = cpu_seconds(pid)
+    before = cpu_clock()
     responses = await generate_load(plan)
     await asyncio.sleep(_SETTLING_TIME)
-    cpu = cpu_seconds(pid) - before
+    cpu = cpu_clock() - before
     successes = [response for response in responses if response.status == HTTPStatus.OK]
     latencies = tuple(response.seconds for response in successes)
     failures = len(responses) - len(successes)
@@ -85,39 +85,46 @@ async def repeat(action: Callable[[], Awaitable[object]], seconds: float) -> Run
 
 
 def table(title: str, runs: Mapping[str, Sequence[Run]]) -> Report:
-    """Returns a row per variant: medians over the rounds, and ratios to the first variant in the same round.
-
-    The spread is the difference between the best and the worst round in percent of the median throughput.
-    """
+    """Returns a row per variant: medians over the rounds, and ratios to the first variant."""
     first = next(iter(runs.values()))
     rows: list[Row] = []
     for name, own in runs.items():
-        throughputs = [run.throughput for run in own]
-        latencies = latencies_of(own)
-        rows.append(
-            (
-                name,
-                median(throughputs),
-                ratio(own, first),
-                100 * (max(throughputs) - min(throughputs)) / median(throughputs),
-                1000 * median(latencies),
-                1000 * p99(latencies),
-                1000 * median(run.cpu for run in own),
-                median(run.cpu / max(other.cpu, 1e-9) for run, other in zip(own, first, strict=True)),
-                sum(run.failures for run in own),
-            )
-        )
+        throughput = median(run.throughput for run in own)
+        speed = (throughput, throughput_ratio(own, first), spread(own), p50_ms(own), p99_ms(own))
+        rows.append((name, *speed, cpu_ms(own), cpu_ratio(own, first), sum(run.failures for run in own)))
     return Report(title, COLUMNS, tuple(rows))
 
 
-def ratio(runs: Sequence[Run], others: Sequence[Run]) -> float:
-    """Returns the median over the rounds of the ratio of the throughputs."""
+def throughput_ratio(runs: Sequence[Run], others: Sequence[Run]) -> float:
+    """Returns the median over the rounds of the ratio of the throughputs in the same round."""
     return median(run.throughput / other.throughput for run, other in zip(runs, others, strict=True))
 
 
-def latencies_of(runs: Sequence[Run]) -> list[float]:
-    """Returns the latencies of all rounds in seconds; NaN if there is none."""
-    return list(chain.from_iterable(run.latencies for run in runs)) or [float("nan")]
+def cpu_ratio(runs: Sequence[Run], others: Sequence[Run]) -> float:
+    """Returns the median over the rounds of the ratio of the CPU times in the same round."""
+    return median(run.cpu / (other.cpu or nan) for run, other in zip(runs, others, strict=True))
+
+
+def spread(runs: Sequence[Run]) -> float:
+    """Returns the difference between the best and the worst round, in percent of the median throughput."""
+    throughputs = [run.throughput for run in runs]
+    return 100 * (max(throughputs) - min(throughputs)) / median(throughputs)
+
+
+def p50_ms(runs: Sequence[Run]) -> float:
+    """Returns the median latency of all rounds in milliseconds, NaN without successes."""
+    latencies = [latency for run in runs for latency in run.latencies]
+    return 1000 * median(latencies) if latencies else nan
+
+
+def p99_ms(runs: Sequence[Run]) -> float:
+    """Returns the 99th percentile of the latencies of all rounds in milliseconds, NaN for fewer than two."""
+    return 1000 * p99([latency for run in runs for latency in run.latencies])
+
+
+def cpu_ms(runs: Sequence[Run]) -> float:
+    """Returns the median over the rounds of the CPU time per success, in milliseconds."""
+    return 1000 * median(run.cpu for run in runs)
 
 
 def cpu_seconds(pid: int) -> float:

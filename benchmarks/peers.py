@@ -25,7 +25,7 @@ from PIL import Image
 
 from benchmarks import server
 from benchmarks.load_generator import LoadPlan
-from benchmarks.measure import Variant, interleaved, load, memory, ratio, table
+from benchmarks.measure import Variant, cpu_seconds, interleaved, load, memory, table, throughput_ratio
 from benchmarks.report import COLUMNS, Report, Row, info, required
 from benchmarks.server import PHOTO, TINY, Runs, Workload, free_port, wait_until_ready
 from benchmarks.server_process import WORKERS
@@ -118,7 +118,7 @@ class Environment:
         return folder
 
     def version(self, folder: Path, package: str) -> str:
-        """Returns the name and the version of an installed package. `package` is a path below node_modules or a name."""
+        """Returns the name and version of an installed package; for npm, `package` is a path below node_modules."""
         if self.uses_npm:
             manifest = json.loads((folder / "node_modules" / package / "package.json").read_text())
             return f"{manifest['name']} {manifest['version']}"
@@ -163,7 +163,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class Running:
-    """A running server. `url` is the address of conversions; for GET requests, it has places for the file and options."""
+    """A running server. `url` is that of conversions; for GET requests, it has places for the file and the options."""
 
     pid: int
     url: str
@@ -183,9 +183,8 @@ class Running:
         """Returns a load of that many connections."""
         file = str(self.inputs / workload.file) if self.posts else ""
         url, fields = self.address(workload), workload.fields
-        return partial(
-            load, LoadPlan(url, (self.key,), file, seconds, concurrency=connections, fields=fields), self.pid
-        )
+        plan = LoadPlan(url, (self.key,), file, seconds, concurrency=connections, fields=fields)
+        return partial(load, plan, partial(cpu_seconds, self.pid))
 
     def result_size(self, workload: Workload) -> int:
         """Converts once. Returns the size of the result in bytes. Raises ValueError for another picture."""
@@ -296,7 +295,7 @@ def _requirements(runs: Mapping[str, Runs]) -> list[Row]:
         for peer, limit in peers.items():
             metric = f"{_title(workload, connections)}: throughput / {peer}"
             if peer in found:
-                share = ratio(found[_CONVERTD], found[peer])
+                share = throughput_ratio(found[_CONVERTD], found[peer])
                 rows.append(required(metric, share, f">= {limit:g}", met=share >= limit))
             else:
                 rows.append(info(metric, "not measured"))

@@ -30,8 +30,9 @@ class Report:
     rows: tuple[Row, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the title, and the rows as objects with the columns as keys."""
-        return {"title": self.title, "rows": [dict(zip(self.columns, row, strict=True)) for row in self.rows]}
+        """Returns the title, and the rows as objects with the columns as keys. NaN is None."""
+        rows = [[None if isinstance(cell, float) and isnan(cell) else cell for cell in row] for row in self.rows]
+        return {"title": self.title, "rows": [dict(zip(self.columns, row, strict=True)) for row in rows]}
 
     def as_text(self) -> list[list[str]]:
         """Returns the cells of the rows, numbers with three significant digits."""

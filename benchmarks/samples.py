@@ -85,5 +85,5 @@ def _dng() -> bytes:
     samples = pixels[..., 1].copy()
     samples[::2, ::2], samples[1::2, 1::2] = pixels[::2, ::2, 0], pixels[1::2, 1::2, 2]
     file = BytesIO()
-    tifffile.imwrite(file, samples, photometric="CFA", metadata=None, extratags=_DNG_TAGS)
+    tifffile.imwrite(file, samples, photometric="CFA", metadata=None, extratags=[(*tag, True) for tag in _DNG_TAGS])
     return file.getvalue()

@@ -12,7 +12,6 @@ from functools import partial
 from io import BytesIO
 from multiprocessing import get_context
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from time import monotonic, perf_counter, process_time, sleep
 from types import MappingProxyType
@@ -22,8 +21,20 @@ from PIL import Image
 
 from benchmarks import samples, server_process
 from benchmarks.load_generator import LoadPlan
-from benchmarks.measure import Run, Variant, interleaved, latencies_of, load, memory, ratio, table
-from benchmarks.report import COLUMNS, Report, Row, at_most, p99, required
+from benchmarks.measure import (
+    Run,
+    Variant,
+    cpu_ms,
+    cpu_seconds,
+    interleaved,
+    load,
+    memory,
+    p50_ms,
+    p99_ms,
+    table,
+    throughput_ratio,
+)
+from benchmarks.report import COLUMNS, Report, Row, at_most, equals, required
 
 LOOPS = "2 Pillow loops"
 """The name of the variant without a server."""
@@ -74,7 +85,7 @@ class Server:
         """Returns a load of that many connections, with the input file in `folder`."""
         file, keys = str(folder / workload.file), self.keys[:accounts]
         plan = LoadPlan(self.url, keys, file, seconds, concurrency=connections, fields=workload.fields)
-        return partial(load, plan, self.pid)
+        return partial(load, plan, partial(cpu_seconds, self.pid))
 
 
 @contextmanager
@@ -118,12 +129,12 @@ def measure(rounds: int, seconds: float) -> list[Report]:
         idle_memory = memory(server.pid)
         single = stack.enter_context(running(folder, _ONE_JOB_PER_PROCESS))
         loops = stack.enter_context(ProcessPoolExecutor(server_process.WORKERS, get_context("spawn")))
-        tiny = {
+        tiny: dict[str, Variant] = {
             **{_connections(count): server.variant(TINY, folder, seconds, count) for count in (1, 4, 16)},
             "16 accounts": server.variant(TINY, folder, seconds, 16, accounts=_ACCOUNTS),
             "1 job per process": single.variant(TINY, folder, seconds, 16),
         }
-        photo = {
+        photo: dict[str, Variant] = {
             LOOPS: partial(pillow_loops, loops, (folder / PHOTO.file).read_bytes(), seconds),
             **{_connections(count): server.variant(PHOTO, folder, seconds, count) for count in (1, 4, 16)},
         }
@@ -147,24 +158,18 @@ def _requirements(tiny: Runs, photo: Runs, ready_seconds: float, idle_memory: fl
     rows = [
         at_most("seconds until ready", ready_seconds, 3),
         at_most("idle memory of all processes, MiB", idle_memory, 250),
-        at_most("tiny, 1 connection: p50, ms", 1000 * median(latencies_of(tiny["1 connection"])), 4),
-        at_most("tiny, 16 connections: CPU, ms", _cpu(tiny["16 connections"]), 2.4),
-        at_most("tiny, 16 accounts: CPU, ms", _cpu(tiny["16 accounts"]), 5),
+        at_most("tiny, 1 connection: p50, ms", p50_ms(tiny["1 connection"]), 4),
+        at_most("tiny, 16 connections: CPU, ms", cpu_ms(tiny["16 connections"]), 2.4),
+        at_most("tiny, 16 accounts: CPU, ms", cpu_ms(tiny["16 accounts"]), 5),
     ]
     for variant in ("4 connections", "16 connections"):
-        share = ratio(photo[variant], photo[LOOPS])
-        latencies = latencies_of(photo[variant])
+        share = throughput_ratio(photo[variant], photo[LOOPS])
         rows += [
             required(f"photo, {variant}: throughput / {LOOPS}", share, ">= 1", met=share >= 1),
-            at_most(f"photo, {variant}: p99 / p50", p99(latencies) / median(latencies), 1.6),
+            at_most(f"photo, {variant}: p99 / p50", p99_ms(photo[variant]) / p50_ms(photo[variant]), 1.6),
         ]
     failed = sum(run.failures for runs in (*tiny.values(), *photo.values()) for run in runs)
-    return [*rows, at_most("failed requests", failed, 0)]
-
-
-def _cpu(runs: Sequence[Run]) -> float:
-    """The median CPU time in milliseconds."""
-    return 1000 * median(run.cpu for run in runs)
+    return [*rows, equals("failed requests", failed, 0)]
 
 
 async def pillow_loops(processes: ProcessPoolExecutor, content: bytes, seconds: float) -> Run:
