@@ -39,7 +39,7 @@ def run_overhead(rounds: Rounds = 5, seconds: Seconds = 0.5, json_file: Json = N
 
 
 @cli.command("server")
-def run_server(rounds: Rounds = 3, seconds: Seconds = 5, json_file: Json = None, readme: Readme = False) -> None:
+def run_server(rounds: Rounds = 3, seconds: Seconds = 6, json_file: Json = None, readme: Readme = False) -> None:
     """Throughput, latency, CPU time and memory of `convertd serve` with all features on."""
     _publish("server", server.measure(rounds, seconds), json_file, readme=readme)
 

@@ -12,10 +12,9 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass
-from http import HTTPStatus
 from itertools import cycle, islice
 from pathlib import Path
 from select import EPOLLIN, EPOLLOUT, epoll
@@ -70,14 +69,6 @@ async def generate_load(plan: LoadPlan) -> list[TimedResponse]:
     process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     out, _ = await process.communicate(json.dumps(asdict(plan)).encode())
     return [TimedResponse(*row) for row in json.loads(out)]
-
-
-def throughput(responses: Sequence[TimedResponse]) -> float:
-    """Returns successes per second in the period in which requests were sent, or until the first response if longer."""
-    start, end = min(response.sent_at for response in responses), max(response.sent_at for response in responses)
-    end = max(end, min(response.received_at for response in responses))
-    successes = sum(response.status == HTTPStatus.OK and response.received_at <= end for response in responses)
-    return successes / (end - start)
 
 
 class Client:

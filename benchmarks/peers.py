@@ -144,17 +144,18 @@ class Peer:
     path: str = "/"
 
     @contextmanager
-    def running(self, environment: Path, inputs: Path) -> Iterator[Running]:
-        """Runs the server. Raises OSError and TimeoutError if it does not start."""
-        (environment / self.file).write_text(self.program)
-        port = free_port()
-        command = [part.format(folder=environment, port=port) for part in self.command]
+    def running(self, cache: Path, inputs: Path) -> Iterator[Running]:
+        """Installs and runs the server. Raises OSError and CalledProcessError."""
+        folder, port = self.environment.install(cache), free_port()
+        (folder / self.file).write_text(self.program)
+        command = [part.format(folder=folder, port=port) for part in self.command]
         variables = {**os.environ, "PORT": str(port), "FOLDER": str(inputs)}
         with TemporaryFile() as log:
             process = subprocess.Popen(command, env=variables, stdout=log, stderr=log, start_new_session=True)
             try:
-                running = Running(process.pid, f"http://127.0.0.1:{port}{self.path}", inputs)
-                wait_until_ready(running.address(TINY))
+                versions = ", ".join(self.environment.version(folder, package) for package in self.shown)
+                running = Running(process.pid, f"http://127.0.0.1:{port}{self.path}", inputs, versions)
+                wait_until_ready(running.address(TINY), process)
                 yield running
             finally:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -168,6 +169,7 @@ class Running:
     pid: int
     url: str
     inputs: Path
+    versions: str
     key: str = ""
 
     @property
@@ -248,17 +250,14 @@ def measure(rounds: int, seconds: float, cache: Path) -> list[Report]:
         for workload in (TINY, PHOTO):
             workload.write(folder)
         ours = stack.enter_context(server.running(folder))
-        servers = {_CONVERTD: Running(ours.pid, ours.url, folder, ours.keys[0])}
-        rows = [_describe(_CONVERTD, version("convertd"), servers[_CONVERTD])]
+        servers = {_CONVERTD: Running(ours.pid, ours.url, folder, version("convertd"), ours.keys[0])}
+        problems: list[Row] = []
         for peer in PEERS:
             try:
-                environment = peer.environment.install(cache)
-                running = stack.enter_context(peer.running(environment, folder))
-                versions = [peer.environment.version(environment, package) for package in peer.shown]
-                rows.append(_describe(peer.name, ", ".join(versions), running))
-                servers[peer.name] = running
-            except (OSError, subprocess.SubprocessError, httpx.HTTPError, ValueError) as error:
-                rows.append((peer.name, f"cannot be installed or started: {_reason(error)}", *[nan] * 3))
+                servers[peer.name] = stack.enter_context(peer.running(cache, folder))
+            except (OSError, subprocess.SubprocessError) as error:
+                problems.append((peer.name, f"cannot be installed or started: {_reason(error)}", nan, nan, nan))
+        rows = [*(_describe(name, running) for name, running in servers.items()), *problems]
         runs = asyncio.run(_measure(servers, rounds, seconds))
     return [
         Report("servers", ("server", "versions", "tiny bytes", "photo bytes", "memory MiB"), tuple(rows)),
@@ -281,9 +280,8 @@ def _title(workload: Workload, connections: int) -> str:
     return f"{workload.title}, {connections} connections"
 
 
-def _describe(name: str, versions: str, running: Running) -> Row:
-    sizes = (running.result_size(TINY), running.result_size(PHOTO))
-    return name, versions, *sizes, memory(running.pid)
+def _describe(name: str, running: Running) -> Row:
+    return name, running.versions, *map(running.result_size, (TINY, PHOTO)), memory(running.pid)
 
 
 def _requirements(runs: Mapping[str, Runs]) -> list[Row]:

@@ -40,8 +40,8 @@ class Report:
 
     def as_markdown(self) -> str:
         """Returns the title and the table in Markdown."""
-        lines = [self.columns, ["---"] * len(self.columns), *self.as_text()]
-        return "\n".join([f"{self.title}:", "", *(f"| {' | '.join(line)} |" for line in lines), ""])
+        head, *rows = (f"| {' | '.join(cells)} |" for cells in (self.columns, *self.as_text()))
+        return "\n".join([f"{self.title}:", "", head, "|" + "---|" * len(self.columns), *rows, ""])
 
     def passed(self) -> bool:
         """Whether all requirements are met."""

@@ -48,13 +48,13 @@ def encoded(size: tuple[int, int], encoder: str) -> bytes:
     return file.getvalue()
 
 
-def inputs(registry: Registry) -> dict[str, bytes]:
-    """Returns a file per input format by name: pictures of 2 megapixels, and vector pictures of 400 shapes.
+def inputs(registry: Registry, size: tuple[int, int] = PHOTO) -> dict[str, bytes]:
+    """Returns a file per input format by name: pictures of that size, and vector pictures of 400 shapes.
 
     Of the camera formats, only DNG can be written.
     """
-    picture, vector = encoded(PHOTO, "PNG"), _svg()
-    made = {"png": picture, "svg": vector, "psd": _psd(), "dng": _dng()}
+    picture, vector = encoded(size, "PNG"), _svg()
+    made = {"png": picture, "svg": vector, "psd": _psd(size), "dng": _dng(size)}
     for name in {plan.source.name for plan in registry.catalogue()} - made.keys():
         for source, content in (("svg", vector), ("png", picture)):
             origin = registry.formats[source]
@@ -73,15 +73,15 @@ def _svg() -> bytes:
     return f'<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="700">{shapes}</svg>'.encode()
 
 
-def _psd() -> bytes:
+def _psd(size: tuple[int, int]) -> bytes:
     file = BytesIO()
-    PSDImage.frompil(photo(PHOTO)).save(file)
+    PSDImage.frompil(photo(size)).save(file)
     return file.getvalue()
 
 
-def _dng() -> bytes:
+def _dng(size: tuple[int, int]) -> bytes:
     """An uncompressed DNG: each sample has one colour of the picture."""
-    pixels = np.asarray(photo(PHOTO)).astype(np.uint16) << 8
+    pixels = np.asarray(photo(size)).astype(np.uint16) << 8
     samples = pixels[..., 1].copy()
     samples[::2, ::2], samples[1::2, 1::2] = pixels[::2, ::2, 0], pixels[1::2, 1::2, 2]
     file = BytesIO()

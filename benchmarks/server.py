@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -96,19 +97,19 @@ def running(folder: Path, settings: Mapping[str, str] = MappingProxyType({})) ->
         keys = server_process.create_accounts(server_process.sqlite_url(data), _ACCOUNTS)
         started = monotonic()
         with server_process.serving(data, {"CONVERTD_METRICS_PORT": str(free_port()), **settings}) as (process, url):
-            wait_until_ready(httpx.URL(url).copy_with(path="/readyz"))
+            wait_until_ready(httpx.URL(url).copy_with(path="/readyz"), process)
             yield Server(process.pid, url, tuple(keys), monotonic() - started)
 
 
-def wait_until_ready(url: httpx.URL | str) -> bytes:
-    """Polls the URL. Returns the content of the first response with 200. Raises TimeoutError."""
+def wait_until_ready(url: httpx.URL | str, process: subprocess.Popen[bytes]) -> None:
+    """Polls the URL until it responds with 200. Raises ConnectionError if the server ends or does not start."""
     deadline = monotonic() + _START_TIMEOUT
-    while monotonic() < deadline:
-        try:
-            return httpx.get(url, timeout=_START_TIMEOUT).raise_for_status().content
-        except httpx.HTTPError:
-            sleep(0.02)
-    raise TimeoutError(f"no response from {url}")
+    while process.poll() is None and monotonic() < deadline:
+        with suppress(httpx.HTTPError):
+            httpx.get(url, timeout=_START_TIMEOUT).raise_for_status()
+            return
+        sleep(0.02)
+    raise ConnectionError(f"no response from {url}")
 
 
 def free_port() -> int:
@@ -172,7 +173,7 @@ def _requirements(tiny: Runs, photo: Runs, ready_seconds: float, idle_memory: fl
     return [*rows, equals("failed requests", failed, 0)]
 
 
-async def pillow_loops(processes: ProcessPoolExecutor, content: bytes, seconds: float) -> Run:
+async def pillow_loops(processes: Executor, content: bytes, seconds: float) -> Run:
     """Converts PHOTO with Pillow in two processes at the same time, without a server."""
     loop = asyncio.get_running_loop()
     calls = (loop.run_in_executor(processes, _pillow_loop, content, seconds) for _ in range(server_process.WORKERS))
