@@ -15,12 +15,14 @@ from time import perf_counter, process_time
 
 from benchmarks.load_generator import LoadPlan, generate_load
 from benchmarks.report import Report, Row, p99
+from engine.executor import Executor, Job
 
 COLUMNS = ("variant", "per second", "ratio", "spread %", "p50 ms", "p99 ms", "CPU ms", "CPU ratio", "failed")
 """The columns of `table`."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")  # per second, of the times in /proc
 _TIMES, _PARENT = slice(11, 15), 1  # fields of /proc/<pid>/stat after the name
+_ACCOUNT = "benchmark"
 _WARM_UP, _WARM_UP_CONCURRENCY = 0.5, 4  # seconds, requests at any time
 _SETTLING_TIME = 0.2  # seconds until work after the last response is done: refilling pools, writing logs
 
@@ -84,6 +86,12 @@ async def repeat(action: Callable[[], Awaitable[object]], seconds: float) -> Run
     elapsed = perf_counter() - started
     cpu = own_cpu_seconds() - before
     return Run(tuple(latencies), len(latencies) / elapsed, cpu / len(latencies))
+
+
+async def run_job(executor: Executor, job: Job, source: Path) -> None:
+    """Converts a file. The result stays in memory, as small results of the service do. Raises ConversionError."""
+    with source.open("rb") as read, os.fdopen(os.memfd_create("result"), "wb") as write:
+        await executor.run(job, _ACCOUNT, [read.fileno()], write.fileno())
 
 
 def table(title: str, runs: Mapping[str, Sequence[Run]]) -> Report:

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from prometheus_client import CollectorRegistry
 
 from benchmarks.load_generator import LoadPlan
-from benchmarks.measure import Run, Variant, interleaved, load, own_cpu_seconds, repeat, table
+from benchmarks.measure import Run, Variant, interleaved, load, own_cpu_seconds, repeat, run_job, table
 from benchmarks.report import Report
 from benchmarks.server import TINY
 from config.logs import configure
@@ -69,19 +69,15 @@ def _executor_variants(
     registry: Registry, folder: Path, unsandboxed: LocalExecutor, sandboxed: LocalExecutor, seconds: float
 ) -> dict[str, Variant]:
     plan = registry.plan([registry.formats["png"]], "jpeg")
-    source, target = folder / TINY.file, folder / "out.jpg"
+    job, source = Job.of(plan), folder / TINY.file
 
     async def in_process() -> object:
         return pipeline.run(plan, [source.read_bytes()], Options())
 
-    async def in_worker(executor: LocalExecutor) -> object:
-        with source.open("rb") as read, target.open("wb") as write:
-            return await executor.run(Job.of(plan), "benchmark", [read.fileno()], write.fileno())
-
     return {
         "codec in process": partial(repeat, in_process, seconds),
-        "in a worker process": partial(repeat, partial(in_worker, unsandboxed), seconds),
-        "in a sandboxed worker process": partial(repeat, partial(in_worker, sandboxed), seconds),
+        "in a worker process": partial(repeat, partial(run_job, unsandboxed, job, source), seconds),
+        "in a sandboxed worker process": partial(repeat, partial(run_job, sandboxed, job, source), seconds),
     }
 
 

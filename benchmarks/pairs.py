@@ -17,7 +17,18 @@ import rawpy
 from PIL import Image
 
 from benchmarks import samples
-from benchmarks.measure import Run, Variant, cpu_ms, cpu_ratio, interleaved, p50_ms, repeat, spread, throughput_ratio
+from benchmarks.measure import (
+    Run,
+    Variant,
+    cpu_ms,
+    cpu_ratio,
+    interleaved,
+    p50_ms,
+    repeat,
+    run_job,
+    spread,
+    throughput_ratio,
+)
 from benchmarks.report import Report, Row
 from engine.executor import Job, LocalExecutor
 from engine.mupdf import pymupdf
@@ -98,18 +109,13 @@ async def _measure(
     for pair, plan in plans.items():
         source = folder / pair[0]
         source.write_bytes(inputs[pair[0]])
-        convert = partial(_convert, executor, plan, source)
+        convert = partial(run_job, executor, Job.of(plan), source)
         variants: dict[str, Variant] = {"convertd": partial(repeat, convert, seconds)}
         if pair in CODECS:
             variants["codec"] = partial(repeat, partial(_call, CODECS[pair], inputs[pair[0]]), seconds)
         rows.append(_row(pair, await interleaved(variants, rounds)))
     await executor.close()
     return rows
-
-
-async def _convert(executor: LocalExecutor, plan: Plan, source: Path) -> None:
-    with source.open("rb") as read, source.with_suffix(".out").open("wb") as write:
-        await executor.run(Job.of(plan), "benchmark", [read.fileno()], write.fileno())
 
 
 async def _call(codec: Codec, data: bytes) -> None:

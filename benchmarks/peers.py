@@ -306,6 +306,6 @@ def _run(*command: str | Path) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """The last line of a program's errors, or the message of the exception."""
-    output = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else ""
-    return str(output or error).splitlines()[-1]
+    """The first error that a program printed, or the message of the exception."""
+    lines = error.stderr.splitlines() if isinstance(error, subprocess.CalledProcessError) else []
+    return next((line for line in lines if line.lower().startswith(("error", "npm error"))), str(error))
