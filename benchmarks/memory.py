@@ -52,8 +52,8 @@ async def _measure(running: Server, folder: Path, seconds: float, idle: float) -
         ]
     columns = ("burst", "requests", "before MiB", "peak MiB", "after MiB", f"{idle:g} s later MiB")
     return [
-        Report(f"memory of all processes, bursts of {seconds:g} s", columns, tuple(bursts)),
-        Report("requirements", COLUMNS, tuple(requirements)),
+        Report(f"Memory of all processes, bursts of {seconds:g} s", columns, tuple(bursts)),
+        Report("Requirements", COLUMNS, tuple(requirements)),
     ]
 
 

@@ -37,7 +37,7 @@ def measure(rounds: int, seconds: float) -> list[Report]:
     """Returns a row per variant, for runs of `seconds` with one request at a time."""
     with TemporaryDirectory() as folder:
         runs = asyncio.run(_measure(Path(folder), rounds, seconds))
-    return [table(f"overhead of the service, {TINY.title} ({rounds} x {seconds:g} s)", runs)]
+    return [table(f"Overhead of the service, {TINY.title} ({rounds} x {seconds:g} s)", runs)]
 
 
 async def _measure(folder: Path, rounds: int, seconds: float) -> dict[str, list[Run]]:

@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,7 +32,9 @@ from benchmarks.server_process import WORKERS
 
 _CONVERTD = "convertd"
 THUMBOR, IPX, FASTIFY, STARLETTE = "thumbor", "ipx", "fastify and sharp", "Starlette and pyvips"
-_LOADS = ((TINY, 16), (PHOTO, 4), (PHOTO, 16))  # workloads and numbers of connections
+LOADS = ((TINY, 16), (PHOTO, 4), (PHOTO, 16))
+"""Workloads and numbers of connections."""
+
 _INSTALLED = "installed"  # an empty file in the folder of a complete environment
 _INSTALL_TIMEOUT = 600  # seconds
 
@@ -243,7 +245,7 @@ PEERS = (
 )
 
 
-def measure(rounds: int, seconds: float, cache: Path) -> list[Report]:
+def measure(rounds: int, seconds: float, cache: Path, loads: Sequence[tuple[Workload, int]] = LOADS) -> list[Report]:
     """Installs the peers and measures them next to convertd, for runs of `seconds`."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
@@ -258,21 +260,23 @@ def measure(rounds: int, seconds: float, cache: Path) -> list[Report]:
             except (OSError, subprocess.SubprocessError) as error:
                 problems.append((peer.name, f"cannot be installed or started: {_reason(error)}", nan, nan, nan))
         rows = [*(_describe(name, running) for name, running in servers.items()), *problems]
-        runs = asyncio.run(_measure(servers, rounds, seconds))
+        runs = asyncio.run(_measure(servers, loads, rounds, seconds))
     return [
-        Report("servers", ("server", "versions", "tiny bytes", "photo bytes", "memory MiB"), tuple(rows)),
+        Report("Servers", ("server", "versions", "tiny bytes", "photo bytes", "memory MiB"), tuple(rows)),
         *(table(f"{title} ({rounds} x {seconds:g} s)", found) for title, found in runs.items()),
-        Report("requirements", COLUMNS, tuple(_requirements(runs))),
+        Report("Requirements", COLUMNS, tuple(_requirements(runs))),
     ]
 
 
-async def _measure(servers: Mapping[str, Running], rounds: int, seconds: float) -> dict[str, Runs]:
+async def _measure(
+    servers: Mapping[str, Running], loads: Sequence[tuple[Workload, int]], rounds: int, seconds: float
+) -> dict[str, Runs]:
     """Returns the runs by title of the load."""
     return {
         _title(workload, connections): await interleaved(
             {name: running.variant(workload, seconds, connections) for name, running in servers.items()}, rounds
         )
-        for workload, connections in _LOADS
+        for workload, connections in loads
     }
 
 
@@ -289,7 +293,7 @@ def _requirements(runs: Mapping[str, Runs]) -> list[Row]:
     required_ratios += [(PHOTO, connections, dict.fromkeys((IPX, FASTIFY, STARLETTE), 1.0)) for connections in (4, 16)]
     rows = []
     for workload, connections, peers in required_ratios:
-        found = runs[_title(workload, connections)]
+        found = runs.get(_title(workload, connections), {})
         for peer, limit in peers.items():
             metric = f"{_title(workload, connections)}: throughput / {peer}"
             if peer in found:

@@ -71,10 +71,8 @@ def write_readme(path: Path, mode: str, reports: Sequence[Report]) -> None:
     _, end, after = after.partition("<!-- end of results -->\n")
     if not end:
         raise ValueError(f"no results of {mode} in {path}")
-    measured = ", ".join(f"{name} {value}" for name, value in machine().items())
-    path.write_text(
-        before + start + "\n".join([f"Measured: {measured}.", "", *map(Report.as_markdown, reports)]) + end + after
-    )
+    measured = "Measured on {date}: {processor}, {cores} cores, Python {python}.\n".format(**machine())
+    path.write_text(before + start + "\n".join([measured, *map(Report.as_markdown, reports), end]) + after)
 
 
 def info(metric: str, measured: str | float = "") -> Row:

@@ -143,7 +143,7 @@ def measure(rounds: int, seconds: float) -> list[Report]:
     return [
         table(f"{TINY.title} ({rounds} x {seconds:g} s)", tiny_runs),
         table(f"{PHOTO.title} ({rounds} x {seconds:g} s)", photo_runs),
-        Report("requirements", COLUMNS, tuple(_requirements(tiny_runs, photo_runs, server.ready_seconds, idle_memory))),
+        Report("Requirements", COLUMNS, tuple(_requirements(tiny_runs, photo_runs, server.ready_seconds, idle_memory))),
     ]
 
 

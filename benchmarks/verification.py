@@ -25,7 +25,7 @@ def measure(rounds: int) -> list[Report]:
         small_times = _times(registry, plan, small, rounds)
         large_times = _times(registry, plan, large, rounds)
         rows.append((target.name, *small_times, *large_times, 100 * large_times[1] / large_times[0]))
-    return [Report(f"verification, median of {rounds}", _COLUMNS, tuple(rows))]
+    return [Report(f"Verification, median of {rounds}", _COLUMNS, tuple(rows))]
 
 
 def _times(registry: Registry, plan: Plan, data: bytes, rounds: int) -> tuple[float, float]:
