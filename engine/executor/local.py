@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from engine import sandbox
-from engine.errors import StepFailed, TimedOut, WorkerCrashed
+from engine.errors import ExecutorUnavailable, StepFailed, TimedOut
 from engine.executor import jobs
 from engine.executor.forkserver import ForkServer
 from engine.executor.jobs import Job, JobLimits, JobResult, Request
@@ -58,7 +58,7 @@ class LocalExecutor:
     async def start(self) -> None:
         """Starts the fork server and spare processes, which otherwise happens at the first job.
 
-        Raises WorkerCrashed.
+        Raises ExecutorUnavailable.
         """
         await self._pool.start()
 
@@ -88,7 +88,7 @@ class LocalExecutor:
                         raise StepFailed("The conversion's process reported a size that differs from its file.")
                     worker.succeeded = reusable
                     return result
-        raise WorkerCrashed("No process can be started for the conversion.")
+        raise ExecutorUnavailable("No process can be started for the conversion.")
 
     async def examine(self) -> sandbox.SandboxReport:
         """Runs the sandbox self-test in a process of its own. Raises ConversionError."""
