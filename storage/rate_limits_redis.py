@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 from storage.rate_limits import RateLimitStatus
 
 _PREFIX = "convertd:limit:"
-_TIMEOUT = 0.25  # seconds; includes pauses of this process's event loop
+_TIMEOUT = 0.1  # seconds; includes pauses of this process's event loop
 _CONNECTIONS = 16
 
 # KEYS[1]  a window: a hash of its `count` and its `end`

@@ -19,6 +19,8 @@ from web.services.job_queue import JobQueue, Overruns
 async def held(job_queue: JobQueue, *accounts: str, limit: int = 2, max_wait: float | None = 30) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         for account in accounts:
+            if max_wait is not None:
+                job_queue.check(account, limit, max_wait)
             await stack.enter_async_context(job_queue.acquire(account, limit, max_wait=max_wait))
         yield
 
@@ -85,6 +87,24 @@ async def test_check_raises_what_acquire_would_and_queues_nothing() -> None:
     job_queue.close()
     with pytest.raises(NotReady):
         job_queue.check("b", 2)
+
+
+async def test_a_job_that_passed_the_check_is_queued_though_the_queue_is_full() -> None:
+    job_queue = JobQueue(1, max_jobs_ahead=1)
+
+    async def work() -> None:
+        async with job_queue.acquire("c", 2):
+            pass
+
+    async with held(job_queue, "a"):
+        job_queue.check("c", 2)
+        first = await waiting(job_queue, "b")
+        with pytest.raises(RateLimited):
+            job_queue.check("c", 2)
+        second = asyncio.create_task(work())
+        await asyncio.sleep(0)
+        assert job_queue.waiting == 2
+    await asyncio.gather(first, second)
 
 
 async def test_a_long_batch_does_not_delay_another_account() -> None:

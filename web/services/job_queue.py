@@ -204,7 +204,7 @@ class FairQueue:
 class JobQueue:
     """Runs at most `slots` jobs at a time within `memory` bytes, in the order of a FairQueue.
 
-    Refuses a new job at once if more than `max_jobs_ahead` jobs per slot are ahead of it, or if the expected wait is
+    `check` refuses a new job if more than `max_jobs_ahead` jobs per slot are ahead of it, or if the expected wait is
     longer than a share of its maximum wait. `refused` counts refusals by cause: full, late, stopping.
     """
 
@@ -234,7 +234,8 @@ class JobQueue:
         return 0.0 if oldest is None else monotonic() - oldest
 
     def check(self, account_id: str, limit: int, max_wait: float = QUEUE_TIMEOUT) -> None:
-        """Raises the errors that `acquire` would raise at once for a new job of the account. Queues nothing."""
+        """Raises RateLimited, reason `queue_full`, if a new job of the account is unlikely to start within `max_wait`
+        seconds, and NotReady after `close`. Queues nothing."""
         if self._closed:
             raise self._stopping()
         ahead = self._queue.jobs_ahead(account_id, limit)
@@ -243,23 +244,16 @@ class JobQueue:
 
     @asynccontextmanager
     async def acquire(
-        self,
-        account_id: str,
-        limit: int,
-        *,
-        memory: int = 0,
-        max_wait: float | None = QUEUE_TIMEOUT,
+        self, account_id: str, limit: int, *, memory: int = 0, max_wait: float | None = QUEUE_TIMEOUT
     ) -> AsyncIterator[None]:
         """Waits for a slot and holds it for the block, which runs a job of `memory` bytes.
 
         The account may run `limit` jobs at a time, or one if it is restricted. With a `max_wait` of None the job waits
-        without limit and is not refused for the length of the queue. Raises RateLimited, reason `queue_full`, if the
-        job cannot start within `max_wait` seconds, and NotReady after `close`.
+        without limit. A job that passed `check` is queued even if the queue has become full since. Raises RateLimited,
+        reason `queue_full`, if the job cannot start within `max_wait` seconds, and NotReady after `close`.
         """
         if self._closed:
             raise self._stopping()
-        if max_wait is not None:
-            self.check(account_id, limit, max_wait)
         job = QueuedJob(account_id, memory, monotonic())
         started = self._started[job] = asyncio.get_running_loop().create_future()
         self._queue.add(job, limit)
