@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import stat
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -139,6 +140,8 @@ def _reopen(files: Sequence[int]) -> Iterator[list[int]]:
         opened = []
         for descriptor in files:
             try:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # opening a named pipe would block
+                    raise StepFailed("The files of the job must be regular files.")
                 opened.append(os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC))
             except OSError as error:
                 raise StepFailed("The files of the job cannot be opened.") from error
