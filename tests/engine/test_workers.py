@@ -109,17 +109,6 @@ async def test_a_request_that_is_too_long_is_an_error(executor: LocalExecutor, t
     assert not file_job.output.exists()
 
 
-async def test_a_named_pipe_is_an_error(executor: LocalExecutor, tmp_path: Path) -> None:
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        with pytest.raises(StepFailed, match="regular"):
-            await executor.run(Job(("trouble",), "png"), ACCOUNT, [descriptor], descriptor)
-    finally:
-        os.close(descriptor)
-
-
 async def test_a_reply_that_is_too_long_becomes_an_error(executor: LocalExecutor, tmp_path: Path) -> None:
     with pytest.raises(StepFailed, match="too long"):
         await run_files(executor, _job(tmp_path, f"warn {jobs.MAX_MESSAGE}"))
