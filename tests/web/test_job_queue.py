@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from engine.errors import CorruptInput, OutOfMemory, TimedOut
+from engine.errors import CorruptInput, ExecutorUnavailable, OutOfMemory, TimedOut
 from web.api.errors import NotReady, RateLimited
 from web.services import job_queue as module
 from web.services.job_queue import JobQueue, Overruns
@@ -217,13 +217,23 @@ async def test_long_jobs_of_restricted_accounts_cause_no_refusal(clock: Clock) -
     await asyncio.gather(first, second)
 
 
-@pytest.mark.parametrize(("seconds", "restricted"), [(9, False), (11, True)])
-async def test_a_long_job_that_its_client_abandons_is_an_overrun(
-    clock: Clock, seconds: float, *, restricted: bool
+@pytest.mark.parametrize(
+    ("error", "seconds", "restricted"),
+    [
+        (asyncio.CancelledError(), 9, False),
+        (asyncio.CancelledError(), 11, True),
+        (CorruptInput("broken"), 9, False),
+        (CorruptInput("broken"), 11, True),
+        (ExecutorUnavailable("no process"), 11, False),
+        (OSError("disk"), 11, False),
+    ],
+)
+async def test_a_failure_after_a_long_time_is_an_overrun(
+    clock: Clock, error: BaseException, seconds: float, *, restricted: bool
 ) -> None:
     job_queue = JobQueue(2)
     for _ in range(3):
-        await fail(job_queue, "a", asyncio.CancelledError(), clock, seconds)
+        await fail(job_queue, "a", error, clock, seconds)
     assert job_queue._overruns.is_restricted("a") is restricted
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from time import monotonic
 
 from engine.decode_limits import MAX_PIXELS
-from engine.errors import OutOfMemory, TimedOut
+from engine.errors import ConversionError, ExecutorUnavailable, OutOfMemory, TimedOut
 from engine.memory_estimate import needed_bytes
 from engine.planner import Plan
 from web.api.errors import NotReady, RateLimited
@@ -34,7 +34,7 @@ _MEMORY_SHARE = 0.7  # share of the machine's memory; the rest is for the server
 _MAX_OVERRUNS = 3  # until an account is restricted
 _OVERRUN_SECONDS = 600.0  # since the latest overrun, until all are forgotten
 _SUCCESSES_PER_OVERRUN = 10  # successful jobs that make up for an overrun
-_ABANDONED_SECONDS = 10.0  # a job whose client disconnects after this time has overrun
+_LONG_SECONDS = 10.0  # a job that fails, or whose client disconnects, after this time has overrun
 
 
 @dataclass(eq=False)
@@ -54,7 +54,7 @@ class _AccountOverruns:
 
 
 class Overruns:
-    """Accounts whose jobs exceeded their deadline or their memory limit, or were abandoned by their clients.
+    """Counts overruns by account: jobs that exceeded their deadline or memory limit, or failed after a long time.
 
     An account is restricted after three overruns. Ten successful jobs make up for one, and ten minutes without an
     overrun for all.
@@ -74,7 +74,7 @@ class Overruns:
         )
 
     def record_overrun(self, account_id: str) -> None:
-        """Counts an overrun, and logs whether it restricts the account."""
+        """Counts an overrun, and logs a warning if it restricts the account."""
         while self._accounts and self._is_over(next(iter(self._accounts.values()))):
             del self._accounts[next(iter(self._accounts))]
         was_restricted = self.is_restricted(account_id)
@@ -234,8 +234,10 @@ class JobQueue:
         return 0.0 if oldest is None else monotonic() - oldest
 
     def check(self, account_id: str, limit: int, max_wait: float = QUEUE_TIMEOUT) -> None:
-        """Raises RateLimited, reason `queue_full`, if a new job of the account is unlikely to start within `max_wait`
-        seconds, and NotReady after `close`. Queues nothing."""
+        """Checks whether a new job of the account can start within `max_wait` seconds. Queues nothing.
+
+        Raises RateLimited, reason `queue_full`, if that is unlikely, and NotReady after `close`.
+        """
         if self._closed:
             raise self._stopping()
         ahead = self._queue.jobs_ahead(account_id, limit)
@@ -293,8 +295,7 @@ class JobQueue:
         self._start_next()
 
     def _record(self, account_id: str, seconds: float, error: BaseException | None) -> None:
-        abandoned = isinstance(error, asyncio.CancelledError) and seconds > _ABANDONED_SECONDS
-        if abandoned or isinstance(error, TimedOut | OutOfMemory):
+        if _is_overrun(error, seconds):
             self._overruns.record_overrun(account_id)
             return  # the mean is for the expected wait of all accounts, which such jobs would make too long
         if error is None:
@@ -324,6 +325,13 @@ class JobQueue:
     def _stopping(self) -> NotReady:
         self.refused["stopping"] += 1
         return NotReady("The server is stopping.", retry_after=1)
+
+
+def _is_overrun(error: BaseException | None, seconds: float) -> bool:
+    if isinstance(error, TimedOut | OutOfMemory):
+        return True
+    by_job_or_client = isinstance(error, ConversionError | asyncio.CancelledError)
+    return by_job_or_client and not isinstance(error, ExecutorUnavailable) and seconds > _LONG_SECONDS
 
 
 def _wake(started: asyncio.Future[None]) -> None:
