@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.errors import WorkerCrashed
+from engine.errors import ExecutorUnavailable
 from engine.executor.forkserver_main import PID, remove_folder
 
 # The only environment variables that are passed on: the others can hold secrets.
@@ -79,7 +79,8 @@ class WorkerProcess:
     async def exitcode(self, seconds: float) -> int | None:
         """Waits up to `seconds` for the process to end.
 
-        Returns its exit code, negative for a signal, or None if the process is still running.
+        Returns its exit code, negative for a signal, or None if the process is still running. Raises
+        ExecutorUnavailable if the fork server has died.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -87,8 +88,9 @@ class WorkerProcess:
         except TimeoutError:
             return None
         self.ended = True
-        # Without a message the fork server has died, and its worker processes with it.
-        return int(PID.unpack(message)[0]) if message else -signal.SIGKILL
+        if not message:
+            raise ExecutorUnavailable("The conversion's process was killed together with its fork server.")
+        return int(PID.unpack(message)[0])
 
     def stop(self) -> None:
         """Stops the process until `resume`."""
@@ -132,20 +134,24 @@ class WorkerProcess:
 class ForkServer:
     """A process with all plugins loaded that forks worker processes with the sandbox `layers`.
 
-    Starts at the first fork. Its methods block and are called from one thread at a time.
+    Starts at the first fork. Its methods block and are called from one thread at a time. While `closing` is true, it
+    is not replaced.
     """
 
     def __init__(self, layers: Collection[str]) -> None:
         self._layers = layers
         self._base_folder = ""  # holds the folders of the worker processes
         self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+        self.closing = False
 
     def fork(self) -> WorkerProcess:
-        """Returns a new worker process that waits for a request. Raises WorkerCrashed.
+        """Returns a new worker process that waits for a request. Raises ExecutorUnavailable.
 
         Replaces a fork server that has died, or does not answer within seconds.
         """
         for exit_timeout in _EXIT_TIMEOUTS:
+            if self.closing:
+                break
             timeout = _FORK_TIMEOUT if self._running else _START_TIMEOUT
             try:
                 return _request_fork(self._control_socket(), timeout)
@@ -154,7 +160,7 @@ class ForkServer:
             except OSError:
                 if self._running is None or not _is_running(self._running[0], exit_timeout):
                     self._stop(0)
-        raise WorkerCrashed("No process can be started for the conversion.")
+        raise ExecutorUnavailable("No process can be started for the conversion.")
 
     def close(self) -> None:
         """Ends the fork server and all its worker processes."""

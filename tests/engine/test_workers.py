@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -18,8 +19,9 @@ import pytest_asyncio
 from PIL import Image
 
 from engine import ConversionError, StepFailed, sandbox
+from engine.errors import ExecutorUnavailable
 from engine.executor import Job, JobLimits, LocalExecutor, jobs, pool
-from engine.executor.forkserver import WorkerProcess
+from engine.executor.forkserver import ForkServer, WorkerProcess
 from engine.executor.jobs import Request
 from engine.executor.pool import WorkerPool
 from tests.support.executors import ACCOUNT, FileJob, misbehaving, run_files
@@ -292,6 +294,15 @@ def _serving(supervisor: int) -> int:
     return int(Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text())
 
 
+def _stop_forkserver(executor: LocalExecutor) -> subprocess.Popen[bytes]:
+    """Stops both processes of the fork server. Returns its supervisor."""
+    running = _pool(executor)._forkserver._running
+    assert running is not None
+    os.kill(_serving(running[0].pid), signal.SIGSTOP)
+    os.kill(running[0].pid, signal.SIGSTOP)
+    return running[0]
+
+
 async def _only_workers_have_folders(executor: LocalExecutor, base: Path) -> bool:
     """Waits for the processes that have ended to be removed."""
     for _ in range(500):
@@ -350,15 +361,52 @@ async def test_a_fork_server_that_hangs_is_replaced(tmp_path: Path) -> None:
         assert await _has_ended(serving)
 
 
-async def test_closing_does_not_wait_for_a_fork_server_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_job_does_not_wait_long_for_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_SPARE_TIMEOUT", 0.3)
     async with misbehaving(1) as executor:
-        running = _pool(executor)._forkserver._running
-        assert running is not None
-        os.kill(running[0].pid, signal.SIGSTOP)
-        os.kill(_serving(running[0].pid), signal.SIGSTOP)
+        _stop_forkserver(executor)
+        await _run(executor, tmp_path, account="a")
+
+        with pytest.raises(ExecutorUnavailable):
+            await _run(executor, tmp_path, account="b")
+
+        for _ in range(100):
+            if await executor.ready():
+                break
+            await asyncio.sleep(0.2)
+        await _run(executor, tmp_path, account="b")
+
+
+async def test_a_job_that_is_killed_with_its_fork_server_is_not_the_cause(tmp_path: Path) -> None:
+    async with misbehaving(1) as executor:
+        running = asyncio.create_task(run_files(executor, _job(tmp_path, "hang")))
+        await asyncio.sleep(0.3)
+        forkserver = _pool(executor)._forkserver._running
+        assert forkserver is not None
+        os.killpg(forkserver[0].pid, signal.SIGKILL)
+        with pytest.raises(ExecutorUnavailable):
+            await asyncio.wait_for(running, 10)
+
+
+async def test_closing_does_not_replace_a_fork_server_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with misbehaving(1) as executor:
+        _stop_forkserver(executor)
+        await _run(executor, tmp_path, account="a")
+        pending = asyncio.create_task(_run(executor, tmp_path, account="b"))
+        await asyncio.sleep(0.3)
+        monkeypatch.delattr(ForkServer, "_start")
+    with pytest.raises(ExecutorUnavailable):
+        await pending
+
+
+async def test_closing_does_not_wait_for_a_fork_server_that_hangs() -> None:
+    async with misbehaving(1) as executor:
+        running = _stop_forkserver(executor)
         started = time.monotonic()
     assert time.monotonic() - started < 10
-    assert running[0].returncode == -signal.SIGKILL
+    assert running.returncode == -signal.SIGKILL
 
 
 async def test_closing_ends_running_jobs(tmp_path: Path) -> None:

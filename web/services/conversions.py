@@ -76,6 +76,8 @@ class Conversions:
         request.context.input_format = sources[0].name
         plan = self._registry.plan(sources, request.target, request.tool)
         request.context.set_plan(plan)
+        # Before credits are held, and not after: jobs that have waited for a stalled database are not refused.
+        self._job_queue.check(request.account.id, request.account.tier.max_concurrent)
         claim = await self._claim(request, plan)
         if isinstance(claim, Replayed):
             return claim
