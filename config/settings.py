@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
 from email.errors import HeaderParseError
@@ -19,7 +20,9 @@ from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
+    BaseModel,
     BeforeValidator,
+    ConfigDict,
     Field,
     SecretStr,
     ValidationError,
@@ -27,13 +30,6 @@ from pydantic import (
     field_validator,
 )
 from pydantic_core import ErrorDetails
-from pydantic_settings import (
-    BaseSettings,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
 
 ENV_PREFIX = "CONVERTD_"
 TOML_VARIABLE = "CONVERTD_CONFIG"
@@ -118,10 +114,10 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """All settings. Each field is CONVERTD_<FIELD> in the environment, which takes precedence over the TOML file."""
 
-    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     data_dir: Path = Path("data")  # database, files and outbox
     base_url: Annotated[str, AfterValidator(_base_url)] = "http://localhost:8000/api/v1"  # as seen by clients
@@ -136,7 +132,7 @@ class Settings(BaseSettings):
     jobs_per_process: int = Field(100, ge=1)  # conversions of one account in a worker process
     metrics_port: int = Field(9464, ge=0, le=65_535)  # on the loopback interface; 0: off
     sandbox: Literal["required", "best_effort", "off"] = "best_effort"
-    trusted_proxies: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_networks)] = ()
+    trusted_proxies: Annotated[tuple[Network, ...], BeforeValidator(_networks)] = ()
     log_format: Literal["text", "json"] = "text"
     file_retention_seconds: int = Field(86_400, ge=1)
     blob_url: Annotated[SecretStr, _secret_url("s3")] | None = None  # None: data_dir
@@ -167,19 +163,6 @@ class Settings(BaseSettings):
             return self
         return self.model_copy(update={"base_url": f"http://localhost:{port}/api/v1"})
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        file = os.environ.get(TOML_VARIABLE)
-        toml = [TomlConfigSettingsSource(settings_cls, Path(file))] if file else []
-        return (init_settings, env_settings, *toml)
-
 
 def load_settings() -> Settings:
     """Reads the settings of this process. Raises SettingsError with all errors."""
@@ -188,7 +171,8 @@ def load_settings() -> Settings:
         raise SettingsError(f"{TOML_VARIABLE} names a file that does not exist: {file}")
     errors = {name: _unknown_message(name) for name in _unknown_variables()}
     try:
-        settings = Settings()
+        values = tomllib.loads(Path(file).read_text("utf-8")) if file else {}
+        settings = Settings.model_validate({**values, **_environment()})
     except ValidationError as error:
         # Without values: some settings are secrets.
         errors |= dict(map(_error_message, error.errors()))
@@ -205,6 +189,12 @@ def _error_message(error: ErrorDetails) -> tuple[str, str]:
     if error["type"] == "extra_forbidden":
         return name, _unknown_message(name)
     return name, error["msg"].removeprefix("Value error, ")
+
+
+def _environment() -> dict[str, str]:
+    """Returns the settings in the environment, by field. The case of variables does not matter."""
+    variables = {name.upper(): value for name, value in os.environ.items()}
+    return {field: variables[variable(field)] for field in Settings.model_fields if variable(field) in variables}
 
 
 def _unknown_variables() -> list[str]:

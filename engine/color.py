@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from io import BytesIO
+from typing import TYPE_CHECKING
 from warnings import warn
 
-import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
 from engine.conversions import FidelityWarning
-from engine.mupdf import pymupdf
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _COLOR_SPACES = {"1": "GRAY", "L": "GRAY", "LA": "GRAY", "CMYK": "CMYK", "LAB": "Lab"}
 _RELATIVE = ImageCms.Intent.RELATIVE_COLORIMETRIC
@@ -31,6 +33,8 @@ _COMPATIBLE_MODES = {
 
 def to_8_bits(array: NDArray[np.uint16]) -> NDArray[np.uint8]:
     """16-bit samples scaled to 8 bits: 65535 becomes 255."""
+    import numpy as np
+
     return ((array.astype(np.uint32) * 255 + 32767) // 65535).astype(np.uint8)
 
 
@@ -93,6 +97,8 @@ def _to_default_srgb(image: Image.Image, mode: str) -> Image.Image:
         assert result is not None
         return result
     if image.mode == "CMYK":
+        from engine.mupdf import pymupdf
+
         # CMYK without a profile: MuPDF's default profile matches what PDF viewers show.
         inks = pymupdf.Pixmap(pymupdf.csCMYK, *image.size, image.tobytes(), False)
         return Image.frombytes("RGB", image.size, pymupdf.Pixmap(pymupdf.csRGB, inks).samples)
@@ -115,6 +121,8 @@ def _standard_mode(image: Image.Image) -> Image.Image:
 
 def _to_8_bit_grey(image: Image.Image) -> Image.Image:
     """Grey of more than 8 bits as L or LA: 16-bit samples scaled, others normalised by `to_16_bits`."""
+    import numpy as np
+
     values = np.asarray(image)
     if image.mode.startswith("I;16"):
         grey = Image.fromarray(to_8_bits(values.astype(np.uint16)), "L")
@@ -129,6 +137,8 @@ def _to_8_bit_grey(image: Image.Image) -> Image.Image:
 
 def to_16_bits(values: NDArray[np.generic]) -> NDArray[np.uint16]:
     """Samples of any type scaled to 16 bits: floats up to 1 from the range 0 to 1, others from their own range."""
+    import numpy as np
+
     finite = np.nan_to_num(values.astype(np.float64), posinf=1.0, neginf=0.0)
     low, high = float(finite.min()), float(finite.max())
     if values.dtype.kind == "f" and high <= 1.0:

@@ -47,6 +47,7 @@ class Conversion(Generic[S, T]):
     programs: tuple[str, ...] = ()
     memory: float = _MEMORY
     isolated: bool = False
+    modules: tuple[str, ...] = ()
 
     def __call__(self, payload: S, options: Options) -> T:
         return self.run(payload, options)
@@ -68,6 +69,7 @@ def conversion(
     programs: tuple[str, ...] = (),
     memory: float = _MEMORY,
     isolated: bool = False,
+    modules: tuple[str, ...] = (),
 ) -> Callable[[Callable[[S, Options], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
 
@@ -75,11 +77,12 @@ def conversion(
     its result contains something simpler than its format suggests, such as pixels on a PDF page. `programs` are the
     paths of the programs that the step runs; the sandbox allows no others. `memory` is the peak in bytes per pixel; it
     limits the memory of the job. `isolated`: plans with the step get a process of their own, because its library
-    is likely to have vulnerabilities; so do plans with `programs`.
+    is likely to have vulnerabilities; so do plans with `programs`. `modules` are those that the step imports when it
+    runs for most files; processes of jobs import them ahead.
     """
 
     def declare(run: Callable[[S, Options], T]) -> Conversion[S, T]:
-        return Conversion(source, target, run, loss, cost, terminal, programs, memory, isolated)
+        return Conversion(source, target, run, loss, cost, terminal, programs, memory, isolated, modules)
 
     return declare
 
@@ -90,7 +93,7 @@ class Tool(Generic[T]):
 
     `inputs` is the range of the number of files, `count` returns the number of pages of a payload, `options` names the
     fields of Options that the tool reads. `run` may modify the payloads; it returns one of them or a new one.
-    `isolated` is as in `conversion`.
+    `isolated` and `modules` are as in `conversion`.
     """
 
     name: str
@@ -102,6 +105,7 @@ class Tool(Generic[T]):
     options: tuple[str, ...]
     summary: str
     isolated: bool = False
+    modules: tuple[str, ...] = ()
 
     def __call__(self, payloads: list[T], options: Options) -> T:
         return self.run(payloads, options)
@@ -144,12 +148,13 @@ def tool(
     inputs: range = range(1, 2),
     options: tuple[str, ...] = (),
     isolated: bool = False,
+    modules: tuple[str, ...] = (),
 ) -> Callable[[Callable[[list[T], Options], T]], Tool[T]]:
     """Declares the decorated function as a tool. The first line of its docstring is shown to clients."""
 
     def declare(run: Callable[[list[T], Options], T]) -> Tool[T]:
         summary = (run.__doc__ or name).strip().splitlines()[0]
-        return Tool(name, format, run, sources, inputs, count, options, summary, isolated)
+        return Tool(name, format, run, sources, inputs, count, options, summary, isolated, modules)
 
     return declare
 

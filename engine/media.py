@@ -8,8 +8,6 @@ from itertools import islice
 from typing import TYPE_CHECKING
 from warnings import warn
 
-import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from engine import color
@@ -18,6 +16,8 @@ from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_count, chec
 from engine.formats import Format
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from pymupdf import Document
 
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow raises above twice this number
@@ -38,6 +38,8 @@ class DeepPixels:
     @classmethod
     def from_bits(cls, array: NDArray[np.uint16], bits: int, mode: str) -> DeepPixels:
         """Scales samples of `bits` bits to the full 16-bit range."""
+        import numpy as np
+
         if bits == 16:
             return cls(array, mode)
         maximum = (1 << bits) - 1
@@ -50,7 +52,7 @@ class DeepPixels:
 
     def as_rgba(self) -> DeepPixels:
         """LA pixels as RGBA, because few formats and readers support LA; other modes unchanged."""
-        return DeepPixels(np.ascontiguousarray(self.array[..., [0, 0, 0, 1]]), "RGBA") if self.mode == "LA" else self
+        return DeepPixels(self.array[..., [0, 0, 0, 1]].copy(), "RGBA") if self.mode == "LA" else self
 
     def as_image(self) -> Image.Image:
         """The pixels scaled to 8 bits per sample."""

@@ -61,6 +61,12 @@ class Plan:
         steps = (*chain.from_iterable(self.openings), *self.steps, self.tool, self.reader)
         return bool(self.programs) or any(step is not None and step.isolated for step in steps)
 
+    @cached_property
+    def modules(self) -> frozenset[str]:
+        """The modules that the steps, the tool and the reader import for most files."""
+        steps = (*chain.from_iterable(self.openings), *self.steps, self.tool, self.reader)
+        return frozenset(module for step in steps if step is not None for module in step.modules)
+
     def __str__(self) -> str:
         inputs = " + ".join(_path_text(source, path) for source, path in zip(self.sources, self.openings, strict=True))
         tool = [str(self.tool)] if self.tool else []

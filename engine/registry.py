@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import mmap
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -59,6 +60,13 @@ class Registry:
         """The paths of all programs that steps run."""
         return frozenset(path for plugin in self.plugins for step in plugin.conversions for path in step.programs)
 
+    @property
+    def modules(self) -> frozenset[str]:
+        """The modules that steps and tools import when they run."""
+        steps = [step for plugin in self.plugins for step in plugin.conversions]
+        modules = (module for step in steps for module in step.modules)
+        return frozenset(modules) | {module for tool in self.tools.values() for module in tool.modules}
+
     def format(self, name: str) -> FileFormat | None:
         """Returns a format by name or alias, ignoring case; None if unknown."""
         name = name.lower()
@@ -71,9 +79,7 @@ class Registry:
 
     def identify_descriptor(self, descriptor: int, filename: str = "") -> FileFormat:
         """Detects the format of an open file as `identify_content` does. Blocks."""
-        if os.fstat(descriptor).st_size == 0:  # which cannot be mapped
-            return self.identify_content(b"", filename)
-        with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
+        with open_content(descriptor) as content:
             return self.identify_content(content, filename)
 
     def identify_content(self, content: Content, filename: str = "") -> FileFormat:
@@ -146,6 +152,16 @@ class Registry:
         if source not in self._paths:
             self._paths[source] = cheapest_paths(self._graph, source)
         return self._paths[source]
+
+
+@contextmanager
+def open_content(descriptor: int) -> Iterator[Content]:
+    """The content of an open file, which is read when it is sliced."""
+    if os.fstat(descriptor).st_size == 0:  # which cannot be mapped
+        yield b""
+        return
+    with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
+        yield content
 
 
 @cache

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from engine import MAX_FRAMES, MAX_PIXELS, Frame, Raster, Size, TooLarge
 from plugins import _exif
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _XMP_ORIENTATION = re.compile(rb"""(tiff:Orientation(?:=["']|>))[2-8](?=["'<])""")
 
@@ -103,6 +105,8 @@ def read_dpi(image: Image.Image) -> tuple[float, float] | None:
 
 def apply_orientation(array: NDArray[np.uint16], orientation: int) -> NDArray[np.uint16]:
     """Turns an array of height x width (x bands) upright, from an EXIF orientation of 1 to 8."""
+    import numpy as np
+
     if orientation in (5, 6, 7, 8):
         array = array.swapaxes(0, 1)
     if orientation in (3, 4, 7, 8):

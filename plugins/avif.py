@@ -3,9 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
-from imagecodecs import avif_decode, avif_encode
-
 from engine import (
     RASTER,
     AnyConversion,
@@ -34,12 +31,13 @@ AVIF = FileFormat(
     bytes_per_pixel=0.05,
 )
 
+_MODULES = ("PIL.AvifImagePlugin", "imagecodecs._avif")
 _BT709, _SRGB, _BT601 = 1, 13, 6  # H.273 code points for primaries, transfer and matrix
 _SPEED = 6  # of 10; lower values take longer and save little
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
-@conversion(AVIF, RASTER, cost=1.5)
+@conversion(AVIF, RASTER, cost=1.5, modules=_MODULES)
 def decode(data: bytes, _options: Options) -> Raster:
     bits = _bit_depth(data)
     raster = _pillow.decode(data, "AVIF", animated=True, lossy=True)
@@ -54,6 +52,8 @@ def _bit_depth(data: bytes) -> int:
 
 
 def _decode_deep(data: bytes, bits: int) -> Iterator[Frame]:
+    from imagecodecs import avif_decode
+
     header = _pillow.open_image(data, "AVIF")
     array = avif_decode(data, numthreads=1)
     bands = array.shape[2] if array.ndim == 3 else 1
@@ -61,7 +61,7 @@ def _decode_deep(data: bytes, bits: int) -> Iterator[Frame]:
     yield Frame(DeepPixels.from_bits(array, bits, _MODES[bands]), header.info.get("icc_profile"))
 
 
-@conversion(RASTER, AVIF, loss=Loss.DETAIL, cost=30, memory=28)
+@conversion(RASTER, AVIF, loss=Loss.DETAIL, cost=30, memory=28, modules=_MODULES)
 def encode(raster: Raster, options: Options) -> bytes:
     frames = list(
         raster.converted_for(TargetCapabilities(("RGB", "RGBA"), icc=True, animation=True, max_side=32_768)).frames
@@ -83,6 +83,9 @@ def encode(raster: Raster, options: Options) -> bytes:
 
 def _encode_without_metadata(frame: Frame, quality: int) -> bytes:
     """Encodes a still without metadata through imagecodecs: the same result as Pillow's in two thirds of the time."""
+    import numpy as np
+    from imagecodecs import avif_encode
+
     samples = np.asarray(frame.image)
     encoded = avif_encode(
         samples,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from typing import TYPE_CHECKING
 
 from engine import (
     DOCUMENT,
@@ -22,9 +23,11 @@ from engine import (
     ends_with,
     hookimpl,
 )
-from engine.mupdf import pymupdf
 from plugins import _ghostscript, _pillow
 from plugins.pdf import PDF, to_bytes, warn_pages_dropped
+
+if TYPE_CHECKING:
+    import pymupdf
 
 _DOS_HEADER = b"\xc5\xd0\xd3\xc6"  # binary header with the offsets of the program and a preview
 
@@ -36,6 +39,7 @@ EPS = FileFormat(
     is_complete=ends_with(b"%%EOF"),
 )
 
+_MODULES = ("engine.mupdf",)
 _BOUNDING_BOX = re.compile(rb"^%%(HiRes|Page)?BoundingBox: [-\d. ]+$", re.MULTILINE)
 
 # Ghostscript would compress pictures as JPEG by default.
@@ -46,8 +50,10 @@ _LOSSLESS = [
 ]
 
 
-@conversion(EPS, PDF, cost=10, programs=_ghostscript.PROGRAMS, isolated=True)
+@conversion(EPS, PDF, cost=10, programs=_ghostscript.PROGRAMS, isolated=True, modules=_MODULES)
 def to_pdf(data: bytes, _options: Options) -> bytes:
+    from engine.mupdf import pymupdf
+
     pdf = _ghostscript.run(_extract_program(data), "pdfwrite", "-dEPSCrop", *_LOSSLESS)
     # Ghostscript renders a program that is truncated before its first mark as a blank page.
     if not pymupdf.open(stream=pdf, filetype="pdf")[0].get_bboxlog():
@@ -64,9 +70,11 @@ def _extract_program(data: bytes) -> bytes:
     return data if b"EPSF" in first else b"%!PS-Adobe-3.0 EPSF-3.0" + newline + rest
 
 
-@conversion(DOCUMENT, EPS, cost=10, terminal=True, programs=_ghostscript.PROGRAMS, isolated=True)
+@conversion(DOCUMENT, EPS, cost=10, terminal=True, programs=_ghostscript.PROGRAMS, isolated=True, modules=_MODULES)
 def from_document(document: pymupdf.Document, _options: Options) -> bytes:
     """Writes the first page as vectors."""
+    from engine.mupdf import pymupdf
+
     warn_pages_dropped(document)
     # Copying the page to a new document removes structures on which Ghostscript fails.
     document.bake()
@@ -88,7 +96,7 @@ def _set_bounding_box(program: bytes, width: float, height: float) -> bytes:
     return _BOUNDING_BOX.sub(replacement, program, count=4)
 
 
-@conversion(RASTER, EPS, loss=Loss.DETAIL, cost=2, terminal=True)
+@conversion(RASTER, EPS, loss=Loss.DETAIL, cost=2, terminal=True, modules=("PIL.EpsImagePlugin",))
 def from_raster(raster: Raster, _options: Options) -> bytes:
     return _pillow.encode(raster.first_frame(TargetCapabilities(("L", "RGB", "CMYK"))).image, "EPS") + b"%%EOF\n"
 

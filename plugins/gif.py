@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from warnings import warn
 
-import numpy as np
 from PIL import Image
 
 from engine import (
@@ -35,6 +34,7 @@ GIF = FileFormat(
 )
 
 _LOOPING = b"NETSCAPE2.0\x03\x01"
+_TRANSPARENT = [255] * 128 + [0] * 128  # by alpha, of which GIF has one bit
 _KEEP, _CLEAR = 1, 2  # disposal methods: keep the frame, or clear to transparency
 
 
@@ -74,8 +74,8 @@ def _to_palette(image: Image.Image, *, still: bool) -> Image.Image:
     """`image` with at most 256 colours. Stills are dithered if colours are lost."""
     if image.mode in ("L", "P"):
         return image
-    transparent = np.asarray(image.getchannel("A")) < 128 if image.mode == "RGBA" else None
-    colours = 256 if transparent is None or not transparent.any() else 255
+    transparent = image.getchannel("A").point(_TRANSPARENT, "1") if image.mode == "RGBA" else None
+    colours = 256 if transparent is None or not transparent.getbbox() else 255
     opaque = image.convert("RGB")
     paletted = opaque.quantize(colours, method=Image.Quantize.MEDIANCUT)
     if opaque.getcolors(colours) is None:
@@ -83,7 +83,7 @@ def _to_palette(image: Image.Image, *, still: bool) -> Image.Image:
         if still:
             paletted = opaque.quantize(palette=paletted, dither=Image.Dither.FLOYDSTEINBERG)
     if transparent is not None and colours == 255:
-        paletted.paste(255, mask=Image.fromarray(transparent))
+        paletted.paste(255, mask=transparent)
         paletted.info["transparency"] = 255
     return paletted
 

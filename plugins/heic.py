@@ -1,13 +1,11 @@
 """HEIC (HEIF with HEVC pictures)."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
-from typing import Any
-
-import numpy as np
-import pillow_heif
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from engine import (
     RASTER,
@@ -27,7 +25,9 @@ from engine import (
 )
 from plugins import _pillow
 
-pillow_heif.register_heif_opener()
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 HEIC = FileFormat(
     "heic",
@@ -39,9 +39,13 @@ HEIC = FileFormat(
     bytes_per_pixel=0.05,
 )
 
+_MODULES = ("pillow_heif.HeifImagePlugin",)
 
-@conversion(HEIC, RASTER, cost=4)
+
+@conversion(HEIC, RASTER, cost=4, modules=_MODULES)
 def decode(data: bytes, _options: Options) -> Raster:
+    import pillow_heif.HeifImagePlugin  # noqa: F401, registers the format
+
     raster = _pillow.decode(data, "HEIF", paged=True, lossy=True)
     deep = _pillow.open_image(data, "HEIF").info["bit_depth"] > 8
     return replace(raster, deep_frames=_decode_deep(data)) if deep else raster
@@ -49,6 +53,9 @@ def decode(data: bytes, _options: Options) -> Raster:
 
 def _decode_deep(data: bytes) -> Iterator[Frame]:
     """The primary picture, then the others. libheif turns them upright and left-aligns samples of more than 8 bits."""
+    import numpy as np
+    import pillow_heif
+
     pictures = pillow_heif.open_heif(BytesIO(data), convert_hdr_to_8bit=False)
     others = [index for index in range(len(pictures)) if index != pictures.primary_index]
     for index in (pictures.primary_index, *others):
@@ -61,8 +68,10 @@ def _decode_deep(data: bytes) -> Iterator[Frame]:
         yield Frame(DeepPixels.from_bits(samples, bits, mode), info.get("icc_profile"))
 
 
-@conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40, memory=30)
+@conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40, memory=30, modules=_MODULES)
 def encode(raster: Raster, options: Options) -> bytes:
+    import pillow_heif.HeifImagePlugin  # noqa: F401, registers the format
+
     frame = raster.first_frame(TargetCapabilities(("RGB", "RGBA"), icc=True))
     # The encoder fails on long pictures that are narrower than two blocks.
     check_side(frame.size, 32_768 if min(frame.size) >= 32 else 4096)

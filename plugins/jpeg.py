@@ -25,6 +25,9 @@ JPEG = FileFormat(
     is_complete=ends_with(b"\xff\xd9"),
 )
 
+MODULES = ("PIL.MpoImagePlugin",)
+"""The modules that Pillow imports to open a file."""
+
 _MAX_SEGMENT = 65_500  # bytes; the limit of one APP1 segment
 _SCAN = b"\xff\xda"
 _MAX_SCANS = 100  # encoders write about ten; each is a pass over all pixels
@@ -41,7 +44,7 @@ def check_scans(data: bytes) -> None:
         )
 
 
-@conversion(JPEG, RASTER, memory=4)
+@conversion(JPEG, RASTER, memory=4, modules=MODULES)
 def decode(data: bytes, _options: Options) -> Raster:
     check_scans(data)
     return _pillow.decode(data, "JPEG", lossy=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import TYPE_CHECKING
 from warnings import warn
 
 from PIL import Image
@@ -28,9 +29,11 @@ from engine import (
     ends_with,
     hookimpl,
 )
-from engine.mupdf import pymupdf
-from plugins import _exif, _pillow
-from plugins.jpeg import JPEG, check_scans
+from plugins import _exif, _pillow, jpeg
+from plugins.jpeg import JPEG
+
+if TYPE_CHECKING:
+    import pymupdf
 
 _HEADER = b"%PDF-"
 
@@ -46,14 +49,17 @@ PDF = FileFormat(
     "pdf", media_type="application/pdf", extensions=("pdf",), sniff=_sniff, paged=True, is_complete=ends_with(b"%%EOF")
 )
 
+_MODULES = ("engine.mupdf", "encodings.raw_unicode_escape")
 _TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
 DPI = 150  # of rendered pages
 _DEFAULT_DPI = 96  # of pictures without a resolution
 _JPEG_QUALITY = 92  # of pictures from a lossy codec
 
 
-@conversion(PDF, DOCUMENT, isolated=True)
+@conversion(PDF, DOCUMENT, isolated=True, modules=_MODULES)
 def read(data: bytes, options: Options) -> pymupdf.Document:
+    from engine.mupdf import pymupdf
+
     document = pymupdf.open(stream=data, filetype="pdf")
     if document.needs_pass and not document.authenticate(options.password or ""):
         raise encrypted_error(options)
@@ -85,18 +91,20 @@ def encrypted_error(options: Options) -> UnknownFormat:
     return UnknownFormat(f"The PDF is encrypted; {problem}.", reason="pdf_encrypted")
 
 
-@conversion(DOCUMENT, PDF)
+@conversion(DOCUMENT, PDF, modules=_MODULES)
 def write(document: pymupdf.Document, _options: Options) -> bytes:
     return to_bytes(document)
 
 
 def to_bytes(document: pymupdf.Document) -> bytes:
     """The document as a compressed file without unused objects. Its encryption is kept."""
+    from engine.mupdf import pymupdf
+
     data: bytes = document.tobytes(garbage=3, deflate=True, use_objstms=1, encryption=pymupdf.PDF_ENCRYPT_KEEP)
     return data
 
 
-@conversion(DOCUMENT, RASTER, loss=Loss.STRUCTURE, cost=8)
+@conversion(DOCUMENT, RASTER, loss=Loss.STRUCTURE, cost=8, modules=_MODULES)
 def render(document: pymupdf.Document, _options: Options) -> Raster:
     # One page more than the limit is enough to be refused.
     sizes = [_size_in_pixels(page) for page in islice(document, MAX_FRAMES + 1)]
@@ -113,10 +121,12 @@ def _render_pages(document: pymupdf.Document) -> Iterator[Frame]:
         yield Frame(Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples))
 
 
-@conversion(JPEG, PDF, terminal=True, cost=0.5)
+@conversion(JPEG, PDF, terminal=True, cost=0.5, modules=(*_MODULES, *jpeg.MODULES))
 def embed_jpeg(data: bytes, _options: Options) -> bytes:
     """A PDF of one page that contains the JPEG data unchanged."""
-    check_scans(data)
+    from engine.mupdf import pymupdf
+
+    jpeg.check_scans(data)
     header = _pillow.open_image(data, "JPEG")
     orientation = header.getexif().get(_exif.ORIENTATION, 1)
     size, dpi = header.size, _pillow.read_dpi(header)
@@ -128,9 +138,11 @@ def embed_jpeg(data: bytes, _options: Options) -> bytes:
     return to_bytes(document)
 
 
-@conversion(RASTER, PDF, terminal=True, cost=12)
+@conversion(RASTER, PDF, terminal=True, cost=12, modules=_MODULES)
 def from_raster(raster: Raster, _options: Options) -> bytes:
     """A PDF with a page per frame: as JPEG if the pixels come from a lossy codec, otherwise lossless."""
+    from engine.mupdf import pymupdf
+
     document = pymupdf.open()
     converted = raster.converted_for(TargetCapabilities(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True))
     for frame in converted.frames:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 from io import BytesIO
+from typing import TYPE_CHECKING
 from warnings import warn
-
-import pikepdf
 
 from engine import (
     AnyConversion,
@@ -20,13 +19,14 @@ from engine import (
     hookimpl,
     tool,
 )
-from plugins._pdf.delete_pages import remove_pages
-from plugins._pdf.form_fields import remove_signatures
-from plugins._pdf.merge import append
 from plugins.pdf import PDF, encrypted_error, warn_repaired
 
-OBJECTS: Format[pikepdf.Pdf] = Format("pdf objects", pikepdf.Pdf)
+if TYPE_CHECKING:
+    import pikepdf
 
+OBJECTS: Format[pikepdf.Pdf] = Format("pdf objects", "pikepdf._core.Pdf")
+
+_MODULES = ("pikepdf",)
 _COST = 2  # more than MuPDF's: without a tool, MuPDF is preferred, because it repairs more damaged files
 
 
@@ -34,7 +34,7 @@ def _page_count(document: pikepdf.Pdf) -> int:
     return len(document.pages)
 
 
-@conversion(PDF, OBJECTS, cost=_COST, isolated=True)
+@conversion(PDF, OBJECTS, cost=_COST, isolated=True, modules=_MODULES)
 def read(data: bytes, options: Options) -> pikepdf.Pdf:
     document = _open(data, options)
     if _page_count(document) == 0:
@@ -45,6 +45,8 @@ def read(data: bytes, options: Options) -> pikepdf.Pdf:
 
 
 def _open(data: bytes, options: Options) -> pikepdf.Pdf:
+    import pikepdf
+
     # The password may apply to some inputs only.
     for password in dict.fromkeys((options.password or "", "")):
         with suppress(pikepdf.PasswordError):
@@ -55,17 +57,32 @@ def _open(data: bytes, options: Options) -> pikepdf.Pdf:
     raise encrypted_error(options)
 
 
-@conversion(OBJECTS, PDF, cost=_COST)
+@conversion(OBJECTS, PDF, cost=_COST, modules=_MODULES)
 def write(document: pikepdf.Pdf, _options: Options) -> bytes:
+    import pikepdf
+
     file = BytesIO()
     # Keeps the encryption with its passwords and permissions.
     document.save(file, object_stream_mode=pikepdf.ObjectStreamMode.generate, encryption=document.is_encrypted)
     return file.getvalue()
 
 
-@tool("pdf-merge", OBJECTS, sources=(PDF,), count=_page_count, inputs=range(2, 21), options=("password",))
+@tool(
+    "pdf-merge",
+    OBJECTS,
+    sources=(PDF,),
+    count=_page_count,
+    inputs=range(2, 21),
+    options=("password",),
+    modules=("plugins._pdf.merge", "plugins._pdf.form_fields"),
+)
 def merge(documents: list[pikepdf.Pdf], _options: Options) -> pikepdf.Pdf:
     """Merges PDFs in the given order, with their outlines, links, forms, page labels and attachments."""
+    import pikepdf
+
+    from plugins._pdf.form_fields import remove_signatures
+    from plugins._pdf.merge import append
+
     if any(document.is_encrypted for document in documents):
         warn(FidelityWarning("encryption_dropped", "The merged PDF is not encrypted."), stacklevel=2)
     merged = pikepdf.Pdf.new()
@@ -81,9 +98,19 @@ def merge(documents: list[pikepdf.Pdf], _options: Options) -> pikepdf.Pdf:
     return merged
 
 
-@tool("pdf-delete-pages", OBJECTS, sources=(PDF,), count=_page_count, options=("pages", "password"))
+@tool(
+    "pdf-delete-pages",
+    OBJECTS,
+    sources=(PDF,),
+    count=_page_count,
+    options=("pages", "password"),
+    modules=("plugins._pdf.delete_pages", "plugins._pdf.form_fields"),
+)
 def delete_pages(documents: list[pikepdf.Pdf], options: Options) -> pikepdf.Pdf:
     """Deletes pages from a PDF, with everything that only they use or that refers to them."""
+    from plugins._pdf.delete_pages import remove_pages
+    from plugins._pdf.form_fields import remove_signatures
+
     (document,) = documents
     if options.pages is None:
         raise InvalidOption("pages is missing.", reason="missing", param="pages")

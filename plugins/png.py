@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 
-from imagecodecs import deflate_encode, png_decode, png_encode
 from PIL import PngImagePlugin
 
 from engine import (
@@ -46,6 +45,10 @@ _METADATA_CHUNKS = (b"eXIf", b"iTXt", b"tEXt", b"zTXt")
 _XMP = "XML:com.adobe.xmp"
 
 
+def _is_deep(content: bytes) -> bool:
+    return content[_DEPTH : _DEPTH + 1] == b"\x10"
+
+
 @conversion(PNG, RASTER, cost=2)
 def decode(data: bytes, _options: Options) -> Raster:
     image = _pillow.open_image(data, "PNG")
@@ -58,10 +61,12 @@ def decode(data: bytes, _options: Options) -> Raster:
     has_default = count > 1 and image.info.get("default_image", False)
     order = list(range(1 if has_default else 0, count))
     raster = _pillow.to_raster(image, order, animated=len(order) > 1)
-    return replace(raster, deep_frames=_decode_deep(data)) if data[_DEPTH] == 16 and raster.count == 1 else raster
+    return replace(raster, deep_frames=_decode_deep(data)) if _is_deep(data) and raster.count == 1 else raster
 
 
 def _decode_deep(data: bytes) -> Iterator[Frame]:
+    from imagecodecs import png_decode
+
     header = _pillow.open_image(data, "PNG")
     array = png_decode(data)
     array = _pillow.apply_orientation(array, header.getexif().get(_exif.ORIENTATION, 1))
@@ -69,12 +74,14 @@ def _decode_deep(data: bytes) -> Iterator[Frame]:
     yield Frame(DeepPixels(array, _MODES[bands]), header.info.get("icc_profile"))
 
 
-@conversion(RASTER, PNG, cost=5, memory=20)
+@conversion(RASTER, PNG, cost=5, memory=20, modules=("imagecodecs._deflate", "imagecodecs._png"))
 def encode(raster: Raster, _options: Options) -> bytes:
     modes = ("RGBA",) if raster.animated else ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
     deep = ("L", "LA", "RGB", "RGBA")
     frames = list(raster.converted_for(TargetCapabilities(modes, deep_modes=deep, icc=True, animation=True)).frames)
     if isinstance(frames[0].pixels, DeepPixels):
+        from imagecodecs import png_encode
+
         uncompressed = png_encode(frames[0].pixels.array, level=0)
         return _compress(_insert_chunks(bytes(uncompressed), _metadata_chunks(raster, frames[0])))
     info = PngImagePlugin.PngInfo()
@@ -119,6 +126,8 @@ def _compress(data: bytes) -> bytes:
 
     libdeflate takes a third of the time of the zlib in Pillow and libpng.
     """
+    from imagecodecs import deflate_encode
+
     before: list[bytes] = [_SIGNATURE]
     after: list[bytes] = []
     raw, rows = bytearray(), zlib.decompressobj()

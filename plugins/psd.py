@@ -17,7 +17,7 @@ from engine import (
     conversion,
     hookimpl,
 )
-from plugins import _exif, _pillow, _psd_tools
+from plugins import _exif, _pillow
 
 PSD = FileFormat(
     "psd",
@@ -27,13 +27,16 @@ PSD = FileFormat(
     bytes_per_pixel=0.5,
 )
 
+_MODULES = ("plugins._psd_tools", "PIL.PsdImagePlugin", "engine.mupdf", "engine.text_encodings")
 _GREY, _RGB = 1, 3  # colour modes that are read with 16 bits
 _VERSION, _EXIF, _XMP = 1057, 1058, 1060  # resource ids
 _MERGED_FLAG = 4  # offset in the version resource: whether the file has a merged picture
 
 
-@conversion(PSD, RASTER, loss=Loss.STRUCTURE, cost=2, isolated=True)
+@conversion(PSD, RASTER, loss=Loss.STRUCTURE, cost=2, isolated=True, modules=_MODULES)
 def decode(data: bytes, _options: Options) -> Raster:
+    from plugins import _psd_tools
+
     depth, mode = (int.from_bytes(data[offset : offset + 2], "big") for offset in (22, 24))
     check_size(int.from_bytes(data[18:22], "big"), int.from_bytes(data[14:18], "big"))
     if depth > 8:
@@ -55,8 +58,10 @@ def decode(data: bytes, _options: Options) -> Raster:
 
 
 # Memory for pictures with alpha, for which psd-tools writes a layer too.
-@conversion(RASTER, PSD, cost=3, memory=70)
+@conversion(RASTER, PSD, cost=3, memory=70, modules=_MODULES)
 def encode(raster: Raster, _options: Options) -> bytes:
+    from plugins import _psd_tools
+
     frame = raster.first_frame(TargetCapabilities(("L", "RGB", "RGBA", "CMYK"), icc=True, max_side=30_000))
     return _psd_tools.encode(frame, raster.exif and raster.exif.removeprefix(_exif.PREFIX), raster.xmp)
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import rawpy
-from numpy.typing import NDArray
 from PIL import Image
 
 from engine import (
@@ -28,6 +26,9 @@ from engine import (
     hookimpl,
 )
 from plugins import _exif, _pillow, _tiff_tags
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _SRGB = 1  # EXIF value of ColorSpace
 
@@ -81,6 +82,8 @@ def develop(data: bytes, _options: Options) -> Raster:
 
 
 def _develop_frames(data: bytes, *, bits: int) -> Iterator[Frame]:
+    import rawpy
+
     with rawpy.imread(BytesIO(data)) as raw:
         check_size(raw.sizes.width, raw.sizes.height)
         array: NDArray[Any] = raw.postprocess(use_camera_wb=True, output_bps=bits)
@@ -99,5 +102,9 @@ def _read_directory(data: bytes) -> Image.Exif:
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    decorators = [conversion(source, RASTER, loss=Loss.DETAIL, cost=10, memory=17, isolated=True) for source in FORMATS]
-    return [decorate(develop) for decorate in decorators]
+    return [
+        conversion(
+            source, RASTER, loss=Loss.DETAIL, cost=10, memory=17, isolated=True, modules=("rawpy", "multiprocessing")
+        )(develop)
+        for source in FORMATS
+    ]

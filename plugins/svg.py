@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import zlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from engine import (
     DOCUMENT,
@@ -21,17 +23,13 @@ from engine import (
     ends_with,
     hookimpl,
 )
-from engine.mupdf import pymupdf
 from plugins import _svg_source
 from plugins.pdf import PDF, warn_pages_dropped
 
-try:
-    from plugins import _cairo
-except OSError:  # libcairo is missing
-    HAS_CAIRO = False
-else:
-    HAS_CAIRO = True
+if TYPE_CHECKING:
+    import pymupdf
 
+_MODULES = ("plugins._cairo", "PIL.AvifImagePlugin", "PIL.WebPImagePlugin", "engine.text_encodings")
 _HEAD = 65_536  # bytes within which the root element must begin
 _FIRST_BYTES = (b"<", b"\x1f", b"\xef", b"\xff", b"\xfe", b" ", b"\t", b"\r", b"\n")  # markup, gzip, byte order marks
 
@@ -68,26 +66,32 @@ def _decode_head(head: bytes) -> str:
     return head.removeprefix(b"\xef\xbb\xbf").decode(encoding, "replace")
 
 
-@conversion(SVG, RASTER, loss=Loss.STRUCTURE, cost=4, isolated=True)
+@conversion(SVG, RASTER, loss=Loss.STRUCTURE, cost=4, isolated=True, modules=_MODULES)
 def render(data: bytes, _options: Options) -> Raster:
     return Raster(_render_frames(_svg_source.prepare(data)), dpi=(96, 96))
 
 
 def _render_frames(svg: bytes) -> Iterator[Frame]:
+    from plugins import _cairo
+
     yield Frame(_cairo.render(svg))
 
 
-@conversion(SVG, PDF, cost=4, isolated=True)
+@conversion(SVG, PDF, cost=4, isolated=True, modules=_MODULES)
 def to_pdf(data: bytes, _options: Options) -> bytes:
+    from plugins import _cairo
+
     return _cairo.to_pdf(_svg_source.prepare(data))
 
 
-@conversion(SVG, SVG, loss=Loss.DETAIL, cost=4, isolated=True)
+@conversion(SVG, SVG, loss=Loss.DETAIL, cost=4, isolated=True, modules=_MODULES)
 def redraw(data: bytes, _options: Options) -> bytes:
+    from plugins import _cairo
+
     return _cairo.to_svg(_svg_source.prepare(data))
 
 
-@conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4)
+@conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4, modules=("engine.mupdf",))
 def from_document(document: pymupdf.Document, _options: Options) -> bytes:
     """Writes the first page. Text becomes outlines, because fonts are not embedded."""
     warn_pages_dropped(document)
@@ -95,12 +99,20 @@ def from_document(document: pymupdf.Document, _options: Options) -> bytes:
     return svg.encode()
 
 
+def _has_cairo() -> bool:
+    try:
+        ctypes.CDLL("libcairo.so.2")
+    except OSError:
+        return False
+    return True
+
+
 @hookimpl
 def conversions() -> list[AnyConversion]:
     needs_cairo: list[AnyConversion] = [render, to_pdf, redraw]
-    return [from_document, *needs_cairo] if HAS_CAIRO else [from_document]
+    return [from_document, *needs_cairo] if _has_cairo() else [from_document]
 
 
 @hookimpl
 def requirements() -> list[Requirement]:
-    return [Requirement("cairo", "reading SVG", "apt-get install libcairo2", present=HAS_CAIRO)]
+    return [Requirement("cairo", "reading SVG", "apt-get install libcairo2", present=_has_cairo())]

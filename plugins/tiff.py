@@ -6,10 +6,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageSequence, TiffImagePlugin
 
 from engine import (
@@ -31,7 +29,10 @@ from engine import (
     conversion,
     hookimpl,
 )
-from plugins import _exif, _pillow, _tiff_tags, _tifffile
+from plugins import _exif, _pillow, _tiff_tags
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def _sniff(content: Content) -> int:
@@ -48,6 +49,7 @@ TIFF = FileFormat(
     is_complete=_tiff_tags.is_complete,
 )
 
+_MODULES = ("plugins._tifffile", "engine.mupdf")
 _BITS_PER_SAMPLE, _SUBFILE = 258, 254
 _BYTE, _ASCII, _LONG = 1, 2, 4
 _PLACEHOLDER = 0xFEEDF00D
@@ -64,7 +66,7 @@ _PHOTOMETRIC_NAMES = {
 }
 
 
-@conversion(TIFF, RASTER)
+@conversion(TIFF, RASTER, modules=_MODULES)
 def decode(data: bytes, _options: Options) -> Raster:
     try:
         image = _pillow.open_image(data, "TIFF")
@@ -97,6 +99,8 @@ def _pages(image: Image.Image) -> tuple[dict[int, Size], bool]:
 
 def _decode_with_tifffile(data: bytes) -> Raster:
     """Decodes files that Pillow cannot read, such as floating-point colour."""
+    from plugins import _tifffile
+
     with _tifffile.open_tiff(BytesIO(data), "r") as file:
         order = list(range(min(file.properties(index=...).n_images, MAX_FRAMES + 1)))
     frames = (replace(frame, pixels=frame.image) for frame in _decode_deep(data, order))
@@ -104,6 +108,8 @@ def _decode_with_tifffile(data: bytes) -> Raster:
 
 
 def _decode_deep(data: bytes, order: list[int]) -> Iterator[Frame]:
+    from plugins import _tifffile
+
     with _tifffile.open_tiff(BytesIO(data), "r") as file:
         for page in order:
             tags = file.metadata(index=..., page=page)
@@ -113,6 +119,8 @@ def _decode_deep(data: bytes, order: list[int]) -> Iterator[Frame]:
 
 
 def _to_deep_pixels(array: NDArray[Any], tags: dict[str, Any]) -> DeepPixels:
+    import numpy as np
+
     photometric = int(tags["PhotometricInterpretation"])
     mode = _MODES[photometric]
     if array.ndim == 3 and int(tags.get("PlanarConfiguration", 1)) == 2:
@@ -128,8 +136,10 @@ def _to_deep_pixels(array: NDArray[Any], tags: dict[str, Any]) -> DeepPixels:
     return DeepPixels.from_bits(array, min(bits, 16), mode)
 
 
-@conversion(RASTER, TIFF, cost=2)
+@conversion(RASTER, TIFF, cost=2, modules=_MODULES)
 def encode(raster: Raster, _options: Options) -> bytes:
+    from plugins import _tifffile
+
     modes = ("L", "LA", "RGB", "RGBA", "CMYK")
     # Few readers support LA with 16 bits.
     deep_modes = ("L", "RGB", "RGBA", "CMYK")
@@ -155,6 +165,8 @@ def encode(raster: Raster, _options: Options) -> bytes:
 
 def _page_parameters(pixels: Image.Image | DeepPixels) -> dict[str, Any]:
     """The parameters of tifffile for the pixels of a page."""
+    import numpy as np
+
     mode = pixels.mode
     array = pixels.array if isinstance(pixels, DeepPixels) else np.asarray(pixels)
     parameters: dict[str, Any] = {

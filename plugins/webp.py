@@ -24,15 +24,16 @@ WEBP = FileFormat(
     bytes_per_pixel=0.05,
 )
 
+_MODULES = ("PIL.WebPImagePlugin",)
 _FLAGS, _ALPHA = 20, 0x10  # offset and bit in the extended header
 
 
-@conversion(WEBP, RASTER, memory=16)
+@conversion(WEBP, RASTER, memory=16, modules=_MODULES)
 def decode(data: bytes, _options: Options) -> Raster:
     return _pillow.decode(data, "WEBP", animated=True, lossy=b"VP8L" not in data[:64])
 
 
-@conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8, memory=10)
+@conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8, memory=10, modules=_MODULES)
 def encode(raster: Raster, options: Options) -> bytes:
     frames = list(
         raster.converted_for(TargetCapabilities(("RGB", "RGBA"), icc=True, animation=True, max_side=16_383)).frames

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -12,8 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from config.settings import Settings
 from engine import ConversionError, FileFormat, Options
@@ -21,8 +20,8 @@ from engine.executor import Executor, Job, JobResult
 from engine.pipeline import WarningRecord
 from engine.planner import Plan
 from engine.registry import Registry, load_registry
-from web.cli_output import FAILED, WRONG_USAGE, exit_with, load_settings_or_exit, print_message
-from web.executor_setup import SandboxIncomplete, check_sandbox, local_executor
+from web.cli_output import FAILED, WRONG_USAGE, exit_with, load_settings_or_exit, print_message, progress
+from web.executor_setup import SandboxIncomplete, check_sandbox, command_executor
 
 if TYPE_CHECKING:
     from web.client import AsyncClient
@@ -69,6 +68,7 @@ def run(paths: Sequence[Path], to: str | None, quality: int | None, server: str 
             work = _run_remotely(_open_client(server), tasks, options)
     except (ValueError, ConversionError) as error:
         exit_with(str(error), WRONG_USAGE)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # removes temporary files, as SIGINT does
     try:
         failures = asyncio.run(work)
     except SandboxIncomplete as error:
@@ -114,24 +114,37 @@ def _make_task(path: Path, output: Path, target: FileFormat) -> ConversionTask:
 async def convert_locally(
     registry: Registry, tasks: Sequence[ConversionTask], options: Options, settings: Settings
 ) -> AsyncIterator[TaskResult]:
-    """Yields results in order of completion. Raises SandboxIncomplete before the first."""
-    executor = local_executor(settings, min(settings.workers, len(tasks)))
+    """Yields results in order of completion. Raises SandboxIncomplete before the first conversion."""
+    plans: list[tuple[ConversionTask, Plan]] = []
+    for task in tasks:
+        try:
+            plan = _make_plan(registry, task)
+        except ConversionError as error:
+            yield TaskResult(task, error=error)
+        else:
+            plans.append((task, plan))
+    if not plans:
+        return
+    modules = frozenset[str]().union(*(plan.modules for _, plan in plans))
+    executor = command_executor(settings, len(plans), modules)
     try:
         if settings.sandbox == "required":
             await check_sandbox(settings, executor)
-        for result in asyncio.as_completed([_convert_locally(registry, executor, task, options) for task in tasks]):
+        for result in asyncio.as_completed([_convert_locally(executor, task, plan, options) for task, plan in plans]):
             yield await result
     finally:
         await executor.close()
 
 
-async def _convert_locally(
-    registry: Registry, executor: Executor, task: ConversionTask, options: Options
-) -> TaskResult:
+def _make_plan(registry: Registry, task: ConversionTask) -> Plan:
+    """Returns the plan of a task. Raises ConversionError."""
+    with task.input.open("rb") as source:
+        return registry.plan([registry.identify_descriptor(source.fileno(), task.input.name)], task.target)
+
+
+async def _convert_locally(executor: Executor, task: ConversionTask, plan: Plan, options: Options) -> TaskResult:
     try:
         with task.input.open("rb") as source, _replacement(task.output) as output:
-            format = registry.identify_descriptor(source.fileno(), task.input.name)
-            plan = registry.plan([format], task.target)
             result = await executor.run(Job.of(plan, options), _ACCOUNT, [source.fileno()], output)
     except ConversionError as error:
         return TaskResult(task, error=error)
@@ -196,14 +209,10 @@ async def _convert_remotely(
 async def _report(results: AsyncIterator[TaskResult], total: int, *, explain: bool) -> int:
     """Prints progress, warnings and errors. Returns the number of failures."""
     failures = 0
-    console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
-    with Progress(console=console, transient=True, disable=total == 1) as progress:
-        bar = progress.add_task("converting", total=total)
+    with progress(total) as show:
         async for result in results:
-            progress.advance(bar)
             failures += result.error is not None
-            for line in _describe(result, explain=explain):
-                console.print(line)
+            show(_describe(result, explain=explain))
     return failures
 
 

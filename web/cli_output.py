@@ -1,11 +1,13 @@
-"""Messages, exit codes and settings shared by all commands."""
+"""Messages, progress, exit codes and settings shared by all commands."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
-from rich.console import Console
 
 if TYPE_CHECKING:
     from config.settings import Settings
@@ -16,7 +18,7 @@ FAILED, WRONG_USAGE = 1, 2
 
 def print_message(message: str) -> None:
     """Prints a message to standard error; standard output is for results."""
-    Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(f"convertd: {message}")
+    print(f"convertd: {message}", file=sys.stderr)
 
 
 def exit_with(message: str, status: int) -> NoReturn:
@@ -27,9 +29,30 @@ def exit_with(message: str, status: int) -> NoReturn:
 
 def load_settings_or_exit() -> Settings:
     """Returns the settings of this process. Exits if they are invalid."""
-    from config.settings import SettingsError, load_settings  # noqa: PLC0415, takes 0.2 s, which --help does not need
+    from config.settings import SettingsError, load_settings  # noqa: PLC0415, which --help does not need
 
     try:
         return load_settings()
     except SettingsError as error:
         exit_with(str(error), WRONG_USAGE)
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Callable[[list[str]], None]]:
+    """A function that prints the lines of a result to standard error. Shows a progress bar for several results."""
+    if total == 1:
+        yield lambda lines: print(*lines, sep="\n", end="\n" if lines else "", file=sys.stderr)
+        return
+    from rich.console import Console  # noqa: PLC0415, one result needs no progress bar
+    from rich.progress import Progress  # noqa: PLC0415
+
+    console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    with Progress(console=console, transient=True) as bars:
+        bar = bars.add_task("converting", total=total)
+
+        def show(lines: list[str]) -> None:
+            bars.advance(bar)
+            for line in lines:
+                console.print(line)
+
+        yield show

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from config.settings import Settings
 from engine import sandbox
 from engine.errors import ConversionError
 from engine.executor import LocalExecutor
+from engine.executor.forkserver import ForkServer
+from engine.executor.pool import WorkerPool
+from engine.executor.single import SingleWorker
 
 
 class SandboxIncomplete(RuntimeError):
@@ -16,6 +21,15 @@ def local_executor(settings: Settings, workers: int) -> LocalExecutor:
     """Returns an executor with the sandbox layers and jobs per process of the settings. The caller closes it."""
     layers = sandbox.ALWAYS if settings.sandbox == "off" else sandbox.LAYERS
     return LocalExecutor(workers, layers, settings.jobs_per_process)
+
+
+def command_executor(settings: Settings, jobs: int, modules: Collection[str]) -> LocalExecutor:
+    """Returns an executor for a number of jobs that import only `modules`. The caller closes it."""
+    layers = sandbox.ALWAYS if settings.sandbox == "off" else sandbox.LAYERS
+    if jobs == 1:
+        return LocalExecutor(1, pool=SingleWorker(layers, modules))
+    workers = min(settings.workers, jobs)
+    return LocalExecutor(workers, pool=WorkerPool(ForkServer(layers, modules), workers, settings.jobs_per_process))
 
 
 async def check_sandbox(settings: Settings, executor: LocalExecutor) -> sandbox.SandboxReport:

@@ -135,11 +135,12 @@ class ForkServer:
     """A process with all plugins loaded that forks worker processes with the sandbox `layers`.
 
     Starts at the first fork. Its methods block and are called from one thread at a time. While `closing` is true, it
-    is not replaced.
+    is not replaced. `modules` are those that the jobs can import; by default those of all plugins.
     """
 
-    def __init__(self, layers: Collection[str]) -> None:
+    def __init__(self, layers: Collection[str], modules: Collection[str] = ()) -> None:
         self._layers = layers
+        self._modules = modules
         self._base_folder = ""  # holds the folders of the worker processes
         self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
         self.closing = False
@@ -175,13 +176,12 @@ class ForkServer:
         self._base_folder = tempfile.mkdtemp(prefix="convertd-")
         Path(self._base_folder).chmod(0o711)  # jobs run as other users; each can reach its own folder
         control, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        environment = {name: value for name, value in os.environ.items() if name in _VARIABLES}
         python_path = os.pathsep.join(entry for entry in sys.path if entry)
-        arguments = [str(remote.fileno()), self._base_folder, *self._layers]
+        arguments = [str(remote.fileno()), self._base_folder, ",".join(self._modules), *self._layers]
         with remote:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _PROGRAM, *arguments],
-                env={**environment, **_THREAD_LIMITS, **_MALLOC_SETTINGS, "PYTHONPATH": python_path},
+                env={**job_environment(), "PYTHONPATH": python_path},
                 pass_fds=(remote.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -201,6 +201,12 @@ class ForkServer:
         if self._base_folder:  # an empty path would be the current folder
             remove_folder(self._base_folder)
             self._base_folder = ""
+
+
+def job_environment() -> dict[str, str]:
+    """Returns the environment variables of processes for jobs."""
+    environment = {name: value for name, value in os.environ.items() if name in _VARIABLES}
+    return {**environment, **_THREAD_LIMITS, **_MALLOC_SETTINGS}
 
 
 def _request_fork(control: socket.socket, timeout: float) -> WorkerProcess:

@@ -9,8 +9,6 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
-import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -20,7 +18,7 @@ from typing import NamedTuple, NoReturn
 
 from engine import sandbox
 from engine.executor import preload
-from engine.executor.worker import CONNECTION, Worker
+from engine.executor.worker import run_worker
 from engine.registry import load_registry
 
 PID = struct.Struct("=i")
@@ -33,16 +31,16 @@ The first has two descriptors: the process's /proc/self/status and its pidfd.
 def main() -> None:
     """Runs a fork server until its control socket closes.
 
-    Arguments: the descriptor of the control socket, the folder for the workers' folders, and the names of the sandbox
-    layers. Preloading takes a second, so it happens in a supervisor process that forks the serving process, and forks
-    it again at once if it is killed.
+    Arguments: the descriptor of the control socket, the folder for the workers' folders, the modules that jobs import
+    (separated by commas; empty: all), and the names of the sandbox layers. Preloading takes a second, so it happens in
+    a supervisor process that forks the serving process, and forks it again at once if it is killed.
     """
     for number in (signal.SIGINT, signal.SIGTERM):  # the web server handles these and closes the control socket
         signal.signal(number, signal.SIG_IGN)
-    base_folder, *layers = sys.argv[2:]
+    base_folder, modules, *layers = sys.argv[2:]
     sandbox.lower_session_priority()
     shared_layers = sandbox.enter_network_namespace(layers)
-    preload.preload()
+    preload.preload(modules.split(",") if modules else None)
     sandbox.compile_filters(layers)
     path_rules = sandbox.allowed_path_rules(load_registry().programs)
     control = socket.socket(fileno=int(sys.argv[1]))
@@ -102,7 +100,7 @@ class _ChildTable:
             if control in ready:
                 is_open = self._fork()
         for child in list(self._children):
-            _kill_group(child)
+            kill_group(child)
             os.waitpid(child, 0)
             self._remove(child, -signal.SIGKILL)
 
@@ -124,25 +122,18 @@ class _ChildTable:
         return True
 
     def _run_child(self, connection: int, status: int, folder: str) -> NoReturn:
-        try:
+        def prepare() -> tuple[Mapping[str, bool], int]:
             _announce(status, folder)
-            os.chdir(folder)
-            os.environ["TMPDIR"] = tempfile.tempdir = folder
-            layers = self._apply_layers(folder)
-            _keep_only(connection)
-            Worker(socket.socket(fileno=CONNECTION), layers, self._address_space).serve()
-        except Exception:
-            traceback.print_exc()  # an error of this package; errors of jobs are sent as replies
-        finally:
-            # A regular exit spends milliseconds on cleaning up the interpreter.
-            os._exit(0)
+            return self._apply_layers(folder), self._address_space
+
+        run_worker(connection, folder, prepare)
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 child, status = ended
                 if child in self._children:
-                    _kill_group(child)
+                    kill_group(child)
                     self._remove(child, os.waitstatus_to_exitcode(status))
 
     def _remove(self, child: int, exitcode: int) -> None:
@@ -157,7 +148,8 @@ class _ChildTable:
         os.close(status)
 
 
-def _kill_group(leader: int) -> None:
+def kill_group(leader: int) -> None:
+    """Kills the processes of a group. Ignores that it has none."""
     with suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
 
@@ -168,16 +160,3 @@ def _announce(status: int, folder: str) -> None:
     descriptors = [os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC), os.pidfd_open(os.getpid())]
     with socket.socket(fileno=status) as client:
         socket.send_fds(client, [PID.pack(os.getpid()) + os.fsencode(folder)], descriptors)
-
-
-def _keep_only(connection: int) -> None:
-    """Moves the connection to CONNECTION, closes all others, and redirects the standard streams to /dev/null.
-
-    Libraries print messages about hostile files, which must not reach the log.
-    """
-    null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(null, descriptor)
-    if connection != CONNECTION:
-        os.dup2(connection, CONNECTION)
-    os.closerange(CONNECTION + 1, os.sysconf("SC_OPEN_MAX"))

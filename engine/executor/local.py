@@ -17,6 +17,7 @@ from engine.executor import jobs
 from engine.executor.forkserver import ForkServer
 from engine.executor.jobs import Job, JobLimits, JobResult, Request
 from engine.executor.pool import Worker, WorkerPool
+from engine.executor.single import SingleWorker
 
 JOBS_PER_PROCESS = 100
 """The default number of jobs of an account that a worker process runs."""
@@ -47,13 +48,19 @@ class LocalExecutor:
     """Runs at most `workers` jobs at a time; others wait. Worker processes have the sandbox `layers`.
 
     A worker process belongs to the account of its first job and runs up to `jobs_per_process` jobs of that account.
-    The jobs of one account can share the memory of a process; jobs of two accounts never do.
+    The jobs of one account can share the memory of a process; jobs of two accounts never do. `pool` replaces the worker
+    processes that the other parameters describe.
     """
 
     def __init__(
-        self, workers: int, layers: Collection[str] = sandbox.LAYERS, jobs_per_process: int = JOBS_PER_PROCESS
+        self,
+        workers: int,
+        layers: Collection[str] = sandbox.LAYERS,
+        jobs_per_process: int = JOBS_PER_PROCESS,
+        *,
+        pool: WorkerPool | SingleWorker | None = None,
     ) -> None:
-        self._pool = WorkerPool(ForkServer(layers), workers, jobs_per_process)
+        self._pool = pool or WorkerPool(ForkServer(layers), workers, jobs_per_process)
         self._slots = asyncio.Semaphore(workers)
 
     async def start(self) -> None:

@@ -1,11 +1,10 @@
-"""Preloads plugins, plans and codecs in a fork server, so that worker processes inherit them."""
+"""Imports the modules of jobs and initialises codecs before the sandbox is applied, which prevents both."""
 
 from __future__ import annotations
 
-import encodings
 import gc
 import importlib
-import pkgutil
+from collections.abc import Iterable
 from contextlib import suppress
 from itertools import chain
 
@@ -21,18 +20,26 @@ from engine.registry import Registry, load_registry
 _SIDE = 16  # pixels; any picture makes a codec initialise itself
 
 
-def preload() -> None:
-    """Loads modules that jobs would otherwise load, which the sandbox prevents, and initialises codecs."""
-    Image.init()
-    for module in pkgutil.iter_modules(encodings.__path__):
-        with suppress(ImportError):  # encodings of other operating systems
-            importlib.import_module(f"encodings.{module.name}")
+def preload(modules: Iterable[str] | None = None) -> None:
+    """Prepares a fork server for jobs that import `modules`; by default for all jobs."""
     registry = load_registry()
+    if modules is None:
+        Image.init()
+        import_modules([*registry.modules, "engine.text_encodings"])
+        warm_up_codecs(registry)
+    else:
+        import_modules(modules)
     registry.catalogue()  # fills the registry's cache of paths
-    warm_up_codecs(registry)
     # Objects that the garbage collector visits in a fork would be copied.
     gc.collect()
     gc.freeze()
+
+
+def import_modules(modules: Iterable[str]) -> None:
+    """Imports `modules`, and those that Pillow imports when it opens or saves a picture."""
+    Image.preinit()
+    for module in modules:
+        importlib.import_module(module)
 
 
 def warm_up_codecs(registry: Registry) -> None:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 import select
 import socket
+import tempfile
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
+from typing import NoReturn
 
 from engine import memory_estimate, pipeline, sandbox, verification
 from engine.errors import ConversionError, OutOfMemory, StepFailed
@@ -30,6 +33,24 @@ CONNECTION = 3
 """The descriptor of the connection; all higher ones are closed between jobs."""
 
 _MAX_DESCRIPTORS = 256 - CONNECTION - 1  # the process's limit on open files
+
+
+def run_worker(connection: int, folder: str, prepare: Callable[[], tuple[Mapping[str, bool], int]]) -> NoReturn:
+    """Serves requests on the descriptor `connection` in `folder`, then ends this process. Closes all other descriptors.
+
+    `prepare` applies the sandbox. It returns the state of each layer, and the size of the address space before it.
+    """
+    try:
+        os.chdir(folder)
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
+        layers, address_space = prepare()
+        _keep_only(connection)
+        Worker(socket.socket(fileno=CONNECTION), layers, address_space).serve()
+    except Exception:
+        traceback.print_exc()  # an error of this package; errors of jobs are sent as replies
+    finally:
+        # A regular exit spends milliseconds on cleaning up the interpreter.
+        os._exit(0)
 
 
 class Worker:
@@ -144,6 +165,19 @@ def convert(
         check_seconds,
         sandbox.peak_memory(),
     )
+
+
+def _keep_only(connection: int) -> None:
+    """Moves the connection to CONNECTION, closes all others, and redirects the standard streams to /dev/null.
+
+    Libraries print messages about hostile files, which must not reach the log.
+    """
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    if connection != CONNECTION:
+        os.dup2(connection, CONNECTION)
+    os.closerange(CONNECTION + 1, os.sysconf("SC_OPEN_MAX"))
 
 
 def _state() -> tuple[str, dict[str, str]]:

@@ -16,6 +16,7 @@ import pytest
 from config.settings import Settings
 from engine.errors import StepFailed
 from engine.executor import Job, JobLimits, JobResult, LocalExecutor
+from engine.executor.pool import WorkerPool
 from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
 from tests.support import http
@@ -64,6 +65,7 @@ def executor(servers: Servers) -> Iterator[LocalExecutor]:
 
 
 def test_a_fork_server_that_hangs_is_replaced(servers: Servers, executor: LocalExecutor, data_dir: Path) -> None:
+    assert isinstance(executor._pool, WorkerPool)
     running = executor._pool._forkserver._running
     assert running is not None
     supervisor = running[0].pid

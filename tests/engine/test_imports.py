@@ -1,0 +1,81 @@
+"""Jobs import no module, because their processes have imported it ahead. Rare files are an exception in a command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from io import BytesIO
+from pathlib import Path
+
+import imagecodecs
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+from psd_tools import PSDImage
+
+from engine.registry import load_registry
+from tests.support.pdf_documents import document
+from tests.support.samples import quadrants, sample
+
+
+def _encode(image: Image.Image, encoder: str, **parameters: object) -> bytes:
+    buffer = BytesIO()
+    image.save(buffer, encoder, **parameters)
+    return buffer.getvalue()
+
+
+def _tiff(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> bytes:
+    buffer = BytesIO()
+    tifffile.imwrite(buffer, array, photometric="rgb")
+    return buffer.getvalue()
+
+
+def _psd(image: Image.Image) -> bytes:
+    buffer = BytesIO()
+    document = PSDImage.new("RGBA", image.size)
+    document.create_pixel_layer(image)
+    document.save(buffer)
+    return buffer.getvalue()
+
+
+def _write_files(folder: Path) -> None:
+    """A file of each format, and files that need other modules than most files of their format."""
+    picture = quadrants()
+    samples = np.arange(40 * 50 * 3, dtype=np.uint16).reshape(40, 50, 3)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    svg = sample("svg").decode()
+    files = {fmt: sample(fmt) for fmt in load_registry().formats} | {
+        "jpeg-cmyk": _encode(picture.convert("CMYK"), "JPEG"),
+        "jpeg-exif": _encode(picture, "JPEG", exif=exif),
+        "jpeg-pictures": _encode(picture, "MPO", save_all=True, append_images=[picture]),
+        "png-grey": _encode(Image.fromarray(samples[..., 0]), "PNG"),
+        "png-deep": bytes(imagecodecs.png_encode(samples)),
+        "png-palette": _encode(picture.quantize(), "PNG", transparency=1),
+        "png-frames": _encode(picture, "PNG", save_all=True, append_images=[picture.rotate(180)]),
+        "gif-frames": _encode(picture, "GIF", save_all=True, append_images=[picture.rotate(180)]),
+        "webp-alpha": _encode(picture.convert("RGBA"), "WEBP", exif=exif),
+        "tiff-cmyk": _encode(picture.convert("CMYK"), "TIFF", compression="tiff_lzw"),
+        "tiff-deep": _tiff(samples),
+        "tiff-float": _tiff(samples.astype(np.float32)),
+        "psd-alpha": _psd(picture.convert("RGBA")),
+        "pdf": document("pages", 3),
+        "svg-encoding": f'<?xml version="1.0" encoding="koi8-r"?>{svg[svg.index("<svg") :]}'.encode(),
+    }
+    for name, data in files.items():
+        (folder / f"{name}.file").write_bytes(data)
+
+
+@pytest.mark.parametrize("kind", ["all", "plan"])
+def test_jobs_import_no_module(tmp_path: Path, kind: str) -> None:
+    _write_files(tmp_path)
+    program = [sys.executable, "-m", "tests.support.imports", kind, str(tmp_path)]
+
+    done = subprocess.run(program, capture_output=True, text=True, check=True)
+
+    found = json.loads(done.stdout)
+    assert len(found) > 80
+    importing = {job.partition(".")[0] for job, modules in found.items() if modules}
+    assert importing == ({"jpeg-cmyk", "png-grey"} if kind == "plan" else set())
