@@ -71,7 +71,8 @@ class Worker:
         self._programs_forbidden = False
         self._initial_state = _state()
         self._descriptors = select.poll()
-        for descriptor in range(CONNECTION + 1, CONNECTION + 1 + _MAX_DESCRIPTORS):
+        self._all_closed = [(CONNECTION + 1 + number, select.POLLNVAL) for number in range(_MAX_DESCRIPTORS)]
+        for descriptor, _ in self._all_closed:
             self._descriptors.register(descriptor, 0)
 
     def serve(self) -> None:
@@ -145,7 +146,7 @@ class Worker:
 
     def _has_open_descriptors(self) -> bool:
         # One system call for all: closed descriptors are reported as invalid.
-        return sum(event == select.POLLNVAL for _, event in self._descriptors.poll(0)) < _MAX_DESCRIPTORS
+        return self._descriptors.poll(0) != self._all_closed
 
 
 def convert(

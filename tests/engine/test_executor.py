@@ -171,6 +171,17 @@ async def test_files_that_cannot_be_opened(executor: LocalExecutor, tmp_path: Pa
         await executor.run(Job(("png",), "jpeg"), ACCOUNT, [-1], output.fileno())
 
 
+async def test_a_named_pipe_is_an_error(executor: LocalExecutor, tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with pytest.raises(ConversionError, match="regular"):
+            await executor.run(Job(("trouble",), "png"), ACCOUNT, [descriptor], descriptor)
+    finally:
+        os.close(descriptor)
+
+
 async def test_good_jobs_succeed_beside_bad_ones(executor: LocalExecutor, tmp_path: Path) -> None:
     """Twelve good jobs beside twelve that crash, hang or use up memory."""
     source = tmp_path / "good.png"
