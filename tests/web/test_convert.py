@@ -111,7 +111,7 @@ def test_the_content_decides_the_type(server: Running) -> None:
 
 def test_the_json_response_describes_the_result(server: Running) -> None:
     content = picture()
-    response = server.convert(content, "JPG", headers=JSON)
+    response = server.convert(content, "JPG", headers=JSON, quality="10")
     body = response.json()
     assert response.status_code == 200
     assert body["meta"] == {
