@@ -18,13 +18,14 @@ from PIL import Image, PngImagePlugin
 from engine import RASTER, ConversionError, FileFormat, Frame, Raster, Signature, StepFailed, conversion, pipeline
 from engine.executor import Inspection, Job, LocalExecutor, worker
 from engine.mupdf import pymupdf
-from engine.option_types import Pages
+from engine.option_types import Pages, Quality
 from engine.options import OptionValue
 from engine.pipeline import EncodedFile, PipelineResult
 from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
 from engine.verification import verify
 from tests.support.executors import FileJob, run_files
+from tests.support.raw_samples import raw_sample
 from tests.support.samples import sample
 
 _REGISTRY = load_registry()
@@ -49,11 +50,12 @@ def _codes(result: PipelineResult) -> list[str]:
 
 
 class _Scanner:
-    """A format of 12 pages, and the number of its decoded pages that are in memory."""
+    """A format of 12 pages, and the number of its pages that were decoded and of those that are in memory."""
 
     def __init__(self) -> None:
         self.alive = 0
         self.most = 0
+        self.decoded = 0
 
         @conversion(_SCAN, RASTER)
         def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
@@ -68,6 +70,7 @@ class _Scanner:
     def _page(self, number: int) -> Frame:
         image = Image.new("RGB", (64, 64), (20 * number, 0, 0))
         self.alive += 1
+        self.decoded += 1
         self.most = max(self.most, self.alive)
         weakref.finalize(image, self._free)
         return Frame(image)
@@ -122,6 +125,25 @@ def test_the_best_quality_that_fits(target: str) -> None:
     assert (len(result.data) <= limit, result.quality_used is not None, _codes(result)) == (True, True, [])
     assert result.data == _run(source, target, quality=result.quality_used or 0).data
     assert len(_run(source, target, quality=(result.quality_used or 0) + 1).data) > limit
+
+
+def test_a_size_limit_takes_few_encodings_and_one_decoding() -> None:
+    target = FileFormat("print", media_type="x/print", extensions=("print",), sniff=Signature((0, b"PRINT")))
+    qualities: list[int] = []
+    scanner = _Scanner()
+
+    @conversion(RASTER, target)
+    def encode(raster: Raster, *, quality: Quality = 75) -> bytes:
+        qualities.append(quality)
+        return b"PRINT" + bytes(100 * quality) + bytes(len([*raster.frames]))
+
+    registry = Registry([*scanner.registry.plugins, Plugin("print", "", (encode,))])
+    options = {"max_bytes": 6700}
+    result = pipeline.run(registry.plan([_SCAN], target, options=options), [b"SCAN"], options)
+
+    assert (result.quality_used, len(result.data)) == (66, 6617)
+    assert len(qualities) <= 7
+    assert scanner.decoded == 12
 
 
 @pytest.mark.parametrize("quality", [1, 30])
@@ -241,6 +263,16 @@ def test_an_original_of_which_pages_are_selected_is_not_kept() -> None:
     result = _run(data, "gif", pages="2")
 
     assert (_codes(result), getattr(Image.open(BytesIO(result.data)), "n_frames", 1)) == ([], 1)
+
+
+@pytest.mark.parametrize("name", ["arw", "cr2", "dng", "nef", "orf", "raf", "rw2"])
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+def test_the_size_of_a_raw_file_is_known_before_it_is_developed(name: str, orientation: int) -> None:
+    raster = pipeline.open_file(
+        _REGISTRY.path(_REGISTRY.formats[name], RASTER), raw_sample(name, orientation=orientation)
+    )
+
+    assert raster.sizes == [next(iter(raster.frames)).size]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
