@@ -182,7 +182,9 @@ class Raster:
 
     def first_frame(self, target: TargetCapabilities) -> Frame:
         """The first frame, reduced to what `target` supports."""
-        return next(iter(self.converted_for(target).frames))
+        # Reading to the end releases what the decoder and the steps after it hold.
+        frame, *_ = self.converted_for(target).frames
+        return frame
 
     def _select_frames(self, target: TargetCapabilities) -> Raster:
         if self.count == 1 or target.pages or (self.animated and target.animation):

@@ -41,8 +41,9 @@ _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     bits = _bit_depth(data)
     raster = _pillow.decode(data, "AVIF", animated=True, lossy=True, pages=pages)
-    still = getattr(_pillow.open_image(data, "AVIF"), "n_frames", 1) == 1
-    return replace(raster, deep_frames=_decode_deep(data, bits)) if still and bits > 8 else raster
+    if bits == 8 or getattr(_pillow.open_image(data, "AVIF"), "n_frames", 1) > 1:
+        return raster
+    return replace(raster, deep_frames=_decode_deep(data, bits))
 
 
 def _bit_depth(data: bytes) -> int:

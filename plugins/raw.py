@@ -19,6 +19,7 @@ from engine import (
     Loss,
     Raster,
     Signature,
+    Size,
     any_of,
     check_size,
     conversion,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SRGB = 1  # EXIF value of ColorSpace
+_TURNED = (5, 6)  # LibRaw's orientations that exchange width and height
 
 
 def _tiff_raw(maker: bytes, *, dng: bool = False) -> Callable[[Content], int]:
@@ -77,7 +79,15 @@ def develop(data: bytes) -> Raster:
         exif=_exif.from_directory(directory, color_space=_SRGB),
         xmp=xmp if isinstance(xmp, bytes) else None,
         lossy=True,
+        sizes=[_upright_size(data)],
     )
+
+
+def _upright_size(data: bytes) -> Size:
+    """The size of the developed picture, from the header."""
+    with rawpy.imread(BytesIO(data)) as raw:
+        sizes = raw.sizes
+    return (sizes.iheight, sizes.iwidth) if sizes.flip in _TURNED else (sizes.iwidth, sizes.iheight)
 
 
 def _develop_frames(data: bytes, *, bits: int) -> Iterator[Frame]:
