@@ -85,6 +85,8 @@ def develop(data: bytes) -> Raster:
 
 def _upright_size(data: bytes) -> Size:
     """The size of the developed picture, from the header."""
+    import rawpy
+
     with rawpy.imread(BytesIO(data)) as raw:
         sizes = raw.sizes
     return (sizes.iheight, sizes.iwidth) if sizes.flip in _TURNED else (sizes.iwidth, sizes.iheight)
