@@ -38,7 +38,7 @@ _LAYERS = (  # of web, lowest first; modules of one layer may import each other
 _WITHOUT_TORNADO = ("engine", "plugins", "storage", "config", "web.api", "web.metrics", "web.services")
 _MAX_FILE, _MAX_FUNCTION, _MIN_MEDIAN = 400, 40, 100  # lines
 _CLIENT = "web.client"  # users copy it as one file
-_VOCABULARY = {"engine", "engine.color", "engine.mupdf"}  # what plugins may import
+_VOCABULARY = {"engine", "engine.color", "engine.mupdf", "engine.option_types"}  # what plugins may import
 _SAMPLE_DATA = {"tests.support.raw_samples"}
 
 
