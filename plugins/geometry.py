@@ -24,6 +24,7 @@ from engine.option_types import (
     Rotate,
     Width,
 )
+from plugins import _exif
 
 Pixels: TypeAlias = Image.Image | DeepPixels
 Box: TypeAlias = tuple[float, float, float, float]
@@ -60,7 +61,7 @@ def crop(raster: Raster, *, crop: Crop | None = None) -> Raster:
             return replace(frame, pixels=replace(pixels, array=array), full_size=rectangle[2:])
         return replace(frame, pixels=pixels.crop((left, top, right, bottom)), full_size=rectangle[2:])
 
-    return raster.map(cut, lambda size: (min(size[0], rectangle[2]), min(size[1], rectangle[3])))
+    return _map(raster, cut, lambda size: (min(size[0], rectangle[2]), min(size[1], rectangle[3])))
 
 
 def parse_crop(crop: str) -> tuple[int, int, int, int]:
@@ -87,12 +88,12 @@ def rotate(raster: Raster, *, rotate: Rotate = 0) -> Raster:
         return raster
     if rotate != 180 and raster.dpi:
         raster = replace(raster, dpi=raster.dpi[::-1])
-    return raster.map(lambda frame: _transpose(frame, _ROTATIONS[rotate]), lambda size: rotated_size(size, rotate))
+    return _map(raster, lambda frame: _transpose(frame, _ROTATIONS[rotate]), lambda size: rotated_size(size, rotate))
 
 
 def flip(raster: Raster, *, flip: Flip | None = None) -> Raster:
     """Mirrors each frame: `horizontal` exchanges left and right."""
-    return raster.map(lambda frame: _transpose(frame, _FLIPS[flip])) if flip else raster
+    return _map(raster, lambda frame: _transpose(frame, _FLIPS[flip])) if flip else raster
 
 
 def rotated_size(size: Size, rotate: int) -> Size:
@@ -144,7 +145,7 @@ def resize(
         frame = replace(frame, pixels=_resample(frame.pixels, part, kept), full_size=None)
         return _pad(frame, box, gravity, fill) if box and fit == "contain" else frame
 
-    return raster.map(fitted, lambda size: box if box and fit == "contain" else sizes(size)[1])
+    return _map(raster, fitted, lambda size: box if box and fit == "contain" else sizes(size)[1])
 
 
 def _check_result(size: Size) -> None:
@@ -235,7 +236,7 @@ def color_space(raster: Raster, *, color_space: ColorSpace = "keep") -> Raster:
     """Converts each frame to sRGB or grey with its profile."""
     if color_space == "keep":
         return raster
-    return raster.map(lambda frame: _in_color_space(frame, gray=color_space == "gray"))
+    return _map(raster, lambda frame: _in_color_space(frame, gray=color_space == "gray"))
 
 
 def _in_color_space(frame: Frame, *, gray: bool) -> Frame:
@@ -267,6 +268,11 @@ def _srgb(image: Image.Image, profile: bytes | None = None) -> Image.Image:
 def bit_depth(raster: Raster, *, bit_depth: BitDepth | None = None) -> Raster:
     """Requests a number of bits per sample. Encoders raise InvalidOption for one that their format does not have."""
     return replace(raster, bit_depth=bit_depth) if bit_depth else raster
+
+
+def _map(raster: Raster, convert: Callable[[Frame], Frame], new_size: Callable[[Size], Size] | None = None) -> Raster:
+    """`raster` with converted frames, without the preview of the old ones in its EXIF block."""
+    return replace(raster.map(convert, new_size), exif=_exif.without_preview(raster.exif))
 
 
 def _scaled_box(rectangle: tuple[int, ...], size: Size, new_size: Size) -> Box:

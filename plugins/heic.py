@@ -69,19 +69,20 @@ def encode(raster: Raster, options: Options) -> bytes:
     frame = raster.first_frame(TargetCapabilities(("RGB", "RGBA"), deep_modes=_MODES, deep_bits=(10,), icc=True))
     # The encoder fails on long pictures that are narrower than two blocks.
     check_side(frame.size, 32_768 if min(frame.size) >= 32 else 4096)
-    parameters: dict[str, Any] = {
-        "quality": options.quality or 60,
-        # The default preset takes twice the time for 2 % fewer bytes at the same quality.
-        "enc_params": {"preset": "veryfast"},
-        "icc_profile": frame.icc_profile,
-        "exif": raster.exif,
-        "xmp": raster.xmp,
-    }
-    if not isinstance(frame.pixels, DeepPixels):
-        return _pillow.encode(frame.image, "HEIF", **parameters)
-    picture = pillow_heif.from_bytes(f"{frame.pixels.mode};16", frame.size, frame.pixels.array.tobytes())
+    pixels = frame.pixels
+    if isinstance(pixels, DeepPixels):
+        picture = pillow_heif.from_bytes(f"{pixels.mode};16", pixels.size, pixels.array.tobytes())
+    else:
+        picture = pillow_heif.from_bytes(pixels.mode, pixels.size, pixels.tobytes())
+    metadata = {"icc_profile": frame.icc_profile, "exif": raster.exif, "xmp": raster.xmp}
     file = BytesIO()
-    picture.save(file, **{name: value for name, value in parameters.items() if value is not None})
+    picture.save(
+        file,
+        quality=options.quality or 60,
+        # The default preset takes twice the time for 2 % fewer bytes at the same quality.
+        enc_params={"preset": "veryfast"},
+        **{name: block for name, block in metadata.items() if block},
+    )
     return file.getvalue()
 
 

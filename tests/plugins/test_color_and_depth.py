@@ -68,7 +68,7 @@ def test_the_bit_depth_is_that_requested() -> None:
 
     for bits in (8, 10, 12):
         for pixels in (eight, deep):
-            raster = geometry.bit_depth(raster_of(pixels), bit_depth=bits).converted_for(_DEEP_TARGET)  # type: ignore[arg-type]
+            raster = geometry.bit_depth(raster_of(pixels), bit_depth=bits).converted_for(_DEEP_TARGET)
             assert raster.bit_depth == bits
             assert isinstance(next(iter(raster.frames)).pixels, DeepPixels) == (bits > 8)
 
