@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from benchmarks.report import Report, Row
 from config.logs import configure
 from config.settings import Settings
-from engine import Options, pipeline, sandbox
+from engine import pipeline, sandbox
 from engine.executor import Job, LocalExecutor
 from engine.registry import Registry, load_registry
 from storage import accounts, api_keys
@@ -81,7 +81,7 @@ def _executor_variants(
     job = FileJob(Job.of(plan), [source], folder / "out.jpg")
 
     async def in_process() -> object:
-        return pipeline.run(plan, [source.read_bytes()], Options())
+        return pipeline.run(plan, [source.read_bytes()])
 
     return {
         "codec in process": in_process,

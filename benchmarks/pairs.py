@@ -7,7 +7,7 @@ from statistics import median
 from time import perf_counter
 
 from benchmarks.report import Report, Row
-from engine import Options, pipeline
+from engine import pipeline
 from engine.planner import Plan
 from engine.registry import Registry, load_registry
 from tests.support.samples import quadrants, sample
@@ -23,7 +23,7 @@ def measure(rounds: int) -> Report:
     for plan in registry.catalogue():
         data = inputs[plan.source.name]
         seconds = [_time(plan, data) for _ in range(rounds)]
-        size = len(pipeline.run(plan, [data], Options()).data)
+        size = len(pipeline.run(plan, [data]).data)
         rows.append((plan.source.name, plan.target.name, median(seconds) * 1000, size / 1024))
     return Report(f"pairs, median of {rounds}", ("input", "output", "ms", "KiB"), tuple(rows))
 
@@ -34,10 +34,10 @@ def _input(registry: Registry, name: str) -> bytes:
         return sample(name)
     picture = BytesIO()
     quadrants(_SIZE).effect_spread(6).save(picture, "PNG")  # noise: flat areas would compress too fast
-    return pipeline.run(registry.plan([png], name), [picture.getvalue()], Options()).data
+    return pipeline.run(registry.plan([png], name), [picture.getvalue()]).data
 
 
 def _time(plan: Plan, data: bytes) -> float:
     started = perf_counter()
-    pipeline.run(plan, [data], Options())
+    pipeline.run(plan, [data])
     return perf_counter() - started

@@ -7,7 +7,7 @@ from statistics import median
 from time import perf_counter
 
 from benchmarks.report import Report, Row
-from engine import Options, pipeline, verification
+from engine import pipeline, verification
 from engine.planner import Plan
 from engine.registry import Registry, load_registry
 from tests.support.samples import quadrants, sample
@@ -36,9 +36,9 @@ def _times(registry: Registry, plan: Plan, data: bytes, rounds: int) -> tuple[fl
     conversions, verifications = [], []
     for _ in range(rounds):
         started = perf_counter()
-        result = pipeline.run(plan, [data], Options())
+        result = pipeline.run(plan, [data])
         converted = perf_counter()
-        verification.verify(registry, plan, result, Options())
+        verification.verify(registry, plan, result)
         conversions.append((converted - started) * 1000)
         verifications.append((perf_counter() - converted) * 1000)
     return median(conversions), median(verifications)

@@ -4,13 +4,16 @@ from engine import color
 from engine.conversions import (
     AnyConversion,
     AnyTool,
+    AnyTransform,
     Conversion,
     FidelityWarning,
     Loss,
     Requirement,
     Tool,
+    Transform,
     conversion,
     tool,
+    transform,
 )
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_side, check_size
 from engine.errors import (
@@ -35,7 +38,7 @@ from engine.formats import (
 )
 from engine.hookspecs import hookimpl
 from engine.media import DOCUMENT, RASTER, DeepPixels, Frame, Raster, TargetCapabilities
-from engine.options import Options, Pages
+from engine.options import Option, OptionValues, PageRanges
 
 __all__ = [
     "DOCUMENT",
@@ -44,6 +47,7 @@ __all__ = [
     "RASTER",
     "AnyConversion",
     "AnyTool",
+    "AnyTransform",
     "Brands",
     "Content",
     "Conversion",
@@ -56,8 +60,9 @@ __all__ = [
     "Frame",
     "InvalidOption",
     "Loss",
-    "Options",
-    "Pages",
+    "Option",
+    "OptionValues",
+    "PageRanges",
     "Raster",
     "Requirement",
     "Signature",
@@ -67,6 +72,7 @@ __all__ = [
     "TargetCapabilities",
     "TooLarge",
     "Tool",
+    "Transform",
     "UnknownFormat",
     "UnsupportedConversion",
     "any_of",
@@ -78,4 +84,5 @@ __all__ = [
     "ends_with",
     "hookimpl",
     "tool",
+    "transform",
 ]

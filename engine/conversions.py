@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
 
 from engine.errors import InvalidOption, UnknownFormat
 from engine.formats import FileFormat, Format
-from engine.options import Options
+from engine.options import NO_OPTIONS, Option, OptionValues, read_options
 
 _MEMORY = 8.0  # bytes per pixel: an RGBA picture and a copy
+_TRANSFORM_MEMORY = 4.0  # bytes per pixel: an RGBA picture
 
 S = TypeVar("S")
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Loss(IntEnum):
@@ -40,22 +42,28 @@ class Conversion(Generic[S, T]):
 
     source: Format[S]
     target: Format[T]
-    run: Callable[[S, Options], T]
+    run: Callable[..., T]
     loss: Loss = Loss.NOTHING
     cost: float = 1.0
     terminal: bool = False
     programs: tuple[str, ...] = ()
     memory: float = _MEMORY
     isolated: bool = False
+    options: Mapping[str, Option] = field(default_factory=dict, compare=False)
 
-    def __call__(self, payload: S, options: Options) -> T:
-        return self.run(payload, options)
+    def __call__(self, payload: S, options: OptionValues = NO_OPTIONS) -> T:
+        """Runs the step with those of the options that it has."""
+        return self.run(payload, **_own(self.options, options))
 
     def __str__(self) -> str:
         return f"{self.source} -> {self.target}"
 
 
 AnyConversion: TypeAlias = Conversion[Any, Any]
+
+
+def _own(declared: Mapping[str, Option], options: OptionValues) -> dict[str, Any]:
+    return {name: options[name] for name in declared if name in options}
 
 
 def conversion(
@@ -68,18 +76,77 @@ def conversion(
     programs: tuple[str, ...] = (),
     memory: float = _MEMORY,
     isolated: bool = False,
-) -> Callable[[Callable[[S, Options], T]], Conversion[S, T]]:
+) -> Callable[[Callable[Concatenate[S, P], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
 
-    `cost` is the time relative to decoding a photo of the same size. A `terminal` step can only be the last of a path:
-    its result contains something simpler than its format suggests, such as pixels on a PDF page. `programs` are the
-    paths of the programs that the step runs; the sandbox allows no others. `memory` is the peak in bytes per pixel; it
-    limits the memory of the job. `isolated`: plans with the step get a process of their own, because its library
-    is likely to have vulnerabilities; so do plans with `programs`.
+    Its keyword-only parameters are its options. `cost` is the time relative to decoding a photo of the same size. A
+    `terminal` step can only be the last of a path: its result contains something simpler than its format suggests, such
+    as pixels on a PDF page. `programs` are the paths of the programs that the step runs; the sandbox allows no others.
+    `memory` is the peak in bytes per pixel; it limits the memory of the job. `isolated`: plans with the step get a
+    process of their own, because its library is likely to have vulnerabilities; so do plans with `programs`.
     """
 
-    def declare(run: Callable[[S, Options], T]) -> Conversion[S, T]:
-        return Conversion(source, target, run, loss, cost, terminal, programs, memory, isolated)
+    def declare(run: Callable[Concatenate[S, P], T]) -> Conversion[S, T]:
+        options = read_options(run)
+        return Conversion(source, target, run, loss, cost, terminal, programs, memory, isolated, options)
+
+    return declare
+
+
+@dataclass(frozen=True)
+class Transform(Generic[T]):
+    """A change of payloads of one format; `transform` documents the fields."""
+
+    name: str
+    format: Format[T]
+    run: Callable[..., T]
+    after: Transform[T] | None = None
+    memory: float = _TRANSFORM_MEMORY
+    isolated: bool = False
+    options: Mapping[str, Option] = field(default_factory=dict, compare=False)
+
+    def __call__(self, payload: T, options: OptionValues = NO_OPTIONS) -> T:
+        """Runs the transform with those of the options that it has."""
+        return self.run(payload, **_own(self.options, options))
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def target(self) -> Format[T]:
+        """The format of the result."""
+        return self.format
+
+    @property
+    def position(self) -> int:
+        """The number of transforms that it runs after, through `after`."""
+        return 0 if self.after is None else self.after.position + 1
+
+    def requested(self, options: OptionValues) -> frozenset[str]:
+        """The names of its options that have another value than the default."""
+        declared = self.options
+        return frozenset(name for name in declared if name in options and options[name] != declared[name].default)
+
+
+AnyTransform: TypeAlias = Transform[Any]
+
+
+def transform(
+    format: Format[T],
+    *,
+    after: Transform[T] | None = None,
+    memory: float = _TRANSFORM_MEMORY,
+    isolated: bool = False,
+) -> Callable[[Callable[Concatenate[T, P], T]], Transform[T]]:
+    """Declares the decorated function as a transform of the payloads of a format.
+
+    It runs where a path reaches the format, if one of its options has another value than its default, and after the
+    transform `after` if that one runs too. Its keyword-only parameters are its options. `memory` and `isolated` are as
+    in `conversion`.
+    """
+
+    def declare(run: Callable[Concatenate[T, P], T]) -> Transform[T]:
+        return Transform(run.__name__, format, run, after, memory, isolated, read_options(run))
 
     return declare
 
@@ -88,23 +155,23 @@ def conversion(
 class Tool(Generic[T]):
     """An operation on payloads of one format, opened from files of the formats in `sources`.
 
-    `inputs` is the range of the number of files, `count` returns the number of pages of a payload, `options` names the
-    fields of Options that the tool reads. `run` may modify the payloads; it returns one of them or a new one.
-    `isolated` is as in `conversion`.
+    `inputs` is the range of the number of files, `count` returns the number of pages of a payload. `run` may modify the
+    payloads; it returns one of them or a new one. `isolated` is as in `conversion`.
     """
 
     name: str
     format: Format[T]
-    run: Callable[[list[T], Options], T]
+    run: Callable[..., T]
     sources: tuple[FileFormat, ...]
     inputs: range
     count: Callable[[T], int]
-    options: tuple[str, ...]
     summary: str
     isolated: bool = False
+    options: Mapping[str, Option] = field(default_factory=dict, compare=False)
 
-    def __call__(self, payloads: list[T], options: Options) -> T:
-        return self.run(payloads, options)
+    def __call__(self, payloads: list[T], options: OptionValues = NO_OPTIONS) -> T:
+        """Runs the tool with those of the options that it has."""
+        return self.run(payloads, **_own(self.options, options))
 
     def __str__(self) -> str:
         return self.name
@@ -142,14 +209,16 @@ def tool(
     sources: tuple[FileFormat, ...],
     count: Callable[[T], int],
     inputs: range = range(1, 2),
-    options: tuple[str, ...] = (),
     isolated: bool = False,
-) -> Callable[[Callable[[list[T], Options], T]], Tool[T]]:
-    """Declares the decorated function as a tool. The first line of its docstring is shown to clients."""
+) -> Callable[[Callable[Concatenate[list[T], P], T]], Tool[T]]:
+    """Declares the decorated function as a tool, and its keyword-only parameters as the tool's options.
 
-    def declare(run: Callable[[list[T], Options], T]) -> Tool[T]:
+    The first line of its docstring is shown to clients.
+    """
+
+    def declare(run: Callable[Concatenate[list[T], P], T]) -> Tool[T]:
         summary = (run.__doc__ or name).strip().splitlines()[0]
-        return Tool(name, format, run, sources, inputs, count, options, summary, isolated)
+        return Tool(name, format, run, sources, inputs, count, summary, isolated, read_options(run))
 
     return declare
 

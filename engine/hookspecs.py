@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pluggy
 
-from engine.conversions import AnyConversion, AnyTool, Requirement
+from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement
 
 hookspec = pluggy.HookspecMarker("convertd")
 hookimpl = pluggy.HookimplMarker("convertd")
@@ -13,6 +13,11 @@ hookimpl = pluggy.HookimplMarker("convertd")
 @hookspec
 def conversions() -> list[AnyConversion]:  # type: ignore[empty-body]
     """The plugin's conversions. Return only those that work on this system."""
+
+
+@hookspec
+def transforms() -> list[AnyTransform]:  # type: ignore[empty-body]
+    """The plugin's transforms. Return only those that work on this system."""
 
 
 @hookspec

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+
+from engine.options import PageRanges
+
+
+def _check_pages(text: str) -> str:
+    PageRanges.parse(text)
+    return text
+
 
 Quality: TypeAlias = Annotated[
     int, Field(ge=1, le=100, description="Quality of a lossy encoder; higher is better and larger.")
@@ -53,7 +61,9 @@ Dpi: TypeAlias = Annotated[
     int, Field(ge=18, le=1200, description="Resolution at which pages and vectors become pixels.")
 ]
 Pages: TypeAlias = Annotated[
-    str, Field(max_length=1000, description="Pages or frames from 1, such as 1, 2-5,8 or all.")
+    str,
+    Field(max_length=1000, description="Pages or frames from 1, such as 1, 2-5,8 or all."),
+    AfterValidator(_check_pages),
 ]
 Metadata: TypeAlias = Annotated[
     Literal["all", "safe", "none"],
@@ -62,4 +72,6 @@ Metadata: TypeAlias = Annotated[
 MaxBytes: TypeAlias = Annotated[
     int, Field(ge=1000, description="Size limit in bytes; the best quality that fits is used.")
 ]
-Password: TypeAlias = Annotated[str, Field(max_length=128, description="Opens an encrypted PDF.")]
+Password: TypeAlias = Annotated[
+    str, Field(max_length=128, description="Opens an encrypted PDF.", json_schema_extra={"format": "password"})
+]

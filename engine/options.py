@@ -1,32 +1,216 @@
-"""Options of a conversion, validated when created, and page ranges such as `2,5,8` or `3-5`."""
+"""Options of steps: read from signatures, described as JSON Schema, validated. Page ranges such as `2,5-8`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from functools import cached_property
+from inspect import Parameter, signature
 from itertools import pairwise
-from typing import Any
+from types import NoneType, SimpleNamespace, UnionType
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from engine.errors import InvalidOption
 
+OptionValue: TypeAlias = str | int | float | bool
+OptionValues: TypeAlias = Mapping[str, OptionValue]
+"""The values of options by name, as they travel from a request to the steps of a job."""
+
+NO_OPTIONS: OptionValues = {}
+
+_JSON_TYPES = {"string": (str,), "boolean": (bool,), "integer": (int,), "number": (int, float)}
+_MAX_NAME = 50  # characters of an unknown name that are compared and returned
+_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a step, or of several steps together.
+
+    `type` is the annotation without None. `default` is the value of the step if none is given; None if it depends on
+    something else. Without a `required` option, the step cannot run.
+    """
+
+    name: str
+    type: Any
+    default: OptionValue | None = None
+    required: bool = False
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the value: type, range and description. The default is not part of it."""
+        return self._adapter.json_schema()
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        return TypeAdapter(self.type, config=ConfigDict(strict=True))
+
+    @property
+    def secret(self) -> bool:
+        """Whether the value opens protected files and must not be shown."""
+        return self.schema.get("format") == "password"
+
+    def has_type_of(self, other: Option) -> bool:
+        """Whether both take the same values, described by the same sentence."""
+        return self.type is other.type or self.schema == other.schema
+
+    def validate(self, value: object, *, from_text: bool = False) -> OptionValue:
+        """Returns the validated value. With `from_text`, a string is read as JSON if the type is not a string.
+
+        Raises InvalidOption, reason `out_of_range`, `unknown` (not one of `details.available`), `not_an_integer` or
+        `malformed`.
+        """
+        kind = self.schema["type"]
+        if from_text and isinstance(value, str) and kind != "string":
+            value = _read_text(value)
+        if type(value) not in _JSON_TYPES[kind]:  # booleans are integers for Python
+            raise self._error(value)
+        try:
+            valid: OptionValue = self._adapter.validate_python(value)
+        except ValidationError as invalid:
+            problem = invalid.errors(include_url=False, include_input=False)[0]
+            if problem["type"] == "value_error":  # of a validator in the annotation
+                message = f"{self.name} {problem['ctx']['error']}"
+                raise InvalidOption(message, reason="malformed", param=self.name) from None
+            raise self._error(value) from None
+        return valid
+
+    def _error(self, value: object) -> InvalidOption:
+        schema = self.schema
+        kind = schema["type"]
+        choices = schema.get("enum", [schema["const"]] if "const" in schema else [])
+        limits = {}
+        if choices:
+            reason, expected, limits = "unknown", f"be one of {', '.join(map(str, choices))}", {"available": choices}
+        elif kind in ("integer", "number"):
+            limits = _limits(schema, "minimum", "maximum")
+            right_type = type(value) in _JSON_TYPES[kind]
+            reason = "out_of_range" if right_type else "not_an_integer" if kind == "integer" else "malformed"
+            expected = f"be {'an integer' if kind == 'integer' else 'a number'}{_range_text(limits)}"
+        elif kind == "boolean":
+            reason, expected = "malformed", "be true or false"
+        elif isinstance(value, str) and len(value) > schema.get("maxLength", len(value)):
+            limits = _limits(schema, "minLength", "maxLength")
+            reason, expected = "out_of_range", f"have at most {schema['maxLength']} characters"
+        elif isinstance(value, str):
+            reason, expected = "malformed", f"be {schema.get('description', 'well-formed').rstrip('.')}"
+        else:
+            reason, expected = "malformed", "be a string"
+        return InvalidOption(f"{self.name} must {expected}.", reason=reason, param=self.name, details=limits)
+
+
+def _limits(schema: Mapping[str, Any], minimum: str, maximum: str) -> dict[str, Any]:
+    return {name: schema[key] for name, key in (("min", minimum), ("max", maximum)) if key in schema}
+
+
+def _range_text(limits: Mapping[str, Any]) -> str:
+    match limits:
+        case {"min": minimum, "max": maximum}:
+            return f" from {minimum} to {maximum}"
+        case {"min": minimum}:
+            return f" of at least {minimum}"
+        case {"max": maximum}:
+            return f" of at most {maximum}"
+    return ""
+
+
+def _read_text(text: str) -> OptionValue:
+    """The number or boolean that `text` is in JSON; otherwise `text`."""
+    if text in ("true", "false"):
+        return text == "true"
+    if re.fullmatch(r"-?[0-9]{1,18}", text):
+        return int(text)
+    return float(text) if re.fullmatch(r"-?[0-9]{1,18}\.[0-9]{1,18}", text) else text
+
+
+def read_options(function: Callable[..., Any]) -> dict[str, Option]:
+    """Returns the options of a step: its keyword-only parameters by name.
+
+    Raises TypeError for other parameters than the payload and options, and for an option whose annotation is not str,
+    int, float, bool or a Literal of one of them, with a range, a description and None at most.
+    """
+    payload, *others = signature(function).parameters.values()
+    keywords = [parameter for parameter in others if parameter.kind is Parameter.KEYWORD_ONLY]
+    if payload.kind not in _POSITIONAL or len(keywords) < len(others):
+        raise TypeError(f"{function.__name__}: a step has one payload; its options are keyword-only parameters")
+    # The annotation of the payload may name a type that is only imported for type checkers.
+    annotations = SimpleNamespace(__annotations__={parameter.name: parameter.annotation for parameter in keywords})
+    types = get_type_hints(annotations, function.__globals__, include_extras=True)
+    return {parameter.name: _read_option(parameter, types[parameter.name]) for parameter in keywords}
+
+
+def _read_option(parameter: Parameter, annotation: Any) -> Option:
+    if get_origin(annotation) in (Union, UnionType):
+        annotation, *others = (kind for kind in get_args(annotation) if kind is not NoneType)
+        if others:
+            raise TypeError(f"the option {parameter.name} has several types")
+    kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    kinds = {type(value) for value in get_args(kind)} if get_origin(kind) is Literal else {kind}
+    if len(kinds) > 1 or not kinds <= {str, int, float, bool}:
+        raise TypeError(f"the option {parameter.name} is not a plain value")
+    required = parameter.default is Parameter.empty
+    return Option(parameter.name, annotation, None if required else parameter.default, required)
+
+
+def join_options(parts: Iterable[Mapping[str, Option]]) -> dict[str, Option]:
+    """Returns the options of several steps together. Among different defaults, the last one applies."""
+    joined: dict[str, Option] = {}
+    for option in (option for part in parts for option in part.values()):
+        known = joined.setdefault(option.name, option)
+        default = known.default if option.default is None else option.default
+        required = known.required or option.required
+        if (default, required) != (known.default, known.required):
+            joined[option.name] = replace(known, default=default, required=required)
+    return joined
+
+
+def options_schema(options: Mapping[str, Option]) -> dict[str, Any]:
+    """Returns the JSON Schema of an object with these options and no others."""
+    properties = {
+        name: option.schema if option.default is None else {**option.schema, "default": option.default}
+        for name, option in options.items()
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": properties,
+        "required": [name for name, option in options.items() if option.required],
+        "additionalProperties": False,
+    }
+
+
+def unknown_option(name: str, available: Iterable[str]) -> InvalidOption:
+    """Returns the error for a name that is not among the available ones, which it lists with the nearest first."""
+    name = name[:_MAX_NAME]
+    nearest = sorted(available, key=lambda known: SequenceMatcher(None, name, known).ratio(), reverse=True)
+    message = f"There is no parameter {name}. The nearest one is {nearest[0]}."
+    return InvalidOption(message, reason="unknown_parameter", param=name, details={"available": nearest})
+
+
+_ALL = "all"
 _SPAN = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?")
 
 
 @dataclass(frozen=True)
-class Pages:
-    """Selected pages as ranges (first, last), counted from 1: sorted, separated by gaps, at least one."""
+class PageRanges:
+    """Selected pages as ranges (first, last), counted from 1: sorted, separated by gaps. No range: all pages."""
 
-    spans: tuple[tuple[int, int], ...]
+    spans: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         sorted_apart = all(before[1] < after[0] for before, after in pairwise(self.spans))
-        if not self.spans or not sorted_apart or any(not 0 < first <= last for first, last in self.spans):
+        if not sorted_apart or any(not 0 < first <= last for first, last in self.spans):
             raise invalid_pages("pages must name pages from 1, such as 2,5,8 or 3-5.", {})
 
     @classmethod
-    def parse(cls, text: str) -> Pages:
-        """Parses page numbers and ranges in any order, duplicates allowed. Raises InvalidOption."""
+    def parse(cls, text: str) -> PageRanges:
+        """Parses `all`, or page numbers and ranges in any order, duplicates allowed. Raises InvalidOption."""
+        if text.strip() == _ALL:
+            return cls()
         spans = sorted(_parse_span(part) for part in text.split(","))
         merged = [spans[0]]
         for first, last in spans[1:]:
@@ -38,6 +222,8 @@ class Pages:
 
     def indexes(self, page_count: int) -> list[int]:
         """Returns page indexes counted from 0. Raises InvalidOption for a page beyond `page_count`."""
+        if not self.spans:
+            return list(range(page_count))
         last = self.spans[-1][1]
         if last > page_count:
             message = f"The document has no page {last}; its last page is {page_count}."
@@ -58,21 +244,3 @@ def _parse_span(text: str) -> tuple[int, int]:
     if not 0 < first <= last:
         raise invalid_pages("pages must be numbers from 1, ranges from low to high.", {"value": text[:40]})
     return first, last
-
-
-@dataclass(frozen=True)
-class Options:
-    """Options of a conversion. Raises InvalidOption for values out of range."""
-
-    quality: int | None = None  # 1-100, for lossy targets
-    pages: Pages | None = None
-    password: str | None = field(default=None, repr=False)  # for encrypted inputs
-
-    def __post_init__(self) -> None:
-        if self.quality is not None and not (type(self.quality) is int and 1 <= self.quality <= 100):
-            raise InvalidOption(
-                "quality must be an integer from 1 to 100.",
-                reason="out_of_range",
-                param="quality",
-                details={"min": 1, "max": 100},
-            )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from engine.conversions import AnyConversion, AnyTool, Conversion, FidelityWarning
-from engine.errors import ConversionError, CorruptInput, OutOfMemory, StepFailed
+from engine.conversions import AnyConversion, AnyTool, AnyTransform, Conversion, FidelityWarning, Tool
+from engine.errors import ConversionError, CorruptInput, InvalidOption, OutOfMemory, StepFailed
 from engine.formats import FileFormat
-from engine.options import Options
+from engine.options import NO_OPTIONS, OptionValues
 from engine.planner import Plan
 
 
@@ -52,18 +52,19 @@ class PipelineResult:
 
 
 def run(
-    plan: Plan, inputs: Iterable[bytes], options: Options, on_decoded: Callable[[Any], None] = lambda _payload: None
+    plan: Plan,
+    inputs: Iterable[bytes],
+    options: OptionValues = NO_OPTIONS,
+    on_decoded: Callable[[Sequence[Any]], None] = lambda _payloads: None,
 ) -> PipelineResult:
     """Runs the plan. Reads each input only when it is needed. Raises ConversionError only.
 
-    `on_decoded` receives a decoded input before the next step does.
+    `on_decoded` receives a decoded input, and its transformed versions, before the next conversion does.
     """
     trace: list[Timing] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        if options.quality is not None and not plan.target.lossy:
-            message = f"{plan.target} is lossless: quality has no effect."
-            warnings.warn(FidelityWarning("quality_ignored", message), stacklevel=2)
+        _check_options(plan, options)
         payloads = _open_inputs(plan, inputs, options, trace)
         input_pages: tuple[int, ...] = ()
         pages = None
@@ -74,10 +75,14 @@ def run(
             payload = _run_step(plan.tool, payloads, options, trace)
             pages = plan.tool.count(payload)
         encoder_input: Any = None
+        decoded: list[Any] = []
         for step in plan.steps:
+            if decoded and isinstance(step, Conversion):
+                on_decoded(decoded)
+                decoded = []
             encoder_input, payload = payload, _run_step(step, payload, options, trace)
-            if isinstance(step.source, FileFormat):
-                on_decoded(payload)
+            if decoded or (isinstance(step, Conversion) and isinstance(step.source, FileFormat)):
+                decoded.append(payload)
     if not payload:
         raise StepFailed(f"The step {plan.steps[-1]} returned no data.")
     messages = [record.message for record in caught]
@@ -85,7 +90,22 @@ def run(
     return PipelineResult(payload, tuple(trace), tuple(records.values()), encoder_input, input_pages, pages)
 
 
-def _open_inputs(plan: Plan, inputs: Iterable[bytes], options: Options, trace: list[Timing]) -> list[Any]:
+def _check_options(plan: Plan, options: OptionValues) -> None:
+    """Issues a warning for options that the plan does not have. Raises InvalidOption if a required one is missing."""
+    for option in plan.options.values():
+        if option.required and option.name not in options:
+            raise InvalidOption(f"{option.name} is missing.", reason="missing", param=option.name)
+    ignored = [name for name in options if name not in plan.options]
+    if "quality" in ignored:
+        ignored.remove("quality")
+        message = f"{plan.target} is lossless: quality has no effect."
+        warnings.warn(FidelityWarning("quality_ignored", message), stacklevel=3)
+    if ignored:
+        message = f"Options without effect on {plan.source} to {plan.target}: {', '.join(ignored)}."
+        warnings.warn(FidelityWarning("option_ignored", message), stacklevel=3)
+
+
+def _open_inputs(plan: Plan, inputs: Iterable[bytes], options: OptionValues, trace: list[Timing]) -> list[Any]:
     """Runs the openings. With several inputs, `details.index` of an error is the index of the input at fault."""
     payloads: list[Any] = []
     for path, data in zip(plan.openings, inputs, strict=True):
@@ -101,17 +121,19 @@ def _open_inputs(plan: Plan, inputs: Iterable[bytes], options: Options, trace: l
     return payloads
 
 
-def _run_step(step: AnyConversion | AnyTool, payload: Any, options: Options, trace: list[Timing]) -> Any:
+def _run_step(
+    step: AnyConversion | AnyTransform | AnyTool, payload: Any, options: OptionValues, trace: list[Timing]
+) -> Any:
     started = perf_counter()
     result = _call_step(step, payload, options)
     trace.append(Timing(str(step), _stage(step), perf_counter() - started))
-    target = step.target if isinstance(step, Conversion) else step.format
+    target = step.format if isinstance(step, Tool) else step.target
     if not target.holds(result):
         raise StepFailed(f"The step {step} returned {type(result).__name__}, not {target}.")
     return result
 
 
-def _call_step(step: AnyConversion | AnyTool, payload: Any, options: Options) -> Any:
+def _call_step(step: AnyConversion | AnyTransform | AnyTool, payload: Any, options: OptionValues) -> Any:
     try:
         return step(payload, options)
     except ConversionError:
@@ -128,9 +150,9 @@ def _call_step(step: AnyConversion | AnyTool, payload: Any, options: Options) ->
         raise StepFailed(f"The step {step} failed.", details={"step": str(step)}) from error
 
 
-def _stage(step: AnyConversion | AnyTool) -> str:
+def _stage(step: AnyConversion | AnyTransform | AnyTool) -> str:
     if not isinstance(step, Conversion):
-        return "tool"
+        return "tool" if isinstance(step, Tool) else "convert"
     match isinstance(step.source, FileFormat), isinstance(step.target, FileFormat):
         case True, False:
             return "decode"

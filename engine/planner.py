@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import chain, count
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from engine.conversions import AnyConversion, AnyTool
+from engine.conversions import AnyConversion, AnyTool, AnyTransform, Conversion, Loss
 from engine.formats import AnyFormat, FileFormat
+from engine.options import Option, OptionValues, join_options, options_schema
 
-Steps: TypeAlias = tuple[AnyConversion, ...]
+Conversions: TypeAlias = tuple[AnyConversion, ...]
+"""A path: each starts at the target of the one before."""
+
+Steps: TypeAlias = tuple[AnyConversion | AnyTransform, ...]
 
 
 @dataclass(frozen=True)
@@ -20,16 +24,18 @@ class Plan:
     """The steps from source formats to the target format.
 
     `openings` holds one path per input, from its file format to the tool's format; a plan without a tool has one input
-    and an empty opening. `steps` lead on to the target; there is at least one. `reader` decodes the result to verify
-    it.
+    and an empty opening. `steps` lead on to the target; there is at least one conversion. `reader` decodes the result
+    to verify it. `transforms` are those that can run on the way, in their order; those that a request asks for are in
+    `steps`.
     """
 
     sources: tuple[FileFormat, ...]
     target: FileFormat
     steps: Steps
     tool: AnyTool | None = None
-    openings: tuple[Steps, ...] = ((),)
+    openings: tuple[Conversions, ...] = ((),)
     reader: AnyConversion | None = None
+    transforms: tuple[AnyTransform, ...] = ()
 
     @property
     def source(self) -> FileFormat:
@@ -37,12 +43,55 @@ class Plan:
         return self.sources[0]
 
     @property
+    def conversions(self) -> Conversions:
+        """All steps that are conversions, with those of all openings."""
+        steps = (*chain.from_iterable(self.openings), *self.steps)
+        return tuple(step for step in steps if isinstance(step, Conversion))
+
+    @property
     def loss(self) -> int:
-        return sum(step.loss for path in (*self.openings, self.steps) for step in path)
+        return sum(step.loss for step in self.conversions)
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """The kinds of loss on the way, in order: `detail`, `structure`."""
+        return tuple(dict.fromkeys(step.loss.name.lower() for step in self.conversions if step.loss))
 
     @property
     def cost(self) -> float:
-        return sum(step.cost for path in (*self.openings, self.steps) for step in path)
+        return sum(step.cost for step in self.conversions)
+
+    @property
+    def step_names(self) -> tuple[str, ...]:
+        """The names of the steps for the first input, in the order in which they run."""
+        tool = (self.tool,) if self.tool else ()
+        return tuple(str(step) for step in (*self.openings[0], *tool, *self.steps))
+
+    @cached_property
+    def options(self) -> dict[str, Option]:
+        """The options of all steps, with the defaults that apply."""
+        tool = (self.tool,) if self.tool else ()
+        steps = (*tool, *chain.from_iterable(self.openings), *self.transforms, *self.steps)
+        return join_options(step.options for step in steps)
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema (2020-12) of an object with the options of the plan."""
+        return options_schema(self.options)
+
+    def with_transforms(self, options: OptionValues) -> Plan:
+        """The plan with the transforms that `options` ask for. Each option is left to the first format that has it."""
+        remaining = dict(options)
+
+        def requested(format: AnyFormat) -> Steps:
+            found = tuple(one for one in self.transforms if one.format == format and one.requested(remaining))
+            for name in (name for one in found for name in one.options):
+                remaining.pop(name, None)
+            return found
+
+        steps = requested(self.tool.format if self.tool else self.source)
+        for step in self.steps:
+            steps += (step, *requested(step.target))
+        return replace(self, steps=steps)
 
     @cached_property
     def memory(self) -> float:
@@ -53,7 +102,7 @@ class Plan:
     @cached_property
     def programs(self) -> tuple[str, ...]:
         """The paths of the programs that the steps run."""
-        return tuple(program for path in (*self.openings, self.steps) for step in path for program in step.programs)
+        return tuple(program for step in self.conversions for program in step.programs)
 
     @cached_property
     def isolated(self) -> bool:
@@ -64,10 +113,14 @@ class Plan:
     def __str__(self) -> str:
         inputs = " + ".join(_path_text(source, path) for source, path in zip(self.sources, self.openings, strict=True))
         tool = [str(self.tool)] if self.tool else []
-        return " -> ".join([inputs, *tool, *(str(step.target) for step in self.steps)])
+        return " -> ".join([inputs, *tool, *map(_step_text, self.steps)])
 
 
-def _path_text(source: FileFormat, path: Steps) -> str:
+def _step_text(step: AnyConversion | AnyTransform) -> str:
+    return str(step.target if isinstance(step, Conversion) else step)
+
+
+def _path_text(source: FileFormat, path: Conversions) -> str:
     return " -> ".join([str(source), *(str(step.target) for step in path)])
 
 
@@ -75,26 +128,41 @@ Graph = Mapping[AnyFormat, Iterable[AnyConversion]]
 """The steps that start from each format."""
 
 
-def cheapest_paths(graph: Graph, source: AnyFormat) -> dict[AnyFormat, Steps]:
+def cheapest_paths(
+    graph: Graph,
+    source: AnyFormat,
+    requested: frozenset[str] = frozenset(),
+    transformed: Mapping[AnyFormat, frozenset[str]] | None = None,
+) -> dict[AnyFormat, Conversions]:
     """Returns the best path from `source` to every reachable format, which can include `source` itself.
 
     Dijkstra's algorithm over (loss, cost). A path has at least one step, so re-encoding a file in its own format is
     not a special case. No path continues after a terminal step.
+
+    `requested` are names of options that the steps of a path should have, `transformed` those that the transforms of a
+    format have. A path with more of them is better, unless it loses structure that another one keeps: a crop is no
+    reason to turn text into pixels.
     """
-    best: dict[AnyFormat, Steps] = {}
+    at_formats = transformed or {}
+    best: dict[AnyFormat, tuple[tuple[float, ...], Conversions]] = {}
     order = count()  # breaks ties by order of declaration; paths are not comparable
-    heap: list[tuple[int, float, int, Steps]] = [
-        (int(step.loss), step.cost, next(order), (step,)) for step in graph.get(source, ())
-    ]
-    heap.sort()
-    expanded: set[AnyFormat] = {source}
+    missing = requested - at_formats.get(source, frozenset())
+    heap: list[tuple[int, float, int, frozenset[str], Conversions]] = []
+    expanded = {(source, missing)}
+
+    def expand(format: AnyFormat, loss: int, cost: float, missing: frozenset[str], path: Conversions) -> None:
+        for step in graph.get(format, ()):
+            left = missing.difference(step.options, at_formats.get(step.target, ()))
+            heappush(heap, (loss + step.loss, cost + step.cost, next(order), left, (*path, step)))
+
+    expand(source, 0, 0.0, missing, ())
     while heap:
-        loss, cost, _, path = heappop(heap)
+        loss, cost, _, missing, path = heappop(heap)
         reached = path[-1].target
-        best.setdefault(reached, path)
-        if path[-1].terminal or reached in expanded:
-            continue
-        expanded.add(reached)
-        for step in graph.get(reached, ()):
-            heappush(heap, (loss + step.loss, cost + step.cost, next(order), (*path, step)))
-    return best
+        rank = (loss // Loss.STRUCTURE, len(missing), loss, cost)
+        if reached not in best or rank < best[reached][0]:
+            best[reached] = rank, path
+        if not path[-1].terminal and (reached, missing) not in expanded:
+            expanded.add((reached, missing))
+            expand(reached, loss, cost, missing, path)
+    return {format: path for format, (_, path) in best.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import pkgutil
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from itertools import chain
@@ -13,8 +14,9 @@ from types import ModuleType
 import pluggy
 
 from engine import hookspecs
-from engine.conversions import AnyConversion, AnyTool, Requirement
+from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement
 from engine.formats import FileFormat
+from engine.options import Option
 
 log = logging.getLogger("convertd.registry")
 
@@ -35,6 +37,14 @@ class Plugin:
     requirements: tuple[Requirement, ...] = ()
     error: str | None = None
     version: str | None = None
+    transforms: tuple[AnyTransform, ...] = ()
+
+    @property
+    def options(self) -> Iterator[Option]:
+        """The options of all steps, once for each step that has them."""
+        for declared in (self.conversions, self.transforms, self.tools):
+            for step in declared:
+                yield from step.options.values()
 
     @property
     def reads(self) -> tuple[FileFormat, ...]:
@@ -82,8 +92,9 @@ def _register(manager: pluggy.PluginManager, module: ModuleType, name: str) -> P
     manager.register(module, name)
     manager.check_pending()
     others = [plugin for plugin in manager.get_plugins() if plugin is not module]
-    steps, tools, requirements = (
+    steps, tools, requirements, transforms = (
         tuple(chain.from_iterable(manager.subset_hook_caller(hook, others)()))
-        for hook in ("conversions", "tools", "requirements")
+        for hook in ("conversions", "tools", "requirements", "transforms")
     )
-    return Plugin(name, (module.__doc__ or name).strip().splitlines()[0], steps, tools, requirements)
+    summary = (module.__doc__ or name).strip().splitlines()[0]
+    return Plugin(name, summary, steps, tools, requirements, transforms=transforms)

@@ -5,48 +5,74 @@ from __future__ import annotations
 import logging
 import mmap
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from engine.conversions import AnyConversion, AnyTool, Requirement
+from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement
 from engine.errors import UnknownFormat, UnsupportedConversion
 from engine.formats import AnyFormat, Content, FileFormat
-from engine.planner import Plan, Steps, cheapest_paths
+from engine.options import Option, OptionValue, OptionValues, unknown_option
+from engine.planner import Conversions, Plan, cheapest_paths
 from engine.plugin_loader import Plugin, load_plugins
 
 log = logging.getLogger("convertd.registry")
 
 
 class Registry:
-    """Formats by name, tools by name, and the graph of conversions.
+    """Formats, tools and options by name, transforms in the order in which they run, and the graph of conversions.
 
-    A plugin that contradicts an earlier one is left out and listed in `plugins` with its error.
+    A plugin that contradicts an earlier one is left out and listed in `plugins` with its error. `options` holds every
+    option of every plugin; its default is that of the steps, or None if they have different ones.
     """
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
-        formats: dict[str, FileFormat] = {}
-        self._graph: dict[AnyFormat, list[AnyConversion]] = {}
-        self._paths: dict[AnyFormat, dict[AnyFormat, Steps]] = {}
-        self._plans: dict[tuple[FileFormat | str | None, ...], Plan] = {}
         self.tools: dict[str, AnyTool] = {}
-        accepted = []
-        for plugin in plugins:
-            formats_of_plugin = (*plugin.reads, *plugin.writes)
-            conflicts = [f"format {fmt}" for fmt in formats_of_plugin if formats.get(fmt.name, fmt) != fmt]
-            conflicts += [f"tool {tool}" for tool in plugin.tools if tool.name in self.tools]
-            if conflicts:
-                error = f"another plugin declares the {conflicts[0]} differently"
-                log.error("plugin %s is ignored: %s", plugin.name, error)
-                plugin = Plugin(plugin.name, plugin.summary, error=error, version=plugin.version)
-            accepted.append(plugin)
-            formats |= {fmt.name: fmt for fmt in (*plugin.reads, *plugin.writes)}
-            self.tools |= {tool.name: tool for tool in plugin.tools}
-            for step in plugin.conversions:
-                self._graph.setdefault(step.source, []).append(step)
-        self.plugins = tuple(accepted)
-        self.formats = dict(sorted(formats.items()))
+        self.options: dict[str, Option] = {}
+        self._graph: dict[AnyFormat, list[AnyConversion]] = {}
+        self._paths: dict[AnyFormat, dict[AnyFormat, Conversions]] = {}
+        self._plans: dict[tuple[FileFormat | str | None, ...], Plan] = {}
+        self._formats: dict[str, FileFormat] = {}
+        self._transforms: list[AnyTransform] = []
+        self.plugins = tuple(self._accept(plugin) for plugin in plugins)
+        self.formats = dict(sorted(self._formats.items()))
         self._aliases = {alias: fmt for fmt in self.formats.values() for alias in fmt.extensions}
+        self._transforms.sort(key=lambda transform: transform.position)
+        self._transformed: dict[AnyFormat, frozenset[str]] = {}
+        for transform in self._transforms:
+            names = self._transformed.get(transform.format, frozenset[str]())
+            self._transformed[transform.format] = names.union(transform.options)
+
+    def _accept(self, plugin: Plugin) -> Plugin:
+        """Adds the declarations of a plugin. Returns a plugin with an error if it contradicts an earlier one."""
+        conflict = self._find_conflict(plugin)
+        if conflict is not None:
+            error = f"another plugin declares the {conflict} differently"
+            log.error("plugin %s is ignored: %s", plugin.name, error)
+            return Plugin(plugin.name, plugin.summary, error=error, version=plugin.version)
+        self._formats |= {fmt.name: fmt for fmt in (*plugin.reads, *plugin.writes)}
+        self._transforms += plugin.transforms
+        self.tools |= {tool.name: tool for tool in plugin.tools}
+        for step in plugin.conversions:
+            self._graph.setdefault(step.source, []).append(step)
+        for option in plugin.options:
+            known = self.options.setdefault(option.name, replace(option, required=False))
+            if known.default != option.default:
+                self.options[option.name] = replace(known, default=None)
+        return plugin
+
+    def _find_conflict(self, plugin: Plugin) -> str | None:
+        """Describes the first declaration that differs from that of an earlier plugin."""
+        transforms = {(transform.format, transform.name) for transform in self._transforms}
+        options = dict(self.options)
+        conflicts = [
+            *(f"format {fmt}" for fmt in (*plugin.reads, *plugin.writes) if self._formats.get(fmt.name, fmt) != fmt),
+            *(f"tool {tool}" for tool in plugin.tools if tool.name in self.tools),
+            *(f"transform {one}" for one in plugin.transforms if (one.format, one.name) in transforms),
+            *(f"option {one.name}" for one in plugin.options if not options.setdefault(one.name, one).has_type_of(one)),
+        ]
+        return conflicts[0] if conflicts else None
 
     @property
     def missing(self) -> tuple[Requirement, ...]:
@@ -93,8 +119,31 @@ class Registry:
             raise UnknownFormat("The content of the file matches no supported format.")
         return best
 
-    def plan(self, sources: Sequence[FileFormat], target: str | FileFormat, tool: str | None = None) -> Plan:
+    def validate(self, given: Mapping[str, object], *, from_text: bool = False) -> dict[str, OptionValue]:
+        """Returns the values of options, without those that are None. `from_text` is as in `Option.validate`.
+
+        Raises InvalidOption for an invalid value, and with the reason `unknown_parameter` for an unknown name.
+        """
+        for name in given:
+            if name not in self.options:
+                raise unknown_option(name, self.options)
+        return {
+            name: self.options[name].validate(value, from_text=from_text)
+            for name, value in given.items()
+            if value is not None
+        }
+
+    def plan(
+        self,
+        sources: Sequence[FileFormat],
+        target: str | FileFormat,
+        tool: str | None = None,
+        options: OptionValues | None = None,
+    ) -> Plan:
         """Returns the best plan from `sources` to `target`. Without a tool, there is exactly one source.
+
+        Transforms that the options ask for are part of the plan. Its path passes their formats if one without a loss
+        of structure does.
 
         Raises UnsupportedConversion, whose details list the available targets, and the errors of the tool's `check`.
         """
@@ -102,22 +151,41 @@ class Registry:
         key = (*sources, fmt, tool)
         if key not in self._plans:
             self._plans[key] = self._plan(tuple(sources), fmt, str(target), tool)
-        return self._plans[key]
+        plan = self._plans[key]
+        requested = frozenset[str]().union(*(one.requested(options) for one in self._transforms)) if options else None
+        if not options or not requested:
+            return plan
+        if plan.tool is None and requested.difference(plan.options):
+            # Not cached: clients can ask for any number of combinations.
+            paths = cheapest_paths(self._graph, plan.source, requested, self._transformed)
+            plan = self._make_plan(plan.sources, plan.target, paths[plan.target])
+        return plan.with_transforms(options)
 
     def _plan(self, sources: tuple[FileFormat, ...], fmt: FileFormat | None, name: str, tool: str | None) -> Plan:
         if tool is None:
             (source,) = sources
-            target, steps = self._steps(source, fmt, name)
-            return Plan(sources, target, steps, reader=self.reader(target))
+            return self._make_plan(sources, *self._find_path(source, fmt, name))
         declared = self.tools[tool]
         declared.check(sources)
-        target, steps = self._steps(declared.format, fmt, name)
+        target, path = self._find_path(declared.format, fmt, name)
         openings = tuple(self._paths_from(source)[declared.format] for source in sources)
-        return Plan(sources, target, steps, declared, openings, self.reader(target))
+        return self._make_plan(sources, target, path, declared, openings)
 
-    def _steps(self, source: AnyFormat, fmt: FileFormat | None, name: str) -> tuple[FileFormat, Steps]:
-        steps = self._paths_from(source).get(fmt) if fmt else None
-        if fmt is None or steps is None:
+    def _make_plan(
+        self,
+        sources: tuple[FileFormat, ...],
+        target: FileFormat,
+        path: Conversions,
+        tool: AnyTool | None = None,
+        openings: tuple[Conversions, ...] = ((),),
+    ) -> Plan:
+        passed = {path[0].source, *(step.target for step in path)}
+        transforms = tuple(transform for transform in self._transforms if transform.format in passed)
+        return Plan(sources, target, path, tool, openings, self.reader(target), transforms)
+
+    def _find_path(self, source: AnyFormat, fmt: FileFormat | None, name: str) -> tuple[FileFormat, Conversions]:
+        path = self._paths_from(source).get(fmt) if fmt else None
+        if fmt is None or path is None:
             name = fmt.name if fmt else name
             raise UnsupportedConversion(
                 f"{source} cannot be converted to {name}.",
@@ -127,7 +195,7 @@ class Registry:
                     "available": [target.name for target in self.targets(source)],
                 },
             )
-        return fmt, steps
+        return fmt, path
 
     def targets(self, source: AnyFormat) -> list[FileFormat]:
         """Returns the file formats that `source` can be converted to, sorted by name."""
@@ -142,7 +210,7 @@ class Registry:
         """Returns a plan for every supported pair, sorted by input and output format."""
         return [self.plan([source], target) for source in self.formats.values() for target in self.targets(source)]
 
-    def _paths_from(self, source: AnyFormat) -> dict[AnyFormat, Steps]:
+    def _paths_from(self, source: AnyFormat) -> dict[AnyFormat, Conversions]:
         if source not in self._paths:
             self._paths[source] = cheapest_paths(self._graph, source)
         return self._paths[source]

@@ -9,13 +9,13 @@ from engine.conversions import FidelityWarning
 from engine.decode_limits import Size
 from engine.errors import StepFailed
 from engine.media import DOCUMENT, Raster
-from engine.options import Options
+from engine.options import NO_OPTIONS, OptionValues
 from engine.pipeline import PipelineResult
 from engine.planner import Plan
 from engine.registry import Registry
 
 
-def verify(registry: Registry, plan: Plan, result: PipelineResult, options: Options) -> None:
+def verify(registry: Registry, plan: Plan, result: PipelineResult, options: OptionValues = NO_OPTIONS) -> None:
     """Raises StepFailed if the result is truncated, if its format's reader cannot open it or warns of damage, or if
     the number or size of its pictures differs from the encoder's input."""
     target = plan.target
@@ -25,11 +25,13 @@ def verify(registry: Registry, plan: Plan, result: PipelineResult, options: Opti
         raise StepFailed(f"The result is an incomplete {target} file.")
     if plan.reader is None:
         return
+    # Other options select a part of the input, or change it.
+    secrets = {name: value for name, value in options.items() if registry.options[name].secret}
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore")
             warnings.filterwarnings("error", category=FidelityWarning)
-            actual = _decoded_pictures(plan.reader(result.data, options))
+            actual = _decoded_pictures(plan.reader(result.data, secrets))
     except Exception as error:
         raise StepFailed(f"The result is an unreadable {target} file.") from error
     encoded = result.encoder_input

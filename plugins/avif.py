@@ -14,13 +14,13 @@ from engine import (
     FileFormat,
     Frame,
     Loss,
-    Options,
     Raster,
     TargetCapabilities,
     boxes_are_complete,
     conversion,
     hookimpl,
 )
+from engine.option_types import Quality
 from plugins import _exif, _pillow
 
 AVIF = FileFormat(
@@ -40,7 +40,7 @@ _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
 @conversion(AVIF, RASTER, cost=1.5)
-def decode(data: bytes, _options: Options) -> Raster:
+def decode(data: bytes) -> Raster:
     bits = _bit_depth(data)
     raster = _pillow.decode(data, "AVIF", animated=True, lossy=True)
     if bits == 8 or raster.count > 1:
@@ -64,11 +64,10 @@ def _decode_deep(data: bytes, bits: int) -> Iterator[Frame]:
 
 
 @conversion(RASTER, AVIF, loss=Loss.DETAIL, cost=30, memory=28)
-def encode(raster: Raster, options: Options) -> bytes:
+def encode(raster: Raster, *, quality: Quality = 65) -> bytes:
     frames = list(
         raster.converted_for(TargetCapabilities(("RGB", "RGBA"), icc=True, animation=True, max_side=32_768)).frames
     )
-    quality = options.quality or 65
     if len(frames) == 1 and not (frames[0].icc_profile or raster.exif or raster.xmp):
         return _encode_without_metadata(frames[0], quality)
     return _pillow.encode(

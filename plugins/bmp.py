@@ -5,7 +5,6 @@ from engine import (
     AnyConversion,
     Content,
     FileFormat,
-    Options,
     Raster,
     Signature,
     TargetCapabilities,
@@ -30,12 +29,12 @@ BMP = FileFormat(
 
 
 @conversion(BMP, RASTER)
-def decode(data: bytes, _options: Options) -> Raster:
+def decode(data: bytes) -> Raster:
     return _pillow.decode(data, "BMP")
 
 
 @conversion(RASTER, BMP)
-def encode(raster: Raster, _options: Options) -> bytes:
+def encode(raster: Raster) -> bytes:
     frame = raster.first_frame(TargetCapabilities(("1", "L", "P", "RGB")))
     return _pillow.encode(frame.image, "BMP", dpi=raster.dpi)
 

@@ -12,7 +12,6 @@ from engine import (
     CorruptInput,
     FileFormat,
     Loss,
-    Options,
     Raster,
     Requirement,
     Signature,
@@ -47,7 +46,7 @@ _LOSSLESS = [
 
 
 @conversion(EPS, PDF, cost=10, programs=_ghostscript.PROGRAMS, isolated=True)
-def to_pdf(data: bytes, _options: Options) -> bytes:
+def to_pdf(data: bytes) -> bytes:
     pdf = _ghostscript.run(_extract_program(data), "pdfwrite", "-dEPSCrop", *_LOSSLESS)
     # Ghostscript renders a program that is truncated before its first mark as a blank page.
     if not pymupdf.open(stream=pdf, filetype="pdf")[0].get_bboxlog():
@@ -65,7 +64,7 @@ def _extract_program(data: bytes) -> bytes:
 
 
 @conversion(DOCUMENT, EPS, cost=10, terminal=True, programs=_ghostscript.PROGRAMS, isolated=True)
-def from_document(document: pymupdf.Document, _options: Options) -> bytes:
+def from_document(document: pymupdf.Document) -> bytes:
     """Writes the first page as vectors."""
     warn_pages_dropped(document)
     # Copying the page to a new document removes structures on which Ghostscript fails.
@@ -89,7 +88,7 @@ def _set_bounding_box(program: bytes, width: float, height: float) -> bytes:
 
 
 @conversion(RASTER, EPS, loss=Loss.DETAIL, cost=2, terminal=True)
-def from_raster(raster: Raster, _options: Options) -> bytes:
+def from_raster(raster: Raster) -> bytes:
     return _pillow.encode(raster.first_frame(TargetCapabilities(("L", "RGB", "CMYK"))).image, "EPS") + b"%%EOF\n"
 
 

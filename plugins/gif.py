@@ -14,7 +14,6 @@ from engine import (
     FidelityWarning,
     FileFormat,
     Loss,
-    Options,
     Raster,
     Signature,
     TargetCapabilities,
@@ -39,7 +38,7 @@ _KEEP, _CLEAR = 1, 2  # disposal methods: keep the frame, or clear to transparen
 
 
 @conversion(GIF, RASTER)
-def decode(data: bytes, _options: Options) -> Raster:
+def decode(data: bytes) -> Raster:
     raster = _pillow.decode(data, "GIF", animated=True)
     return replace(raster, loop_count=_loop_count(data))
 
@@ -54,7 +53,7 @@ def _loop_count(data: bytes) -> int:
 
 
 @conversion(RASTER, GIF, loss=Loss.DETAIL, cost=2, memory=16)
-def encode(raster: Raster, _options: Options) -> bytes:
+def encode(raster: Raster) -> bytes:
     frames = list(
         raster.converted_for(
             TargetCapabilities(("L", "P", "PA", "RGB", "RGBA"), animation=True, max_side=65_535)

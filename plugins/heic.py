@@ -17,7 +17,6 @@ from engine import (
     FileFormat,
     Frame,
     Loss,
-    Options,
     Raster,
     TargetCapabilities,
     boxes_are_complete,
@@ -25,6 +24,7 @@ from engine import (
     conversion,
     hookimpl,
 )
+from engine.option_types import Quality
 from plugins import _pillow
 
 pillow_heif.register_heif_opener()
@@ -43,7 +43,7 @@ _MODES = ("L", "RGB", "RGBA")
 
 
 @conversion(HEIC, RASTER, cost=4)
-def decode(data: bytes, _options: Options) -> Raster:
+def decode(data: bytes) -> Raster:
     raster = _pillow.decode(data, "HEIF", paged=True, lossy=True)
     bits = _pillow.open_image(data, "HEIF").info["bit_depth"]
     return replace(raster, deep_frames=_decode_deep(data), source_bit_depth=bits) if bits > 8 else raster
@@ -64,7 +64,7 @@ def _decode_deep(data: bytes) -> Iterator[Frame]:
 
 
 @conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40, memory=30)
-def encode(raster: Raster, options: Options) -> bytes:
+def encode(raster: Raster, *, quality: Quality = 60) -> bytes:
     # Pictures of 12 bits have another HEVC profile, which phones and browsers do not decode.
     frame = raster.first_frame(TargetCapabilities(("RGB", "RGBA"), deep_modes=_MODES, deep_bits=(10,), icc=True))
     # The encoder fails on long pictures that are narrower than two blocks.
@@ -78,7 +78,7 @@ def encode(raster: Raster, options: Options) -> bytes:
     file = BytesIO()
     picture.save(
         file,
-        quality=options.quality or 60,
+        quality=quality,
         # The default preset takes twice the time for 2 % fewer bytes at the same quality.
         enc_params={"preset": "veryfast"},
         **{name: block for name, block in metadata.items() if block},

@@ -5,7 +5,6 @@ from engine import (
     AnyConversion,
     FileFormat,
     Loss,
-    Options,
     Raster,
     Signature,
     TargetCapabilities,
@@ -14,6 +13,7 @@ from engine import (
     ends_with,
     hookimpl,
 )
+from engine.option_types import Quality
 from plugins import _pillow
 
 JPEG = FileFormat(
@@ -42,15 +42,14 @@ def check_scans(data: bytes) -> None:
 
 
 @conversion(JPEG, RASTER, memory=4)
-def decode(data: bytes, _options: Options) -> Raster:
+def decode(data: bytes) -> Raster:
     check_scans(data)
     return _pillow.decode(data, "JPEG", lossy=True)
 
 
 @conversion(RASTER, JPEG, loss=Loss.DETAIL)
-def encode(raster: Raster, options: Options) -> bytes:
+def encode(raster: Raster, *, quality: Quality = 85) -> bytes:
     frame = raster.first_frame(TargetCapabilities(("L", "RGB"), icc=True, max_side=65_500))
-    quality = options.quality or 85
     return _pillow.encode(
         frame.image,
         "JPEG",

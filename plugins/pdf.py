@@ -19,7 +19,6 @@ from engine import (
     FileFormat,
     Frame,
     Loss,
-    Options,
     Raster,
     Size,
     TargetCapabilities,
@@ -29,6 +28,7 @@ from engine import (
     hookimpl,
 )
 from engine.mupdf import pymupdf
+from engine.option_types import Password
 from plugins import _exif, _pillow
 from plugins.jpeg import JPEG, check_scans
 
@@ -53,10 +53,10 @@ _JPEG_QUALITY = 92  # of pictures from a lossy codec
 
 
 @conversion(PDF, DOCUMENT, isolated=True)
-def read(data: bytes, options: Options) -> pymupdf.Document:
+def read(data: bytes, *, password: Password | None = None) -> pymupdf.Document:
     document = pymupdf.open(stream=data, filetype="pdf")
-    if document.needs_pass and not document.authenticate(options.password or ""):
-        raise encrypted_error(options)
+    if document.needs_pass and not document.authenticate(password or ""):
+        raise encrypted_error(password)
     if document.page_count == 0:
         raise CorruptInput("The PDF has no readable page.")
     if document.is_repaired:
@@ -79,14 +79,14 @@ def warn_pages_dropped(document: pymupdf.Document) -> None:
         warn(FidelityWarning("pages_dropped", message), stacklevel=2)
 
 
-def encrypted_error(options: Options) -> UnknownFormat:
+def encrypted_error(password: str | None) -> UnknownFormat:
     """The error for an encrypted PDF without the right password."""
-    problem = "a password is required" if options.password is None else "the password is incorrect"
+    problem = "a password is required" if password is None else "the password is incorrect"
     return UnknownFormat(f"The PDF is encrypted; {problem}.", reason="pdf_encrypted")
 
 
 @conversion(DOCUMENT, PDF)
-def write(document: pymupdf.Document, _options: Options) -> bytes:
+def write(document: pymupdf.Document) -> bytes:
     return to_bytes(document)
 
 
@@ -97,7 +97,7 @@ def to_bytes(document: pymupdf.Document) -> bytes:
 
 
 @conversion(DOCUMENT, RASTER, loss=Loss.STRUCTURE, cost=8)
-def render(document: pymupdf.Document, _options: Options) -> Raster:
+def render(document: pymupdf.Document) -> Raster:
     # One page more than the limit is enough to be refused.
     sizes = [_size_in_pixels(page) for page in islice(document, MAX_FRAMES + 1)]
     return Raster(_render_pages(document), count=document.page_count, dpi=(DPI, DPI), sizes=sizes)
@@ -114,7 +114,7 @@ def _render_pages(document: pymupdf.Document) -> Iterator[Frame]:
 
 
 @conversion(JPEG, PDF, terminal=True, cost=0.5)
-def embed_jpeg(data: bytes, _options: Options) -> bytes:
+def embed_jpeg(data: bytes) -> bytes:
     """A PDF of one page that contains the JPEG data unchanged."""
     check_scans(data)
     header = _pillow.open_image(data, "JPEG")
@@ -129,7 +129,7 @@ def embed_jpeg(data: bytes, _options: Options) -> bytes:
 
 
 @conversion(RASTER, PDF, terminal=True, cost=12)
-def from_raster(raster: Raster, _options: Options) -> bytes:
+def from_raster(raster: Raster) -> bytes:
     """A PDF with a page per frame: as JPEG if the pixels come from a lossy codec, otherwise lossless."""
     document = pymupdf.open()
     converted = raster.converted_for(TargetCapabilities(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True))

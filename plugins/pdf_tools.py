@@ -15,11 +15,12 @@ from engine import (
     FidelityWarning,
     Format,
     InvalidOption,
-    Options,
+    PageRanges,
     conversion,
     hookimpl,
     tool,
 )
+from engine.option_types import Pages, Password
 from plugins._pdf.delete_pages import remove_pages
 from plugins._pdf.form_fields import remove_signatures
 from plugins._pdf.merge import append
@@ -35,8 +36,8 @@ def _page_count(document: pikepdf.Pdf) -> int:
 
 
 @conversion(PDF, OBJECTS, cost=_COST, isolated=True)
-def read(data: bytes, options: Options) -> pikepdf.Pdf:
-    document = _open(data, options)
+def read(data: bytes, *, password: Password | None = None) -> pikepdf.Pdf:
+    document = _open(data, password)
     if _page_count(document) == 0:
         raise CorruptInput("The PDF has no readable page.")
     if document.get_warnings():
@@ -44,27 +45,27 @@ def read(data: bytes, options: Options) -> pikepdf.Pdf:
     return document
 
 
-def _open(data: bytes, options: Options) -> pikepdf.Pdf:
+def _open(data: bytes, given: str | None) -> pikepdf.Pdf:
     # The password may apply to some inputs only.
-    for password in dict.fromkeys((options.password or "", "")):
+    for password in dict.fromkeys((given or "", "")):
         with suppress(pikepdf.PasswordError):
             document = pikepdf.open(BytesIO(data), password=password)
             # An empty owner password must not open a file without its user password.
             if password or document.user_password_matched or not document.is_encrypted:
                 return document
-    raise encrypted_error(options)
+    raise encrypted_error(given)
 
 
 @conversion(OBJECTS, PDF, cost=_COST)
-def write(document: pikepdf.Pdf, _options: Options) -> bytes:
+def write(document: pikepdf.Pdf) -> bytes:
     file = BytesIO()
     # Keeps the encryption with its passwords and permissions.
     document.save(file, object_stream_mode=pikepdf.ObjectStreamMode.generate, encryption=document.is_encrypted)
     return file.getvalue()
 
 
-@tool("pdf-merge", OBJECTS, sources=(PDF,), count=_page_count, inputs=range(2, 21), options=("password",))
-def merge(documents: list[pikepdf.Pdf], _options: Options) -> pikepdf.Pdf:
+@tool("pdf-merge", OBJECTS, sources=(PDF,), count=_page_count, inputs=range(2, 21))
+def merge(documents: list[pikepdf.Pdf]) -> pikepdf.Pdf:
     """Merges PDFs in the given order, with their outlines, links, forms, page labels and attachments."""
     if any(document.is_encrypted for document in documents):
         warn(FidelityWarning("encryption_dropped", "The merged PDF is not encrypted."), stacklevel=2)
@@ -81,14 +82,12 @@ def merge(documents: list[pikepdf.Pdf], _options: Options) -> pikepdf.Pdf:
     return merged
 
 
-@tool("pdf-delete-pages", OBJECTS, sources=(PDF,), count=_page_count, options=("pages", "password"))
-def delete_pages(documents: list[pikepdf.Pdf], options: Options) -> pikepdf.Pdf:
+@tool("pdf-delete-pages", OBJECTS, sources=(PDF,), count=_page_count)
+def delete_pages(documents: list[pikepdf.Pdf], *, pages: Pages) -> pikepdf.Pdf:
     """Deletes pages from a PDF, with everything that only they use or that refers to them."""
     (document,) = documents
-    if options.pages is None:
-        raise InvalidOption("pages is missing.", reason="missing", param="pages")
     count = _page_count(document)
-    indices = options.pages.indexes(count)
+    indices = PageRanges.parse(pages).indexes(count)
     if len(indices) == count:
         raise InvalidOption(
             "At least one page must remain.",

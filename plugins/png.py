@@ -17,7 +17,6 @@ from engine import (
     DeepPixels,
     FileFormat,
     Frame,
-    Options,
     Raster,
     Signature,
     TargetCapabilities,
@@ -47,7 +46,7 @@ _XMP = "XML:com.adobe.xmp"
 
 
 @conversion(PNG, RASTER, cost=2)
-def decode(data: bytes, _options: Options) -> Raster:
+def decode(data: bytes) -> Raster:
     image = _pillow.open_image(data, "PNG")
     # Pillow reads metadata after the pixels only by decoding them.
     if max(map(data.rfind, _METADATA_CHUNKS)) > data.find(b"IDAT"):
@@ -70,7 +69,7 @@ def _decode_deep(data: bytes) -> Iterator[Frame]:
 
 
 @conversion(RASTER, PNG, cost=5, memory=20)
-def encode(raster: Raster, _options: Options) -> bytes:
+def encode(raster: Raster) -> bytes:
     modes = ("RGBA",) if raster.animated else ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
     deep = () if raster.animated else ("L", "LA", "RGB", "RGBA")
     frames = list(raster.converted_for(TargetCapabilities(modes, deep_modes=deep, icc=True, animation=True)).frames)

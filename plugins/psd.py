@@ -9,7 +9,6 @@ from engine import (
     AnyConversion,
     FileFormat,
     Loss,
-    Options,
     Raster,
     Signature,
     TargetCapabilities,
@@ -33,7 +32,7 @@ _MERGED_FLAG = 4  # offset in the version resource: whether the file has a merge
 
 
 @conversion(PSD, RASTER, loss=Loss.STRUCTURE, cost=2, isolated=True)
-def decode(data: bytes, _options: Options) -> Raster:
+def decode(data: bytes) -> Raster:
     depth, mode = (int.from_bytes(data[offset : offset + 2], "big") for offset in (22, 24))
     check_size(int.from_bytes(data[18:22], "big"), int.from_bytes(data[14:18], "big"))
     if depth > 8:
@@ -56,7 +55,7 @@ def decode(data: bytes, _options: Options) -> Raster:
 
 # Memory for pictures with alpha, for which psd-tools writes a layer too.
 @conversion(RASTER, PSD, cost=3, memory=70)
-def encode(raster: Raster, _options: Options) -> bytes:
+def encode(raster: Raster) -> bytes:
     frame = raster.first_frame(TargetCapabilities(("L", "RGB", "RGBA", "CMYK"), icc=True, max_side=30_000))
     return _psd_tools.encode(frame, raster.exif and raster.exif.removeprefix(_exif.PREFIX), raster.xmp)
 

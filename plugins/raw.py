@@ -19,7 +19,6 @@ from engine import (
     FileFormat,
     Frame,
     Loss,
-    Options,
     Raster,
     Signature,
     any_of,
@@ -64,7 +63,7 @@ RW2 = _format("rw2", "image/x-panasonic-rw2", Signature((0, b"IIU\0")))
 FORMATS = (CR2, NEF, ARW, DNG, RAF, ORF, RW2)
 
 
-def develop(data: bytes, _options: Options) -> Raster:
+def develop(data: bytes) -> Raster:
     """Develops the sensor data, upright and in sRGB. The embedded preview is not used."""
     # LibRaw decodes some truncated files to noise without an error.
     if _tiff_tags.is_truncated(data, _tiff_tags.read_directories(data)):

@@ -14,7 +14,6 @@ from engine import (
     FileFormat,
     Frame,
     Loss,
-    Options,
     Raster,
     Requirement,
     conversion,
@@ -69,7 +68,7 @@ def _decode_head(head: bytes) -> str:
 
 
 @conversion(SVG, RASTER, loss=Loss.STRUCTURE, cost=4, isolated=True)
-def render(data: bytes, _options: Options) -> Raster:
+def render(data: bytes) -> Raster:
     return Raster(_render_frames(_svg_source.prepare(data)), dpi=(96, 96))
 
 
@@ -78,17 +77,17 @@ def _render_frames(svg: bytes) -> Iterator[Frame]:
 
 
 @conversion(SVG, PDF, cost=4, isolated=True)
-def to_pdf(data: bytes, _options: Options) -> bytes:
+def to_pdf(data: bytes) -> bytes:
     return _cairo.to_pdf(_svg_source.prepare(data))
 
 
 @conversion(SVG, SVG, loss=Loss.DETAIL, cost=4, isolated=True)
-def redraw(data: bytes, _options: Options) -> bytes:
+def redraw(data: bytes) -> bytes:
     return _cairo.to_svg(_svg_source.prepare(data))
 
 
 @conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4)
-def from_document(document: pymupdf.Document, _options: Options) -> bytes:
+def from_document(document: pymupdf.Document) -> bytes:
     """Writes the first page. Text becomes outlines, because fonts are not embedded."""
     warn_pages_dropped(document)
     svg: str = document[0].get_svg_image(text_as_path=True)

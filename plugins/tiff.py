@@ -20,7 +20,6 @@ from engine import (
     DeepPixels,
     FileFormat,
     Frame,
-    Options,
     Raster,
     Signature,
     Size,
@@ -65,7 +64,7 @@ _PHOTOMETRIC_NAMES = {
 
 
 @conversion(TIFF, RASTER)
-def decode(data: bytes, _options: Options) -> Raster:
+def decode(data: bytes) -> Raster:
     try:
         image = _pillow.open_image(data, "TIFF")
     except (OSError, TypeError, SyntaxError):
@@ -129,7 +128,7 @@ def _to_deep_pixels(array: NDArray[Any], tags: dict[str, Any]) -> DeepPixels:
 
 
 @conversion(RASTER, TIFF, cost=2)
-def encode(raster: Raster, _options: Options) -> bytes:
+def encode(raster: Raster) -> bytes:
     modes = ("L", "LA", "RGB", "RGBA", "CMYK")
     # Few readers support LA with 16 bits.
     deep_modes = ("L", "RGB", "RGBA", "CMYK")

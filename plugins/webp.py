@@ -5,13 +5,13 @@ from engine import (
     AnyConversion,
     FileFormat,
     Loss,
-    Options,
     Raster,
     Signature,
     TargetCapabilities,
     conversion,
     hookimpl,
 )
+from engine.option_types import Quality
 from plugins import _pillow
 
 WEBP = FileFormat(
@@ -28,19 +28,19 @@ _FLAGS, _ALPHA = 20, 0x10  # offset and bit in the extended header
 
 
 @conversion(WEBP, RASTER, memory=16)
-def decode(data: bytes, _options: Options) -> Raster:
+def decode(data: bytes) -> Raster:
     return _pillow.decode(data, "WEBP", animated=True, lossy=b"VP8L" not in data[:64])
 
 
 @conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8, memory=10)
-def encode(raster: Raster, options: Options) -> bytes:
+def encode(raster: Raster, *, quality: Quality = 80) -> bytes:
     frames = list(
         raster.converted_for(TargetCapabilities(("RGB", "RGBA"), icc=True, animation=True, max_side=16_383)).frames
     )
     data = _pillow.encode(
         frames[0].image,
         "WEBP",
-        quality=options.quality or 80,
+        quality=quality,
         method=4,
         icc_profile=frames[0].icc_profile,
         exif=raster.exif,

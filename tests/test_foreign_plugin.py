@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,30 @@ def test_the_plugin_converts(binaries: Path, tmp_path: Path) -> None:
     with Image.open(tmp_path / "out.webp") as image:
         assert image.size == (30, 20)
         assert image.convert("RGB").getpixel((15, 10)) == pytest.approx((255, 165, 0), abs=6)
+
+
+_PROGRAM = """
+import json, sys
+from engine import pipeline
+from engine.registry import load_registry
+
+registry = load_registry()
+options = registry.validate({"plain": "true"}, from_text=True)
+plan = registry.plan([registry.formats["png"]], "ppm", options=options)
+result = pipeline.run(plan, [sys.stdin.buffer.read()], options)
+print(json.dumps({"start": result.data[:12].decode(), "schema": plan.schema()["properties"]["plain"]}))
+"""
+
+
+def test_the_plugin_has_an_option(binaries: Path) -> None:
+    file = BytesIO()
+    Image.new("RGB", (3, 2), "orange").save(file, "PNG")
+    command: list[str | Path] = [binaries / "python", "-c", _PROGRAM]
+    done = subprocess.run(command, check=True, capture_output=True, input=file.getvalue(), cwd=binaries)
+    found = json.loads(done.stdout)
+
+    assert found["start"] == "P3 3 2 255\n2"
+    assert found["schema"] == {"type": "boolean", "default": False, "description": "Writes the samples as text."}
 
 
 def test_the_doctor_lists_the_plugin(binaries: Path) -> None:

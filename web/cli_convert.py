@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from config.settings import Settings
-from engine import ConversionError, FileFormat, Options
+from engine import ConversionError, FileFormat, OptionValues
 from engine.executor import Executor, Job, JobResult
 from engine.pipeline import WarningRecord
 from engine.planner import Plan
@@ -59,7 +59,7 @@ def run(paths: Sequence[Path], to: str | None, quality: int | None, server: str 
     registry = load_registry()
     try:
         tasks = parse_tasks(registry, paths, to)
-        options = Options(quality=quality)
+        options = registry.validate({"quality": quality})
         if server is None:
             results = convert_locally(registry, tasks, options, load_settings_or_exit())
             work = _report(results, len(tasks), explain=explain)
@@ -112,7 +112,7 @@ def _make_task(path: Path, output: Path, target: FileFormat) -> ConversionTask:
 
 
 async def convert_locally(
-    registry: Registry, tasks: Sequence[ConversionTask], options: Options, settings: Settings
+    registry: Registry, tasks: Sequence[ConversionTask], options: OptionValues, settings: Settings
 ) -> AsyncIterator[TaskResult]:
     """Yields results in order of completion. Raises SandboxIncomplete before the first."""
     executor = local_executor(settings, min(settings.workers, len(tasks)))
@@ -126,12 +126,12 @@ async def convert_locally(
 
 
 async def _convert_locally(
-    registry: Registry, executor: Executor, task: ConversionTask, options: Options
+    registry: Registry, executor: Executor, task: ConversionTask, options: OptionValues
 ) -> TaskResult:
     try:
         with task.input.open("rb") as source, _replacement(task.output) as output:
             format = registry.identify_descriptor(source.fileno(), task.input.name)
-            plan = registry.plan([format], task.target)
+            plan = registry.plan([format], task.target, options=options)
             result = await executor.run(Job.of(plan, options), _ACCOUNT, [source.fileno()], output)
     except ConversionError as error:
         return TaskResult(task, error=error)
@@ -159,7 +159,7 @@ def _open_client(server: str) -> AsyncClient:
     return AsyncClient(server)
 
 
-async def _run_remotely(client: AsyncClient, tasks: Sequence[ConversionTask], options: Options) -> int:
+async def _run_remotely(client: AsyncClient, tasks: Sequence[ConversionTask], options: OptionValues) -> int:
     """Converts on the server, prints the results and the remaining credits. Returns the number of failures."""
     from web.client import ConvertdError  # noqa: PLC0415, as above
 
@@ -173,17 +173,19 @@ async def _run_remotely(client: AsyncClient, tasks: Sequence[ConversionTask], op
 
 
 async def _convert_remotely(
-    client: AsyncClient, tasks: Sequence[ConversionTask], options: Options
+    client: AsyncClient, tasks: Sequence[ConversionTask], options: OptionValues
 ) -> AsyncIterator[TaskResult]:
     """Yields results in order of completion."""
     from web.client import ConvertdError  # noqa: PLC0415, as above
 
-    slots = asyncio.Semaphore(_MAX_REQUESTS)
+    slots, quality = asyncio.Semaphore(_MAX_REQUESTS), options.get("quality")
 
     async def convert(task: ConversionTask) -> TaskResult:
         async with slots:
             try:
-                converted = await client.convert(task.input, task.target.name, to=task.output, quality=options.quality)
+                converted = await client.convert(
+                    task.input, task.target.name, to=task.output, quality=quality if isinstance(quality, int) else None
+                )
             except ConvertdError as error:
                 return TaskResult(task, error=ConversionError(error.message, reason=error.reason))
         warnings = tuple(WarningRecord(warning.code, warning.message) for warning in converted.warnings)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import pickle
 import signal
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from engine import memory_estimate
 from engine.errors import ConversionError, OutOfMemory, StepFailed, TimedOut, WorkerCrashed
-from engine.options import Options
+from engine.options import NO_OPTIONS, OptionValues
 from engine.pipeline import Timing, WarningRecord
 from engine.planner import Plan
 from engine.sandbox import SandboxReport
@@ -47,12 +47,12 @@ class Job:
 
     inputs: tuple[str, ...]
     target: str
-    options: Options = Options()
+    options: OptionValues = field(default_factory=dict, repr=False)
     tool: str | None = None
     isolated: bool = True
 
     @classmethod
-    def of(cls, plan: Plan, options: Options = Options()) -> Job:
+    def of(cls, plan: Plan, options: OptionValues = NO_OPTIONS) -> Job:
         """Creates the job that runs a plan."""
         tool = None if plan.tool is None else plan.tool.name
         return cls(tuple(source.name for source in plan.sources), plan.target.name, options, tool, plan.isolated)
@@ -100,12 +100,12 @@ class Request(NamedTuple):
     final: bool
     inputs: tuple[str, ...] = ()
     target: str = ""
-    options: Options = Options()
+    options: OptionValues = NO_OPTIONS
     tool: str | None = None
 
     @classmethod
     def of(cls, job: Job, account: str, limits: JobLimits, *, final: bool) -> Request:
-        return cls(account, limits, final, job.inputs, job.target, job.options, job.tool)
+        return cls(account, limits, final, job.inputs, job.target, dict(job.options), job.tool)
 
     def encode(self) -> bytes:
         """Returns the message. Raises StepFailed if it is longer than MAX_MESSAGE."""

@@ -15,7 +15,7 @@ from engine import pipeline, verification
 from engine.conversions import AnyConversion
 from engine.formats import FileFormat
 from engine.media import RASTER, Frame, Raster
-from engine.options import Options
+from engine.options import options_schema
 from engine.registry import Registry, load_registry
 
 _SIDE = 16  # pixels; any picture makes a codec initialise itself
@@ -29,6 +29,7 @@ def preload() -> None:
             importlib.import_module(f"encodings.{module.name}")
     registry = load_registry()
     registry.catalogue()  # fills the registry's cache of paths
+    options_schema(registry.options)
     warm_up_codecs(registry)
     # Objects that the garbage collector visits in a fork would be copied.
     gc.collect()
@@ -48,8 +49,8 @@ def warm_up_codecs(registry: Registry) -> None:
 
 
 def _warm_up_codec(registry: Registry, encoder: AnyConversion, fmt: FileFormat) -> None:
-    data = encoder(Raster([Frame(Image.new("RGB", (_SIDE, _SIDE)))]), Options())
+    data = encoder(Raster([Frame(Image.new("RGB", (_SIDE, _SIDE)))]))
     if registry.reader(fmt):
         plan = registry.plan([fmt], fmt)
         if not plan.programs:
-            verification.verify(registry, plan, pipeline.run(plan, [data], Options()), Options())
+            verification.verify(registry, plan, pipeline.run(plan, [data]))

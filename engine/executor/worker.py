@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import select
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
@@ -19,7 +19,7 @@ from engine.errors import ConversionError, OutOfMemory, StepFailed
 from engine.executor import jobs
 from engine.executor.jobs import JobLimits, JobResult, Request
 from engine.media import Raster
-from engine.options import Options
+from engine.options import OptionValues
 from engine.planner import Plan
 from engine.registry import Registry, load_registry
 
@@ -90,7 +90,8 @@ class Worker:
 
     def _run(self, request: Request, descriptors: list[int]) -> JobResult:
         registry = load_registry()
-        plan = registry.plan([registry.formats[name] for name in request.inputs], request.target, request.tool)
+        sources = [registry.formats[name] for name in request.inputs]
+        plan = registry.plan(sources, request.target, request.tool, request.options)
         if not plan.programs:
             self._forbid_programs()
         return convert(registry, plan, request.options, descriptors, partial(self._limit_memory, request))
@@ -113,7 +114,7 @@ class Worker:
 
 
 def convert(
-    registry: Registry, plan: Plan, options: Options, descriptors: list[int], limit_memory: Callable[[int], None]
+    registry: Registry, plan: Plan, options: OptionValues, descriptors: list[int], limit_memory: Callable[[int], None]
 ) -> JobResult:
     """Runs a plan in this process and verifies the result. Raises ConversionError.
 
@@ -124,9 +125,11 @@ def convert(
     files = sum(os.fstat(source).st_size for source in sources)
     limit_memory(memory_estimate.allowed_bytes(plan, files=files))
 
-    def on_decoded(payload: object) -> None:
-        if isinstance(payload, Raster) and payload.peak_pixels is not None:
-            limit_memory(memory_estimate.allowed_bytes(plan, payload.peak_pixels, files))
+    def on_decoded(payloads: Sequence[object]) -> None:
+        peaks = [payload.peak_pixels for payload in payloads if isinstance(payload, Raster)]
+        known = [peak for peak in peaks if peak is not None]
+        if known and len(known) == len(peaks):
+            limit_memory(memory_estimate.allowed_bytes(plan, max(known), files))
 
     result = pipeline.run(plan, map(_read, sources), options, on_decoded)
     started = perf_counter()

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import InvalidOption, Options, Pages
+from engine import InvalidOption, PageRanges
+from engine.executor import Job
 
 
 @pytest.mark.parametrize(
@@ -20,7 +21,7 @@ from engine import InvalidOption, Options, Pages
     ],
 )
 def test_text(text: str, spans: tuple[tuple[int, int], ...]) -> None:
-    assert Pages.parse(text).spans == spans
+    assert PageRanges.parse(text).spans == spans
 
 
 @pytest.mark.parametrize(
@@ -28,30 +29,30 @@ def test_text(text: str, spans: tuple[tuple[int, int], ...]) -> None:
 )
 def test_malformed_pages(text: str) -> None:
     with pytest.raises(InvalidOption) as raised:
-        Pages.parse(text)
+        PageRanges.parse(text)
 
     assert raised.value.param == "pages"
 
 
-@pytest.mark.parametrize("spans", [(), ((0, 1),), ((3, 2),), ((1, 2), (2, 3)), ((5, 5), (1, 1))])
+@pytest.mark.parametrize("spans", [((0, 1),), ((3, 2),), ((1, 2), (2, 3)), ((5, 5), (1, 1))])
 def test_only_valid_values_exist(spans: tuple[tuple[int, int], ...]) -> None:
     with pytest.raises(InvalidOption):
-        Pages(spans)
+        PageRanges(spans)
 
 
 @given(st.lists(st.integers(1, 30), min_size=1))
 def test_any_order(numbers: list[int]) -> None:
-    pages = Pages.parse(",".join(map(str, numbers)))
+    pages = PageRanges.parse(",".join(map(str, numbers)))
 
     assert pages.indexes(30) == sorted({number - 1 for number in numbers})
 
 
 def test_beyond_the_last_page() -> None:
     with pytest.raises(InvalidOption) as raised:
-        Pages.parse("2,1-999999999").indexes(4)
+        PageRanges.parse("2,1-999999999").indexes(4)
 
     assert (raised.value.param, raised.value.details["page_count"]) == ("pages", 4)
 
 
 def test_a_password_is_never_shown() -> None:
-    assert "secret" not in repr(Options(password="secret"))
+    assert "secret" not in repr(Job(("pdf",), "png", {"password": "secret"}))

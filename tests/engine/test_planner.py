@@ -20,7 +20,7 @@ _steps = st.builds(
     Conversion[bytes, bytes],
     source=st.sampled_from(_FORMATS),
     target=st.sampled_from(_FORMATS),
-    run=st.just(lambda payload, options: payload),
+    run=st.just(lambda payload: payload),
     loss=st.sampled_from(Loss),
     cost=st.integers(1, 9).map(float),
     terminal=st.booleans(),
@@ -62,18 +62,18 @@ def test_paths_are_the_cheapest(steps: list[AnyConversion]) -> None:
 
 def test_no_path_continues_after_a_terminal_step() -> None:
     a, b, c, *_ = _FORMATS
-    wrap = Conversion(a, b, lambda payload, options: payload, terminal=True)
-    leave = Conversion(b, c, lambda payload, options: payload)
+    wrap = Conversion(a, b, lambda payload: payload, terminal=True)
+    leave = Conversion(b, c, lambda payload: payload)
 
     assert set(cheapest_paths({a: [wrap], b: [leave]}, a)) == {b}
 
 
 def test_a_plan_is_isolated_if_one_of_its_steps_is() -> None:
     def step(*, isolated: bool) -> AnyConversion:
-        return Conversion(PNG, PNG, lambda payload, options: payload, isolated=isolated)
+        return Conversion(PNG, PNG, lambda payload: payload, isolated=isolated)
 
     def tool(*, isolated: bool) -> Tool[bytes]:
-        return Tool("tool", PNG, lambda payloads, options: payloads[0], (PNG,), range(1, 3), len, (), "", isolated)
+        return Tool("tool", PNG, lambda payloads: payloads[0], (PNG,), range(1, 3), len, "", isolated)
 
     def planned(*parts: bool) -> Plan:
         steps = [step(isolated=isolated) for isolated in parts[1:]]

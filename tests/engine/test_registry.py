@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine import RASTER, FileFormat, Options, Raster, Signature, UnknownFormat, UnsupportedConversion, conversion
+from engine import RASTER, FileFormat, Raster, Signature, UnknownFormat, UnsupportedConversion, conversion
 from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
 from tests.support.corpus import load_corpus
@@ -98,7 +98,7 @@ def _plugin(name: str, magic: bytes) -> Plugin:
     odd = FileFormat("odd", media_type="x/odd", extensions=("odd",), sniff=Signature((0, magic)))
 
     @conversion(odd, RASTER)
-    def decode(_data: bytes, _options: Options) -> Raster:
+    def decode(_data: bytes) -> Raster:
         raise AssertionError("never run")
 
     return Plugin(name, name, (decode,))

@@ -10,7 +10,6 @@ from engine import (
     FileFormat,
     Format,
     InvalidOption,
-    Options,
     Signature,
     UnknownFormat,
     conversion,
@@ -26,24 +25,24 @@ _NOTE = FileFormat("note", media_type="x/note", extensions=("note",), sniff=Sign
 
 
 @conversion(_TXT, _LINES)
-def split(data: bytes, _options: Options) -> list[bytes]:
+def split(data: bytes) -> list[bytes]:
     if b"broken" in data:
         raise ValueError("no lines")
     return data.removeprefix(b"txt:").split()
 
 
 @conversion(_NOTE, _LINES)
-def note(data: bytes, _options: Options) -> list[bytes]:
+def note(data: bytes) -> list[bytes]:
     return [data]
 
 
 @conversion(_LINES, _TXT)
-def join(lines: list[bytes], _options: Options) -> bytes:
+def join(lines: list[bytes]) -> bytes:
     return b"txt:" + b" ".join(lines)
 
 
 @tool("chain", _LINES, sources=(_TXT,), count=len, inputs=range(2, 4))
-def chain(payloads: list[list[bytes]], _options: Options) -> list[bytes]:
+def chain(payloads: list[list[bytes]]) -> list[bytes]:
     """Lays them end to end.
 
     The rest is for authors.
@@ -58,7 +57,7 @@ _REGISTRY = Registry([_PLUGIN])
 
 
 def _run(*inputs: bytes) -> pipeline.PipelineResult:
-    return pipeline.run(_REGISTRY.plan([_TXT] * len(inputs), "txt", "chain"), inputs, Options())
+    return pipeline.run(_REGISTRY.plan([_TXT] * len(inputs), "txt", "chain"), inputs)
 
 
 def test_paths_in_tool_path_out() -> None:
@@ -77,7 +76,7 @@ def test_a_plan_is_printed_as_its_path() -> None:
 
 
 def test_a_conversion_has_no_page_counts() -> None:
-    result = pipeline.run(_REGISTRY.plan([_TXT], "txt"), [b"txt:a"], Options())
+    result = pipeline.run(_REGISTRY.plan([_TXT], "txt"), [b"txt:a"])
 
     assert (result.input_pages, result.pages) == ((), None)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from engine import FileFormat, Options, Signature, StepFailed, conversion, pipeline
+from engine import FileFormat, Signature, StepFailed, conversion, pipeline
 from engine.executor import worker
 from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
@@ -31,15 +31,15 @@ def _gif(frames: int, size: tuple[int, int] = (8, 8)) -> bytes:
 
 def _refused(target: str, source: bytes, data: bytes) -> None:
     plan = _REGISTRY.plan([_REGISTRY.identify_content(source)], target)
-    result = pipeline.run(plan, [source], Options())
+    result = pipeline.run(plan, [source])
     with pytest.raises(StepFailed) as raised:
-        verify(_REGISTRY, plan, replace(result, data=data), Options())
+        verify(_REGISTRY, plan, replace(result, data=data))
     assert (raised.value.code, raised.value.reason) == ("processing_failed", "engine_error")
 
 
 @pytest.mark.parametrize("target", _TARGETS)
 def test_half_a_result(target: str) -> None:
-    data = pipeline.run(_REGISTRY.plan([_PNG], target), [sample("png")], Options()).data
+    data = pipeline.run(_REGISTRY.plan([_PNG], target), [sample("png")]).data
     if target == "psd":  # only its header is checked
         data = data[:60]
 
@@ -62,7 +62,7 @@ def test_another_number_of_frames() -> None:
 
 
 def test_another_number_of_pages() -> None:
-    pages = pipeline.run(_REGISTRY.plan([_REGISTRY.formats["gif"]], "pdf"), [_gif(3)], Options()).data
+    pages = pipeline.run(_REGISTRY.plan([_REGISTRY.formats["gif"]], "pdf"), [_gif(3)]).data
 
     _refused("pdf", sample("png"), pages)
 
@@ -71,7 +71,7 @@ def test_a_job_leaves_no_such_result(tmp_path: Path) -> None:
     cut = FileFormat("cut", media_type="image/x-cut", extensions=("cut",), sniff=Signature((0, b"CUT")))
 
     @conversion(cut, _PNG)
-    def write(_data: bytes, _options: Options) -> bytes:
+    def write(_data: bytes) -> bytes:
         return sample("png")[:-20]
 
     registry = Registry([*_REGISTRY.plugins, Plugin("cut", "", (write,))])
@@ -81,13 +81,13 @@ def test_a_job_leaves_no_such_result(tmp_path: Path) -> None:
     plan = registry.plan([cut], "png")
     files = [os.open(source, os.O_RDONLY), os.open(result, os.O_WRONLY | os.O_CREAT)]
     with pytest.raises(StepFailed):
-        worker.convert(registry, plan, Options(), files, lambda _memory: None)
+        worker.convert(registry, plan, {}, files, lambda _memory: None)
     os.close(files[1])
     assert result.stat().st_size == 0
 
 
 def test_frames_that_look_the_same_are_one() -> None:
     plan = _REGISTRY.plan([_REGISTRY.formats["gif"]], "gif")
-    result = pipeline.run(plan, [_gif(3)], Options())
+    result = pipeline.run(plan, [_gif(3)])
 
-    verify(_REGISTRY, plan, replace(result, data=_gif(2)), Options())
+    verify(_REGISTRY, plan, replace(result, data=_gif(2)))

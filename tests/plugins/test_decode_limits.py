@@ -8,7 +8,7 @@ from io import BytesIO
 import pytest
 from PIL import Image
 
-from engine import Frame, Options, Raster, TooLarge, pipeline
+from engine import Frame, Raster, TooLarge, pipeline
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, MAX_TOTAL_PIXELS
 from engine.registry import load_registry
 from tests.support.hostile import hostile_files, png
@@ -19,7 +19,7 @@ _REGISTRY = load_registry()
 def _refusal(data: bytes, target: str) -> TooLarge:
     plan = _REGISTRY.plan([_REGISTRY.identify_content(data)], target)
     with pytest.raises(TooLarge) as raised:
-        pipeline.run(plan, [data], Options())
+        pipeline.run(plan, [data])
     return raised.value
 
 
@@ -38,16 +38,16 @@ def test_a_side_longer_than_the_target_supports(target: str, longest: int) -> No
     assert refused.reason == "pixels"
     assert refused.details == {"max_side": longest, "width": longest + 1, "height": 2}
     plan = _REGISTRY.plan([_REGISTRY.formats["png"]], target)
-    result = pipeline.run(plan, [_line(longest)], Options()).data
+    result = pipeline.run(plan, [_line(longest)]).data
     reader = _REGISTRY.reader(plan.target)
     assert reader is not None
-    assert reader(result, Options()).sizes[0] == (longest, 2)
+    assert reader(result).sizes[0] == (longest, 2)
 
 
 @pytest.mark.parametrize(("across", "longest"), [(2, 4096), (32, 32_768)])
 def test_a_side_longer_than_heic_supports(across: int, longest: int) -> None:
     assert _refusal(_line(longest + 1, across=across), "heic").details["max_side"] == longest
-    pipeline.run(_REGISTRY.plan([_REGISTRY.formats["png"]], "heic"), [_line(longest, across=across)], Options())
+    pipeline.run(_REGISTRY.plan([_REGISTRY.formats["png"]], "heic"), [_line(longest, across=across)])
 
 
 def test_the_error_contains_the_limit_and_the_size() -> None:
@@ -66,7 +66,7 @@ def test_many_frames_are_counted_and_not_decoded() -> None:
     raster = Raster((frame for frame in frames()), count=MAX_FRAMES + 1, animated=True, sizes=[(4, 4)] * 501)
     decoded.clear()
     with pytest.raises(TooLarge) as raised:
-        _REGISTRY.plan([_REGISTRY.formats["gif"]], "webp").steps[-1](raster, Options())
+        _REGISTRY.plan([_REGISTRY.formats["gif"]], "webp").steps[-1](raster)
 
     assert raised.value.reason == "frames"
     assert raised.value.details == {

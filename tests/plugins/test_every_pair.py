@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine import Options, pipeline
+from engine import pipeline
 from engine.decode_limits import MAX_PIXELS
 from engine.executor import JobLimits
 from engine.memory_estimate import allowed_bytes, needed_bytes
@@ -25,9 +25,9 @@ _PAGES, _VECTORS = {"pdf", "eps"}, {"pdf", "eps", "svg"}
 
 @pytest.mark.parametrize("plan", _PAIRS, ids=[f"{plan.source}-{plan.target}" for plan in _PAIRS])
 def test_pair(plan: Plan) -> None:
-    result = pipeline.run(plan, [sample(plan.source.name)], Options())
+    result = pipeline.run(plan, [sample(plan.source.name)])
 
-    verify(_REGISTRY, plan, result, Options())
+    verify(_REGISTRY, plan, result)
     reading = readers.read(plan.target.name, result.data)
 
     assert reading.size == pytest.approx(_expected_size(plan), abs=1)

@@ -13,7 +13,7 @@ import tifffile
 from numpy.typing import NDArray
 from PIL import Image, ImageCms, ImageOps
 
-from engine import Options, pipeline
+from engine import pipeline
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
 from tests.support import readers
@@ -26,7 +26,7 @@ _HOLD_EXIF = ("jpeg", "png", "webp", "avif", "heic", "tiff")
 
 def convert(data: bytes, target: str, quality: int | None = None) -> PipelineResult:
     source = _REGISTRY.identify_content(data)
-    return pipeline.run(_REGISTRY.plan([source], target), [data], Options(quality=quality))
+    return pipeline.run(_REGISTRY.plan([source], target), [data], {} if quality is None else {"quality": quality})
 
 
 def encoded(image: Image.Image, encoder: str, **parameters: object) -> bytes:

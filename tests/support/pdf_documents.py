@@ -9,7 +9,7 @@ from typing import Any
 import pikepdf
 from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
-from engine import Options, Pages, pipeline
+from engine import pipeline
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
 
@@ -46,12 +46,12 @@ def document(name: str, pages: int, *extras: Extra) -> bytes:
 
 def merge(*inputs: bytes, password: str | None = None) -> PipelineResult:
     plan = REGISTRY.plan([REGISTRY.formats["pdf"]] * len(inputs), "pdf", "pdf-merge")
-    return pipeline.run(plan, inputs, Options(password=password))
+    return pipeline.run(plan, inputs, REGISTRY.validate({"password": password}))
 
 
 def delete(data: bytes, pages: str, password: str | None = None) -> PipelineResult:
     plan = REGISTRY.plan([REGISTRY.formats["pdf"]], "pdf", "pdf-delete-pages")
-    return pipeline.run(plan, [data], Options(pages=Pages.parse(pages), password=password))
+    return pipeline.run(plan, [data], REGISTRY.validate({"pages": pages, "password": password}))
 
 
 def at(made: Pdf, index: int, top: int = 300) -> Array:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationErr
 from pydantic_core import PydanticCustomError
 
 from config.pricing import PACKS, Pack
-from engine.options import Options, Pages
+from engine.options import OptionValue, PageRanges
 from storage.api_keys import MAX_GRACE
 from web.api.errors import InvalidParameter
 from web.api.times import Period, parse_period
@@ -28,6 +28,7 @@ _NAME_LENGTH = range(2, 101)  # characters
 _CONTROL = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories: surrogates cannot be stored, separators break lines
 _PRINTED = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"  # the same for JSON Schema
 _NAME = rf"^\s*[^\s{_PRINTED}][^{_PRINTED}]{{0,98}}[^\s{_PRINTED}]\s*$"
+_OPTIONS: Final = {"quality", "pages", "password"}
 _FROM_TEXT: Final = "from_text"  # validation context: all values are strings, as in forms, queries and headers
 
 
@@ -159,6 +160,12 @@ def _pack(value: object) -> Pack:
     return pack
 
 
+def _page_ranges(value: object) -> str:
+    text = _string(value)
+    PageRanges.parse(text)
+    return text
+
+
 def _file_ids(value: object) -> tuple[str, ...]:
     """The ids in the order of the request. Their existence is not checked."""
     if not isinstance(value, list) or not all(isinstance(file_id, str) for file_id in value):
@@ -189,8 +196,8 @@ PdfPassword = Annotated[
     str, _type(_string, str), Field(description="The password of an encrypted PDF.", examples=["secret"])
 ]
 DeletedPages = Annotated[
-    Pages,
-    _type(lambda value: Pages.parse(_string(value)), Annotated[str, Field(min_length=1)]),
+    str,
+    _type(_page_ranges, Annotated[str, Field(min_length=1)]),
     Field(
         description="The pages to delete, counted from 1 and separated by commas. Ranges such as `3-5` are accepted. "
         "At least one page must remain.",
@@ -255,16 +262,20 @@ class NewBatchFields(RequestModel):
     output_format: OutputFormat
 
 
-class ConversionFields(RequestModel):
+class OptionFields(RequestModel):
+    """Fields that include options of the engine."""
+
+    def options(self) -> dict[str, OptionValue]:
+        """The values of the options that the request has."""
+        return self.model_dump(include=_OPTIONS, exclude_none=True)
+
+
+class ConversionFields(OptionFields):
     """POST /convert and POST /files/{file_id}/convert."""
 
     output_format: OutputFormat
     quality: Quality | None = None
     password: PdfPassword | None = Field(default=None, repr=False)
-
-    def options(self) -> Options:
-        """The engine's options."""
-        return Options(quality=self.quality, password=self.password)
 
 
 class BatchConversionFields(ConversionFields):
@@ -273,13 +284,13 @@ class BatchConversionFields(ConversionFields):
     file_ids: FileIds
 
 
-class MergeFields(RequestModel):
+class MergeFields(OptionFields):
     """POST /pdf/merge."""
 
     password: PdfPassword | None = Field(default=None, repr=False)
 
 
-class DeletePagesFields(RequestModel):
+class DeletePagesFields(OptionFields):
     """POST /pdf/delete-pages."""
 
     pages: DeletedPages

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from engine.options import Options
+from engine.options import OptionValues
 from web.api.fields import ConversionFields, DeletePagesFields, IdempotencyHeader, MergeFields
 from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operation, result_responses
 from web.api.schemas.files import ConversionResult, PdfResult
@@ -44,7 +44,7 @@ async def _convert_uploads(
     operation: Literal["convert", "pdf_merge", "pdf_delete_pages"],
     uploads: tuple[Upload, ...],
     target: str,
-    options: Options,
+    options: OptionValues,
     *,
     tool: str | None = None,
     name: str = "",
@@ -114,7 +114,7 @@ class Merge(BaseHandler):
         await self.cancel_on_disconnect(self._merge())
 
     async def _merge(self) -> None:
-        uploads, options = self.form.uploads, Options(password=self.form_fields(MergeFields).password)
+        uploads, options = self.form.uploads, self.form_fields(MergeFields).options()
         await _convert_uploads(self, "pdf_merge", uploads, "pdf", options, tool="pdf-merge", name="merged.pdf")
 
 
@@ -139,6 +139,5 @@ class DeletePages(BaseHandler):
         await self.cancel_on_disconnect(self._delete())
 
     async def _delete(self) -> None:
-        upload, fields = self.form.file("file"), self.form_fields(DeletePagesFields)
-        options = Options(pages=fields.pages, password=fields.password)
+        upload, options = self.form.file("file"), self.form_fields(DeletePagesFields).options()
         await _convert_uploads(self, "pdf_delete_pages", (upload,), "pdf", options, tool="pdf-delete-pages")

@@ -6,12 +6,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from config.pricing import CREDITS_PER_CONVERSION
 from engine.errors import UnsupportedConversion
-from engine.options import Options
+from engine.options import OptionValues
 from engine.registry import Registry
 from storage import batches, files, ledger
 from storage.batches import Batch
@@ -43,7 +43,7 @@ class BatchRequest:
     batch_id: str
     file_ids: tuple[str, ...]
     target: str
-    options: Options = Options()
+    options: OptionValues = field(default_factory=dict, repr=False)
     idempotency: IdempotentRequest | None = None
     context: RequestContext = field(default_factory=RequestContext)
 
@@ -120,7 +120,7 @@ class BatchConversions:
         await self._database.read(batches.get, request.account.id, request.batch_id)
         target = self._batches.target(request.target)
         balance = await self._database.read(ledger.balance, request.account.id)
-        parameters = {"target": target, "files": request.file_ids, **asdict(request.options)}
+        parameters = {"target": target, "files": request.file_ids, "options": dict(request.options)}
 
         async def work(claim: Claim | None) -> ResponseData:
             async with self._processing(request, claim):

@@ -49,7 +49,7 @@ def tools_catalogue(registry: Registry) -> dict[str, Any]:
         for plugin in registry.plugins
         if plugin.reads and used & {*plugin.conversions}
     ]
-    tools += [_tool(plugin, tool) for plugin in registry.plugins for tool in plugin.tools]
+    tools += [_tool(registry, plugin, tool) for plugin in registry.plugins for tool in plugin.tools]
     return {"tools": tools, "total": len(tools)}
 
 
@@ -71,7 +71,8 @@ def _conversion_tool(registry: Registry, plugin: Plugin) -> dict[str, Any]:
     }
 
 
-def _tool(plugin: Plugin, tool: AnyTool) -> dict[str, Any]:
+def _tool(registry: Registry, plugin: Plugin, tool: AnyTool) -> dict[str, Any]:
+    plan = registry.plan([tool.sources[0]] * tool.inputs[0], tool.sources[0], tool.name)
     return {
         "id": tool.name,
         "name": tool.name.replace("-", " ").replace("pdf", "PDF"),
@@ -82,7 +83,7 @@ def _tool(plugin: Plugin, tool: AnyTool) -> dict[str, Any]:
         "input_formats": [fmt.name for fmt in tool.sources],
         "output_formats": [fmt.name for fmt in tool.sources],
         "files": {"minimum": tool.inputs[0], "maximum": tool.inputs[-1]},
-        "options": [_option(name) for name in tool.options],
+        "options": [_option(name) for name in plan.options],
         "plugin": plugin.name,
     }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.formats import FileFormat
-from engine.options import Options
+from engine.options import OptionValues
 from engine.pipeline import WarningRecord
 from storage.files import File
 from storage.usage import Operation
@@ -51,7 +51,7 @@ class ConversionRequest:
     operation: Operation
     uploads: tuple[Upload, ...]
     target: str
-    options: Options = Options()
+    options: OptionValues = field(default_factory=dict, repr=False)
     tool: str | None = None
     name: str = ""
     store_result: bool = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
 from time import perf_counter
 from typing import Any
 
@@ -74,7 +73,7 @@ class Conversions:
     async def _convert(self, request: ConversionRequest, output: WorkFile) -> ChargedConversion | Replayed:
         sources = self._sources(request)
         request.context.input_format = sources[0].name
-        plan = self._registry.plan(sources, request.target, request.tool)
+        plan = self._registry.plan(sources, request.target, request.tool, request.options)
         request.context.set_plan(plan)
         claim = await self._claim(request, plan)
         if isinstance(claim, Replayed):
@@ -100,7 +99,11 @@ class Conversions:
     async def _claim(self, request: ConversionRequest, plan: Plan) -> Claim | Replayed | None:
         if request.idempotency is None:
             return None
-        parameters: dict[str, Any] = {"target": plan.target.name, "tool": request.tool, **asdict(request.options)}
+        parameters: dict[str, Any] = {
+            "target": plan.target.name,
+            "tool": request.tool,
+            "options": dict(request.options),
+        }
         if request.file is not None:
             return await self._idempotency.claim(request.idempotency, {**parameters, "file": request.file.id})
         return await self._idempotency.claim(request.idempotency, parameters, request.files)

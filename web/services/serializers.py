@@ -9,6 +9,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from engine.executor import JobResult
+from engine.options import PageRanges
 from storage import batches
 from storage.batches import Batch
 from storage.files import Failure, File
@@ -117,14 +118,18 @@ def batch_status(batch: Batch, files: Sequence[File]) -> BatchStatus:
 
 def tool_counts(request: ConversionRequest, result: JobResult) -> Mapping[str, Any]:
     """The numbers of files and pages of a tool's job."""
-    pages, original_count = request.options.pages, sum(result.input_pages)
+    pages, original_count = request.options.get("pages"), sum(result.input_pages)
     return {
         "original_name": request.original_name,
         "file_count": len(request.uploads),
         "page_count": result.pages,
         "original_page_count": original_count,
-        **({"deleted_pages": [page + 1 for page in pages.indexes(original_count)]} if pages else {}),
+        **({"deleted_pages": _page_numbers(str(pages), original_count)} if pages else {}),
     }
+
+
+def _page_numbers(pages: str, page_count: int) -> list[int]:
+    return [index + 1 for index in PageRanges.parse(pages).indexes(page_count)]
 
 
 def usage_csv(days: Sequence[DayUsage]) -> str:

@@ -18,7 +18,6 @@ from engine import (
     FidelityWarning,
     FileFormat,
     Frame,
-    Options,
     Raster,
     Signature,
     conversion,
@@ -33,7 +32,7 @@ LAUNCHER = FileFormat("launcher", media_type="x/launcher", extensions=("launcher
 
 
 @conversion(TROUBLE, RASTER)
-def decode(data: bytes, _options: Options) -> Raster:
+def decode(data: bytes) -> Raster:
     _, deed, argument = f"{data.decode()} ".split(" ", 2)
     argument = argument.strip()
     if deed in attacks.ATTACKS:
@@ -79,7 +78,7 @@ launch = conversion(LAUNCHER, RASTER, programs=_ghostscript.PROGRAMS)(decode.run
 
 
 @tool("trouble-row", RASTER, sources=(TROUBLE,), count=lambda raster: raster.count, inputs=range(2, 4))
-def row(rasters: list[Raster], _options: Options) -> Raster:
+def row(rasters: list[Raster]) -> Raster:
     """The pictures side by side."""
     picture = Image.new("RGB", (8 * len(rasters), 8))
     for number, raster in enumerate(rasters):

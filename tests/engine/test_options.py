@@ -1,0 +1,241 @@
+"""Options: read from signatures, validated, and described as JSON Schema."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeAlias
+
+import jsonschema_rs
+import pytest
+from pydantic import AfterValidator, Field
+
+from engine import InvalidOption, option_types
+from engine.options import Option, join_options, options_schema, read_options, unknown_option
+from engine.registry import load_registry
+
+_REGISTRY = load_registry()
+
+
+def _even(value: int) -> int:
+    if value % 2:
+        raise ValueError("must be even.")
+    return value
+
+
+Level: TypeAlias = Annotated[int, Field(ge=1, le=9, description="A level.")]
+Even: TypeAlias = Annotated[int, AfterValidator(_even)]
+_TYPES: dict[str, Any] = {
+    "level": Level,
+    "size": Annotated[int, Field(ge=1000)],
+    "ratio": Annotated[float, Field(gt=0, le=2)],
+    "on": bool,
+    "mode": Literal["fast", "small"],
+    "angle": Literal[0, 90],
+    "even": Even,
+    "pages": option_types.Pages,
+    "background": option_types.Background,
+    "secret": option_types.Password,
+}
+
+
+def _options(function: Callable[..., Any]) -> dict[str, Option]:
+    return read_options(function)
+
+
+def test_the_keyword_only_parameters_of_a_step_are_its_options() -> None:
+    def step(data: bytes, *, level: Level = 5, mode: Literal["a", "b"] | None = None, name: str) -> bytes:
+        return data
+
+    assert _options(step) == {
+        "level": Option("level", Level, 5),
+        "mode": Option("mode", Literal["a", "b"], None),
+        "name": Option("name", str, required=True),
+    }
+
+
+def test_the_payload_may_have_a_type_that_is_not_imported() -> None:
+    def step(document: missing.Document, *, level: Level = 5) -> missing.Document:  # type: ignore[name-defined] # noqa: F821
+        return document
+
+    assert list(_options(step)) == ["level"]
+
+
+def _second_payload(data: bytes, options: object) -> bytes:
+    return data
+
+
+def _any_keyword(data: bytes, **options: int) -> bytes:
+    return data
+
+
+def _list(data: bytes, *, levels: list[int]) -> bytes:
+    return data
+
+
+def _two_types(data: bytes, *, level: int | str = 1) -> bytes:
+    return data
+
+
+def _mixed(data: bytes, *, level: Literal[1, "one"] = 1) -> bytes:
+    return data
+
+
+@pytest.mark.parametrize("function", [_second_payload, _any_keyword, _list, _two_types, _mixed])
+def test_other_parameters_are_refused(function: Callable[..., Any]) -> None:
+    with pytest.raises(TypeError):
+        read_options(function)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("level", 1),
+        ("level", 9),
+        ("ratio", 1),
+        ("ratio", 0.5),
+        ("on", False),
+        ("mode", "fast"),
+        ("angle", 90),
+        ("even", 2),
+        ("pages", "all"),
+        ("pages", "3,1-2"),
+        ("background", "#fff"),
+        ("secret", "1"),
+    ],
+)
+def test_valid_values(name: str, value: object) -> None:
+    assert Option(name, _TYPES[name]).validate(value) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason", "message", "details"),
+    [
+        ("level", 0, "out_of_range", "level must be an integer from 1 to 9.", {"min": 1, "max": 9}),
+        ("level", True, "not_an_integer", "level must be an integer from 1 to 9.", {"min": 1, "max": 9}),
+        ("level", 5.0, "not_an_integer", "level must be an integer from 1 to 9.", {"min": 1, "max": 9}),
+        ("level", "5", "not_an_integer", "level must be an integer from 1 to 9.", {"min": 1, "max": 9}),
+        ("level", [5], "not_an_integer", "level must be an integer from 1 to 9.", {"min": 1, "max": 9}),
+        ("size", 999, "out_of_range", "size must be an integer of at least 1000.", {"min": 1000}),
+        ("ratio", 3, "out_of_range", "ratio must be a number of at most 2.", {"max": 2}),
+        ("ratio", math.nan, "out_of_range", "ratio must be a number of at most 2.", {"max": 2}),
+        ("ratio", "half", "malformed", "ratio must be a number of at most 2.", {"max": 2}),
+        ("on", 1, "malformed", "on must be true or false.", {}),
+        ("mode", "slow", "unknown", "mode must be one of fast, small.", {"available": ["fast", "small"]}),
+        ("mode", 1, "unknown", "mode must be one of fast, small.", {"available": ["fast", "small"]}),
+        ("angle", 45, "unknown", "angle must be one of 0, 90.", {"available": [0, 90]}),
+        ("angle", False, "unknown", "angle must be one of 0, 90.", {"available": [0, 90]}),
+        ("even", 3, "malformed", "even must be even.", {}),
+        ("pages", 2, "malformed", "pages must be a string.", {}),
+        ("pages", "0", "out_of_range", "pages must be numbers from 1, ranges from low to high.", {"value": "0"}),
+        ("secret", "x" * 129, "out_of_range", "secret must have at most 128 characters.", {"max": 128}),
+        (
+            "background",
+            "#ff",
+            "malformed",
+            "background must be #rgb, #rrggbb, #rrggbbaa or a CSS color name; replaces transparency and pads "
+            "`contain`.",
+            {},
+        ),
+    ],
+)
+def test_invalid_values(name: str, value: object, reason: str, message: str, details: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption) as raised:
+        Option(name, _TYPES[name]).validate(value)
+
+    error = raised.value
+    assert (error.param, error.reason, str(error), error.details) == (name, reason, message, details)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("level", "5", 5),
+        ("ratio", "0.5", 0.5),
+        ("ratio", "1", 1.0),
+        ("on", "true", True),
+        ("on", "false", False),
+        ("angle", "90", 90),
+        ("mode", "small", "small"),
+        ("pages", "1", "1"),
+        ("secret", "true", "true"),
+        ("background", "#fff", "#fff"),
+    ],
+)
+def test_text_is_read_as_json(name: str, text: str, value: object) -> None:
+    found = Option(name, _TYPES[name]).validate(text, from_text=True)
+
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("level", "5.0"),
+        ("level", ""),
+        ("level", " 5"),
+        ("level", "\u0665"),
+        ("level", "9" * 5000),
+        ("on", "1"),
+        ("on", "yes"),
+    ],
+)
+def test_malformed_text(name: str, text: str) -> None:
+    with pytest.raises(InvalidOption):
+        Option(name, _TYPES[name]).validate(text, from_text=True)
+
+
+def test_the_last_default_applies() -> None:
+    first = {"level": Option("level", Level, 3), "on": Option("on", bool, required=True)}
+    last = {"level": Option("level", Level, 7), "on": Option("on", bool)}
+
+    joined = join_options([first, last, {"level": Option("level", Level)}])
+
+    assert joined == {"level": Option("level", Level, 7), "on": Option("on", bool, required=True)}
+
+
+def test_the_schema_accepts_what_validation_accepts() -> None:
+    options = {name: Option(name, kind) for name, kind in _TYPES.items()}
+    options["level"] = Option("level", Level, 5, required=True)
+    schema = options_schema(options)
+    validator = jsonschema_rs.Draft202012Validator(schema)
+
+    assert schema["properties"]["level"] == {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 9,
+        "description": "A level.",
+        "default": 5,
+    }
+    assert validator.is_valid({"level": 9, "mode": "fast", "background": "#fff"})
+    for wrong in ({}, {"level": 10}, {"level": 5, "mode": "slow"}, {"level": 5, "color": 1}):
+        assert not validator.is_valid(wrong)
+
+
+def test_the_registry_validates_by_name() -> None:
+    found = _REGISTRY.validate({"quality": "80", "password": "80", "pages": None}, from_text=True)
+
+    assert found == {"quality": 80, "password": "80"}
+    with pytest.raises(InvalidOption):
+        _REGISTRY.validate({"quality": "80"})
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(InvalidOption) as raised:
+        _REGISTRY.validate({"qualitty": 80})
+
+    error = raised.value
+    assert (error.param, error.reason) == ("qualitty", "unknown_parameter")
+    assert error.details["available"][0] == "quality"
+    assert set(error.details["available"]) == set(_REGISTRY.options)
+
+
+def test_a_long_unknown_name_is_cut() -> None:
+    error = unknown_option("w" * 100_000, ["width", "height"])
+
+    assert error.param == "w" * 50
+    assert len(str(error)) < 200
+
+
+def test_only_passwords_are_secret() -> None:
+    assert [name for name, option in _REGISTRY.options.items() if option.secret] == ["password"]
