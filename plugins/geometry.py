@@ -10,7 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageColor
 
-from engine import MAX_PIXELS, DeepPixels, Frame, InvalidOption, Raster, Size, color
+from engine import (
+    MAX_PIXELS,
+    RASTER,
+    AnyTransform,
+    DeepPixels,
+    Frame,
+    InvalidOption,
+    Raster,
+    Size,
+    color,
+    hookimpl,
+    transform,
+)
 from engine.option_types import (
     Background,
     BitDepth,
@@ -44,6 +56,7 @@ _TURNS: dict[Image.Transpose, Callable[[NDArray[np.uint16]], NDArray[np.uint16]]
 }
 
 
+@transform(RASTER)
 def crop(raster: Raster, *, crop: Crop | None = None) -> Raster:
     """Cuts a rectangle out of each frame. Raises InvalidOption if it is not inside a frame."""
     if crop is None:
@@ -82,6 +95,7 @@ def check_crop(rectangle: tuple[int, int, int, int], size: Size) -> None:
         )
 
 
+@transform(RASTER, after=crop)
 def rotate(raster: Raster, *, rotate: Rotate = 0) -> Raster:
     """Rotates each frame clockwise."""
     if not rotate:
@@ -91,6 +105,7 @@ def rotate(raster: Raster, *, rotate: Rotate = 0) -> Raster:
     return _map(raster, lambda frame: _transpose(frame, _ROTATIONS[rotate]), lambda size: rotated_size(size, rotate))
 
 
+@transform(RASTER, after=rotate)
 def flip(raster: Raster, *, flip: Flip | None = None) -> Raster:
     """Mirrors each frame: `horizontal` exchanges left and right."""
     return _map(raster, lambda frame: _transpose(frame, _FLIPS[flip])) if flip else raster
@@ -111,6 +126,7 @@ def _transpose(frame: Frame, method: Image.Transpose) -> Frame:
     return replace(frame, pixels=pixels.transpose(method), full_size=full_size)
 
 
+@transform(RASTER, after=flip, memory=8)
 def resize(
     raster: Raster,
     *,
@@ -207,6 +223,7 @@ def reduced_scale(size: Size, needed: Size, scales: tuple[int, ...] = (8, 4, 2))
     return next((scale for scale in scales if scale <= ratio), 1)
 
 
+@transform(RASTER, after=resize, memory=0)
 def background(raster: Raster, *, background: Background | None = None) -> Raster:
     """Sets the color that replaces transparency in targets without alpha. A translucent one is laid over white."""
     if background is None:
@@ -232,6 +249,7 @@ def parse_color(text: str) -> tuple[int, int, int, int]:
     return red, green, blue, alpha[0] if alpha else 255
 
 
+@transform(RASTER, after=background, memory=8)
 def color_space(raster: Raster, *, color_space: ColorSpace = "keep") -> Raster:
     """Converts each frame to sRGB or grey with its profile."""
     if color_space == "keep":
@@ -265,6 +283,7 @@ def _srgb(image: Image.Image, profile: bytes | None = None) -> Image.Image:
     return color.to_srgb(image, profile)
 
 
+@transform(RASTER, after=color_space, memory=0)
 def bit_depth(raster: Raster, *, bit_depth: BitDepth | None = None) -> Raster:
     """Requests a number of bits per sample. Encoders raise InvalidOption for one that their format does not have."""
     return replace(raster, bit_depth=bit_depth) if bit_depth else raster
@@ -363,3 +382,8 @@ def _pad(frame: Frame, size: Size, gravity: Gravity, fill: tuple[int, int, int, 
     source = pixels.array if pixels.array.ndim == 3 else pixels.array[..., None]
     part[..., : source.shape[2]] = source
     return replace(frame, pixels=DeepPixels(array if len(samples) > 1 else array[..., 0], mode))
+
+
+@hookimpl
+def transforms() -> list[AnyTransform]:
+    return [crop, rotate, flip, resize, background, color_space, bit_depth]

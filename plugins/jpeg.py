@@ -1,5 +1,7 @@
 """JPEG (ISO/IEC 10918)."""
 
+from dataclasses import replace
+
 from engine import (
     RASTER,
     AnyConversion,
@@ -13,8 +15,9 @@ from engine import (
     ends_with,
     hookimpl,
 )
-from engine.option_types import Quality
+from engine.option_types import Crop, Fit, Height, Quality, Rotate, Width
 from plugins import _pillow
+from plugins.geometry import needed_size, reduced_scale
 
 JPEG = FileFormat(
     "jpeg",
@@ -42,9 +45,24 @@ def check_scans(data: bytes) -> None:
 
 
 @conversion(JPEG, RASTER, memory=4)
-def decode(data: bytes) -> Raster:
+def decode(
+    data: bytes,
+    *,
+    width: Width | None = None,
+    height: Height | None = None,
+    fit: Fit = "inside",
+    crop: Crop | None = None,
+    rotate: Rotate = 0,
+) -> Raster:
+    """Decodes at 1/2, 1/4 or 1/8 of the size if that is enough for the requested one."""
     check_scans(data)
-    return _pillow.decode(data, "JPEG", lossy=True)
+    image = _pillow.open_image(data, "JPEG")
+    size = _pillow.upright_size(image)
+    scale = reduced_scale(size, needed_size(size, width, height, fit=fit, crop=crop, rotate=rotate))
+    if scale > 1:
+        image.draft(None, (image.width // scale, image.height // scale))
+    raster = _pillow.to_raster(image, [0], lossy=True)
+    return raster.map(lambda frame: replace(frame, full_size=size)) if scale > 1 else raster
 
 
 @conversion(RASTER, JPEG, loss=Loss.DETAIL)

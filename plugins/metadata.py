@@ -12,7 +12,7 @@ from xml.parsers.expat import ExpatError
 
 from PIL import ExifTags
 
-from engine import FidelityWarning, Raster
+from engine import RASTER, AnyTransform, FidelityWarning, Raster, hookimpl, transform
 from engine.option_types import Metadata
 from plugins import _exif
 
@@ -55,6 +55,7 @@ _MAX_CHARACTERS, _MAX_TAGS = 4 << 20, 20_000  # larger packets take too long to 
 _PACKET = '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>{}<?xpacket end="w"?>'
 
 
+@transform(RASTER, always=True, memory=0)
 def metadata(raster: Raster, *, metadata: Metadata = "safe") -> Raster:
     """Filters EXIF and XMP. `safe` keeps dates, camera, lens, exposure, author and copyright."""
     return replace(raster, exif=filter_exif(raster.exif, metadata), xmp=filter_xmp(raster.xmp, metadata))
@@ -150,3 +151,8 @@ def _is_safe(node: Element | Attr) -> bool:
 def _is_structure(attribute: Attr) -> bool:
     """Whether an attribute is a namespace declaration or part of RDF itself, such as rdf:about."""
     return attribute.namespaceURI in (_RDF, _NAMESPACES)
+
+
+@hookimpl
+def transforms() -> list[AnyTransform]:
+    return [metadata]

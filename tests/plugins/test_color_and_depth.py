@@ -10,7 +10,7 @@ import pillow_heif
 import pytest
 from PIL import Image
 
-from engine import DeepPixels, FidelityWarning, Frame, InvalidOption, Options, Raster, TargetCapabilities, pipeline
+from engine import DeepPixels, FidelityWarning, Frame, InvalidOption, Raster, TargetCapabilities, pipeline
 from engine.registry import load_registry
 from plugins import geometry
 from tests.support.rasters import only, photo, raster_of, swapped_profile, vips_image, with_8_bits, with_16_bits
@@ -21,17 +21,17 @@ def test_background_replaces_transparency() -> None:
     target = TargetCapabilities(("L", "RGB"))
 
     for text, expected in [("#00f", (0, 0, 255)), ("#0000ff80", (127, 127, 255)), ("Lime", (0, 255, 0))]:
-        raster = geometry.background(raster_of(image), background=text)
+        raster = geometry.background.run(raster_of(image), background=text)
         with pytest.warns(FidelityWarning, match="alpha_flattened"):
             assert raster.first_frame(target).image.getpixel((4, 4)) == expected
-    gray = geometry.background(raster_of(image.convert("LA")), background="#00f")
+    gray = geometry.background.run(raster_of(image.convert("LA")), background="#00f")
     with pytest.warns(FidelityWarning, match="alpha_flattened"):
         assert gray.first_frame(target).image.getpixel((4, 4)) == (0, 0, 255)
 
 
 def test_an_unknown_background_is_refused() -> None:
     with pytest.raises(InvalidOption) as caught:
-        geometry.background(raster_of(photo()), background="notacolor")
+        geometry.background.run(raster_of(photo()), background="notacolor")
 
     assert (caught.value.param, caught.value.reason) == ("background", "malformed")
 
@@ -45,7 +45,7 @@ def test_color_spaces_are_converted_with_the_profile(deep: bool, mode: str) -> N
 
     def converted(space: Literal["srgb", "gray"]) -> Frame:
         raster = Raster([with_8_bits(frame)], deep_frames=source)
-        return only(geometry.color_space(raster, color_space=space))
+        return only(geometry.color_space.run(raster, color_space=space))
 
     srgb, gray = converted("srgb"), converted("gray")
 
@@ -68,14 +68,14 @@ def test_the_bit_depth_is_that_requested() -> None:
 
     for bits in (8, 10, 12):
         for pixels in (eight, deep):
-            raster = geometry.bit_depth(raster_of(pixels), bit_depth=bits).converted_for(_DEEP_TARGET)
+            raster = geometry.bit_depth.run(raster_of(pixels), bit_depth=bits).converted_for(_DEEP_TARGET)
             assert raster.bit_depth == bits
             assert isinstance(next(iter(raster.frames)).pixels, DeepPixels) == (bits > 8)
 
 
 def test_widened_samples_keep_their_values() -> None:
     image = photo().convert("P")
-    raster = geometry.bit_depth(raster_of(image), bit_depth=12).converted_for(_DEEP_TARGET)
+    raster = geometry.bit_depth.run(raster_of(image), bit_depth=12).converted_for(_DEEP_TARGET)
 
     pixels = next(iter(raster.frames)).pixels
 
@@ -97,7 +97,7 @@ def test_without_a_request_the_bit_depth_is_the_deepest_of_both() -> None:
 
 
 def test_a_bit_depth_that_the_target_does_not_have_is_refused() -> None:
-    raster = geometry.bit_depth(raster_of(photo()), bit_depth=16)
+    raster = geometry.bit_depth.run(raster_of(photo()), bit_depth=16)
 
     with pytest.raises(InvalidOption) as caught:
         raster.converted_for(_DEEP_TARGET)
@@ -111,7 +111,9 @@ def test_sixteen_bits_and_the_profile_survive_geometry() -> None:
     frame = Frame(with_16_bits(photo()), profile)
     source = Raster([with_8_bits(frame)], deep_frames=[frame])
 
-    raster = geometry.resize(geometry.flip(geometry.crop(source, crop="0,0,100,100"), flip="vertical"), width=50)
+    raster = geometry.resize.run(
+        geometry.flip.run(geometry.crop.run(source, crop="0,0,100,100"), flip="vertical"), width=50
+    )
 
     seen = only(raster)
     assert isinstance(seen.pixels, DeepPixels)
@@ -127,9 +129,9 @@ def test_heic_has_ten_bits_of_a_deeper_source(source: str, bands: int) -> None:
     registry = load_registry()
     source_raster = Raster([Frame(ramp.as_image())], deep_frames=[Frame(ramp)])
     encode = {plan.target.name: plan.steps[-1] for plan in registry.catalogue() if plan.source.name == "png"}
-    data = encode[source](source_raster, Options())
+    data = encode[source](source_raster)
 
-    result = pipeline.run(registry.plan([registry.formats[source]], "heic"), [data], Options(quality=95)).data
+    result = pipeline.run(registry.plan([registry.formats[source]], "heic"), [data], {"quality": 95}).data
 
     picture = pillow_heif.open_heif(BytesIO(result), convert_hdr_to_8bit=False)
     assert picture.info["bit_depth"] == 10

@@ -48,7 +48,7 @@ _FITS: tuple[Fit, ...] = ("inside", "outside", "cover", "contain", "fill")
 def test_sizes_are_exact(width: int | None, height: int | None, fit: Fit, enlarge: bool, expected: Size) -> None:
     source = raster_of(photo((300, 200)))
 
-    resized = geometry.resize(source, width=width, height=height, fit=fit, enlarge=enlarge)
+    resized = geometry.resize.run(source, width=width, height=height, fit=fit, enlarge=enlarge)
 
     assert resized.sizes == [expected]
     assert only(resized).size == expected
@@ -68,7 +68,7 @@ def test_sizes_fit_their_box(size: Size, fit: Fit) -> None:
 @pytest.mark.parametrize("fit", _FITS)
 def test_a_size_beyond_the_limit_is_refused(fit: Fit) -> None:
     with pytest.raises(InvalidOption) as caught:
-        only(geometry.resize(raster_of(photo()), width=60_000, height=60_000, fit=fit, enlarge=True))
+        only(geometry.resize.run(raster_of(photo()), width=60_000, height=60_000, fit=fit, enlarge=True))
 
     assert (caught.value.param, caught.value.reason) == ("width", "out_of_range")
 
@@ -89,7 +89,9 @@ def _vips_resized(image: Image.Image | DeepPixels, size: Size) -> NDArray[Any]:
 def test_resized_pixels_match_libvips(mode: str, size: Size, deep: bool) -> None:
     image: Image.Image | DeepPixels = photo(mode="RGB").convert(mode) if mode == "CMYK" else photo(mode=mode)
     image = with_16_bits(image) if isinstance(image, Image.Image) and deep else image
-    resized = only(geometry.resize(raster_of(image), width=size[0], height=size[1], fit="fill", enlarge=True)).pixels
+    resized = only(
+        geometry.resize.run(raster_of(image), width=size[0], height=size[1], fit="fill", enlarge=True)
+    ).pixels
 
     seen = resized.array if isinstance(resized, DeepPixels) else np.asarray(resized)
     expected = _vips_resized(image, size)
@@ -105,7 +107,7 @@ def test_resized_pixels_match_libvips(mode: str, size: Size, deep: bool) -> None
 @pytest.mark.parametrize("gravity", ["center", "north", "southeast", "west"])
 def test_cover_keeps_the_part_of_the_gravity(gravity: Any) -> None:
     image = photo((300, 200))
-    covered = only(geometry.resize(raster_of(image), width=60, height=100, fit="cover", gravity=gravity)).image
+    covered = only(geometry.resize.run(raster_of(image), width=60, height=100, fit="cover", gravity=gravity)).image
 
     whole = vips_image(image).resize(0.5, kernel="lanczos3")
     left = {"southeast": 90, "west": 0}.get(gravity, 45)
@@ -117,7 +119,7 @@ def test_cover_keeps_the_part_of_the_gravity(gravity: Any) -> None:
 @pytest.mark.parametrize(("gravity", "box"), [("center", (0, 20)), ("north", (0, 0)), ("southwest", (0, 40))])
 def test_contain_pads_with_the_background(gravity: Any, box: tuple[int, int]) -> None:
     source = raster_of(quadrants((120, 80)))
-    padded = only(geometry.resize(source, width=120, height=120, fit="contain", gravity=gravity, background="#f80"))
+    padded = only(geometry.resize.run(source, width=120, height=120, fit="contain", gravity=gravity, background="#f80"))
 
     pixels = np.asarray(padded.image)
     top = box[1]
@@ -149,7 +151,7 @@ def test_padding_of_every_mode(mode: str, background: str | None, expected: Any,
     if deep and mode in ("P", "1"):
         deep = False
     source = raster_of(DeepPixels.from_image(image) if deep else image)
-    padded = only(geometry.resize(source, width=40, height=40, fit="contain", background=background))
+    padded = only(geometry.resize.run(source, width=40, height=40, fit="contain", background=background))
 
     pixels = padded.pixels.array if isinstance(padded.pixels, DeepPixels) else np.asarray(padded.pixels)
     corner = tuple(np.atleast_1d(pixels[0, 0]).tolist())
@@ -164,7 +166,7 @@ def test_padding_is_in_the_color_space_of_the_profile() -> None:
     profile = swapped_profile()
     source = Raster([Frame(quadrants((40, 20)), profile)])
 
-    padded = only(geometry.resize(source, width=40, height=40, fit="contain", background="#f00"))
+    padded = only(geometry.resize.run(source, width=40, height=40, fit="contain", background="#f00"))
 
     red, green, blue = np.asarray(padded.pixels)[0, 0]
     assert green > 200
@@ -176,7 +178,7 @@ def test_palettes_are_resized_in_full_color() -> None:
     image.putpalette([255, 0, 0, 0, 0, 255])
     image.putdata([(x + y) % 2 for y in range(64) for x in range(64)])
 
-    red, green, blue = np.asarray(only(geometry.resize(raster_of(image), width=16)).image)[8, 8]
+    red, green, blue = np.asarray(only(geometry.resize.run(raster_of(image), width=16)).image)[8, 8]
 
     assert (red, green, blue) == pytest.approx((128, 0, 128), abs=4)
 
@@ -186,7 +188,7 @@ def test_colors_of_transparent_pixels_do_not_bleed() -> None:
     image.paste((255, 0, 0, 255), (0, 0, 32, 64))
 
     for pixels in (image, DeepPixels.from_image(image)):
-        resized = np.asarray(only(geometry.resize(raster_of(pixels), width=20)).image)
+        resized = np.asarray(only(geometry.resize.run(raster_of(pixels), width=20)).image)
         visible = resized[..., 3] > 8
         assert (resized[visible][:, 1] <= 2).all()
 
@@ -202,20 +204,20 @@ def test_crop_and_turns_move_pixels_exactly(deep: bool) -> None:
         assert raster.sizes == [frame.size]
         return frame.pixels.array if isinstance(frame.pixels, DeepPixels) else np.asarray(frame.pixels)
 
-    np.testing.assert_array_equal(seen(geometry.crop(raster_of(pixels), crop=" 5, 7 ,20,10 ")), array[7:17, 5:25])
-    rotated = geometry.rotate(raster_of(pixels, dpi=(72, 144)), rotate=90)
+    np.testing.assert_array_equal(seen(geometry.crop.run(raster_of(pixels), crop=" 5, 7 ,20,10 ")), array[7:17, 5:25])
+    rotated = geometry.rotate.run(raster_of(pixels, dpi=(72, 144)), rotate=90)
     assert rotated.dpi == (144, 72)
     np.testing.assert_array_equal(seen(rotated), np.rot90(array, -1))
-    np.testing.assert_array_equal(seen(geometry.rotate(raster_of(pixels), rotate=180)), array[::-1, ::-1])
-    np.testing.assert_array_equal(seen(geometry.rotate(raster_of(pixels), rotate=270)), np.rot90(array))
-    np.testing.assert_array_equal(seen(geometry.flip(raster_of(pixels), flip="horizontal")), array[:, ::-1])
-    np.testing.assert_array_equal(seen(geometry.flip(raster_of(pixels), flip="vertical")), array[::-1])
+    np.testing.assert_array_equal(seen(geometry.rotate.run(raster_of(pixels), rotate=180)), array[::-1, ::-1])
+    np.testing.assert_array_equal(seen(geometry.rotate.run(raster_of(pixels), rotate=270)), np.rot90(array))
+    np.testing.assert_array_equal(seen(geometry.flip.run(raster_of(pixels), flip="horizontal")), array[:, ::-1])
+    np.testing.assert_array_equal(seen(geometry.flip.run(raster_of(pixels), flip="vertical")), array[::-1])
 
 
 @pytest.mark.parametrize("crop", ["0,0,51,10", "0,0,10,31", "50,0,1,1", "0,30,1,1"])
 def test_a_crop_outside_the_picture_is_refused(crop: str) -> None:
     with pytest.raises(InvalidOption) as caught:
-        only(geometry.crop(raster_of(photo((50, 30))), crop=crop))
+        only(geometry.crop.run(raster_of(photo((50, 30))), crop=crop))
 
     error = caught.value
     assert (error.param, error.reason, error.details) == ("crop", "out_of_range", {"width": 50, "height": 30})
@@ -224,7 +226,7 @@ def test_a_crop_outside_the_picture_is_refused(crop: str) -> None:
 def test_all_frames_of_an_animation_are_changed() -> None:
     source = raster_of(*(Image.new("RGB", (40, 20), (60 * index, 0, 0)) for index in range(4)), animated=True)
 
-    raster = geometry.resize(geometry.rotate(geometry.crop(source, crop="0,0,20,20"), rotate=90), width=10)
+    raster = geometry.resize.run(geometry.rotate.run(geometry.crop.run(source, crop="0,0,20,20"), rotate=90), width=10)
 
     frames = list(raster.frames)
     assert raster.sizes == [(10, 10)] * 4
@@ -237,10 +239,10 @@ def test_options_without_effect_keep_the_raster() -> None:
     raster = raster_of(photo().convert("P"))
 
     for step in (geometry.crop, geometry.rotate, geometry.flip, geometry.resize, geometry.background):
-        assert step(raster) is raster
-    assert geometry.color_space(raster) is raster
-    assert geometry.bit_depth(raster) is raster
-    assert only(geometry.resize(raster, width=500)).pixels.mode == "P"
+        assert step.run(raster) is raster
+    assert geometry.color_space.run(raster) is raster
+    assert geometry.bit_depth.run(raster) is raster
+    assert only(geometry.resize.run(raster, width=500)).pixels.mode == "P"
 
 
 @pytest.mark.parametrize("full", [(800, 600), (801, 601), (1601, 1067)])
@@ -250,7 +252,11 @@ def test_a_reduced_picture_gives_the_same_as_the_full_one(full: Size, crop: str 
     reduced = image.resize((-(-full[0] // 2), -(-full[1] // 2)), Image.Resampling.BOX)
 
     def result(frame: Frame) -> Frame:
-        return only(geometry.resize(geometry.rotate(geometry.crop(Raster([frame]), crop=crop), rotate=90), width=150))
+        return only(
+            geometry.resize.run(
+                geometry.rotate.run(geometry.crop.run(Raster([frame]), crop=crop), rotate=90), width=150
+            )
+        )
 
     expected, seen = result(Frame(image)), result(Frame(reduced, full_size=full))
 

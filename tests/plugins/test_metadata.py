@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import pytest
 from PIL import Image, ImageCms
 
-from engine import FidelityWarning, Frame, Options, Raster
+from engine import FidelityWarning, Frame, OptionValues, Raster, pipeline
 from engine.registry import load_registry
 from plugins import geometry
 from plugins.metadata import filter_exif, filter_xmp, metadata
@@ -97,9 +97,9 @@ def _profile() -> bytes:
 
 
 def _convert(data: bytes, target: str, choice: Choice) -> bytes:
-    decode, encode = _REGISTRY.plan([_REGISTRY.identify_content(data)], target).steps
-    result: bytes = encode(metadata(decode(data, Options()), metadata=choice), Options())
-    return result
+    source = _REGISTRY.identify_content(data)
+    options: OptionValues = {} if choice == "safe" else {"metadata": choice}  # safe is the default
+    return pipeline.run(_REGISTRY.plan([source], target, options=options), [data], options).data
 
 
 def _values(tags: dict[str, Any]) -> set[str]:
@@ -115,7 +115,6 @@ def test_the_source_has_all_tags() -> None:
     assert "ThumbnailImage" in names
 
 
-@pytest.mark.filterwarnings("ignore::engine.conversions.FidelityWarning")
 @pytest.mark.parametrize("target", _TARGETS)
 @pytest.mark.parametrize("choice", _CHOICES)
 def test_the_position_is_there_only_if_requested(target: str, choice: Choice) -> None:
@@ -126,7 +125,6 @@ def test_the_position_is_there_only_if_requested(target: str, choice: Choice) ->
     assert bool(positions) == (choice == "all")
 
 
-@pytest.mark.filterwarnings("ignore::engine.conversions.FidelityWarning")
 @pytest.mark.parametrize("target", _TARGETS)
 def test_safe_keeps_date_camera_exposure_and_author(target: str) -> None:
     tags = exiftool(_convert(photo(), target, "safe"))
@@ -155,7 +153,7 @@ def test_the_removal_of_a_position_is_a_warning(choice: Choice, expected: list[s
         raster = Raster([], exif=image.info["exif"])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        metadata(raster, metadata=choice)
+        metadata.run(raster, metadata=choice)
 
     messages = [warned.message for warned in caught]
     assert [message.code for message in messages if isinstance(message, FidelityWarning)] == expected
@@ -231,7 +229,7 @@ def test_positions_in_xmp_are_found(name: str) -> None:
 def test_geometry_removes_the_preview() -> None:
     with Image.open(BytesIO(photo())) as image:
         exif = image.info["exif"]
-    raster = geometry.crop(Raster([Frame(quadrants())], exif=exif), crop="0,0,9,9")
+    raster = geometry.crop.run(Raster([Frame(quadrants())], exif=exif), crop="0,0,9,9")
 
     assert raster.exif is not None
     tags = Image.Exif()
