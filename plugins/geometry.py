@@ -61,11 +61,11 @@ def crop(raster: Raster, *, crop: Crop | None = None) -> Raster:
     """Cuts a rectangle out of each frame. Raises InvalidOption if it is not inside a frame."""
     if crop is None:
         return raster
-    rectangle = parse_crop(crop)
+    rectangle = _parse_crop(crop)
 
     def cut(frame: Frame) -> Frame:
         full = frame.full_size or frame.size
-        check_crop(rectangle, full)
+        _check_crop(rectangle, full)
         left, top, right, bottom = (round(side) for side in _scaled_box(rectangle, full, frame.size))
         right, bottom = max(right, left + 1), max(bottom, top + 1)
         pixels = frame.pixels
@@ -77,13 +77,13 @@ def crop(raster: Raster, *, crop: Crop | None = None) -> Raster:
     return _map(raster, cut, lambda size: (min(size[0], rectangle[2]), min(size[1], rectangle[3])))
 
 
-def parse_crop(crop: str) -> tuple[int, int, int, int]:
+def _parse_crop(crop: str) -> tuple[int, int, int, int]:
     """x, y, width and height of the option `crop`."""
     x, y, width, height = (int(number) for number in crop.split(","))
     return x, y, width, height
 
 
-def check_crop(rectangle: tuple[int, int, int, int], size: Size) -> None:
+def _check_crop(rectangle: tuple[int, int, int, int], size: Size) -> None:
     """Raises InvalidOption if a rectangle of x, y, width and height is not inside a picture of `size`."""
     x, y, width, height = rectangle
     if x + width > size[0] or y + height > size[1]:
@@ -145,7 +145,7 @@ def resize(
     if width is None and height is None:
         return raster
     enlarge = enlarge or raster.scalable
-    fill = parse_color(background) if background else None
+    fill = _parse_color(background) if background else None
 
     box = (width, height) if width and height else None
 
@@ -203,15 +203,11 @@ def needed_size(
 ) -> Size:
     """The size at which a decoder must produce a whole upright picture of `size`, so that resizing loses nothing.
 
-    `enlarge` is for pictures that are drawn from vectors. Raises InvalidOption for a crop outside the picture.
+    `enlarge` is for pictures that are drawn from vectors.
     """
     if width is None and height is None:
         return size
-    part = size
-    if crop is not None:
-        rectangle = parse_crop(crop)
-        check_crop(rectangle, size)
-        part = rectangle[2:]
+    part = size if crop is None else _parse_crop(crop)[2:]
     scaled = scaled_size(rotated_size(part, rotate), width, height, fit=fit, enlarge=enlarge)
     across, down = rotated_size(scaled, rotate)
     return -(-size[0] * across // part[0]), -(-size[1] * down // part[1])
@@ -228,12 +224,12 @@ def background(raster: Raster, *, background: Background | None = None) -> Raste
     """Sets the color that replaces transparency in targets without alpha. A translucent one is laid over white."""
     if background is None:
         return raster
-    *samples, alpha = parse_color(background)
+    *samples, alpha = _parse_color(background)
     red, green, blue = ((sample * alpha + 255 * (255 - alpha) + 127) // 255 for sample in samples)
     return replace(raster, background=(red, green, blue))
 
 
-def parse_color(text: str) -> tuple[int, int, int, int]:
+def _parse_color(text: str) -> tuple[int, int, int, int]:
     """Red, green, blue and alpha of a CSS color. Raises InvalidOption for an unknown name."""
     if text.lower() == "transparent":
         return 0, 0, 0, 0

@@ -2,98 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import warnings
-from functools import cache
 from io import BytesIO
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import pytest
-from PIL import Image, ImageCms
+from PIL import Image
 
 from engine import FidelityWarning, Frame, OptionValues, Raster, pipeline
 from engine.registry import load_registry
 from plugins import geometry
 from plugins.metadata import filter_exif, filter_xmp, metadata
 from tests.support.samples import quadrants
+from tests.support.tagged_photo import KEPT, PRIVATE, XMP_KEPT, XMP_PRIVATE, exiftool, srgb_profile, tagged_photo
 
 Choice: TypeAlias = Literal["all", "safe", "none"]
 
 _CHOICES: tuple[Choice, ...] = ("all", "safe", "none")
 _TARGETS = ("jpeg", "webp", "avif", "heic", "tiff", "png")
 _REGISTRY = load_registry()
-
-_KEPT = {
-    "Make": "Camera Maker",
-    "Model": "Camera Model",
-    "DateTimeOriginal": "2024:05:01 12:00:00",
-    "LensModel": "Lens 50mm",
-    "Artist": "An Author",
-    "Copyright": "(c) 2024 An Author",
-    "ExposureTime": "1/250",
-    "ISO": "400",
-}
-_PRIVATE = {
-    "GPSLatitude": "51.5",
-    "GPSLatitudeRef": "N",
-    "GPSLongitude": "0.12",
-    "GPSLongitudeRef": "W",
-    "GPSAltitude": "35",
-    "SerialNumber": "BODY-12345",
-    "LensSerialNumber": "LENS-12345",
-    "OwnerName": "An Owner",
-    "ImageUniqueID": "0123456789abcdef0123456789abcdef",
-    "HostComputer": "owners-computer",
-    "UserComment": "private comment",
-}
-_XMP_KEPT = {
-    "XMP-dc:Creator": "An Author",
-    "XMP-dc:Rights": "(c) 2024 An Author",
-    "XMP-xmp:CreateDate": "2024:05:01 12:00:00",
-    "XMP-exif:DateTimeOriginal": "2024:05:01 12:00:00",
-    "XMP-tiff:Model": "Camera Model",
-    "XMP-aux:Lens": "Lens 50mm",
-    "XMP-xmp:Rating": "4",
-}
-_XMP_PRIVATE = {
-    "XMP-exif:GPSLatitude": "51.5",
-    "XMP-exif:GPSLongitude": "-0.12",
-    "XMP-photoshop:City": "London",
-    "XMP-iptcCore:Location": "A Street",
-    "XMP-aux:SerialNumber": "BODY-12345",
-    "XMP-aux:OwnerName": "An Owner",
-    "XMP-exifEX:SerialNumber": "BODY-12345",
-    "XMP-xmpMM:DocumentID": "xmp.did:12345",
-}
-
-
-def exiftool(data: bytes, *arguments: str) -> dict[str, Any]:
-    """The tags of a file by group and name."""
-    command = ["exiftool", "-json", "-G1", *arguments, "-"]
-    result = subprocess.run(command, input=data, capture_output=True, check=True)
-    (tags,) = json.loads(result.stdout)
-    return dict(tags)
-
-
-@cache
-def photo() -> bytes:
-    """A JPEG with all these tags, maker notes, a preview and a profile, written by ExifTool."""
-    folder = Path(subprocess.run(["mktemp", "-d"], capture_output=True, text=True, check=True).stdout.strip())
-    file, preview = folder / "photo.jpg", folder / "preview.jpg"
-    quadrants().save(file, "JPEG", quality=95, icc_profile=_profile())
-    quadrants((40, 30)).save(preview, "JPEG")
-    tags = [f"-EXIF:{name}={value}" for name, value in (_KEPT | _PRIVATE).items()]
-    tags += [f"-{name}={value}" for name, value in (_XMP_KEPT | _XMP_PRIVATE).items()]
-    tags += ["-Orientation#=6", f"-ThumbnailImage<={preview}", "-MakerNoteUnknownText=maker note"]
-    subprocess.run(["exiftool", "-q", "-overwrite_original", *tags, str(file)], check=True)
-    return file.read_bytes()
-
-
-@cache
-def _profile() -> bytes:
-    return ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 
 
 def _convert(data: bytes, target: str, choice: Choice) -> bytes:
@@ -107,18 +34,18 @@ def _values(tags: dict[str, Any]) -> set[str]:
 
 
 def test_the_source_has_all_tags() -> None:
-    tags = exiftool(photo())
+    tags = exiftool(tagged_photo())
     names = {name.partition(":")[2] for name in tags}
 
-    assert {*_KEPT, *_PRIVATE} <= names
-    assert {*_XMP_KEPT, *_XMP_PRIVATE} <= tags.keys()
+    assert {*KEPT, *PRIVATE} <= names
+    assert {*XMP_KEPT, *XMP_PRIVATE} <= tags.keys()
     assert "ThumbnailImage" in names
 
 
 @pytest.mark.parametrize("target", _TARGETS)
 @pytest.mark.parametrize("choice", _CHOICES)
 def test_the_position_is_there_only_if_requested(target: str, choice: Choice) -> None:
-    tags = exiftool(_convert(photo(), target, choice))
+    tags = exiftool(_convert(tagged_photo(), target, choice))
 
     positions = [name for name in tags if "GPS" in name or "City" in name or "Location" in name]
 
@@ -127,29 +54,29 @@ def test_the_position_is_there_only_if_requested(target: str, choice: Choice) ->
 
 @pytest.mark.parametrize("target", _TARGETS)
 def test_safe_keeps_date_camera_exposure_and_author(target: str) -> None:
-    tags = exiftool(_convert(photo(), target, "safe"))
+    tags = exiftool(_convert(tagged_photo(), target, "safe"))
     by_name = {name.partition(":")[2]: str(value) for name, value in tags.items() if not name.startswith("XMP")}
 
-    assert {name: by_name.get(name) for name in _KEPT} == _KEPT
-    assert {name: str(tags.get(name)) for name in _XMP_KEPT} == _XMP_KEPT
-    assert not {*_PRIVATE, "ThumbnailImage", "MakerNoteUnknownText"} & by_name.keys()
-    assert not _XMP_PRIVATE.keys() & tags.keys()
+    assert {name: by_name.get(name) for name in KEPT} == KEPT
+    assert {name: str(tags.get(name)) for name in XMP_KEPT} == XMP_KEPT
+    assert not {*PRIVATE, "ThumbnailImage", "MakerNoteUnknownText"} & by_name.keys()
+    assert not XMP_PRIVATE.keys() & tags.keys()
     assert not {"BODY-12345", "LENS-12345", "An Owner", "owners-computer", "private comment"} & _values(tags)
-    assert b"BODY-12345" not in _convert(photo(), target, "safe")
+    assert b"BODY-12345" not in _convert(tagged_photo(), target, "safe")
 
 
 @pytest.mark.parametrize("target", _TARGETS)
 def test_none_keeps_only_the_profile(target: str) -> None:
-    tags = exiftool(_convert(photo(), target, "none"))
+    tags = exiftool(_convert(tagged_photo(), target, "none"))
 
-    assert not {*_KEPT.values(), *_PRIVATE.values()} - {"N", "W", "35", "400"} & _values(tags)
+    assert not {*KEPT.values(), *PRIVATE.values()} - {"N", "W", "35", "400"} & _values(tags)
     assert not [name for name in tags if name.startswith(("XMP", "ExifIFD", "GPS", "IFD1"))]
-    assert Image.open(BytesIO(_convert(photo(), target, "none"))).info["icc_profile"] == _profile()
+    assert Image.open(BytesIO(_convert(tagged_photo(), target, "none"))).info["icc_profile"] == srgb_profile()
 
 
 @pytest.mark.parametrize(("choice", "expected"), [("safe", ["location_removed"]), ("none", []), ("all", [])])
 def test_the_removal_of_a_position_is_a_warning(choice: Choice, expected: list[str]) -> None:
-    with Image.open(BytesIO(photo())) as image:
+    with Image.open(BytesIO(tagged_photo())) as image:
         raster = Raster([], exif=image.info["exif"])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -227,7 +154,7 @@ def test_positions_in_xmp_are_found(name: str) -> None:
 
 
 def test_geometry_removes_the_preview() -> None:
-    with Image.open(BytesIO(photo())) as image:
+    with Image.open(BytesIO(tagged_photo())) as image:
         exif = image.info["exif"]
     raster = geometry.crop.run(Raster([Frame(quadrants())], exif=exif), crop="0,0,9,9")
 
