@@ -68,8 +68,13 @@ def to_raster(
         xmp=_read_xmp(image),
         dpi=read_dpi(image),
         lossy=lossy,
-        sizes=sizes or [image.size] * (len(order) if animated else 1),
+        sizes=sizes or [upright_size(image)] * (len(order) if animated else 1),
     )
+
+
+def upright_size(image: Image.Image) -> Size:
+    """The size of a picture after its EXIF orientation is applied."""
+    return image.size[::-1] if _exif.read_orientation(image) >= 5 else image.size
 
 
 def _frames(image: Image.Image, order: list[int]) -> Iterator[Frame]:

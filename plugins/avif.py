@@ -43,7 +43,9 @@ _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 def decode(data: bytes) -> Raster:
     bits = _bit_depth(data)
     raster = _pillow.decode(data, "AVIF", animated=True, lossy=True)
-    return raster if bits == 8 or raster.count > 1 else replace(raster, deep_frames=_decode_deep(data, bits))
+    if bits == 8 or raster.count > 1:
+        return raster
+    return replace(raster, deep_frames=_decode_deep(data, bits), source_bit_depth=bits)
 
 
 def _bit_depth(data: bytes) -> int:

@@ -23,14 +23,17 @@ from engine import (
     Size,
     TargetCapabilities,
     UnknownFormat,
+    check_size,
     conversion,
     ends_with,
     hookimpl,
 )
 from engine.mupdf import pymupdf
-from engine.option_types import Password
+from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Password, Rotate, Width
 from plugins import _exif, _pillow
-from plugins.jpeg import JPEG, check_scans
+from plugins.geometry import needed_size
+from plugins.jpeg import JPEG, check_scans, filter_segments
+from plugins.metadata import filter_xmp
 
 _HEADER = b"%PDF-"
 
@@ -46,8 +49,9 @@ PDF = FileFormat(
     "pdf", media_type="application/pdf", extensions=("pdf",), sniff=_sniff, paged=True, is_complete=ends_with(b"%%EOF")
 )
 
+_EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
 _TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
-DPI = 150  # of rendered pages
+DPI = 150  # of rendered pages, by default
 _DEFAULT_DPI = 96  # of pictures without a resolution
 _JPEG_QUALITY = 92  # of pictures from a lossy codec
 
@@ -86,8 +90,34 @@ def encrypted_error(password: str | None) -> UnknownFormat:
 
 
 @conversion(DOCUMENT, PDF)
-def write(document: pymupdf.Document) -> bytes:
+def write(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
+    filter_document(document, metadata)
     return to_bytes(document)
+
+
+def filter_document(document: pymupdf.Document, metadata: Metadata) -> None:
+    """Filters the metadata of a document and of the JPEG pictures in it."""
+    if metadata == "all":
+        return
+    if metadata == "none":
+        document.set_metadata({})
+        document.del_xml_metadata()
+    for xref in range(1, document.xref_length()):
+        if not document.xref_is_stream(xref):
+            continue
+        if document.xref_get_key(xref, "Type")[1] == "/Metadata":
+            packet = filter_xmp(document.xref_stream(xref), metadata)
+            document.update_stream(xref, packet or _EMPTY_XMP, compress=False)
+        elif document.xref_get_key(xref, "Filter")[1] == "/DCTDecode":
+            picture = document.xref_stream_raw(xref)
+            filtered = filter_segments(picture, metadata)
+            if filtered != picture:
+                parameters = document.xref_get_key(xref, "DecodeParms")
+                document.update_stream(xref, filtered, compress=False)
+                # Updating a stream removes the keys of its compression.
+                document.xref_set_key(xref, "Filter", "/DCTDecode")
+                if parameters[0] != "null":
+                    document.xref_set_key(xref, "DecodeParms", parameters[1])
 
 
 def to_bytes(document: pymupdf.Document) -> bytes:
@@ -97,25 +127,50 @@ def to_bytes(document: pymupdf.Document) -> bytes:
 
 
 @conversion(DOCUMENT, RASTER, loss=Loss.STRUCTURE, cost=8)
-def render(document: pymupdf.Document) -> Raster:
+def render(
+    document: pymupdf.Document,
+    *,
+    dpi: Dpi = DPI,
+    width: Width | None = None,
+    height: Height | None = None,
+    fit: Fit = "inside",
+    crop: Crop | None = None,
+    rotate: Rotate = 0,
+) -> Raster:
+    """Draws pages at `dpi`, or at the requested size. A crop is in pixels at `dpi`."""
+
+    def sizes(page: pymupdf.Page) -> tuple[Size, Size]:
+        """The size at `dpi`, and that to draw."""
+        area = (page.rect * pymupdf.Matrix(dpi / 72, dpi / 72)).irect
+        full = max(1, area.width), max(1, area.height)
+        return full, needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)
+
+    def frames() -> Iterator[Frame]:
+        for page in document:
+            full, (across, down) = sizes(page)
+            check_size(across, down)
+            matrix = pymupdf.Matrix(dpi / 72, dpi / 72)
+            if full != (across, down):
+                matrix = pymupdf.Matrix(across / page.rect.width, down / page.rect.height)
+            pixels = page.get_pixmap(matrix=matrix, alpha=False)
+            image = Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples)
+            yield Frame(image, full_size=full if full != image.size else None)
+
     # One page more than the limit is enough to be refused.
-    sizes = [_size_in_pixels(page) for page in islice(document, MAX_FRAMES + 1)]
-    return Raster(_render_pages(document), count=document.page_count, dpi=(DPI, DPI), sizes=sizes)
-
-
-def _size_in_pixels(page: pymupdf.Page) -> Size:
-    return round(page.rect.width * DPI / 72), round(page.rect.height * DPI / 72)
-
-
-def _render_pages(document: pymupdf.Document) -> Iterator[Frame]:
-    for page in document:
-        pixels = page.get_pixmap(dpi=DPI, alpha=False)
-        yield Frame(Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples))
+    drawn = [sizes(page) for page in islice(document, MAX_FRAMES + 1)]
+    full, first = drawn[0]
+    return Raster(
+        frames(),
+        count=document.page_count,
+        dpi=(dpi * first[0] / full[0], dpi * first[1] / full[1]),
+        scalable=True,
+        sizes=[size for _, size in drawn],
+    )
 
 
 @conversion(JPEG, PDF, terminal=True, cost=0.5)
-def embed_jpeg(data: bytes) -> bytes:
-    """A PDF of one page that contains the JPEG data unchanged."""
+def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
+    """A PDF of one page that contains the JPEG with unchanged pixels."""
     check_scans(data)
     header = _pillow.open_image(data, "JPEG")
     orientation = header.getexif().get(_exif.ORIENTATION, 1)
@@ -124,7 +179,7 @@ def embed_jpeg(data: bytes) -> bytes:
     header.draft("L", (max(1, size[0] // 8), max(1, size[1] // 8)))
     header.load()
     document = pymupdf.open()
-    _add_page(document, data, size, dpi, orientation if orientation in _PLACEMENTS else 1)
+    _add_page(document, filter_segments(data, metadata), size, dpi, orientation if orientation in _PLACEMENTS else 1)
     return to_bytes(document)
 
 

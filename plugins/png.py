@@ -71,7 +71,7 @@ def _decode_deep(data: bytes) -> Iterator[Frame]:
 @conversion(RASTER, PNG, cost=5, memory=20)
 def encode(raster: Raster) -> bytes:
     modes = ("RGBA",) if raster.animated else ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
-    deep = ("L", "LA", "RGB", "RGBA")
+    deep = () if raster.animated else ("L", "LA", "RGB", "RGBA")
     frames = list(raster.converted_for(TargetCapabilities(modes, deep_modes=deep, icc=True, animation=True)).frames)
     if isinstance(frames[0].pixels, DeepPixels):
         uncompressed = png_encode(frames[0].pixels.array, level=0)
