@@ -44,6 +44,13 @@ class DeepPixels:
         maximum = (1 << bits) - 1
         return cls(((array.astype(np.uint32) * 65535 + maximum // 2) // maximum).astype(np.uint16), mode)
 
+    def to_bits(self, bits: int) -> NDArray[np.uint16]:
+        """The samples scaled to `bits` bits, right-aligned. Reverses `from_bits`."""
+        if bits == 16:
+            return self.array
+        maximum = (1 << bits) - 1
+        return ((self.array.astype(np.uint32) * maximum + 32767) // 65535).astype(np.uint16)
+
     @classmethod
     def from_image(cls, image: Image.Image) -> DeepPixels:
         """Widens the samples of an L, LA, RGB, RGBA or CMYK picture to 16 bits."""

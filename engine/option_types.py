@@ -22,6 +22,7 @@ Quality: TypeAlias = Annotated[
 ]
 Lossless: TypeAlias = Annotated[bool, Field(description="Keeps every pixel exactly.")]
 Effort: TypeAlias = Annotated[int, Field(ge=1, le=9, description="Higher is slower and smaller, at the same quality.")]
+Progressive: TypeAlias = Annotated[bool, Field(description="Lets viewers show the picture before it is complete.")]
 BitDepth: TypeAlias = Annotated[Literal[8, 10, 12, 16], Field(description="Bits per sample of the result.")]
 ColorSpace: TypeAlias = Annotated[
     Literal["keep", "srgb", "gray"], Field(description="Color space into which the pixels are converted.")

@@ -96,9 +96,10 @@ def _check_options(plan: Plan, options: OptionValues) -> None:
         if option.required and option.name not in options:
             raise InvalidOption(f"{option.name} is missing.", reason="missing", param=option.name)
     ignored = [name for name in options if name not in plan.options]
-    if "quality" in ignored:
-        ignored.remove("quality")
-        message = f"{plan.target} is lossless: quality has no effect."
+    lossless = "lossless" in plan.options and options.get("lossless")
+    if "quality" in ignored or ("quality" in options and lossless):
+        ignored = [name for name in ignored if name != "quality"]
+        message = f"{'This' if lossless else plan.target} is lossless: quality has no effect."
         warnings.warn(FidelityWarning("quality_ignored", message), stacklevel=3)
     if ignored:
         message = f"Options without effect on {plan.source} to {plan.target}: {', '.join(ignored)}."

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image, ImageFile, ImageOps
 
 from engine import MAX_FRAMES, MAX_PIXELS, Frame, Raster, Size, TooLarge
 from plugins import _exif
 
+_MAX_JPEG_BYTES = 8  # per pixel, of noise at quality 100
 _XMP_ORIENTATION = re.compile(rb"""(tiff:Orientation(?:=["']|>))[2-8](?=["'<])""")
 
 
@@ -127,6 +128,20 @@ def animation_parameters(raster: Raster, frames: list[Frame]) -> dict[str, Any]:
         "duration": [round(frame.duration) for frame in frames],
         "loop": raster.loop_count,
     }
+
+
+def encode_jpeg(image: Image.Image, **parameters: Any) -> bytes:
+    """Encodes a JPEG, with larger buffers if the file exceeds those of Pillow."""
+    try:
+        return encode(image, "JPEG", **parameters)
+    except OSError:
+        # Progressive and optimized files must fit into the buffer, whose size suits photos but not noise.
+        default = ImageFile.MAXBLOCK
+        ImageFile.MAXBLOCK = _MAX_JPEG_BYTES * image.width * image.height
+        try:
+            return encode(image, "JPEG", **parameters)
+        finally:
+            ImageFile.MAXBLOCK = default
 
 
 def encode(image: Image.Image, encoder: str, **parameters: Any) -> bytes:

@@ -2,6 +2,9 @@
 
 import re
 from dataclasses import replace
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
 
 from engine import (
     RASTER,
@@ -16,7 +19,7 @@ from engine import (
     ends_with,
     hookimpl,
 )
-from engine.option_types import Crop, Fit, Height, Metadata, Quality, Rotate, Width
+from engine.option_types import Crop, Effort, Fit, Height, Metadata, Progressive, Quality, Rotate, Width
 from plugins import _exif, _pillow
 from plugins.geometry import needed_size, reduced_scale
 from plugins.metadata import filter_exif, filter_xmp
@@ -30,6 +33,12 @@ JPEG = FileFormat(
     is_complete=ends_with(b"\xff\xd9"),
 )
 
+Subsampling: TypeAlias = Annotated[
+    Literal["4:2:0", "4:4:4"],
+    Field(description="4:2:0 halves the resolution of colors; by default with a quality below 90."),
+]
+
+_DEFAULT_EFFORT = 5  # more computes optimal Huffman tables
 _MAX_SEGMENT = 65_500  # bytes; the limit of one APP1 segment
 _SCAN = b"\xff\xda"
 _MARKER = re.compile(rb"\xff+[^\x00\x01\xd0-\xd8\xff]")  # with a length, or the end; neither stuffing nor restarts
@@ -71,13 +80,21 @@ def decode(
 
 
 @conversion(RASTER, JPEG, loss=Loss.DETAIL)
-def encode(raster: Raster, *, quality: Quality = 85) -> bytes:
+def encode(
+    raster: Raster,
+    *,
+    quality: Quality = 85,
+    effort: Effort = 5,
+    progressive: Progressive = False,
+    subsampling: Subsampling | None = None,
+) -> bytes:
     frame = raster.first_frame(TargetCapabilities(("L", "RGB"), icc=True, max_side=65_500))
-    return _pillow.encode(
+    return _pillow.encode_jpeg(
         frame.image,
-        "JPEG",
         quality=quality,
-        subsampling="4:4:4" if quality >= 90 else "4:2:0",
+        subsampling=subsampling or ("4:4:4" if quality >= 90 else "4:2:0"),
+        optimize=effort > _DEFAULT_EFFORT,
+        progressive=progressive,
         icc_profile=frame.icc_profile,
         exif=raster.exif if len(raster.exif or b"") < _MAX_SEGMENT else None,
         xmp=raster.xmp if len(raster.xmp or b"") < _MAX_SEGMENT else None,

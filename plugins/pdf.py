@@ -29,7 +29,7 @@ from engine import (
     hookimpl,
 )
 from engine.mupdf import pymupdf
-from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Password, Rotate, Width
+from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Password, Quality, Rotate, Width
 from plugins import _exif, _pillow
 from plugins.geometry import needed_size
 from plugins.jpeg import JPEG, check_scans, filter_segments
@@ -184,23 +184,27 @@ def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
 
 
 @conversion(RASTER, PDF, terminal=True, cost=12)
-def from_raster(raster: Raster) -> bytes:
+def from_raster(raster: Raster, *, quality: Quality = _JPEG_QUALITY) -> bytes:
     """A PDF with a page per frame: as JPEG if the pixels come from a lossy codec, otherwise lossless."""
+    if quality != _JPEG_QUALITY and not raster.lossy:
+        message = "Pictures from lossless formats are stored without loss: quality has no effect."
+        warn(FidelityWarning("quality_ignored", message), stacklevel=2)
     document = pymupdf.open()
     converted = raster.converted_for(TargetCapabilities(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True))
     for frame in converted.frames:
-        _add_page(document, _encode_frame(frame, lossy=raster.lossy), frame.size, raster.dpi)
+        _add_page(document, _encode_frame(frame, quality if raster.lossy else None), frame.size, raster.dpi)
     if raster.xmp:
         document.set_xml_metadata(raster.xmp.decode("utf-8", "replace"))
     return to_bytes(document)
 
 
-def _encode_frame(frame: Frame, *, lossy: bool) -> bytes:
+def _encode_frame(frame: Frame, quality: int | None) -> bytes:
+    """The picture as JPEG of this quality; without loss if it is None, or for transparency, CMYK and 1 bit."""
     image = frame.image
     if image.mode == "CMYK":
         return _pillow.encode(image, "TIFF", compression="tiff_lzw", icc_profile=frame.icc_profile)
-    if lossy and image.mode in ("L", "RGB"):
-        return _pillow.encode(image, "JPEG", quality=_JPEG_QUALITY, icc_profile=frame.icc_profile)
+    if quality is not None and image.mode in ("L", "RGB"):
+        return _pillow.encode(image, "JPEG", quality=quality, icc_profile=frame.icc_profile)
     return _pillow.encode(image, "PNG", icc_profile=frame.icc_profile)
 
 
