@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from io import BytesIO
 from dataclasses import replace
+from io import BytesIO
 from typing import Annotated, Any, Literal, TypeAlias
 
 import rawpy
@@ -79,14 +79,14 @@ def _read_preview(data: bytes) -> Raster:
     """The largest embedded JPEG, upright, with the metadata of the file. Raises InvalidOption if there is none."""
     with rawpy.imread(BytesIO(data)) as raw:
         try:
-            preview = raw.extract_thumb()
+            preview = raw.extract_thumb().data
         except (rawpy.LibRawNoThumbnailError, rawpy.LibRawUnsupportedThumbnailError):
             preview = None
-    if preview is None or preview.format is not rawpy.ThumbFormat.JPEG:
+    if not isinstance(preview, bytes):  # an array of uncompressed samples, or none
         message = "raw_mode must be develop for this file: it contains no JPEG preview."
         raise InvalidOption(message, reason="unknown", param="raw_mode", details={"available": ["develop"]})
-    jpeg.check_scans(preview.data)
-    raster = _pillow.decode(preview.data, "JPEG", lossy=True)
+    jpeg.check_scans(preview)
+    raster = _pillow.decode(preview, "JPEG", lossy=True)
     directory = _read_directory(data)
     return replace(raster, exif=_exif.from_directory(directory), xmp=_read_xmp(directory))
 
