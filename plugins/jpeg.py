@@ -32,7 +32,7 @@ JPEG = FileFormat(
 
 _MAX_SEGMENT = 65_500  # bytes; the limit of one APP1 segment
 _SCAN = b"\xff\xda"
-_MARKER = re.compile(rb"\xff+[^\x00\x01\xd0-\xd8\xff]")  # with a length, or the end; neither stuffing nor restarts
+_MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")  # with a length, or the end; neither stuffing nor restarts
 _END, _COMMENT = 0xD9, 0xFE
 _XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _MAX_SCANS = 100  # encoders write about ten; each is a pass over all pixels

@@ -236,4 +236,7 @@ def test_segments_of_a_jpeg() -> None:
     assert b"trailer" not in safe
     assert _difference(_opened(safe), _opened(plain)) == 0
     assert filter_segments(safe, "safe") == safe
+    padded = safe[:2] + b"\xff" * 1_000_000 + safe[2:]  # fill bytes before a marker are allowed
+    assert _difference(_opened(filter_segments(padded, "none")), _opened(plain)) == 0
+    assert filter_segments(safe[:500], "none") == safe[:500] + b"\xff\xd9"
     assert filter_segments(trailer, "all") is trailer
