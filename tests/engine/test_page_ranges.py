@@ -18,6 +18,7 @@ from engine.executor import Job
         (" 8 , 2,2 ,5-5,1 - 3 ", ((1, 3), (5, 5), (8, 8))),
         ("1-999999999", ((1, 999999999),)),
         ("1-9,2-3", ((1, 9),)),
+        (" all ", ()),
     ],
 )
 def test_text(text: str, spans: tuple[tuple[int, int], ...]) -> None:
@@ -45,6 +46,10 @@ def test_any_order(numbers: list[int]) -> None:
     pages = PageRanges.parse(",".join(map(str, numbers)))
 
     assert pages.indexes(30) == sorted({number - 1 for number in numbers})
+
+
+def test_all_pages() -> None:
+    assert PageRanges.parse("all").indexes(3) == [0, 1, 2]
 
 
 def test_beyond_the_last_page() -> None:

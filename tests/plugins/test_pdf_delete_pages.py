@@ -153,7 +153,7 @@ def test_signatures_are_removed() -> None:
     assert "/V" not in read.Root.AcroForm.Fields[0]
 
 
-@pytest.mark.parametrize("pages", ["4", "1-999999999", "1-3", "3,1,2"])
+@pytest.mark.parametrize("pages", ["4", "all", "1-999999999", "1-3", "3,1,2"])
 def test_pages_that_cannot_be_deleted(pages: str) -> None:
     with pytest.raises(ConversionError) as raised:
         delete(document("A", 3), pages)

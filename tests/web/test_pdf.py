@@ -82,7 +82,7 @@ def test_a_deletion_is_described(either: Running) -> None:
     assert [data[name] for name in counts] == [1, 2, 5, [2, 4, 5], "my.pdf"]
 
 
-@pytest.mark.parametrize("pages", [None, "", "0", "-1", "two", "6", "1-5", "1,,2", "3-2", "1-999999999", "٣"])
+@pytest.mark.parametrize("pages", [None, "", "0", "-1", "two", "6", "all", "1-5", "1,,2", "3-2", "1-999999999", "٣"])
 def test_pages_that_cannot_be_deleted(server: Running, pages: str | None) -> None:
     problem(delete(server, document(5), pages), 400, "invalid_parameter", param="pages")
 

@@ -37,6 +37,10 @@ class RequestModel(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", validate_by_name=False, arbitrary_types_allowed=True)
 
+    def options(self) -> dict[str, OptionValue]:
+        """The values of the options that the request has."""
+        return self.model_dump(include=_OPTIONS, exclude_none=True)
+
 
 Model = TypeVar("Model", bound=RequestModel)
 
@@ -262,15 +266,7 @@ class NewBatchFields(RequestModel):
     output_format: OutputFormat
 
 
-class OptionFields(RequestModel):
-    """Fields that include options of the engine."""
-
-    def options(self) -> dict[str, OptionValue]:
-        """The values of the options that the request has."""
-        return self.model_dump(include=_OPTIONS, exclude_none=True)
-
-
-class ConversionFields(OptionFields):
+class ConversionFields(RequestModel):
     """POST /convert and POST /files/{file_id}/convert."""
 
     output_format: OutputFormat
@@ -284,13 +280,13 @@ class BatchConversionFields(ConversionFields):
     file_ids: FileIds
 
 
-class MergeFields(OptionFields):
+class MergeFields(RequestModel):
     """POST /pdf/merge."""
 
     password: PdfPassword | None = Field(default=None, repr=False)
 
 
-class DeletePagesFields(OptionFields):
+class DeletePagesFields(RequestModel):
     """POST /pdf/delete-pages."""
 
     pages: DeletedPages
