@@ -9,7 +9,7 @@ from warnings import warn
 import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageCms
+from PIL import Image, ImageCms, ImageColor
 
 from engine.conversions import FidelityWarning
 from engine.mupdf import pymupdf
@@ -31,6 +31,14 @@ _COMPATIBLE_MODES = {
     "RGBA": ("RGBA",),
     "CMYK": ("CMYK",),
 }
+
+
+def parse(text: str) -> tuple[int, int, int, int]:
+    """Red, green, blue and alpha of a CSS color: #rgb, #rrggbb, #rrggbbaa or a name. Raises ValueError."""
+    if text.lower() == "transparent":
+        return 0, 0, 0, 0
+    red, green, blue, *alpha = ImageColor.getrgb(text)
+    return red, green, blue, alpha[0] if alpha else 255
 
 
 def to_8_bits(array: NDArray[np.uint16]) -> NDArray[np.uint8]:

@@ -9,11 +9,17 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
+from engine import color
 from engine.options import PageRanges
 
 
 def _check_pages(text: str) -> str:
     PageRanges.parse(text)
+    return text
+
+
+def _check_color(text: str) -> str:
+    color.parse(text)
     return text
 
 
@@ -57,6 +63,7 @@ Background: TypeAlias = Annotated[
         pattern=r"^(#[0-9a-fA-F]{3}|#[0-9a-fA-F]{6}|#[0-9a-fA-F]{8}|[A-Za-z]{3,30})$",
         description="#rgb, #rrggbb, #rrggbbaa or a CSS color name; replaces transparency and pads `contain`.",
     ),
+    AfterValidator(_check_color),
 ]
 Dpi: TypeAlias = Annotated[
     int, Field(ge=18, le=1200, description="Resolution at which pages and vectors become pixels.")

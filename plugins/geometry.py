@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageColor
+from PIL import Image
 
 from engine import (
     MAX_PIXELS,
@@ -145,7 +145,7 @@ def resize(
     if width is None and height is None:
         return raster
     enlarge = enlarge or raster.scalable
-    fill = _parse_color(background) if background else None
+    fill = color.parse(background) if background else None
 
     box = (width, height) if width and height else None
 
@@ -224,25 +224,9 @@ def background(raster: Raster, *, background: Background | None = None) -> Raste
     """Sets the color that replaces transparency in targets without alpha. A translucent one is laid over white."""
     if background is None:
         return raster
-    *samples, alpha = _parse_color(background)
+    *samples, alpha = color.parse(background)
     red, green, blue = ((sample * alpha + 255 * (255 - alpha) + 127) // 255 for sample in samples)
     return replace(raster, background=(red, green, blue))
-
-
-def _parse_color(text: str) -> tuple[int, int, int, int]:
-    """Red, green, blue and alpha of a CSS color. Raises InvalidOption for an unknown name."""
-    if text.lower() == "transparent":
-        return 0, 0, 0, 0
-    try:
-        red, green, blue, *alpha = ImageColor.getrgb(text)
-    except ValueError:
-        raise InvalidOption(
-            "background must be #rgb, #rrggbb, #rrggbbaa or a CSS color name, such as white.",
-            reason="malformed",
-            param="background",
-            details={"value": text[:40]},
-        ) from None
-    return red, green, blue, alpha[0] if alpha else 255
 
 
 @transform(RASTER, after=background, memory=8)
@@ -250,7 +234,11 @@ def color_space(raster: Raster, *, color_space: ColorSpace = "keep") -> Raster:
     """Converts each frame to sRGB or grey with its profile."""
     if color_space == "keep":
         return raster
-    return _map(raster, lambda frame: _in_color_space(frame, gray=color_space == "gray"))
+    gray = color_space == "gray"
+    if gray:
+        luminance, _ = color.srgb_to_gray(np.array([[raster.background]], np.uint8), "RGB")
+        raster = replace(raster, background=(int(luminance[0, 0]),) * 3)
+    return _map(raster, lambda frame: _in_color_space(frame, gray=gray))
 
 
 def _in_color_space(frame: Frame, *, gray: bool) -> Frame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 import pikepdf
@@ -10,10 +11,12 @@ import pytest
 from PIL import Image
 
 from engine import InvalidOption, OptionValues, pipeline
+from engine.executor import Job, LocalExecutor
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
 from plugins.jpeg import filter_segments
 from plugins.pdf import DPI
+from tests.support.executors import FileJob, run_files
 from tests.support.samples import SIZE, quadrants, sample
 from tests.support.tagged_photo import exiftool, tagged_photo
 
@@ -151,6 +154,21 @@ def test_a_bit_depth_is_checked_against_the_target() -> None:
     assert (caught.value.param, caught.value.details) == ("bit_depth", {"available": [8]})
 
 
+@pytest.mark.asyncio(loop_scope="session")
+async def test_options_work_in_the_sandbox(executor: LocalExecutor, tmp_path: Path) -> None:
+    source, target = tmp_path / "photo.jpg", tmp_path / "photo.png"
+    source.write_bytes(tagged_photo())
+    options: OptionValues = {"width": 50, "rotate": 90, "background": "red", "color_space": "gray", "bit_depth": 16}
+    plan = _REGISTRY.plan([_REGISTRY.formats["jpeg"]], "png", options=options)
+
+    await run_files(executor, FileJob(Job.of(plan, options), [source], target))
+
+    tags = exiftool(target.read_bytes())
+    assert (tags["PNG:ImageWidth"], tags["PNG:BitDepth"], tags["PNG:ColorType"]) == (50, 16, "Grayscale")
+    assert "XMP-dc:Creator" in tags
+    assert not [name for name in tags if "GPS" in name]
+
+
 @pytest.mark.parametrize("choice", ["all", "safe", "none"])
 def test_a_jpeg_in_a_pdf_is_filtered(choice: str) -> None:
     result = _convert(tagged_photo(), "pdf", metadata=choice)
@@ -218,4 +236,7 @@ def test_segments_of_a_jpeg() -> None:
     assert b"trailer" not in safe
     assert _difference(_opened(safe), _opened(plain)) == 0
     assert filter_segments(safe, "safe") == safe
+    padded = safe[:2] + b"\xff" * 1_000_000 + safe[2:]  # fill bytes before a marker are allowed
+    assert _difference(_opened(filter_segments(padded, "none")), _opened(plain)) == 0
+    assert filter_segments(safe[:500], "none") == safe[:500] + b"\xff\xd9"
     assert filter_segments(trailer, "all") is trailer
