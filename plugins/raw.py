@@ -88,7 +88,7 @@ def _read_preview(data: bytes) -> Raster:
     jpeg.check_scans(preview)
     raster = _pillow.decode(preview, "JPEG", lossy=True)
     directory = _read_directory(data)
-    return replace(raster, exif=_exif.from_directory(directory), xmp=_read_xmp(directory))
+    return replace(raster, exif=_exif.from_directory(directory), xmp=_read_xmp(directory), dpi=None)
 
 
 def _develop(data: bytes) -> Raster:

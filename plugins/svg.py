@@ -103,7 +103,8 @@ def to_pdf(data: bytes) -> bytes:
 
 
 @conversion(SVG, SVG, loss=Loss.DETAIL, cost=4, isolated=True)
-def redraw(data: bytes) -> bytes:
+def redraw(data: bytes, *, metadata: Metadata = "safe") -> bytes:
+    """The result contains no metadata, for any value of the option."""
     return _cairo.to_svg(_svg_source.prepare(data))
 
 

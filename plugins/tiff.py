@@ -23,7 +23,6 @@ from engine import (
     FidelityWarning,
     FileFormat,
     Frame,
-    InvalidOption,
     Raster,
     Signature,
     Size,
@@ -61,7 +60,7 @@ _JPEG_QUALITY, _EFFORT = 90, 5
 _LEVELS = (1, 1, 2, 3, 4, 6, 7, 9, 10)  # of libdeflate by effort; 4 takes the time of LZW
 Compression: TypeAlias = Annotated[
     Literal["none", "lzw", "deflate", "jpeg"],
-    Field(description="Compression of TIFF; `jpeg` is lossy, and for 8-bit RGB and gray without alpha."),
+    Field(description="Compression of TIFF; `jpeg` is lossy, with 8 bits per sample and without transparency."),
 ]
 _PHOTOMETRIC_NAMES = {
     "1": "minisblack",
@@ -138,6 +137,13 @@ def _to_deep_pixels(array: NDArray[Any], tags: dict[str, Any]) -> DeepPixels:
     return DeepPixels.from_bits(array, min(bits, 16), mode)
 
 
+# Few readers support LA with 16 bits.
+_CAPABILITIES = TargetCapabilities(
+    ("1", "P", "L", "LA", "RGB", "RGBA", "CMYK"), deep_modes=("L", "RGB", "RGBA", "CMYK"), icc=True, pages=True
+)
+_JPEG_CAPABILITIES = TargetCapabilities(("L", "RGB"), icc=True, pages=True)
+
+
 @conversion(RASTER, TIFF, cost=2)
 def encode(
     raster: Raster, *, compression: Compression = "deflate", quality: Quality = _JPEG_QUALITY, effort: Effort = _EFFORT
@@ -149,12 +155,7 @@ def encode(
     if compression != "deflate" and effort != _EFFORT:
         message = "effort has an effect only with the compression deflate."
         warn(FidelityWarning("option_ignored", message), stacklevel=2)
-    modes = ("L", "LA", "RGB", "RGBA", "CMYK")
-    # Few readers support LA with 16 bits.
-    deep_modes = ("L", "RGB", "RGBA", "CMYK")
-    converted = raster.converted_for(
-        TargetCapabilities(("1", "P", *modes), deep_modes=deep_modes, icc=True, pages=True)
-    )
+    converted = raster.converted_for(_JPEG_CAPABILITIES if compression == "jpeg" else _CAPABILITIES)
     file = BytesIO()
     tags = _exif.parse(raster.exif)
     with _tifffile.open_tiff(file, "w") as pages:
@@ -175,14 +176,8 @@ def encode(
 def _compression_parameters(
     pixels: Image.Image | DeepPixels, compression: Compression, quality: int, effort: int
 ) -> dict[str, Any]:
-    """The parameters of tifffile for a compression. Raises InvalidOption for pixels that JPEG cannot hold."""
+    """The parameters of tifffile for a compression."""
     if compression == "jpeg":
-        if isinstance(pixels, DeepPixels) or pixels.mode not in ("L", "RGB"):
-            others = ["none", "lzw", "deflate"]
-            message = (
-                f"compression must be {', '.join(others)} for pictures other than 8-bit RGB or gray without alpha."
-            )
-            raise InvalidOption(message, reason="unknown", param="compression", details={"available": others})
         return {"compression": "jpeg", "compressionargs": {"level": quality}}
     if compression == "none":
         return {}
