@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import memory, overhead, pairs, peers, server, verification
+from benchmarks import memory, overhead, pairs, peers, server, thumbnails, verification
 from benchmarks.report import Report, machine, write_readme
 
 cli = typer.Typer(
@@ -84,6 +84,12 @@ def run_memory(
 def run_verification(rounds: Rounds = 3, json_file: Json = None) -> None:
     """Time to reopen and check each result."""
     _publish("verification", verification.measure(rounds), json_file)
+
+
+@cli.command("thumbnails")
+def run_thumbnails(rounds: Rounds = 3, json_file: Json = None) -> None:
+    """CPU time of a photo of 24 megapixels converted to 320 pixels, compared with the whole photo."""
+    _publish("thumbnails", [thumbnails.measure(rounds)], json_file)
 
 
 @cli.command("overload")

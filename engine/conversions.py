@@ -113,6 +113,7 @@ class Transform(Generic[T]):
     format: Format[T]
     run: Callable[..., T]
     after: Transform[T] | None = None
+    always: bool = False
     memory: float = _TRANSFORM_MEMORY
     isolated: bool = False
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
@@ -148,19 +149,20 @@ def transform(
     format: Format[T],
     *,
     after: Transform[T] | None = None,
+    always: bool = False,
     memory: float = _TRANSFORM_MEMORY,
     isolated: bool = False,
     modules: tuple[str, ...] = (),
 ) -> Callable[[Callable[Concatenate[T, P], T]], Transform[T]]:
     """Declares the decorated function as a transform of the payloads of a format.
 
-    It runs where a path reaches the format, if one of its options has another value than its default, and after the
-    transform `after` if that one runs too. Its keyword-only parameters are its options. `memory`, `isolated` and
-    `modules` are as in `conversion`.
+    It runs where a path reaches the format, if one of its options has another value than its default or if it runs
+    `always`, and after the transform `after` if that one runs too. Its keyword-only parameters are its options.
+    `memory`, `isolated` and `modules` are as in `conversion`.
     """
 
     def declare(run: Callable[Concatenate[T, P], T]) -> Transform[T]:
-        return Transform(run.__name__, format, run, after, memory, isolated, read_options(run), modules)
+        return Transform(run.__name__, format, run, after, always, memory, isolated, read_options(run), modules)
 
     return declare
 

@@ -135,9 +135,10 @@ def _check_options(plan: Plan, options: OptionValues) -> None:
     if PAGES in ignored and plan.tool is None:
         ignored.remove(PAGES)
         PageRanges.parse(str(options[PAGES])).indexes(1)  # formats without this option hold one page
-    if QUALITY in ignored:
-        ignored.remove(QUALITY)
-        message = f"{plan.target} is lossless: quality has no effect."
+    lossless = "lossless" in plan.options and options.get("lossless")
+    if QUALITY in ignored or (QUALITY in options and lossless):
+        ignored = [name for name in ignored if name != QUALITY]
+        message = f"{'This' if lossless else plan.target} is lossless: quality has no effect."
         warnings.warn(FidelityWarning("quality_ignored", message), stacklevel=3)
     if ignored:
         message = f"Options without effect on {plan.source} to {plan.target}: {', '.join(ignored)}."

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from PIL import Image, ImageOps
+from PIL import Image, ImageFile, ImageOps
 
 from engine import MAX_FRAMES, MAX_PIXELS, Frame, PageRanges, Raster, Size, TooLarge
 from plugins import _exif
@@ -15,6 +15,8 @@ from plugins import _exif
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+_MAX_JPEG_BYTES = 8  # per pixel, of noise at quality 100
 
 # What Pillow reports about a file besides metadata.
 _PLAIN_INFO = frozenset(
@@ -93,8 +95,13 @@ def to_raster(
         dpi=read_dpi(image),
         lossy=lossy,
         bare=_is_bare(image),
-        sizes=sizes or [image.size] * (len(order) if animated else 1),
+        sizes=sizes or [upright_size(image)] * (len(order) if animated else 1),
     )
+
+
+def upright_size(image: Image.Image) -> Size:
+    """The size of a picture after its EXIF orientation is applied."""
+    return image.size[::-1] if _exif.read_orientation(image) >= 5 else image.size
 
 
 def _frames(image: Image.Image, order: list[int]) -> Iterator[Frame]:
@@ -158,6 +165,20 @@ def animation_parameters(raster: Raster, frames: list[Frame]) -> dict[str, Any]:
         "duration": [round(frame.duration) for frame in frames],
         "loop": raster.loop_count,
     }
+
+
+def encode_jpeg(image: Image.Image, **parameters: Any) -> bytes:
+    """Encodes a JPEG, with larger buffers if the file exceeds those of Pillow."""
+    try:
+        return encode(image, "JPEG", **parameters)
+    except OSError:
+        # Progressive and optimized files must fit into the buffer, whose size suits photos but not noise.
+        default = ImageFile.MAXBLOCK
+        ImageFile.MAXBLOCK = _MAX_JPEG_BYTES * image.width * image.height
+        try:
+            return encode(image, "JPEG", **parameters)
+        finally:
+            ImageFile.MAXBLOCK = default
 
 
 def encode(image: Image.Image, encoder: str, **parameters: Any) -> bytes:

@@ -49,7 +49,7 @@ async def test_a_job_leaves_its_result(executor: LocalExecutor, tmp_path: Path) 
 
     assert job.output.read_bytes().startswith(b"\x89PNG")
     assert done.size == job.output.stat().st_size
-    assert [timing.step for timing in done.trace] == ["trouble -> raster", "raster -> png"]
+    assert [timing.step for timing in done.trace] == ["trouble -> raster", "metadata", "raster -> png"]
 
 
 @pytest.mark.parametrize(
