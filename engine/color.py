@@ -205,8 +205,6 @@ def with_color(
 
 def color_in(color: tuple[int, int, int], mode: str, profile: bytes | None) -> tuple[int, ...]:
     """A color in sRGB as the samples of `mode`, which is L, RGB or CMYK, in the color space of the profile."""
-    import numpy as np
-
     pixel = Image.new("RGB", (1, 1), color)
     if profile and color != WHITE:
         source, target = ImageCms.createProfile("sRGB"), BytesIO(profile)
@@ -215,7 +213,7 @@ def color_in(color: tuple[int, int, int], mode: str, profile: bytes | None) -> t
         except ImageCms.PyCMSError:  # a profile of an input device only
             converted = None
         pixel = converted or pixel
-    return tuple(np.atleast_1d(np.asarray(pixel.convert(mode))[0, 0]).tolist())
+    return tuple(pixel.convert(mode).tobytes())
 
 
 def deep_to_srgb(array: NDArray[np.uint16], mode: str, profile: bytes | None) -> tuple[NDArray[np.uint16], str]:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from warnings import warn
+from xml.dom.expatbuilder import parseString
 from xml.dom.minicompat import NodeList
-from xml.dom.minidom import Attr, Element, parseString
+from xml.dom.minidom import Attr, Element
 from xml.parsers.expat import ExpatError
 
 from PIL import ExifTags
