@@ -102,8 +102,8 @@ class Raster:
     `decoded_sizes` are those of the frames decoded so far.
     `animated` distinguishes an animation from pages. `loop_count` is how often an animation plays; 0: forever.
     `exif` starts with "Exif\\0\\0" and contains no orientation; `xmp` is the XMP packet; `dpi` is (horizontal,
-    vertical). `lossy`: the pixels come from a lossy codec. `bare`: the file is known to have no metadata but profile,
-    resolution and timing.
+    vertical). `lossy`: the pixels come from a lossy codec. `turned`: the decoder has turned the pixels upright.
+    `bare`: the file is known to have no metadata but profile, resolution and timing.
     """
 
     frames: Iterable[Frame]
@@ -115,6 +115,7 @@ class Raster:
     xmp: bytes | None = None
     dpi: tuple[float, float] | None = None
     lossy: bool = False
+    turned: bool = False
     bare: bool = False
     sizes: Sequence[Size] = ()
     decoded_sizes: list[Size] = field(default_factory=list, init=False)

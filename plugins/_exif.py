@@ -40,6 +40,15 @@ def read(image: Image.Image) -> bytes | None:
         return None
 
 
+def read_orientation(image: Image.Image) -> int:
+    """The EXIF orientation of a picture, 1 to 8; 1 if it has none or invalid EXIF."""
+    try:
+        orientation = Image.Image.getexif(image).get(ORIENTATION, 1)  # PngImageFile.getexif would decode the pixels
+    except _INVALID_TAGS:
+        return 1
+    return orientation if orientation in range(1, 9) else 1
+
+
 def from_directory(directory: Image.Exif, *, color_space: int | None = None) -> bytes | None:
     """An EXIF block with the descriptive tags of a TIFF directory. `color_space` replaces the camera's."""
     try:

@@ -90,6 +90,7 @@ def to_raster(
         xmp=_read_xmp(image),
         dpi=read_dpi(image),
         lossy=lossy,
+        turned=_exif.read_orientation(image) > 1,
         bare=_is_bare(image) and (animated or len(order) == 1),  # other pictures can have metadata of their own
         sizes=sizes or [image.size] * (len(order) if animated else 1),
     )
