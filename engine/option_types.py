@@ -69,9 +69,6 @@ Metadata: TypeAlias = Annotated[
     Literal["all", "safe", "none"],
     Field(description="`safe` removes position, serial numbers, owner, maker notes and thumbnails."),
 ]
-MaxBytes: TypeAlias = Annotated[
-    int, Field(ge=1000, description="Size limit in bytes; the best quality that fits is used.")
-]
 Password: TypeAlias = Annotated[
     str, Field(max_length=128, description="Opens an encrypted PDF.", json_schema_extra={"format": "password"})
 ]
