@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
+
+from pydantic import Field
 
 from engine.errors import InvalidOption, UnknownFormat
 from engine.formats import FileFormat, Format
-from engine.option_types import MaxBytes
 from engine.options import NO_OPTIONS, Option, OptionValues, read_options
 
 QUALITY, MAX_BYTES = "quality", "max_bytes"
 """Options of encoders that the pipeline reads too."""
+
+MaxBytes: TypeAlias = Annotated[
+    int, Field(ge=1000, examples=[200_000], description="Size limit in bytes; the best quality that fits is used.")
+]
 
 _MEMORY = 8.0  # bytes per pixel: an RGBA picture and a copy
 _TRANSFORM_MEMORY = 4.0  # bytes per pixel: an RGBA picture

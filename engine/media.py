@@ -132,10 +132,11 @@ class Raster:
     `decoded_sizes` are those of the frames decoded so far.
     `animated` distinguishes an animation from pages. `loop_count` is how often an animation plays; 0: forever.
     `exif` starts with "Exif\\0\\0" and contains no orientation; `xmp` is the XMP packet; `dpi` is (horizontal,
-    vertical). `lossy`: the pixels come from a lossy codec. `bare`: the file is known to have no metadata but profile,
-    resolution and timing. `scalable`: they are drawn from vectors, at the size requested. `background` (red, green,
-    blue) replaces transparency that a target does not support. `bit_depth` is the requested number of bits per sample,
-    `source_bit_depth` that of the source of `deep_frames`.
+    vertical). `lossy`: the pixels come from a lossy codec. `turned`: the decoder has turned the pixels upright.
+    `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are drawn
+    from vectors, at the size requested. `background` (red, green, blue) replaces transparency that a target does not
+    support. `bit_depth` is the requested number of bits per sample, `source_bit_depth` that of the source of
+    `deep_frames`.
     """
 
     frames: Iterable[Frame]
@@ -147,6 +148,7 @@ class Raster:
     xmp: bytes | None = None
     dpi: tuple[float, float] | None = None
     lossy: bool = False
+    turned: bool = False
     bare: bool = False
     scalable: bool = False
     background: tuple[int, int, int] = color.WHITE
@@ -190,8 +192,8 @@ class Raster:
         """The raster with `convert` applied to each frame when it is read. `new_size` is the effect on sizes."""
         return replace(
             self,
-            frames=(convert(frame) for frame in self.frames),
-            deep_frames=None if self.deep_frames is None else (convert(frame) for frame in self.deep_frames),
+            frames=map(convert, self.frames),  # unlike a generator expression, it keeps no frame alive
+            deep_frames=None if self.deep_frames is None else map(convert, self.deep_frames),
             sizes=[new_size(size) for size in self.sizes] if new_size else self.sizes,
         )
 

@@ -83,9 +83,6 @@ Metadata: TypeAlias = Annotated[
     Literal["all", "safe", "none"],
     Field(description="`safe` removes position, serial numbers, owner, maker notes and thumbnails."),
 ]
-MaxBytes: TypeAlias = Annotated[
-    int, Field(ge=1000, examples=[200_000], description="Size limit in bytes; the best quality that fits is used.")
-]
 Password: TypeAlias = Annotated[
     str,
     Field(

@@ -269,7 +269,7 @@ def _sum_by_step(timings: Iterable[Timing]) -> Iterator[Timing]:
 def _may_keep_original(plan: Plan, options: OptionValues, original: Any, decoded: Any) -> bool:
     """Whether the input can replace a larger result, because the request changes nothing but the size.
 
-    It cannot if steps may remove metadata, unless the file is known to have none.
+    It cannot if steps may remove metadata, unless the file is known to have none, or if its pixels are not upright.
     """
     if plan.tool or plan.source != plan.target or len(plan.conversions) != 2 or media.pictures(decoded) is None:
         return False
@@ -278,9 +278,10 @@ def _may_keep_original(plan: Plan, options: OptionValues, original: Any, decoded
     changes = (plan.options[name] for name in options if name in plan.options and name not in _SIZE_OPTIONS)
     if any(options[one.name] != one.default and not one.secret for one in changes):
         return False
-    if options.get(METADATA) == "all":
-        return True
-    return decoded.bare if isinstance(decoded, Raster) else METADATA not in plan.options
+    keeps_metadata = options.get(METADATA) == "all"
+    if isinstance(decoded, Raster):
+        return not decoded.turned and (keeps_metadata or decoded.bare)
+    return keeps_metadata or METADATA not in plan.options
 
 
 def _run_step(

@@ -94,7 +94,8 @@ def to_raster(
         xmp=_read_xmp(image),
         dpi=read_dpi(image),
         lossy=lossy,
-        bare=_is_bare(image),
+        turned=_exif.read_orientation(image) > 1,
+        bare=_is_bare(image) and (animated or len(order) == 1),  # other pictures can have metadata of their own
         sizes=sizes or [upright_size(image)] * (len(order) if animated else 1),
     )
 
@@ -121,9 +122,16 @@ def _frames(image: Image.Image, order: list[int]) -> Iterator[Frame]:
 def _is_bare(image: Image.Image) -> bool:
     """Whether everything that Pillow found in the file is known not to be metadata."""
     unknown = {key for key, value in image.info.items() if value and key not in _PLAIN_INFO}
-    segments = {name for name, _ in getattr(image, "applist", ())} - _PLAIN_SEGMENTS
+    segments = [
+        body for name, body in getattr(image, "applist", ()) if name not in _PLAIN_SEGMENTS or _has_preview(body)
+    ]
     tags = {tag for tag in getattr(image, "tag_v2", {}) if tag not in _exif.STRUCTURAL}
     return not (unknown or segments or tags or getattr(image, "private_chunks", []))
+
+
+def _has_preview(segment: bytes) -> bool:
+    """Whether a segment of a JPEG is a JFIF header with a preview, or its extension, which is one."""
+    return segment.startswith(b"JFXX") or (segment.startswith(b"JFIF") and segment[12:14] != b"\0\0")
 
 
 def _read_xmp(image: Image.Image) -> bytes | None:

@@ -84,7 +84,8 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     sizes, deep = _pages(image)
     order = _pillow.select(list(sizes), pages)
     raster = _pillow.to_raster(image, order, sizes=[sizes[index] for index in order])
-    return replace(raster, deep_frames=_decode_deep(data, order)) if deep else raster
+    bare = raster.bare and getattr(image, "n_frames", 1) == 1  # without thumbnails
+    return replace(raster, deep_frames=_decode_deep(data, order) if deep else None, bare=bare)
 
 
 def _pages(image: Image.Image) -> tuple[dict[int, Size], bool]:

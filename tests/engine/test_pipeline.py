@@ -237,7 +237,9 @@ def _text() -> PngImagePlugin.PngInfo:
         ("webp", _encoded("WEBP", quality=5, exif=_gps())),
         ("avif", _encoded("AVIF", quality=5, exif=_gps())),
         ("png", _encoded("PNG", compress_level=9, pnginfo=_text())),
+        ("jpeg", _SMALL["jpeg"][:18] + b"\1\1" + _SMALL["jpeg"][20:]),
         ("tiff", _encoded("TIFF", tiffinfo={270: "at home"})),
+        ("tiff", _encoded("TIFF", save_all=True, append_images=[Image.new("L", (8, 8))])),
     ],
 )
 def test_an_original_with_metadata_is_not_kept(name: str, data: bytes) -> None:

@@ -71,7 +71,7 @@ def test_orientation_is_applied_once(orientation: int, target: str) -> None:
 
 @pytest.mark.parametrize("target", _HOLD_EXIF)
 def test_exif_and_xmp_are_kept(target: str) -> None:
-    data = encoded(quadrants(), "JPEG", exif=_tags(6).tobytes(), xmp=_XMP, quality=100)
+    data = encoded(quadrants(), "JPEG", exif=_tags(6).tobytes(), xmp=_XMP)
 
     image = opened(convert(data, target, metadata="all").data)
 

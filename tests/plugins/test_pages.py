@@ -8,6 +8,7 @@ from pathlib import Path
 from zipfile import ZIP_STORED, ZipFile
 
 import numpy as np
+import pillow_heif
 import pytest
 import tifffile
 from PIL import Image, ImageSequence
@@ -50,6 +51,7 @@ def _animation(encoder: str) -> bytes:
 
 
 def _heic() -> bytes:
+    pillow_heif.register_heif_opener()
     images = [Image.new("RGB", (64, 64), (60 * number, 0, 0)) for number in range(4)]
     file = BytesIO()
     images[0].save(file, "HEIF", save_all=True, append_images=images[1:], quality=-1)
