@@ -1,1 +1,1 @@
-"""Benchmarks and fault tests: `python -m benchmarks pairs | overhead | verification | overload | faults`."""
+"""Benchmarks and fault tests: `python -m benchmarks overhead | server | peers | pairs | memory | overload | faults`."""

@@ -1,74 +1,143 @@
-"""Runs a benchmark and prints its results as a table or as JSON."""
+"""Runs a benchmark, prints its results as tables, and writes them as JSON and into the README."""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import overhead, pairs, verification
-from benchmarks.faults import overload, scenarios
-from benchmarks.report import Report
+from benchmarks import memory, overhead, pairs, peers, server, thumbnails, verification
+from benchmarks.report import Report, machine, write_readme
 
 cli = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Measures conversions, the server's overhead, and its behaviour under faults.",
+    help="Measures conversions, the server next to its peers, and its behaviour under faults. "
+    "Exits with 1 if a requirement is not met.",
 )
-Rounds = Annotated[int, typer.Option(help="Number of rounds; the table shows medians over them.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Rounds = Annotated[int, typer.Option(min=1, help="Number of rounds; the tables show medians over them.")]
+Seconds = Annotated[float, typer.Option(help="Duration of each variant in each round.")]
+Json = Annotated[Path | None, typer.Option("--json", help="Write the results to this file as JSON.")]
+Readme = Annotated[bool, typer.Option("--write-readme", help="Write the results into benchmarks/README.md.")]
 
-
-@cli.command("pairs")
-def run_pairs(rounds: Rounds = 3, as_json: Json = False) -> None:
-    """Time of each conversion of a picture of 2 megapixels, in one process."""
-    _print(pairs.measure(rounds), as_json=as_json)
+_WIDTH = 140  # columns of text, also where the output is not a terminal
+_README = Path(__file__).with_name("README.md")
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "convertd-benchmarks"
 
 
 @cli.command("overhead")
-def run_overhead(rounds: Rounds = 200, as_json: Json = False) -> None:
+def run_overhead(rounds: Rounds = 5, seconds: Seconds = 0.5, json_file: Json = None, readme: Readme = False) -> None:
     """Overhead of the service: a tiny picture converted in process, by the executor, and over HTTP."""
-    _print(overhead.measure(rounds), as_json=as_json)
+    _publish("overhead", overhead.measure(rounds, seconds), json_file, readme=readme)
+
+
+@cli.command("server")
+def run_server(rounds: Rounds = 3, seconds: Seconds = 6, json_file: Json = None, readme: Readme = False) -> None:
+    """Throughput, latency, CPU time and memory of `convertd serve` with all features on."""
+    _publish("server", server.measure(rounds, seconds), json_file, readme=readme)
+
+
+@cli.command("peers")
+def run_peers(
+    rounds: Rounds = 3,
+    seconds: Seconds = 4,
+    cache: Annotated[Path, typer.Option(help="Folder into which the other servers are installed.")] = _CACHE,
+    json_file: Json = None,
+    readme: Readme = False,
+) -> None:
+    """The same for thumbor, ipx, fastify with sharp, and Starlette with pyvips, next to convertd."""
+    _publish("peers", peers.measure(rounds, seconds, cache), json_file, readme=readme)
+
+
+@cli.command("pairs")
+def run_pairs(
+    rounds: Rounds = 3,
+    seconds: Seconds = 0.3,
+    every: Annotated[
+        bool, typer.Option("--all", help="Measure every pair, not only those with a codec's call.")
+    ] = False,
+    json_file: Json = None,
+    readme: Readme = False,
+) -> None:
+    """Time of conversions by the executor, compared with a direct call of the codec."""
+    _publish("pairs", pairs.measure(rounds, seconds, every=every), json_file, readme=readme)
+
+
+@cli.command("memory")
+def run_memory(
+    seconds: Annotated[float, typer.Option(help="Duration of each burst.")] = 8,
+    json_file: Json = None,
+    readme: Readme = False,
+) -> None:
+    """Memory of a server's processes before, during and after bursts of conversions."""
+    _publish("memory", memory.measure(seconds), json_file, readme=readme)
 
 
 @cli.command("verification")
-def run_verification(rounds: Rounds = 3, as_json: Json = False) -> None:
+def run_verification(rounds: Rounds = 3, json_file: Json = None) -> None:
     """Time to reopen and check each result."""
-    _print(verification.measure(rounds), as_json=as_json)
+    _publish("verification", verification.measure(rounds), json_file)
+
+
+@cli.command("thumbnails")
+def run_thumbnails(rounds: Rounds = 3, json_file: Json = None) -> None:
+    """CPU time of a photo of 24 megapixels converted to 320 pixels, compared with the whole photo."""
+    _publish("thumbnails", [thumbnails.measure(rounds)], json_file)
 
 
 @cli.command("overload")
 def run_overload(
-    seconds: Annotated[int, typer.Option(help="Duration of the load in each round.")] = 60, as_json: Json = False
+    seconds: Annotated[int, typer.Option(help="Duration of the load in each round.")] = 60, json_file: Json = None
 ) -> None:
     """Goodput, refusals and recovery of a server under ten times the load that it can process."""
-    _print(overload.overload(seconds), as_json=as_json)
+    with _test_dependencies():
+        from benchmarks.faults import overload  # noqa: PLC0415, needs what the tests need
+    _publish("overload", [overload.overload(seconds)], json_file)
 
 
 @cli.command("faults")
 def run_faults(
     only: Annotated[str, typer.Option(help="Scenarios, for example F1,F3. Default: all.")] = "",
     quick: Annotated[bool, typer.Option(help="Divide the counts by 10; takes a few minutes.")] = False,
-    as_json: Json = False,
+    json_file: Json = None,
 ) -> None:
-    """Killed processes, unavailable stores and misbehaving clients. Exits with 1 if a requirement is not met."""
-    report = scenarios.run([name for name in only.split(",") if name], quick=quick)
-    _print(report, as_json=as_json)
-    if not report.passed():
+    """Killed processes, unavailable stores and misbehaving clients."""
+    with _test_dependencies():
+        from benchmarks.faults import scenarios  # noqa: PLC0415, needs what the tests need
+    _publish("faults", [scenarios.run([name for name in only.split(",") if name], quick=quick)], json_file)
+
+
+@contextmanager
+def _test_dependencies() -> Iterator[None]:
+    """Exits with 1 and a message if the imports of the block fail."""
+    try:
+        yield
+    except ImportError as error:
+        typer.echo(f"This mode needs the dependencies of the tests: sh config/setup.sh test ({error})", err=True)
+        raise typer.Exit(1) from None
+
+
+def _publish(mode: str, reports: Sequence[Report], json_file: Path | None, *, readme: bool = False) -> None:
+    """Prints and writes the results. Exits with 1 if a requirement is not met."""
+    for report in reports:
+        table = Table(*report.columns, title=report.title)
+        for row in report.as_text():
+            table.add_row(*row)
+        Console(width=max(Console().width, _WIDTH)).print(table)
+    if json_file is not None:
+        results = {"mode": mode, **machine(), "results": [report.as_json() for report in reports]}
+        json_file.write_text(json.dumps(results, indent=2))
+    if readme:
+        write_readme(_README, mode, reports)
+    if not all(report.passed() for report in reports):
         raise typer.Exit(1)
-
-
-def _print(report: Report, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(report.as_json(), indent=2))
-        return
-    table = Table(*report.columns, title=report.title)
-    for row in report.rows:
-        table.add_row(*(f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in row))
-    Console().print(table)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass
 from itertools import cycle, islice
@@ -33,15 +33,17 @@ _HEADER = re.compile(rb"\r\n(content-length|retry-after|connection): ([^\r]*)")
 class LoadPlan:
     """Load for `seconds`: `rate` requests per second, or else `concurrency` requests at any time.
 
-    Requests are distributed over the API keys. Each key is used from its own IP address.
+    Requests are distributed over the API keys. Each key is used from its own IP address. `file` is the path of the file
+    to convert, posted after the form fields; without one, requests are GET requests. Empty keys are not sent.
     """
 
     url: str
     keys: tuple[str, ...]
-    file: str  # path of the file to convert
+    file: str
     seconds: float
     rate: float = 0.0
     concurrency: int = 0
+    fields: tuple[tuple[str, str], ...] = (("output_format", "webp"),)
 
 
 @dataclass(frozen=True)
@@ -77,12 +79,13 @@ class Client:
         self.server = (parts.hostname or "", parts.port or 80)
         self.address = (f"127.0.0.{_FIRST_ADDRESS + number}", 0)
         self.idle: list[Connection] = []
-        body = _form(Path(plan.file).read_bytes())
-        head = (
-            f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nAuthorization: Bearer {plan.keys[number]}\r\n"
-            f"Content-Type: multipart/form-data; boundary={_BOUNDARY}\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        self.request = head.encode() + body
+        key = plan.keys[number]
+        headers = f"Host: {parts.netloc}\r\n" + (f"Authorization: Bearer {key}\r\n" if key else "")
+        self.request = f"GET {parts.path} HTTP/1.1\r\n{headers}\r\n".encode()
+        if plan.file:
+            body = _form(plan.fields, Path(plan.file).read_bytes())
+            headers += f"Content-Type: multipart/form-data; boundary={_BOUNDARY}\r\nContent-Length: {len(body)}\r\n"
+            self.request = f"POST {parts.path} HTTP/1.1\r\n{headers}\r\n".encode() + body
 
     def connection(self) -> Connection:
         """Returns an idle or a new connection. Raises OSError."""
@@ -93,11 +96,11 @@ class Client:
         return Connection(self)
 
 
-def _form(content: bytes) -> bytes:
+def _form(fields: Iterable[tuple[str, str]], content: bytes) -> bytes:
     disposition = f"--{_BOUNDARY}\r\nContent-Disposition: form-data; name="
-    field = f'{disposition}"output_format"\r\n\r\nwebp\r\n'
+    values = "".join(f'{disposition}"{name}"\r\n\r\n{value}\r\n' for name, value in fields)
     file = f'{disposition}"file"; filename="a"\r\n\r\n'
-    return f"{field}{file}".encode() + content + f"\r\n--{_BOUNDARY}--\r\n".encode()
+    return f"{values}{file}".encode() + content + f"\r\n--{_BOUNDARY}--\r\n".encode()
 
 
 class Connection:

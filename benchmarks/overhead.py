@@ -1,4 +1,4 @@
-"""Overhead of the service over the codec alone, in paired runs: each round runs every variant once."""
+"""Overhead of the service over the codec alone: the conversion of a tiny picture, layer by layer."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager, nullcontext, redirect_stderr
-from dataclasses import fields
+from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
-from time import perf_counter
 
-import httpx
 from prometheus_client import CollectorRegistry
 
-from benchmarks.report import Report, Row
+from benchmarks.load_generator import LoadPlan
+from benchmarks.measure import Run, Variant, interleaved, load, own_cpu_seconds, repeat, run_job, table
+from benchmarks.report import Report
+from benchmarks.server import TINY
 from config.logs import configure
 from config.settings import Settings
 from engine import pipeline, sandbox
@@ -24,102 +25,85 @@ from engine.registry import Registry, load_registry
 from storage import accounts, api_keys
 from storage.transaction import Transaction
 from storage.usage import UsageRecord
-from tests.support.executors import FileJob, run_files
-from tests.support.samples import sample
 from web.app import assemble, listening
 from web.metrics import Metrics
 from web.services.container import Services
 
-Variant = Callable[[], Awaitable[object]]
-
 _UNLIMITED = 10**9
+_UPLOAD_SIZE = 10_000  # bytes
 
 
-def measure(rounds: int) -> Report:
-    """Returns medians and 95th percentiles in milliseconds. `added` is the difference from the row above."""
+def measure(rounds: int, seconds: float) -> list[Report]:
+    """Returns a row per variant, for runs of `seconds` with one request at a time."""
     with TemporaryDirectory() as folder:
-        return asyncio.run(_measure(Path(folder), rounds))
+        runs = asyncio.run(_measure(Path(folder), rounds, seconds))
+    return [table(f"Overhead of the service, {TINY.title} ({rounds} x {seconds:g} s)", runs)]
 
 
-async def _measure(folder: Path, rounds: int) -> Report:
+async def _measure(folder: Path, rounds: int, seconds: float) -> dict[str, list[Run]]:
     registry = load_registry()
     sandboxed, unsandboxed = LocalExecutor(2), LocalExecutor(2, sandbox.ALWAYS)
     await sandboxed.start()
     await unsandboxed.start()
+    TINY.write(folder)
     settings = Settings(data_dir=folder, rate_limit_free=_UNLIMITED, rate_limit_anonymous=_UNLIMITED, metrics_port=0)
     services = await asyncio.to_thread(assemble, settings, registry, sandboxed)
     async with AsyncExitStack() as stack:
         with redirect_stderr(stack.enter_context((folder / "log").open("w"))):
             configure("json")
         url = await stack.enter_async_context(listening(services, "127.0.0.1", 0))
-        client = await stack.enter_async_context(httpx.AsyncClient())
         key = await services.database.run(_create_account)
-        headers = {"Authorization": f"Bearer {key}"}
-        variants = {
-            **_executor_variants(registry, folder, unsandboxed, sandboxed),
-            **_http_variants(services, client, f"{url}/api/v1", headers),
-            "account, limit and credit alone": _charge_variant(services, headers["Authorization"]),
+        post = LoadPlan(f"{url}/api/v1/convert", (key,), str(folder / TINY.file), seconds, 0, 1, TINY.fields)
+        variants: dict[str, Variant] = {
+            **_executor_variants(registry, folder, unsandboxed, sandboxed, seconds),
+            **_http_variants(services, post),
+            "account, limit and credit alone": partial(repeat, _charge(services, f"Bearer {key}"), seconds),
         }
-        times: dict[str, list[float]] = {name: [] for name in variants}
-        for _ in range(rounds):
-            for name, run in variants.items():
-                started = perf_counter()
-                await run()
-                times[name].append((perf_counter() - started) * 1000)
-                await asyncio.sleep(0.02)  # lets the executors refill their pools, as on a server with spare capacity
+        runs = await interleaved(variants, rounds)
     await sandboxed.close()
     await unsandboxed.close()
-    return _report(times, rounds)
+    return runs
 
 
 def _executor_variants(
-    registry: Registry, folder: Path, unsandboxed: LocalExecutor, sandboxed: LocalExecutor
+    registry: Registry, folder: Path, unsandboxed: LocalExecutor, sandboxed: LocalExecutor, seconds: float
 ) -> dict[str, Variant]:
     plan = registry.plan([registry.formats["png"]], "jpeg")
-    source = folder / "in.png"
-    source.write_bytes(sample("png"))
-    job = FileJob(Job.of(plan), [source], folder / "out.jpg")
+    job, source = Job.of(plan), folder / TINY.file
 
     async def in_process() -> object:
         return pipeline.run(plan, [source.read_bytes()])
 
     return {
-        "codec in process": in_process,
-        "in a worker process": lambda: run_files(unsandboxed, job),
-        "in a sandboxed worker process": lambda: run_files(sandboxed, job),
+        "codec in process": partial(repeat, in_process, seconds),
+        "in a worker process": partial(repeat, partial(run_job, unsandboxed, job, source), seconds),
+        "in a sandboxed worker process": partial(repeat, partial(run_job, sandboxed, job, source), seconds),
     }
 
 
-def _http_variants(
-    services: Services, client: httpx.AsyncClient, url: str, headers: dict[str, str]
-) -> dict[str, Variant]:
-    async def convert() -> object:
-        files, form = {"file": ("in.png", sample("png"))}, {"output_format": "jpeg"}
-        return (await client.post(f"{url}/convert", files=files, data=form, headers=headers)).raise_for_status()
+def _http_variants(services: Services, post: LoadPlan) -> dict[str, Variant]:
+    get = replace(post, url=post.url.replace("convert", "account"), file="")
 
-    async def get() -> object:
-        return (await client.get(f"{url}/account", headers=headers)).raise_for_status()
-
-    def unobserved(run: Variant) -> Variant:
-        async def run_unobserved() -> object:
+    def unobserved(plan: LoadPlan) -> Variant:
+        async def run() -> Run:
             with _metrics_and_logs_disabled(services.metrics):
-                return await run()
+                return await load(plan, own_cpu_seconds)
 
-        return run_unobserved
+        return run
 
     return {
         "GET /account, no metrics and no log": unobserved(get),
-        "GET /account": get,
-        "POST /convert, no metrics and no log": unobserved(convert),
-        "POST /convert": convert,
+        "GET /account": partial(load, get, own_cpu_seconds),
+        "POST /convert, no metrics and no log": unobserved(post),
+        "POST /convert": partial(load, post, own_cpu_seconds),
     }
 
 
-def _charge_variant(services: Services, authorization: str) -> Variant:
+def _charge(services: Services, authorization: str) -> Callable[[], Awaitable[object]]:
     async def charge_one_credit() -> object:
         account = await services.accounts.authenticate(authorization)
         await services.limiter.hit(f"account:{account.id}", _UNLIMITED, 60)
-        usage = UsageRecord("convert", "png", "jpeg", len(sample("png")))
+        usage = UsageRecord("convert", "png", "jpeg", _UPLOAD_SIZE)
         async with services.charges.hold(account.id, account.key_id, 1, usage, None) as charge:
             return await charge.settle(1)
 
@@ -129,17 +113,6 @@ def _charge_variant(services: Services, authorization: str) -> Variant:
 def _create_account(transaction: Transaction) -> str:
     account = accounts.create(transaction, "benchmark@example.com", "Benchmark", free_credits=10**6)
     return api_keys.issue(transaction, account.id, "Benchmark").text
-
-
-def _report(times: dict[str, list[float]], rounds: int) -> Report:
-    rows: list[Row] = []
-    above: list[float] | None = None
-    for name, milliseconds in times.items():
-        added = median(own - other for own, other in zip(milliseconds, above or milliseconds, strict=True))
-        p95 = sorted(milliseconds)[int(len(milliseconds) * 0.95)]
-        rows.append((name, median(milliseconds), p95, max(added, 0.0)))  # some variants are a part of the one above
-        above = milliseconds
-    return Report(f"overhead, {rounds} rounds", ("variant", "median ms", "p95 ms", "added ms"), tuple(rows))
 
 
 @contextmanager

@@ -1,43 +1,131 @@
-"""Time of each conversion, without executor and server."""
+"""Conversions by the executor, compared with the call of the codec that they replace, in this process."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
 from io import BytesIO
-from statistics import median
-from time import perf_counter
+from math import nan
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
 
+import cairosvg
+import pillow_heif
+import rawpy
+from PIL import Image
+
+from benchmarks import samples
+from benchmarks.measure import (
+    Run,
+    Variant,
+    cpu_ms,
+    cpu_ratio,
+    interleaved,
+    p50_ms,
+    repeat,
+    run_job,
+    spread,
+    throughput_ratio,
+)
 from benchmarks.report import Report, Row
-from engine import pipeline
+from engine.executor import Job, LocalExecutor
+from engine.mupdf import pymupdf
 from engine.planner import Plan
-from engine.registry import Registry, load_registry
-from tests.support.samples import quadrants, sample
+from engine.registry import load_registry
 
-_SIZE = (1740, 1156)  # about 2 megapixels
+Codec = Callable[[bytes], object]
+
+_COLUMNS = ("input", "output", "codec ms", "convertd ms", "ratio", "spread %", "codec CPU ms", "CPU ms", "CPU ratio")
+_RESOLUTION = 150  # dpi of pages
 
 
-def measure(rounds: int) -> Report:
-    """Returns medians over the rounds in milliseconds. RAW, vector and page formats use their small test samples."""
+def _pillow(encoder: str, **parameters: object) -> Codec:
+    """Decodes and encodes with Pillow."""
+    return lambda data: Image.open(BytesIO(data)).save(BytesIO(), encoder, **parameters)
+
+
+def _heic_to_jpeg(data: bytes) -> None:
+    pillow_heif.open_heif(BytesIO(data)).to_pillow().save(BytesIO(), "JPEG", quality=85)
+
+
+def _jpeg_to_heic(data: bytes) -> None:
+    pillow_heif.from_pillow(Image.open(BytesIO(data))).save(BytesIO(), quality=60)
+
+
+def _raw_to_jpeg(data: bytes) -> None:
+    with rawpy.imread(BytesIO(data)) as raw:
+        Image.fromarray(raw.postprocess(use_camera_wb=True)).save(BytesIO(), "JPEG", quality=85)
+
+
+def _pdf_to_png(data: bytes) -> None:
+    with pymupdf.open("pdf", data) as document:
+        document[0].get_pixmap(dpi=_RESOLUTION).tobytes("png")
+
+
+_TO_JPEG = _pillow("JPEG", quality=85)
+CODECS: Mapping[tuple[str, str], Codec] = MappingProxyType(
+    {
+        ("jpeg", "webp"): _pillow("WEBP", quality=80),
+        ("jpeg", "jpeg"): _TO_JPEG,
+        ("jpeg", "avif"): _pillow("AVIF", quality=65),
+        ("jpeg", "heic"): _jpeg_to_heic,
+        ("jpeg", "png"): _pillow("PNG"),
+        ("jpeg", "tiff"): _pillow("TIFF", compression="tiff_lzw"),
+        ("jpeg", "gif"): _pillow("GIF"),
+        ("png", "webp"): _pillow("WEBP", quality=80),
+        **{(name, "jpeg"): _TO_JPEG for name in ("png", "webp", "avif", "tiff", "bmp", "psd")},
+        ("heic", "jpeg"): _heic_to_jpeg,
+        ("dng", "jpeg"): _raw_to_jpeg,
+        ("svg", "png"): lambda data: cairosvg.svg2png(bytestring=data),
+        ("svg", "pdf"): lambda data: cairosvg.svg2pdf(bytestring=data),
+        ("pdf", "png"): _pdf_to_png,
+    }
+)
+"""The usual call for a conversion, by input and output format, with the same quality as the default of convertd."""
+
+
+def measure(rounds: int, seconds: float, *, every: bool) -> list[Report]:
+    """Returns the times of the pairs in CODECS, or of `every` pair, for runs of `seconds`."""
     registry = load_registry()
-    inputs = {name: _input(registry, name) for name in registry.formats}
+    inputs = samples.inputs(registry)
+    plans = {
+        (plan.source.name, plan.target.name): plan
+        for plan in registry.catalogue()
+        if plan.source.name in inputs and (every or (plan.source.name, plan.target.name) in CODECS)
+    }
+    with TemporaryDirectory() as folder:
+        rows = asyncio.run(_measure(plans, inputs, Path(folder), rounds, seconds))
+    return [Report(f"Conversions of a 2 megapixel picture ({rounds} x {seconds:g} s)", _COLUMNS, tuple(rows))]
+
+
+async def _measure(
+    plans: Mapping[tuple[str, str], Plan], inputs: Mapping[str, bytes], folder: Path, rounds: int, seconds: float
+) -> list[Row]:
+    executor = LocalExecutor(1)
+    await executor.start()
     rows: list[Row] = []
-    for plan in registry.catalogue():
-        data = inputs[plan.source.name]
-        seconds = [_time(plan, data) for _ in range(rounds)]
-        size = len(pipeline.run(plan, [data]).data)
-        rows.append((plan.source.name, plan.target.name, median(seconds) * 1000, size / 1024))
-    return Report(f"pairs, median of {rounds}", ("input", "output", "ms", "KiB"), tuple(rows))
+    for pair, plan in plans.items():
+        source = folder / pair[0]
+        source.write_bytes(inputs[pair[0]])
+        convert = partial(run_job, executor, Job.of(plan), source)
+        variants: dict[str, Variant] = {"convertd": partial(repeat, convert, seconds)}
+        if pair in CODECS:
+            variants["codec"] = partial(repeat, partial(_call, CODECS[pair], inputs[pair[0]]), seconds)
+        rows.append(_row(pair, await interleaved(variants, rounds)))
+    await executor.close()
+    return rows
 
 
-def _input(registry: Registry, name: str) -> bytes:
-    png = registry.formats["png"]
-    if name in ("pdf", "eps", "svg") or registry.formats[name] not in registry.targets(png):
-        return sample(name)
-    picture = BytesIO()
-    quadrants(_SIZE).effect_spread(6).save(picture, "PNG")  # noise: flat areas would compress too fast
-    return pipeline.run(registry.plan([png], name), [picture.getvalue()]).data
+async def _call(codec: Codec, data: bytes) -> None:
+    codec(data)
 
 
-def _time(plan: Plan, data: bytes) -> float:
-    started = perf_counter()
-    pipeline.run(plan, [data])
-    return perf_counter() - started
+def _row(pair: tuple[str, str], runs: Mapping[str, list[Run]]) -> Row:
+    """Times per conversion: medians over the rounds. The spread is that of the executor."""
+    own, codec = runs["convertd"], runs.get("codec")
+    if codec is None:
+        return *pair, nan, p50_ms(own), nan, spread(own), nan, cpu_ms(own), nan
+    times = (p50_ms(codec), p50_ms(own), throughput_ratio(codec, own), spread(own))
+    return *pair, *times, cpu_ms(codec), cpu_ms(own), cpu_ratio(own, codec)

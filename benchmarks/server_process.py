@@ -11,24 +11,24 @@ from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryFile
-from time import monotonic
+from time import monotonic, sleep
 from types import MappingProxyType
 from typing import BinaryIO
 
 import httpx
+from PIL import Image
 
 from benchmarks.load_generator import TimedResponse
 from storage import accounts, api_keys, ledger
 from storage.database import Database
 from storage.transaction import Transaction
-from tests.support.samples import quadrants
-from tests.support.servers import eventually
 
 WORKERS = 2
 _COMMAND = (str(Path(sys.executable).with_name("convertd")), "serve", "--port")
 _START_TIMEOUT = 60  # seconds
 _LOG_HEAD = 64 << 10  # bytes
 _UNLIMITED = str(10**9)
+_COLOURS = ((220, 30, 40), (30, 180, 60), (40, 60, 210), (128, 128, 128))
 _SETTINGS = {
     "CONVERTD_WORKERS": str(WORKERS),
     "CONVERTD_RATE_LIMIT_PAID": _UNLIMITED,
@@ -46,14 +46,19 @@ def serving(
     # The log goes to a file: reading a pipe meanwhile would compete for CPU.
     with TemporaryFile() as log, subprocess.Popen((*_COMMAND, str(port)), stderr=log, env=environment) as server:
         try:
-            assert eventually(lambda: bool(_logged_urls(log)) or server.poll() is not None, _START_TIMEOUT)
-            yield server, f"{_logged_urls(log)[0]}/api/v1/convert"
+            yield server, f"{_wait_for_url(server, log)}/api/v1/convert"
         finally:
             server.kill()
 
 
-def _logged_urls(log: BinaryIO) -> list[str]:
-    return re.findall(r"listening on (http://\S+?);", os.pread(log.fileno(), _LOG_HEAD, 0).decode())
+def _wait_for_url(server: subprocess.Popen[bytes], log: BinaryIO) -> str:
+    """Returns the URL in the log. Raises RuntimeError with the log if the server does not start."""
+    deadline = monotonic() + _START_TIMEOUT
+    while server.poll() is None and monotonic() < deadline:
+        if found := re.search(rb"listening on (http://\S+?);", os.pread(log.fileno(), _LOG_HEAD, 0)):
+            return found[1].decode()
+        sleep(0.02)
+    raise RuntimeError(os.pread(log.fileno(), _LOG_HEAD, 0).decode())
 
 
 def sqlite_url(folder: Path) -> str:
@@ -102,8 +107,9 @@ def _held_and_used(transaction: Transaction, count: int) -> tuple[int, int]:
 
 def picture(size: tuple[int, int]) -> bytes:
     """Returns a PNG with noise, which takes codecs longer than flat areas."""
-    file = BytesIO()
-    quadrants(size).effect_spread(6).save(file, "PNG", compress_level=1)
+    file, quadrants = BytesIO(), Image.new("RGB", (2, 2))
+    quadrants.putdata(_COLOURS)
+    quadrants.resize(size, Image.Resampling.NEAREST).effect_spread(6).save(file, "PNG", compress_level=1)
     return file.getvalue()
 
 

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from io import BytesIO
 from statistics import median
 from time import perf_counter
 
+from benchmarks import samples
 from benchmarks.report import Report, Row
 from engine import pipeline, verification
 from engine.planner import Plan
 from engine.registry import Registry, load_registry
-from tests.support.samples import quadrants, sample
 
-_LARGE = (4000, 3000)
 _COLUMNS = ("output", "small ms", "small verify ms", "12 MP ms", "12 MP verify ms", "% of conversion")
 
 
-def measure(rounds: int) -> Report:
+def measure(rounds: int) -> list[Report]:
     """Returns medians over the rounds in milliseconds, for a small JPEG and one of 12 megapixels."""
     registry = load_registry()
     jpeg = registry.formats["jpeg"]
-    large = BytesIO()
-    quadrants(_LARGE).effect_spread(6).save(large, "JPEG", quality=90)
+    small, large = (samples.encoded(size, "JPEG") for size in (samples.TINY, samples.LARGE_PHOTO))
     rows: list[Row] = []
     for target in registry.targets(jpeg):
         plan = registry.plan([jpeg], target)
-        small_times = _times(registry, plan, sample("jpeg"), rounds)
-        large_times = _times(registry, plan, large.getvalue(), rounds)
+        small_times = _times(registry, plan, small, rounds)
+        large_times = _times(registry, plan, large, rounds)
         rows.append((target.name, *small_times, *large_times, 100 * large_times[1] / large_times[0]))
-    return Report(f"verification, median of {rounds}", _COLUMNS, tuple(rows))
+    return [Report(f"Verification, median of {rounds}", _COLUMNS, tuple(rows))]
 
 
 def _times(registry: Registry, plan: Plan, data: bytes, rounds: int) -> tuple[float, float]:

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 packages="python3 python3-venv ca-certificates libcairo2 libseccomp2 ghostscript"
 extra=""
 if [ "${1:-}" = test ]; then
-    packages="$packages chromium-headless-shell libheif-examples redis-server postgresql sqlite3 nginx prometheus systemd"
+    packages="$packages chromium-headless-shell libheif-examples libimage-exiftool-perl redis-server postgresql sqlite3 nginx prometheus systemd"
     extra="[test]"
 fi
 

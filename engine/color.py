@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cache
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from warnings import warn
 
-from PIL import Image, ImageCms
+from PIL import Image, ImageCms, ImageColor
 
 from engine.conversions import FidelityWarning
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+WHITE = (255, 255, 255)
 
 _COLOR_SPACES = {"1": "GRAY", "L": "GRAY", "LA": "GRAY", "CMYK": "CMYK", "LAB": "Lab"}
 _RELATIVE = ImageCms.Intent.RELATIVE_COLORIMETRIC
@@ -29,6 +32,14 @@ _COMPATIBLE_MODES = {
     "RGBA": ("RGBA",),
     "CMYK": ("CMYK",),
 }
+
+
+def parse(text: str) -> tuple[int, int, int, int]:
+    """Red, green, blue and alpha of a CSS color: #rgb, #rrggbb, #rrggbbaa or a name. Raises ValueError."""
+    if text.lower() == "transparent":
+        return 0, 0, 0, 0
+    red, green, blue, *alpha = ImageColor.getrgb(text)
+    return red, green, blue, alpha[0] if alpha else 255
 
 
 def to_8_bits(array: NDArray[np.uint16]) -> NDArray[np.uint8]:
@@ -50,17 +61,22 @@ def matching_profile(mode: str, profile: bytes | None) -> bytes | None:
 
 
 def convert_for(
-    image: Image.Image, profile: bytes | None, modes: tuple[str, ...], *, keep_profile: bool
+    image: Image.Image,
+    profile: bytes | None,
+    modes: tuple[str, ...],
+    *,
+    keep_profile: bool,
+    background: tuple[int, int, int] = WHITE,
 ) -> tuple[Image.Image, bytes | None]:
     """Converts `image` to one of `modes`. Returns it with its ICC profile, None unless `keep_profile`.
 
-    Unsupported colour spaces and profiles are converted to sRGB. Unsupported transparency is flattened onto white,
-    with a FidelityWarning.
+    Unsupported colour spaces and profiles are converted to sRGB. Unsupported transparency is flattened onto
+    `background`, a color in sRGB, with a FidelityWarning.
     """
-    image = _standard_mode(image)
+    image = standard_mode(image)
     profile = matching_profile(image.mode, profile)
     if not any(mode in modes for mode in ("LA", "RGBA", "PA")):
-        image = _flatten_alpha(image)
+        image, profile = _flatten_alpha(image, profile, background)
     mode = _smallest_mode(image, modes)
     if mode is None or (profile and (not keep_profile or _color_space(mode) != _color_space(image.mode))):
         image, profile = to_srgb(image, profile), None
@@ -105,7 +121,7 @@ def _to_default_srgb(image: Image.Image, mode: str) -> Image.Image:
     return image if image.mode == mode else image.convert(mode)
 
 
-def _standard_mode(image: Image.Image) -> Image.Image:
+def standard_mode(image: Image.Image) -> Image.Image:
     """`image` in one of the modes 1, L, LA, P, RGB, RGBA, CMYK or LAB."""
     mode = image.mode
     if mode == "P" or (mode in ("1", "L", "RGB") and "transparency" not in image.info):
@@ -161,14 +177,98 @@ def _has_alpha(image: Image.Image) -> bool:
     return image.mode in ("LA", "RGBA", "PA") or "transparency" in image.info
 
 
-def _flatten_alpha(image: Image.Image) -> Image.Image:
-    """`image` without alpha, flattened onto white unless it is fully opaque."""
+def _flatten_alpha(
+    image: Image.Image, profile: bytes | None, background: tuple[int, int, int]
+) -> tuple[Image.Image, bytes | None]:
+    """`image` without alpha, flattened onto `background` unless it is fully opaque."""
     if not _has_alpha(image):
-        return image
+        return image, profile
     image = image if image.mode in ("LA", "RGBA") else image.convert("RGBA")
     alpha = image.getchannel("A")
-    without_alpha = image.convert(image.mode[:-1])
     if alpha.getextrema() == (255, 255):
-        return without_alpha
-    warn(FidelityWarning("alpha_flattened", "Transparency was flattened onto white."), stacklevel=4)
-    return Image.composite(without_alpha, Image.new(image.mode[:-1], image.size, "white"), alpha)
+        return image.convert(image.mode[:-1]), profile
+    warn(FidelityWarning("alpha_flattened", "Transparency was replaced by the background color."), stacklevel=4)
+    image, profile = with_color(image, profile, background)
+    without_alpha = image.convert(image.mode[:-1])
+    fill = color_in(background, without_alpha.mode, profile)
+    return Image.composite(without_alpha, Image.new(without_alpha.mode, image.size, fill), alpha), profile
+
+
+def with_color(
+    image: Image.Image, profile: bytes | None, color: tuple[int, int, int]
+) -> tuple[Image.Image, bytes | None]:
+    """`image`, in sRGB if it is grey and `color` is not."""
+    if image.mode in ("L", "LA") and len(set(color)) > 1:
+        return to_srgb(image, profile), None
+    return image, profile
+
+
+def color_in(color: tuple[int, int, int], mode: str, profile: bytes | None) -> tuple[int, ...]:
+    """A color in sRGB as the samples of `mode`, which is L, RGB or CMYK, in the color space of the profile."""
+    pixel = Image.new("RGB", (1, 1), color)
+    if profile and color != WHITE:
+        source, target = ImageCms.createProfile("sRGB"), BytesIO(profile)
+        try:
+            converted = ImageCms.profileToProfile(pixel, source, target, _RELATIVE, outputMode=mode, flags=_BLACK_POINT)
+        except ImageCms.PyCMSError:  # a profile of an input device only
+            converted = None
+        pixel = converted or pixel
+    return tuple(pixel.convert(mode).tobytes())
+
+
+def deep_to_srgb(array: NDArray[np.uint16], mode: str, profile: bytes | None) -> tuple[NDArray[np.uint16], str]:
+    """16-bit samples of `mode` in sRGB, and their mode: RGB or RGBA. CMYK needs a profile."""
+    import numpy as np
+
+    colors, alpha = _split_alpha(array, mode)
+    profile = matching_profile(mode, profile)
+    if profile:
+        space = {"GRAY": "gray", "CMYK": "cmyk"}.get(_color_space(mode), "rgb")
+        colors = _transform(colors, profile, _srgb_profile(), space, "rgb")
+    elif colors.ndim == 2:
+        colors = np.repeat(colors[..., None], 3, axis=2)
+    return (colors, "RGB") if alpha is None else (np.dstack((colors, alpha)), "RGBA")
+
+
+def srgb_to_gray(array: NDArray[Any], mode: str) -> tuple[NDArray[Any], str]:
+    """The luminance of RGB or RGBA samples in sRGB, with the same transfer function, and its mode: L or LA."""
+    import numpy as np
+
+    colors, alpha = _split_alpha(array, mode)
+    gray = _transform(colors, _srgb_profile(), _gray_profile(), "rgb", "gray")
+    return (gray, "L") if alpha is None else (np.dstack((gray, alpha)), "LA")
+
+
+def _split_alpha(array: NDArray[Any], mode: str) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    import numpy as np
+
+    if mode not in ("LA", "RGBA"):
+        return array, None
+    colors = array[..., 0] if mode == "LA" else array[..., :3]
+    return np.ascontiguousarray(colors), array[..., -1]
+
+
+def _transform(array: NDArray[Any], source: bytes, target: bytes, space: str, target_space: str) -> NDArray[Any]:
+    from imagecodecs import cms_transform
+
+    flags = int(_BLACK_POINT)
+    converted: NDArray[Any] = cms_transform(
+        array, source, target, colorspace=space, outcolorspace=target_space, intent=int(_RELATIVE), flags=flags
+    )
+    return converted
+
+
+@cache
+def _srgb_profile() -> bytes:
+    return ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+
+
+@cache
+def _gray_profile() -> bytes:
+    """A grey profile with the transfer function of sRGB."""
+    import numpy as np
+    from imagecodecs import cms_profile
+
+    encoded = np.linspace(0, 1, 4096)
+    linear = np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)
+    return bytes(cms_profile("gray", transferfunction=linear.astype(np.float32)))

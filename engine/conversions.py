@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
+
+from pydantic import Field
 
 from engine.errors import InvalidOption, UnknownFormat
 from engine.formats import FileFormat, Format
-from engine.option_types import MaxBytes
 from engine.options import NO_OPTIONS, Option, OptionValues, read_options
 
 QUALITY, MAX_BYTES = "quality", "max_bytes"
 """Options of encoders that the pipeline reads too."""
+
+MaxBytes: TypeAlias = Annotated[
+    int, Field(ge=1000, examples=[200_000], description="Size limit in bytes; the best quality that fits is used.")
+]
 
 _MEMORY = 8.0  # bytes per pixel: an RGBA picture and a copy
 _TRANSFORM_MEMORY = 4.0  # bytes per pixel: an RGBA picture
@@ -113,6 +118,7 @@ class Transform(Generic[T]):
     format: Format[T]
     run: Callable[..., T]
     after: Transform[T] | None = None
+    always: bool = False
     memory: float = _TRANSFORM_MEMORY
     isolated: bool = False
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
@@ -148,19 +154,20 @@ def transform(
     format: Format[T],
     *,
     after: Transform[T] | None = None,
+    always: bool = False,
     memory: float = _TRANSFORM_MEMORY,
     isolated: bool = False,
     modules: tuple[str, ...] = (),
 ) -> Callable[[Callable[Concatenate[T, P], T]], Transform[T]]:
     """Declares the decorated function as a transform of the payloads of a format.
 
-    It runs where a path reaches the format, if one of its options has another value than its default, and after the
-    transform `after` if that one runs too. Its keyword-only parameters are its options. `memory`, `isolated` and
-    `modules` are as in `conversion`.
+    It runs where a path reaches the format, if one of its options has another value than its default or if it runs
+    `always`, and after the transform `after` if that one runs too. Its keyword-only parameters are its options.
+    `memory`, `isolated` and `modules` are as in `conversion`.
     """
 
     def declare(run: Callable[Concatenate[T, P], T]) -> Transform[T]:
-        return Transform(run.__name__, format, run, after, memory, isolated, read_options(run), modules)
+        return Transform(run.__name__, format, run, after, always, memory, isolated, read_options(run), modules)
 
     return declare
 

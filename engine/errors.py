@@ -1,6 +1,6 @@
 """Errors of conversions. Each class carries the code of the public API; HTTP statuses are defined in the web layer.
 
-Every error has the attributes `code`, `reason`, `param`, `retryable` and `details`.
+Every error has the attributes `code`, `reason`, `param`, `retryable`, `retry_after` and `details`.
 
 ConversionError          processing_failed
 ├─ UnknownFormat         invalid_file_type
@@ -11,7 +11,8 @@ ConversionError          processing_failed
 ├─ StepFailed            processing_failed / engine_error
 ├─ OutOfMemory           processing_failed / out_of_memory    retryable
 ├─ TimedOut              processing_failed / timeout          retryable
-└─ WorkerCrashed         processing_failed / worker_crashed   retryable
+├─ WorkerCrashed         processing_failed / worker_crashed   retryable
+└─ ExecutorUnavailable   not_ready                            retryable
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ from typing import Any, ClassVar
 class ConversionError(Exception):
     """A failed conversion. `str(error)` is a sentence for the client.
 
-    `reason` narrows the code, `param` names the request field at fault. `details` holds JSON values only,
-    because worker processes send errors as JSON.
+    `reason` narrows the code, `param` names the request field at fault. A `retryable` job may succeed if it is
+    repeated, after `retry_after` seconds if set. `details` holds JSON values only, because worker processes send errors
+    as JSON.
     """
 
     code: ClassVar[str] = "processing_failed"
     reason: str | None = None  # the default of a class
     retryable: ClassVar[bool] = False
+    retry_after: ClassVar[int | None] = None
 
     def __init__(
         self,
@@ -129,8 +132,16 @@ class WorkerCrashed(ConversionError):
     retryable = True
 
 
+class ExecutorUnavailable(ConversionError):
+    """No process can run the job. The job is not the cause."""
+
+    code = "not_ready"
+    retryable = True
+    retry_after = 5
+
+
 def _classes() -> dict[str, type[ConversionError]]:
-    """The classes above by name. An error class of a plugin is sent as its nearest base class among them."""
+    """The classes of the errors of jobs, by name. An error class of a plugin is sent as its nearest base class here."""
     classes = [ConversionError, UnknownFormat, UnsupportedConversion, InvalidOption, TooLarge, CorruptInput, StepFailed]
     return {error_class.__name__: error_class for error_class in [*classes, OutOfMemory, TimedOut, WorkerCrashed]}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, repeat, tee
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from PIL import Image
 from engine import color
 from engine.conversions import FidelityWarning
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_count, check_side, limit_pictures
+from engine.errors import InvalidOption
 from engine.formats import FileFormat, Format
 
 if TYPE_CHECKING:
@@ -45,6 +46,22 @@ class DeepPixels:
         maximum = (1 << bits) - 1
         return cls(((array.astype(np.uint32) * 65535 + maximum // 2) // maximum).astype(np.uint16), mode)
 
+    def to_bits(self, bits: int) -> NDArray[np.uint16]:
+        """The samples scaled to `bits` bits, right-aligned. Reverses `from_bits`."""
+        import numpy as np
+
+        if bits == 16:
+            return self.array
+        maximum = (1 << bits) - 1
+        return ((self.array.astype(np.uint32) * maximum + 32767) // 65535).astype(np.uint16)
+
+    @classmethod
+    def from_image(cls, image: Image.Image) -> DeepPixels:
+        """Widens the samples of an L, LA, RGB, RGBA or CMYK picture to 16 bits."""
+        import numpy as np
+
+        return cls.from_bits(np.asarray(image, np.uint16), 8, image.mode)
+
     @property
     def size(self) -> Size:
         """Width and height."""
@@ -61,11 +78,15 @@ class DeepPixels:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One upright picture. `duration` is in milliseconds, for frames of an animation."""
+    """One upright picture. `duration` is in milliseconds, for frames of an animation.
+
+    `full_size` is the size to which the options of crop and resize refer, if the decoder produced another one.
+    """
 
     pixels: Image.Image | DeepPixels
     icc_profile: bytes | None = None
     duration: float = 0.0
+    full_size: Size | None = None
 
     @property
     def size(self) -> Size:
@@ -83,15 +104,22 @@ class TargetCapabilities:
     """What a target format can store. `Raster.converted_for` reduces a raster to it.
 
     `modes` are the supported modes with 8 bits per sample, by Pillow's names; PA is a palette with transparency.
-    `deep_modes` are the supported modes with 16 bits per sample. `max_side` is the longest side in pixels.
+    `deep_modes` are the supported modes with more than 8 bits per sample, `deep_bits` these numbers of bits.
+    `max_side` is the longest side in pixels.
     """
 
     modes: tuple[str, ...]
     deep_modes: tuple[str, ...] = ()
+    deep_bits: tuple[int, ...] = (16,)
     icc: bool = False
     animation: bool = False
     pages: bool = False
     max_side: int | None = None
+
+    @property
+    def bit_depths(self) -> tuple[int, ...]:
+        """The supported numbers of bits per sample, in ascending order."""
+        return (8, *self.deep_bits) if self.deep_modes else (8,)
 
 
 @dataclass
@@ -104,8 +132,11 @@ class Raster:
     `decoded_sizes` are those of the frames decoded so far.
     `animated` distinguishes an animation from pages. `loop_count` is how often an animation plays; 0: forever.
     `exif` starts with "Exif\\0\\0" and contains no orientation; `xmp` is the XMP packet; `dpi` is (horizontal,
-    vertical). `lossy`: the pixels come from a lossy codec. `bare`: the file is known to have no metadata but profile,
-    resolution and timing.
+    vertical). `lossy`: the pixels come from a lossy codec. `turned`: the decoder has turned the pixels upright.
+    `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are drawn
+    from vectors, at the size requested. `background` (red, green, blue) replaces transparency that a target does not
+    support. `bit_depth` is the requested number of bits per sample, `source_bit_depth` that of the source of
+    `deep_frames`.
     """
 
     frames: Iterable[Frame]
@@ -117,7 +148,12 @@ class Raster:
     xmp: bytes | None = None
     dpi: tuple[float, float] | None = None
     lossy: bool = False
+    turned: bool = False
     bare: bool = False
+    scalable: bool = False
+    background: tuple[int, int, int] = color.WHITE
+    bit_depth: int | None = None
+    source_bit_depth: int = 16
     sizes: Sequence[Size] = ()
     decoded_sizes: list[Size] = field(default_factory=list, init=False)
 
@@ -142,16 +178,24 @@ class Raster:
     def converted_for(self, target: TargetCapabilities) -> Raster:
         """The raster reduced to what `target` supports. Issues a FidelityWarning for each loss.
 
-        Raises TooLarge if the remaining frames exceed the limits on frames or pixels.
+        The result's `bit_depth` is that of its frames. Raises InvalidOption if the target does not support the
+        requested one, TooLarge if the remaining frames exceed the limits on frames or pixels.
         """
+        depth = self._bit_depth_for(target)
         raster = self._select_frames(target)
         check_count(raster.count, raster.sizes, self.kind)
-        frames = raster.frames
-        if raster.deep_frames is not None and target.deep_modes:
-            frames = raster.deep_frames
-        elif raster.deep_frames is not None:
-            warn(FidelityWarning("depth_reduced", "The target supports 8 bits per sample."), stacklevel=2)
-        return replace(raster, frames=(_convert_frame(frame, target) for frame in frames), deep_frames=None)
+        frames = raster.frames if raster.deep_frames is None or depth == 8 else raster.deep_frames
+        converted = (_convert_frame(frame, target, raster, depth) for frame in frames)
+        return replace(raster, frames=converted, deep_frames=None, bit_depth=depth)
+
+    def map(self, convert: Callable[[Frame], Frame], new_size: Callable[[Size], Size] | None = None) -> Raster:
+        """The raster with `convert` applied to each frame when it is read. `new_size` is the effect on sizes."""
+        return replace(
+            self,
+            frames=map(convert, self.frames),  # unlike a generator expression, it keeps no frame alive
+            deep_frames=None if self.deep_frames is None else map(convert, self.deep_frames),
+            sizes=[new_size(size) for size in self.sizes] if new_size else self.sizes,
+        )
 
     def split(self) -> Iterator[Raster]:
         """Yields each frame as a raster of its own, which must be used before the next one.
@@ -182,7 +226,28 @@ class Raster:
 
     def first_frame(self, target: TargetCapabilities) -> Frame:
         """The first frame, reduced to what `target` supports."""
-        return next(iter(self.converted_for(target).frames))
+        # Reading to the end releases what the decoder and the steps after it hold.
+        frame, *_ = self.converted_for(target).frames
+        return frame
+
+    def _bit_depth_for(self, target: TargetCapabilities) -> int:
+        """The requested bit depth, or the source's, or the next one that the target supports."""
+        available = target.bit_depths
+        if self.bit_depth is not None:
+            if self.bit_depth not in available:
+                names = " or ".join(map(str, available))
+                raise InvalidOption(
+                    f"bit_depth must be {names} for this target.",
+                    reason="out_of_range",
+                    param="bit_depth",
+                    details={"available": list(available)},
+                )
+            return self.bit_depth
+        source = 8 if self.deep_frames is None else self.source_bit_depth
+        depth = next((bits for bits in available if bits >= source), available[-1])
+        if depth < source:
+            warn(FidelityWarning("depth_reduced", f"The target supports {depth} bits per sample."), stacklevel=3)
+        return depth
 
     def _select_frames(self, target: TargetCapabilities) -> Raster:
         if self.count == 1 or target.pages or (self.animated and target.animation):
@@ -238,16 +303,23 @@ def copies(payload: Any) -> Iterator[Any]:
     return payload.copies() if isinstance(payload, Raster) else repeat(payload)
 
 
-def _convert_frame(frame: Frame, target: TargetCapabilities) -> Frame:
+def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, depth: int) -> Frame:
     if target.max_side:
         check_side(frame.size, target.max_side)
     pixels = frame.pixels
-    if isinstance(pixels, DeepPixels):
+    if depth > 8 and isinstance(pixels, DeepPixels):
         pixels = pixels if pixels.mode in target.deep_modes else pixels.as_rgba()
         profile = color.matching_profile(pixels.mode, frame.icc_profile)
         if pixels.mode in target.deep_modes and (target.icc or profile is None):
             return replace(frame, pixels=pixels, icc_profile=profile)
         message = "The target supports 8 bits per sample for these colours."
         warn(FidelityWarning("depth_reduced", message), stacklevel=3)
-    image, profile = color.convert_for(frame.image, frame.icc_profile, target.modes, keep_profile=target.icc)
-    return replace(frame, pixels=image, icc_profile=profile)
+    widen = depth > 8 and raster.bit_depth is not None
+    image, profile = color.convert_for(
+        frame.image,
+        frame.icc_profile,
+        target.deep_modes if widen else target.modes,
+        keep_profile=target.icc,
+        background=raster.background,
+    )
+    return replace(frame, pixels=DeepPixels.from_image(image) if widen else image, icc_profile=profile)

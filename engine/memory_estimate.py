@@ -11,16 +11,16 @@ MAX_BYTES = 3 << 30
 """The memory limit of any job."""
 
 _MIN_BYTES = 256 << 20  # the codecs themselves, and small pictures
-_BYTES_PER_CORE = 32 << 20  # codecs start a thread per core
+_THREAD_BYTES = (os.cpu_count() or 1) * (32 << 20)  # codecs start a thread per core
+_RESULT_BYTES = 4  # per pixel, of an uncompressed file; results are written to memory, in addition to the process's
 _MARGIN = 1.5  # for profiles, bit depth and transparency, which only some pictures have
 
 
 def needed_bytes(plan: Plan, pixels: float) -> int:
-    """Returns the memory that the plan is expected to need for a picture of `pixels`."""
-    return min(MAX_BYTES, max(_MIN_BYTES, round(pixels * plan.memory)))
+    """Returns the memory that the plan and its result are expected to need for a picture of `pixels`."""
+    return min(MAX_BYTES, max(_MIN_BYTES, round(pixels * (plan.memory + _RESULT_BYTES))))
 
 
 def allowed_bytes(plan: Plan, pixels: float = MAX_PIXELS, files: int = 0) -> int:
     """Returns the memory limit for a picture of `pixels` and input files of `files` bytes together."""
-    threads = (os.cpu_count() or 1) * _BYTES_PER_CORE
-    return min(MAX_BYTES, round(pixels * plan.memory * _MARGIN) + _MIN_BYTES + threads + 2 * files)
+    return min(MAX_BYTES, round(pixels * plan.memory * _MARGIN) + _MIN_BYTES + _THREAD_BYTES + 2 * files)

@@ -9,11 +9,17 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
+from engine import color
 from engine.options import PageRanges
 
 
 def _check_pages(text: str) -> str:
     PageRanges.parse(text)
+    return text
+
+
+def _check_color(text: str) -> str:
+    color.parse(text)
     return text
 
 
@@ -24,6 +30,7 @@ Lossless: TypeAlias = Annotated[bool, Field(description="Keeps every pixel exact
 Effort: TypeAlias = Annotated[
     int, Field(ge=1, le=9, examples=[7], description="Higher is slower and smaller, at the same quality.")
 ]
+Progressive: TypeAlias = Annotated[bool, Field(description="Lets viewers show the picture before it is complete.")]
 BitDepth: TypeAlias = Annotated[Literal[8, 10, 12, 16], Field(description="Bits per sample of the result.")]
 ColorSpace: TypeAlias = Annotated[
     Literal["keep", "srgb", "gray"], Field(description="Color space into which the pixels are converted.")
@@ -62,6 +69,7 @@ Background: TypeAlias = Annotated[
         examples=["#ffffff"],
         description="#rgb, #rrggbb, #rrggbbaa or a CSS color name; replaces transparency and pads `contain`.",
     ),
+    AfterValidator(_check_color),
 ]
 Dpi: TypeAlias = Annotated[
     int, Field(ge=18, le=1200, examples=[300], description="Resolution at which pages and vectors become pixels.")
@@ -74,9 +82,6 @@ Pages: TypeAlias = Annotated[
 Metadata: TypeAlias = Annotated[
     Literal["all", "safe", "none"],
     Field(description="`safe` removes position, serial numbers, owner, maker notes and thumbnails."),
-]
-MaxBytes: TypeAlias = Annotated[
-    int, Field(ge=1000, examples=[200_000], description="Size limit in bytes; the best quality that fits is used.")
 ]
 Password: TypeAlias = Annotated[
     str,

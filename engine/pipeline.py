@@ -135,9 +135,10 @@ def _check_options(plan: Plan, options: OptionValues) -> None:
     if PAGES in ignored and plan.tool is None:
         ignored.remove(PAGES)
         PageRanges.parse(str(options[PAGES])).indexes(1)  # formats without this option hold one page
-    if QUALITY in ignored:
-        ignored.remove(QUALITY)
-        message = f"{plan.target} is lossless: quality has no effect."
+    lossless = "lossless" in plan.options and options.get("lossless")
+    if QUALITY in ignored or (QUALITY in options and lossless):
+        ignored = [name for name in ignored if name != QUALITY]
+        message = f"{'This' if lossless else plan.target} is lossless: quality has no effect."
         warnings.warn(FidelityWarning("quality_ignored", message), stacklevel=3)
     if ignored:
         message = f"Options without effect on {plan.source} to {plan.target}: {', '.join(ignored)}."
@@ -268,7 +269,7 @@ def _sum_by_step(timings: Iterable[Timing]) -> Iterator[Timing]:
 def _may_keep_original(plan: Plan, options: OptionValues, original: Any, decoded: Any) -> bool:
     """Whether the input can replace a larger result, because the request changes nothing but the size.
 
-    It cannot if steps may remove metadata, unless the file is known to have none.
+    It cannot if steps may remove metadata, unless the file is known to have none, or if its pixels are not upright.
     """
     if plan.tool or plan.source != plan.target or len(plan.conversions) != 2 or media.pictures(decoded) is None:
         return False
@@ -277,9 +278,10 @@ def _may_keep_original(plan: Plan, options: OptionValues, original: Any, decoded
     changes = (plan.options[name] for name in options if name in plan.options and name not in _SIZE_OPTIONS)
     if any(options[one.name] != one.default and not one.secret for one in changes):
         return False
-    if options.get(METADATA) == "all":
-        return True
-    return decoded.bare if isinstance(decoded, Raster) else METADATA not in plan.options
+    keeps_metadata = options.get(METADATA) == "all"
+    if isinstance(decoded, Raster):
+        return not decoded.turned and (keeps_metadata or decoded.bare)
+    return keeps_metadata or METADATA not in plan.options
 
 
 def _run_step(

@@ -25,8 +25,7 @@ class Plan:
 
     `openings` holds one path per input, from its file format to the tool's format; a plan without a tool has one input
     and an empty opening. `steps` lead on to the target; there is at least one conversion. `reader` decodes the result
-    to verify it. `transforms` are those that can run on the way, in their order; those that a request asks for are in
-    `steps`.
+    to verify it. `transforms` are those that can run on the way, in their order; those that run are in `steps`.
     """
 
     sources: tuple[FileFormat, ...]
@@ -89,18 +88,23 @@ class Plan:
         return options_schema(self.options)
 
     def with_transforms(self, options: OptionValues) -> Plan:
-        """The plan with the transforms that `options` ask for. Each option is left to the first format that has it."""
+        """The plan with the transforms that `options` ask for, and those that always run.
+
+        Each option is left to the first format that has it.
+        """
         remaining = dict(options)
 
         def requested(format: AnyFormat) -> Steps:
-            found = tuple(one for one in self.transforms if one.format == format and one.requested(remaining))
+            here = [one for one in self.transforms if one.format == format]
+            found = tuple(one for one in here if one.always or one.requested(remaining))
             for name in (name for one in found for name in one.options):
                 remaining.pop(name, None)
             return found
 
         steps = requested(self.tool.format if self.tool else self.source)
         for step in self.steps:
-            steps += (step, *requested(step.target))
+            if isinstance(step, Conversion):
+                steps += (step, *requested(step.target))
         return replace(self, steps=steps)
 
     @cached_property

@@ -14,7 +14,7 @@ from pathlib import Path
 from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement
 from engine.errors import UnknownFormat, UnsupportedConversion
 from engine.formats import AnyFormat, Content, FileFormat
-from engine.options import Option, OptionValue, OptionValues, validate_options
+from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, validate_options
 from engine.planner import Conversions, Plan, cheapest_paths
 from engine.plugin_loader import Plugin, load_plugins
 
@@ -184,7 +184,7 @@ class Registry:
     ) -> Plan:
         passed = {path[0].source, *(step.target for step in path)}
         transforms = tuple(transform for transform in self._transforms if transform.format in passed)
-        return Plan(sources, target, path, tool, openings, self.reader(target), transforms)
+        return Plan(sources, target, path, tool, openings, self.reader(target), transforms).with_transforms(NO_OPTIONS)
 
     def _find_path(self, source: AnyFormat, fmt: FileFormat | None, name: str) -> tuple[FileFormat, Conversions]:
         path = self._paths_from(source).get(fmt) if fmt else None

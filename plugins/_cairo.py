@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes.util
+from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 
 from PIL import Image
 
-from engine import check_size
+from engine import Size, check_size
 from plugins import _pillow, _svg_source
 
 _find_library = ctypes.util.find_library
@@ -25,17 +27,26 @@ _DEFAULT_SIZE = (300, 150)  # pixels; the CSS default for pictures without a siz
 _EMBEDDED_DECODERS = ("PNG", "JPEG", "GIF", "WEBP", "AVIF", "BMP", "TIFF")
 
 
-class _CheckedSurface(PNGSurface):  # type: ignore[misc]
-    """A bitmap surface whose size is checked before its memory is allocated."""
+class _SizedSurface(PNGSurface):  # type: ignore[misc]
+    """A bitmap surface of the size that `new_size` returns. It is checked before its memory is allocated."""
+
+    def __init__(self, new_size: Callable[[Size], Size], *arguments: object, **parameters: object) -> None:
+        self._new_size = new_size
+        super().__init__(*arguments, **parameters)
 
     def _create_surface(self, width: float, height: float) -> object:
-        check_size(round(width), round(height))
-        return super()._create_surface(width, height)
+        size = self._new_size((max(1, round(width)), max(1, round(height))))
+        check_size(*size)
+        return super()._create_surface(*size)
+
+    def set_context_size(self, width: float, height: float, *arguments: object) -> None:
+        self.context.scale(self.width / width, self.height / height)
+        super().set_context_size(width, height, *arguments)
 
 
-def render(svg: bytes) -> Image.Image:
-    """`svg` as an RGBA picture at 96 dpi. Raises TooLarge."""
-    surface = _draw(_CheckedSurface, svg, None).cairo
+def render(svg: bytes, new_size: Callable[[Size], Size]) -> Image.Image:
+    """`svg` as an RGBA picture. `new_size` receives the size at 96 dpi and returns that to draw. Raises TooLarge."""
+    surface = _draw(partial(_SizedSurface, new_size), svg, None).cairo
     size = surface.get_width(), surface.get_height()
     pixels = bytes(surface.get_data())
     return Image.frombuffer("RGBa", size, pixels, "raw", "BGRa", surface.get_stride(), 1).convert("RGBA")
@@ -57,7 +68,7 @@ def _write(surface_type: type[Surface], svg: bytes) -> bytes:
     return file.getvalue()
 
 
-def _draw(surface_type: type[Surface], svg: bytes, file: BytesIO | None) -> Surface:
+def _draw(surface_type: Callable[..., Surface], svg: bytes, file: BytesIO | None) -> Surface:
     tree = Tree(bytestring=svg, url_fetcher=_fetch)
     has_size = "viewBox" in tree or not any(tree.get(side, "100%").endswith("%") for side in ("width", "height"))
     width, height = (None, None) if has_size else _DEFAULT_SIZE

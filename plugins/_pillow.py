@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from PIL import Image, ImageOps
+from PIL import Image, ImageFile, ImageOps
 
 from engine import MAX_FRAMES, MAX_PIXELS, Frame, PageRanges, Raster, Size, TooLarge
 from plugins import _exif
@@ -15,6 +15,8 @@ from plugins import _exif
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+_MAX_JPEG_BYTES = 8  # per pixel, of noise at quality 100
 
 # What Pillow reports about a file besides metadata.
 _PLAIN_INFO = frozenset(
@@ -92,9 +94,15 @@ def to_raster(
         xmp=_read_xmp(image),
         dpi=read_dpi(image),
         lossy=lossy,
-        bare=_is_bare(image),
-        sizes=sizes or [image.size] * (len(order) if animated else 1),
+        turned=_exif.read_orientation(image) > 1,
+        bare=_is_bare(image) and (animated or len(order) == 1),  # other pictures can have metadata of their own
+        sizes=sizes or [upright_size(image)] * (len(order) if animated else 1),
     )
+
+
+def upright_size(image: Image.Image) -> Size:
+    """The size of a picture after its EXIF orientation is applied."""
+    return image.size[::-1] if _exif.read_orientation(image) >= 5 else image.size
 
 
 def _frames(image: Image.Image, order: list[int]) -> Iterator[Frame]:
@@ -114,9 +122,16 @@ def _frames(image: Image.Image, order: list[int]) -> Iterator[Frame]:
 def _is_bare(image: Image.Image) -> bool:
     """Whether everything that Pillow found in the file is known not to be metadata."""
     unknown = {key for key, value in image.info.items() if value and key not in _PLAIN_INFO}
-    segments = {name for name, _ in getattr(image, "applist", ())} - _PLAIN_SEGMENTS
+    segments = [
+        body for name, body in getattr(image, "applist", ()) if name not in _PLAIN_SEGMENTS or _has_preview(body)
+    ]
     tags = {tag for tag in getattr(image, "tag_v2", {}) if tag not in _exif.STRUCTURAL}
     return not (unknown or segments or tags or getattr(image, "private_chunks", []))
+
+
+def _has_preview(segment: bytes) -> bool:
+    """Whether a segment of a JPEG is a JFIF header with a preview, or its extension, which is one."""
+    return segment.startswith(b"JFXX") or (segment.startswith(b"JFIF") and segment[12:14] != b"\0\0")
 
 
 def _read_xmp(image: Image.Image) -> bytes | None:
@@ -158,6 +173,20 @@ def animation_parameters(raster: Raster, frames: list[Frame]) -> dict[str, Any]:
         "duration": [round(frame.duration) for frame in frames],
         "loop": raster.loop_count,
     }
+
+
+def encode_jpeg(image: Image.Image, **parameters: Any) -> bytes:
+    """Encodes a JPEG, with larger buffers if the file exceeds those of Pillow."""
+    try:
+        return encode(image, "JPEG", **parameters)
+    except OSError:
+        # Progressive and optimized files must fit into the buffer, whose size suits photos but not noise.
+        default = ImageFile.MAXBLOCK
+        ImageFile.MAXBLOCK = _MAX_JPEG_BYTES * image.width * image.height
+        try:
+            return encode(image, "JPEG", **parameters)
+        finally:
+            ImageFile.MAXBLOCK = default
 
 
 def encode(image: Image.Image, encoder: str, **parameters: Any) -> bytes:

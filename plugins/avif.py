@@ -10,6 +10,7 @@ from engine import (
     DeepPixels,
     FileFormat,
     Frame,
+    InvalidOption,
     Loss,
     Raster,
     TargetCapabilities,
@@ -17,8 +18,9 @@ from engine import (
     conversion,
     hookimpl,
 )
-from engine.option_types import Pages, Quality
+from engine.option_types import Effort, Lossless, Pages, Quality
 from plugins import _exif, _pillow
+from plugins._avif_metadata import add_metadata
 
 AVIF = FileFormat(
     "avif",
@@ -33,7 +35,10 @@ AVIF = FileFormat(
 
 _MODULES = ("PIL.AvifImagePlugin", "imagecodecs._avif")
 _BT709, _SRGB, _BT601 = 1, 13, 6  # H.273 code points for primaries, transfer and matrix
-_SPEED = 6  # of 10; lower values take longer and save little
+_UNSPECIFIED = 2  # primaries and transfer of pictures with a profile
+_IDENTITY = 0  # matrix of RGB
+_LOSSLESS = 100  # quality
+_SPEEDS = (9, 9, 8, 7, 6, 5, 4, 4, 3)  # of libavif by effort; each step below 6 takes a multiple of the time
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
@@ -41,8 +46,9 @@ _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     bits = _bit_depth(data)
     raster = _pillow.decode(data, "AVIF", animated=True, lossy=True, pages=pages)
-    still = getattr(_pillow.open_image(data, "AVIF"), "n_frames", 1) == 1
-    return replace(raster, deep_frames=_decode_deep(data, bits)) if still and bits > 8 else raster
+    if bits == 8 or getattr(_pillow.open_image(data, "AVIF"), "n_frames", 1) > 1:
+        return raster
+    return replace(raster, deep_frames=_decode_deep(data, bits), source_bit_depth=bits)
 
 
 def _bit_depth(data: bytes) -> int:
@@ -63,17 +69,26 @@ def _decode_deep(data: bytes, bits: int) -> Iterator[Frame]:
 
 
 @conversion(RASTER, AVIF, loss=Loss.DETAIL, cost=30, memory=28, modules=_MODULES)
-def encode(raster: Raster, *, quality: Quality = 65) -> bytes:
-    frames = list(
-        raster.converted_for(TargetCapabilities(("RGB", "RGBA"), icc=True, animation=True, max_side=32_768)).frames
+def encode(raster: Raster, *, quality: Quality = 65, lossless: Lossless = False, effort: Effort = 5) -> bytes:
+    """Writes stills through imagecodecs: more bits per sample, lossless, and in two thirds of the time of Pillow."""
+    deep = () if raster.animated else ("L", "RGB", "RGBA")
+    target = TargetCapabilities(
+        ("RGB", "RGBA"), deep_modes=deep, deep_bits=(10, 12), icc=True, animation=True, max_side=32_768
     )
-    if len(frames) == 1 and not (frames[0].icc_profile or raster.exif or raster.xmp):
-        return _encode_without_metadata(frames[0], quality)
+    converted = raster.converted_for(target)
+    frames = list(converted.frames)
+    speed = _SPEEDS[effort - 1]
+    if len(frames) == 1:
+        data = _encode_still(frames[0], converted.bit_depth or 8, quality, speed, lossless=lossless)
+        return add_metadata(data, frames[0].icc_profile, raster.exif, raster.xmp)
+    if lossless:
+        message = "An animation cannot be written as lossless AVIF. WebP and PNG can hold it."
+        raise InvalidOption(message, reason="unsupported", param="lossless")
     return _pillow.encode(
         frames[0].image,
         "AVIF",
         quality=quality,
-        speed=_SPEED,
+        speed=speed,
         icc_profile=frames[0].icc_profile,
         exif=raster.exif,
         xmp=raster.xmp,
@@ -81,20 +96,23 @@ def encode(raster: Raster, *, quality: Quality = 65) -> bytes:
     )
 
 
-def _encode_without_metadata(frame: Frame, quality: int) -> bytes:
-    """Encodes a still without metadata through imagecodecs: the same result as Pillow's in two thirds of the time."""
+def _encode_still(frame: Frame, bits: int, quality: int, speed: int, *, lossless: bool) -> bytes:
     import numpy as np
     from imagecodecs import avif_encode
 
-    samples = np.asarray(frame.image)
+    pixels = frame.pixels
+    samples = pixels.to_bits(bits) if isinstance(pixels, DeepPixels) else np.asarray(pixels)
+    if samples.ndim == 2:  # which libavif cannot write without loss
+        samples = np.repeat(samples[..., None], 3, axis=2)
     encoded = avif_encode(
         samples,
-        quality,
-        speed=_SPEED,
-        pixelformat="yuv420",
-        primaries=_BT709,
-        transfer=_SRGB,
-        matrix=_BT601,
+        _LOSSLESS if lossless else quality,
+        speed=speed,
+        bitspersample=bits if isinstance(pixels, DeepPixels) else 8,
+        pixelformat="yuv444" if lossless else "yuv420",
+        primaries=_UNSPECIFIED if frame.icc_profile else _BT709,
+        transfer=_UNSPECIFIED if frame.icc_profile else _SRGB,
+        matrix=_IDENTITY if lossless else _BT601,
         numthreads=1,  # jobs share the cores
     )
     return bytes(encoded)

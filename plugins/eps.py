@@ -22,8 +22,9 @@ from engine import (
     ends_with,
     hookimpl,
 )
+from engine.option_types import Metadata
 from plugins import _ghostscript, _pillow
-from plugins.pdf import PDF, to_bytes, warn_pages_dropped
+from plugins.pdf import PDF, filter_document, to_bytes, warn_pages_dropped
 
 if TYPE_CHECKING:
     import pymupdf
@@ -70,11 +71,12 @@ def _extract_program(data: bytes) -> bytes:
 
 
 @conversion(DOCUMENT, EPS, cost=10, terminal=True, programs=_ghostscript.PROGRAMS, isolated=True, modules=_MODULES)
-def from_document(document: pymupdf.Document) -> bytes:
+def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
     """Writes the first page as vectors."""
     from engine.mupdf import pymupdf
 
     warn_pages_dropped(document)
+    filter_document(document, metadata)
     # Copying the page to a new document removes structures on which Ghostscript fails.
     document.bake()
     copy = pymupdf.open()

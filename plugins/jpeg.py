@@ -1,5 +1,11 @@
 """JPEG (ISO/IEC 10918)."""
 
+import re
+from dataclasses import replace
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
 from engine import (
     RASTER,
     AnyConversion,
@@ -13,8 +19,10 @@ from engine import (
     ends_with,
     hookimpl,
 )
-from engine.option_types import Quality
-from plugins import _pillow
+from engine.option_types import Crop, Effort, Fit, Height, Metadata, Progressive, Quality, Rotate, Width
+from plugins import _exif, _pillow
+from plugins.geometry import needed_size, reduced_scale
+from plugins.metadata import filter_exif, filter_xmp
 
 JPEG = FileFormat(
     "jpeg",
@@ -25,11 +33,19 @@ JPEG = FileFormat(
     is_complete=ends_with(b"\xff\xd9"),
 )
 
+Subsampling: TypeAlias = Annotated[
+    Literal["4:2:0", "4:4:4"],
+    Field(description="4:2:0 halves the resolution of colors; by default with a quality below 90."),
+]
 MODULES = ("PIL.MpoImagePlugin",)
 """The modules that Pillow imports to open a file."""
 
+_DEFAULT_EFFORT = 5  # more computes optimal Huffman tables
 _MAX_SEGMENT = 65_500  # bytes; the limit of one APP1 segment
 _SCAN = b"\xff\xda"
+_MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")  # with a length, or the end; neither stuffing nor restarts
+_END, _COMMENT = 0xD9, 0xFE
+_XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _MAX_SCANS = 100  # encoders write about ten; each is a pass over all pixels
 
 
@@ -45,24 +61,88 @@ def check_scans(data: bytes) -> None:
 
 
 @conversion(JPEG, RASTER, memory=4, modules=MODULES)
-def decode(data: bytes) -> Raster:
+def decode(
+    data: bytes,
+    *,
+    width: Width | None = None,
+    height: Height | None = None,
+    fit: Fit = "inside",
+    crop: Crop | None = None,
+    rotate: Rotate = 0,
+) -> Raster:
+    """Decodes at 1/2, 1/4 or 1/8 of the size if that is enough for the requested one."""
     check_scans(data)
-    return _pillow.decode(data, "JPEG", lossy=True)
+    image = _pillow.open_image(data, "JPEG")
+    size = _pillow.upright_size(image)
+    scale = reduced_scale(size, needed_size(size, width, height, fit=fit, crop=crop, rotate=rotate))
+    if scale > 1:
+        image.draft(None, (image.width // scale, image.height // scale))
+    raster = _pillow.to_raster(image, [0], lossy=True)
+    return raster.map(lambda frame: replace(frame, full_size=size)) if scale > 1 else raster
 
 
 @conversion(RASTER, JPEG, loss=Loss.DETAIL)
-def encode(raster: Raster, *, quality: Quality = 85) -> bytes:
+def encode(
+    raster: Raster,
+    *,
+    quality: Quality = 85,
+    effort: Effort = 5,
+    progressive: Progressive = False,
+    subsampling: Subsampling | None = None,
+) -> bytes:
     frame = raster.first_frame(TargetCapabilities(("L", "RGB"), icc=True, max_side=65_500))
-    return _pillow.encode(
+    return _pillow.encode_jpeg(
         frame.image,
-        "JPEG",
         quality=quality,
-        subsampling="4:4:4" if quality >= 90 else "4:2:0",
+        subsampling=subsampling or ("4:4:4" if quality >= 90 else "4:2:0"),
+        optimize=effort > _DEFAULT_EFFORT,
+        progressive=progressive,
         icc_profile=frame.icc_profile,
         exif=raster.exif if len(raster.exif or b"") < _MAX_SEGMENT else None,
         xmp=raster.xmp if len(raster.xmp or b"") < _MAX_SEGMENT else None,
         dpi=raster.dpi,
     )
+
+
+def filter_segments(data: bytes, metadata: Metadata) -> bytes:
+    """The file with filtered metadata and unchanged pixels; `all` returns `data`.
+
+    Keeps the profile. Removes comments, data of applications, previews, and everything after the picture.
+    """
+    if metadata == "all":
+        return data
+    parts = [data[:2]]
+    position = 2
+    while (marker := _MARKER.search(data, position)) is not None:
+        parts.append(data[position : marker.start()])  # entropy-coded data
+        start, code = marker.start(), data[marker.end() - 1]
+        if code == _END:
+            break
+        position = marker.end() + int.from_bytes(data[marker.end() : marker.end() + 2], "big")
+        segment = data[start:position]
+        if code == _COMMENT or 0xE0 <= code <= 0xEF:
+            segment = _filter_segment(code, segment[marker.end() - start + 2 :], metadata)
+        parts.append(segment)
+    else:
+        parts.append(data[position:])
+    return b"".join(parts) + b"\xff\xd9"
+
+
+def _filter_segment(code: int, body: bytes, metadata: Metadata) -> bytes:
+    """The segment of an application or a comment with what is left of its body; empty without."""
+    kept: bytes | None = None
+    if code == 0xE0 and body.startswith(b"JFIF\0"):
+        kept = body[:12] + b"\0\0"  # without a preview
+    elif code == 0xE1 and body.startswith(_exif.PREFIX):
+        kept = filter_exif(body, metadata)
+    elif code == 0xE1 and body.startswith(_XMP):
+        packet = filter_xmp(body.removeprefix(_XMP), metadata)
+        kept = _XMP + packet if packet else None
+    elif (code == 0xE2 and body.startswith(b"ICC_PROFILE\0")) or (code == 0xEE and body.startswith(b"Adobe")):
+        kept = body
+    if kept is None or len(kept) > _MAX_SEGMENT:
+        return b""
+    return bytes((0xFF, code)) + (len(kept) + 2).to_bytes(2, "big") + kept
 
 
 @hookimpl

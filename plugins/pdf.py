@@ -25,13 +25,16 @@ from engine import (
     Size,
     TargetCapabilities,
     UnknownFormat,
+    check_size,
     conversion,
     ends_with,
     hookimpl,
 )
-from engine.option_types import Pages, Password
+from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Pages, Password, Quality, Rotate, Width
 from plugins import _exif, _pillow, jpeg
-from plugins.jpeg import JPEG
+from plugins.geometry import needed_size
+from plugins.jpeg import JPEG, check_scans, filter_segments
+from plugins.metadata import filter_xmp
 
 if TYPE_CHECKING:
     import pymupdf
@@ -51,8 +54,9 @@ PDF = FileFormat(
 )
 
 _MODULES = ("engine.mupdf", "encodings.raw_unicode_escape")
+_EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
 _TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
-DPI = 150  # of rendered pages
+DPI = 150  # of rendered pages, by default
 _DEFAULT_DPI = 96  # of pictures without a resolution
 _JPEG_QUALITY = 92  # of pictures from a lossy codec
 
@@ -95,8 +99,34 @@ def encrypted_error(password: str | None) -> UnknownFormat:
 
 
 @conversion(DOCUMENT, PDF, modules=_MODULES)
-def write(document: pymupdf.Document) -> bytes:
+def write(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
+    filter_document(document, metadata)
     return to_bytes(document)
+
+
+def filter_document(document: pymupdf.Document, metadata: Metadata) -> None:
+    """Filters the metadata of a document and of the JPEG pictures in it."""
+    if metadata == "all":
+        return
+    if metadata == "none":
+        document.set_metadata({})
+        document.del_xml_metadata()
+    for xref in range(1, document.xref_length()):
+        if not document.xref_is_stream(xref):
+            continue
+        if document.xref_get_key(xref, "Type")[1] == "/Metadata":
+            packet = filter_xmp(document.xref_stream(xref), metadata)
+            document.update_stream(xref, packet or _EMPTY_XMP, compress=False)
+        elif document.xref_get_key(xref, "Filter")[1] == "/DCTDecode":
+            picture = document.xref_stream_raw(xref)
+            filtered = filter_segments(picture, metadata)
+            if filtered != picture:
+                parameters = document.xref_get_key(xref, "DecodeParms")
+                document.update_stream(xref, filtered, compress=False)
+                # Updating a stream removes the keys of its compression.
+                document.xref_set_key(xref, "Filter", "/DCTDecode")
+                if parameters[0] != "null":
+                    document.xref_set_key(xref, "DecodeParms", parameters[1])
 
 
 def to_bytes(document: pymupdf.Document) -> bytes:
@@ -108,32 +138,54 @@ def to_bytes(document: pymupdf.Document) -> bytes:
 
 
 @conversion(DOCUMENT, RASTER, loss=Loss.STRUCTURE, cost=8, modules=_MODULES)
-def render(document: pymupdf.Document) -> Raster:
+def render(
+    document: pymupdf.Document,
+    *,
+    dpi: Dpi = DPI,
+    width: Width | None = None,
+    height: Height | None = None,
+    fit: Fit = "inside",
+    crop: Crop | None = None,
+    rotate: Rotate = 0,
+) -> Raster:
+    """Draws pages at `dpi`, or at the requested size. A crop is in pixels at `dpi`."""
+    from engine.mupdf import pymupdf
+
+    def sizes(page: pymupdf.Page) -> tuple[Size, Size]:
+        """The size at `dpi`, and that to draw."""
+        area = (page.rect * pymupdf.Matrix(dpi / 72, dpi / 72)).irect
+        full = max(1, area.width), max(1, area.height)
+        return full, needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)
+
+    def frames() -> Iterator[Frame]:
+        for page in document:
+            full, (across, down) = sizes(page)
+            check_size(across, down)
+            matrix = pymupdf.Matrix(dpi / 72, dpi / 72)
+            if full != (across, down):
+                matrix = pymupdf.Matrix(across / page.rect.width, down / page.rect.height)
+            pixels = page.get_pixmap(matrix=matrix, alpha=False)
+            image = Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples)
+            yield Frame(image, full_size=full if full != image.size else None)
+
     # One page more than the limit is enough to be refused.
-    sizes = [_size_in_pixels(page) for page in islice(document, MAX_FRAMES + 1)]
-    return Raster(_render_pages(document), count=document.page_count, dpi=(DPI, DPI), sizes=sizes)
-
-
-def _size_in_pixels(page: pymupdf.Page) -> Size:
-    return round(page.rect.width * DPI / 72), round(page.rect.height * DPI / 72)
-
-
-def _render_pages(document: pymupdf.Document) -> Iterator[Frame]:
-    for page in document:
-        yield _render_page(page)
-
-
-def _render_page(page: pymupdf.Page) -> Frame:
-    pixels = page.get_pixmap(dpi=DPI, alpha=False)
-    return Frame(Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples))
+    drawn = [sizes(page) for page in islice(document, MAX_FRAMES + 1)]
+    full, first = drawn[0]
+    return Raster(
+        frames(),
+        count=document.page_count,
+        dpi=(dpi * first[0] / full[0], dpi * first[1] / full[1]),
+        scalable=True,
+        sizes=[size for _, size in drawn],
+    )
 
 
 @conversion(JPEG, PDF, terminal=True, cost=0.5, modules=(*_MODULES, *jpeg.MODULES))
-def embed_jpeg(data: bytes) -> bytes:
-    """A PDF of one page that contains the JPEG data unchanged."""
+def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
+    """A PDF of one page that contains the JPEG with unchanged pixels."""
     from engine.mupdf import pymupdf
 
-    jpeg.check_scans(data)
+    check_scans(data)
     header = _pillow.open_image(data, "JPEG")
     orientation = header.getexif().get(_exif.ORIENTATION, 1)
     size, dpi = header.size, _pillow.read_dpi(header)
@@ -141,30 +193,34 @@ def embed_jpeg(data: bytes) -> bytes:
     header.draft("L", (max(1, size[0] // 8), max(1, size[1] // 8)))
     header.load()
     document = pymupdf.open()
-    _add_page(document, data, size, dpi, orientation if orientation in _PLACEMENTS else 1)
+    _add_page(document, filter_segments(data, metadata), size, dpi, orientation if orientation in _PLACEMENTS else 1)
     return to_bytes(document)
 
 
 @conversion(RASTER, PDF, terminal=True, cost=12, modules=_MODULES)
-def from_raster(raster: Raster) -> bytes:
+def from_raster(raster: Raster, *, quality: Quality = _JPEG_QUALITY) -> bytes:
     """A PDF with a page per frame: as JPEG if the pixels come from a lossy codec, otherwise lossless."""
     from engine.mupdf import pymupdf
 
+    if quality != _JPEG_QUALITY and not raster.lossy:
+        message = "Pictures from lossless formats are stored without loss: quality has no effect."
+        warn(FidelityWarning("quality_ignored", message), stacklevel=2)
     document = pymupdf.open()
     converted = raster.converted_for(TargetCapabilities(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True))
     for frame in converted.frames:
-        _add_page(document, _encode_frame(frame, lossy=raster.lossy), frame.size, raster.dpi)
+        _add_page(document, _encode_frame(frame, quality if raster.lossy else None), frame.size, raster.dpi)
     if raster.xmp:
         document.set_xml_metadata(raster.xmp.decode("utf-8", "replace"))
     return to_bytes(document)
 
 
-def _encode_frame(frame: Frame, *, lossy: bool) -> bytes:
+def _encode_frame(frame: Frame, quality: int | None) -> bytes:
+    """The picture as JPEG of this quality; without loss if it is None, or for transparency, CMYK and 1 bit."""
     image = frame.image
     if image.mode == "CMYK":
         return _pillow.encode(image, "TIFF", compression="tiff_lzw", icc_profile=frame.icc_profile)
-    if lossy and image.mode in ("L", "RGB"):
-        return _pillow.encode(image, "JPEG", quality=_JPEG_QUALITY, icc_profile=frame.icc_profile)
+    if quality is not None and image.mode in ("L", "RGB"):
+        return _pillow.encode(image, "JPEG", quality=quality, icc_profile=frame.icc_profile)
     return _pillow.encode(image, "PNG", icc_profile=frame.icc_profile)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from PIL import Image
+from pydantic import Field
 
 from engine import (
     RASTER,
@@ -16,20 +18,28 @@ from engine import (
     DeepPixels,
     FileFormat,
     Frame,
+    InvalidOption,
     Loss,
     Raster,
     Signature,
+    Size,
     any_of,
     check_size,
     conversion,
     hookimpl,
 )
-from plugins import _exif, _pillow, _tiff_tags
+from plugins import _exif, _pillow, _tiff_tags, jpeg
+
+RawMode: TypeAlias = Annotated[
+    Literal["develop", "preview"],
+    Field(description="`preview` uses the largest JPEG that the camera stored in the file; it can be small."),
+]
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SRGB = 1  # EXIF value of ColorSpace
+_TURNED = (5, 6)  # LibRaw's orientations that exchange width and height
 
 
 def _tiff_raw(maker: bytes, *, dng: bool = False) -> Callable[[Content], int]:
@@ -64,20 +74,51 @@ RW2 = _format("rw2", "image/x-panasonic-rw2", Signature((0, b"IIU\0")))
 FORMATS = (CR2, NEF, ARW, DNG, RAF, ORF, RW2)
 
 
-def develop(data: bytes) -> Raster:
-    """Develops the sensor data, upright and in sRGB. The embedded preview is not used."""
+def decode(data: bytes, *, raw_mode: RawMode = "develop") -> Raster:
+    return _read_preview(data) if raw_mode == "preview" else _develop(data)
+
+
+def _read_preview(data: bytes) -> Raster:
+    """The largest embedded JPEG, upright, with the metadata of the file. Raises InvalidOption if there is none."""
+    import rawpy
+
+    with rawpy.imread(BytesIO(data)) as raw:
+        try:
+            preview = raw.extract_thumb().data
+        except (rawpy.LibRawNoThumbnailError, rawpy.LibRawUnsupportedThumbnailError):
+            preview = None
+    if not isinstance(preview, bytes):  # an array of uncompressed samples, or none
+        message = "raw_mode must be develop for this file: it contains no JPEG preview."
+        raise InvalidOption(message, reason="unknown", param="raw_mode", details={"available": ["develop"]})
+    jpeg.check_scans(preview)
+    raster = _pillow.decode(preview, "JPEG", lossy=True)
+    directory = _read_directory(data)
+    return replace(raster, exif=_exif.from_directory(directory), xmp=_read_xmp(directory), dpi=None)
+
+
+def _develop(data: bytes) -> Raster:
+    """Develops the sensor data, upright and in sRGB."""
     # LibRaw decodes some truncated files to noise without an error.
     if _tiff_tags.is_truncated(data, _tiff_tags.read_directories(data)):
         raise CorruptInput("The file is truncated within the sensor data.")
     directory = _read_directory(data)
-    xmp = directory.get(_exif.XMP)
     return Raster(
         _develop_frames(data, bits=8),
         deep_frames=_develop_frames(data, bits=16),
         exif=_exif.from_directory(directory, color_space=_SRGB),
-        xmp=xmp if isinstance(xmp, bytes) else None,
+        xmp=_read_xmp(directory),
         lossy=True,
+        sizes=[_upright_size(data)],
     )
+
+
+def _upright_size(data: bytes) -> Size:
+    """The size of the developed picture, from the header."""
+    import rawpy
+
+    with rawpy.imread(BytesIO(data)) as raw:
+        sizes = raw.sizes
+    return (sizes.iheight, sizes.iwidth) if sizes.flip in _TURNED else (sizes.iwidth, sizes.iheight)
 
 
 def _develop_frames(data: bytes, *, bits: int) -> Iterator[Frame]:
@@ -87,6 +128,11 @@ def _develop_frames(data: bytes, *, bits: int) -> Iterator[Frame]:
         check_size(raw.sizes.width, raw.sizes.height)
         array: NDArray[Any] = raw.postprocess(use_camera_wb=True, output_bps=bits)
     yield Frame(Image.fromarray(array) if bits == 8 else DeepPixels(array, "RGB"))
+
+
+def _read_xmp(directory: Image.Exif) -> bytes | None:
+    xmp = directory.get(_exif.XMP)
+    return xmp if isinstance(xmp, bytes) else None
 
 
 def _read_directory(data: bytes) -> Image.Exif:
@@ -101,9 +147,8 @@ def _read_directory(data: bytes) -> Image.Exif:
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
+    modules = ("rawpy", "multiprocessing")
     return [
-        conversion(
-            source, RASTER, loss=Loss.DETAIL, cost=10, memory=17, isolated=True, modules=("rawpy", "multiprocessing")
-        )(develop)
+        conversion(source, RASTER, loss=Loss.DETAIL, cost=10, memory=17, isolated=True, modules=modules)(decode)
         for source in FORMATS
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import re
 import zlib
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from engine import (
@@ -18,12 +17,15 @@ from engine import (
     Loss,
     Raster,
     Requirement,
+    Size,
     conversion,
     ends_with,
     hookimpl,
 )
+from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Rotate, Width
 from plugins import _svg_source
-from plugins.pdf import PDF, warn_pages_dropped
+from plugins.geometry import needed_size
+from plugins.pdf import PDF, filter_document, warn_pages_dropped
 
 if TYPE_CHECKING:
     import pymupdf
@@ -66,14 +68,33 @@ def _decode_head(head: bytes) -> str:
 
 
 @conversion(SVG, RASTER, loss=Loss.STRUCTURE, cost=4, isolated=True, modules=_MODULES)
-def render(data: bytes) -> Raster:
-    return Raster(_render_frames(_svg_source.prepare(data)), dpi=(96, 96))
-
-
-def _render_frames(svg: bytes) -> Iterator[Frame]:
+def render(
+    data: bytes,
+    *,
+    dpi: Dpi = 96,
+    width: Width | None = None,
+    height: Height | None = None,
+    fit: Fit = "inside",
+    crop: Crop | None = None,
+    rotate: Rotate = 0,
+) -> Raster:
+    """Draws at `dpi`, or at the requested size. A crop is in pixels at `dpi`."""
     from plugins import _cairo
 
-    yield Frame(_cairo.render(svg))
+    full: Size = (1, 1)
+
+    def new_size(size: Size) -> Size:
+        nonlocal full
+        full = max(1, round(size[0] * dpi / 96)), max(1, round(size[1] * dpi / 96))
+        return needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)
+
+    image = _cairo.render(_svg_source.prepare(data), new_size)
+    return Raster(
+        [Frame(image, full_size=full if full != image.size else None)],
+        dpi=(dpi * image.width / full[0], dpi * image.height / full[1]),
+        scalable=True,
+        sizes=[image.size],
+    )
 
 
 @conversion(SVG, PDF, cost=4, isolated=True, modules=_MODULES)
@@ -84,16 +105,18 @@ def to_pdf(data: bytes) -> bytes:
 
 
 @conversion(SVG, SVG, loss=Loss.DETAIL, cost=4, isolated=True, modules=_MODULES)
-def redraw(data: bytes) -> bytes:
+def redraw(data: bytes, *, metadata: Metadata = "safe") -> bytes:
+    """The result contains no metadata, for any value of the option."""
     from plugins import _cairo
 
     return _cairo.to_svg(_svg_source.prepare(data))
 
 
 @conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4, modules=("engine.mupdf",))
-def from_document(document: pymupdf.Document) -> bytes:
+def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
     """Writes the first page. Text becomes outlines, because fonts are not embedded."""
     warn_pages_dropped(document)
+    filter_document(document, metadata)
     svg: str = document[0].get_svg_image(text_as_path=True)
     return svg.encode()
 

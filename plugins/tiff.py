@@ -6,9 +6,11 @@ import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from warnings import warn
 
 from PIL import Image, ImageSequence, TiffImagePlugin
+from pydantic import Field
 
 from engine import (
     MAX_FRAMES,
@@ -16,6 +18,7 @@ from engine import (
     AnyConversion,
     Content,
     DeepPixels,
+    FidelityWarning,
     FileFormat,
     Frame,
     Raster,
@@ -28,7 +31,7 @@ from engine import (
     conversion,
     hookimpl,
 )
-from engine.option_types import Pages
+from engine.option_types import Effort, Pages, Quality
 from plugins import _exif, _pillow, _tiff_tags
 
 if TYPE_CHECKING:
@@ -55,6 +58,12 @@ _BYTE, _ASCII, _LONG = 1, 2, 4
 _PLACEHOLDER = 0xFEEDF00D
 _REDUCED = 1  # subfile type: a smaller version of another page
 _MODES = {0: "L", 1: "L", 2: "RGB", 5: "CMYK"}
+_JPEG_QUALITY, _EFFORT = 90, 5
+_LEVELS = (1, 1, 2, 3, 4, 6, 7, 9, 10)  # of libdeflate by effort; 4 takes the time of LZW
+Compression: TypeAlias = Annotated[
+    Literal["none", "lzw", "deflate", "jpeg"],
+    Field(description="Compression of TIFF; `jpeg` is lossy, with 8 bits per sample and without transparency."),
+]
 _PHOTOMETRIC_NAMES = {
     "1": "minisblack",
     "P": "palette",
@@ -75,7 +84,8 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     sizes, deep = _pages(image)
     order = _pillow.select(list(sizes), pages)
     raster = _pillow.to_raster(image, order, sizes=[sizes[index] for index in order])
-    return replace(raster, deep_frames=_decode_deep(data, order)) if deep else raster
+    bare = raster.bare and getattr(image, "n_frames", 1) == 1  # without thumbnails
+    return replace(raster, deep_frames=_decode_deep(data, order) if deep else None, bare=bare)
 
 
 def _pages(image: Image.Image) -> tuple[dict[int, Size], bool]:
@@ -136,23 +146,34 @@ def _to_deep_pixels(array: NDArray[Any], tags: dict[str, Any]) -> DeepPixels:
     return DeepPixels.from_bits(array, min(bits, 16), mode)
 
 
+# Few readers support LA with 16 bits.
+_CAPABILITIES = TargetCapabilities(
+    ("1", "P", "L", "LA", "RGB", "RGBA", "CMYK"), deep_modes=("L", "RGB", "RGBA", "CMYK"), icc=True, pages=True
+)
+_JPEG_CAPABILITIES = TargetCapabilities(("L", "RGB"), icc=True, pages=True)
+
+
 @conversion(RASTER, TIFF, cost=2, modules=_MODULES)
-def encode(raster: Raster) -> bytes:
+def encode(
+    raster: Raster, *, compression: Compression = "deflate", quality: Quality = _JPEG_QUALITY, effort: Effort = _EFFORT
+) -> bytes:
+    """`quality` applies to JPEG compression, `effort` to deflate."""
     from plugins import _tifffile
 
-    modes = ("L", "LA", "RGB", "RGBA", "CMYK")
-    # Few readers support LA with 16 bits.
-    deep_modes = ("L", "RGB", "RGBA", "CMYK")
-    converted = raster.converted_for(
-        TargetCapabilities(("1", "P", *modes), deep_modes=deep_modes, icc=True, pages=True)
-    )
+    if compression != "jpeg" and quality != _JPEG_QUALITY:
+        message = "quality has an effect only with the compression jpeg."
+        warn(FidelityWarning("quality_ignored", message), stacklevel=2)
+    if compression != "deflate" and effort != _EFFORT:
+        message = "effort has an effect only with the compression deflate."
+        warn(FidelityWarning("option_ignored", message), stacklevel=2)
+    converted = raster.converted_for(_JPEG_CAPABILITIES if compression == "jpeg" else _CAPABILITIES)
     file = BytesIO()
     tags = _exif.parse(raster.exif)
     with _tifffile.open_tiff(file, "w") as pages:
         for number, frame in enumerate(converted.frames):
             pages.write(
                 **_page_parameters(frame.pixels),
-                compression="lzw",
+                **_compression_parameters(frame.pixels, compression, quality, effort),
                 iccprofile=frame.icc_profile,
                 resolution=raster.dpi,
                 resolutionunit="inch" if raster.dpi else None,
@@ -163,17 +184,27 @@ def encode(raster: Raster) -> bytes:
     return _append_directories(file.getvalue(), tags)
 
 
+def _compression_parameters(
+    pixels: Image.Image | DeepPixels, compression: Compression, quality: int, effort: int
+) -> dict[str, Any]:
+    """The parameters of tifffile for a compression."""
+    if compression == "jpeg":
+        return {"compression": "jpeg", "compressionargs": {"level": quality}}
+    if compression == "none":
+        return {}
+    predictor = {"predictor": pixels.mode not in ("1", "P")}
+    if compression == "lzw":
+        return {"compression": "lzw", **predictor}
+    return {"compression": "zlib", "compressionargs": {"level": _LEVELS[effort - 1]}, **predictor}
+
+
 def _page_parameters(pixels: Image.Image | DeepPixels) -> dict[str, Any]:
     """The parameters of tifffile for the pixels of a page."""
     import numpy as np
 
     mode = pixels.mode
     array = pixels.array if isinstance(pixels, DeepPixels) else np.asarray(pixels)
-    parameters: dict[str, Any] = {
-        "ndimage": array,
-        "photometric": _PHOTOMETRIC_NAMES[mode],
-        "predictor": mode not in ("1", "P"),
-    }
+    parameters: dict[str, Any] = {"ndimage": array, "photometric": _PHOTOMETRIC_NAMES[mode]}
     if isinstance(pixels, Image.Image) and mode == "P":
         palette = np.zeros((256, 3), np.uint16)
         colours = np.asarray(pixels.getpalette(), np.uint16).reshape(-1, 3) * 257

@@ -137,8 +137,13 @@ class SqliteWriter:
 
     def _run_groups(self) -> None:
         while group := self._next_group():
-            if calls := [call for call in group if call.start()]:
+            error = self._begin()
+            # Only now, because a call that has started cannot be cancelled while it waits for the lock.
+            calls = [call for call in group if call.start()]
+            if error is None:
                 self._run_group(calls)
+            else:
+                finish([(call, None, translate(error)) for call in calls])
 
     def _next_group(self) -> list[Call[Any]]:
         with self._lock:
@@ -146,22 +151,36 @@ class SqliteWriter:
             self._running = bool(group)
             return group
 
+    def _begin(self) -> BaseException | None:
+        """Begins a transaction, which waits for the write lock. Returns the error if it fails."""
+        try:
+            self._connection.execute_sql("BEGIN IMMEDIATE")
+        except BaseException as error:
+            return error
+        return None
+
     def _run_group(self, calls: Sequence[Call[Any]]) -> None:
         """Commits the calls together. If their transaction fails as a whole, each runs again, in one of its own."""
         try:
             outcomes = self._transact(calls)
         except BaseException as error:
-            if len(calls) > 1 and not is_busy(error):
+            if len(calls) > 1:
                 for call in calls:
-                    self._run_group([call])
+                    self._run_alone(call)
             else:
                 finish([(call, None, translate(error)) for call in calls])
         else:
             finish(outcomes)
 
+    def _run_alone(self, call: Call[Any]) -> None:
+        error = self._begin()
+        if error is None:
+            self._run_group([call])
+        else:
+            finish([(call, None, translate(error))])
+
     def _transact(self, calls: Sequence[Call[Any]]) -> list[_Outcome]:
-        """Runs the calls in one transaction. Nothing is committed if this raises."""
-        self._connection.execute_sql("BEGIN IMMEDIATE")
+        """Runs the calls and commits the transaction. Nothing is committed if this raises."""
         try:
             outcomes = [self._run_call(call) for call in calls]
             self._connection.execute_sql("COMMIT")

@@ -8,6 +8,7 @@ import random
 import signal
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from time import monotonic
 
 import httpx
 
@@ -15,6 +16,7 @@ from benchmarks import server_process
 from benchmarks.faults.clients import Clients, check_ledger, check_work_files, repeat_during
 from benchmarks.load_generator import TimedResponse
 from benchmarks.report import Row, at_most, equals, info, p99
+from tests.support.processes import child_processes
 from tests.support.server_process import free_port
 from tests.support.servers import eventually, open_work_files
 
@@ -96,6 +98,49 @@ def signal_jobs(folder: Path, divisor: int) -> list[Row]:
         *check_ledger(database_url, 4),
         *file_rows,
     ]
+
+
+def stop_fork_server(folder: Path, divisor: int) -> list[Row]:
+    """F20: the fork server is stopped (SIGSTOP) under load, and once more before SIGTERM."""
+    count, database_url = max(20, 200 // divisor), server_process.sqlite_url(folder)
+    keys = server_process.create_accounts(database_url, count)  # each conversion needs a process of its own
+    with server_process.serving(folder) as (server, url):
+        responses = asyncio.run(_convert_beside_stopped_fork_server(server.pid, url, keys))
+        file_rows = check_work_files(server.pid, folder)
+        _stop_fork_server(server.pid)
+        started = monotonic()
+        server.terminate()
+        exit_code = server.wait(90)
+        exit_seconds = monotonic() - started
+    statuses = [response.status for response in responses]
+    return [
+        info("responses 503", statuses.count(503)),
+        equals("responses other than 200, 503", len(statuses) - statuses.count(200) - statuses.count(503), 0),
+        at_most("longest latency, s", max(response.seconds for response in responses), 60),
+        equals("status of the last response", statuses[-1], 200),
+        equals("exit code", exit_code, 0),
+        at_most("seconds from SIGTERM to the exit", exit_seconds, 45),
+        *file_rows,
+    ]
+
+
+async def _convert_beside_stopped_fork_server(pid: int, url: str, keys: list[str]) -> list[TimedResponse]:
+    """Sends five requests a second, one per key, and stops the fork server after the first."""
+    content, requests = server_process.picture(_SMALL), []
+    async with httpx.AsyncClient(timeout=90) as client:
+        for key in keys:
+            requests.append(asyncio.create_task(server_process.convert(client, url, key, content)))
+            await asyncio.sleep(0.2)
+            if len(requests) == 1:
+                _stop_fork_server(pid)
+        return await asyncio.gather(*requests)
+
+
+def _stop_fork_server(pid: int) -> None:
+    """Stops the supervisor and the serving process of the server's fork server."""
+    for supervisor in child_processes(pid):
+        for process in (*child_processes(supervisor), supervisor):
+            _send_signal(process, signal.SIGSTOP)
 
 
 async def _convert_and_signal(

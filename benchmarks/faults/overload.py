@@ -1,4 +1,4 @@
-"""Load beyond the capacity of a server, and its shutdown under load."""
+"""Load beyond the capacity of a server, jobs that do not end, and its shutdown under load."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ from benchmarks.faults.kills import running_jobs
 from benchmarks.load_generator import LoadPlan, TimedResponse, generate_load
 from benchmarks.report import COLUMNS, Report, Row, at_most, equals, info, p99, required
 from benchmarks.server_process import WORKERS
+from tests.support.hostile import eps
 from tests.support.servers import eventually, open_work_files
 
 _FACTOR = 10  # load as a multiple of the capacity
 _ROUNDS = 3  # the speed of a machine varies by a tenth within minutes: the capacity is measured around each round
 _RECOVERY = 5  # seconds
 _ACCOUNTS = 10
-_MEDIUM, _LARGE = (2000, 1500), (4000, 3000)
+_SMALL, _MEDIUM, _LARGE = (600, 400), (2000, 1500), (4000, 3000)
 _MAX_MEMORY = 512  # MiB, of the server process
+_ATTACKERS = 3
+_ABANDON_SECONDS = 12  # after which a client disconnects; the server counts this as a job that exceeded its limits
 _FILES_OF_A_JOB = 3  # open in the server: the upload, once more to pass it on, and the result
 
 
@@ -130,6 +133,42 @@ async def _shut_down(
         responses = await asyncio.gather(*requests)
         exit_code = await asyncio.to_thread(server.wait, 60)
     return responses, monotonic() - started, exit_code
+
+
+def endless_jobs(folder: Path, divisor: int) -> list[Row]:
+    """F19: three accounts whose jobs have kept exceeding their limits send more of them, beside another account."""
+    keys = server_process.create_accounts(server_process.sqlite_url(folder), _ATTACKERS + 1)
+    with server_process.serving(folder) as (_, url):
+        responses = asyncio.run(_convert_beside_endless_jobs(url, keys, max(30, 600 // divisor)))
+    return [
+        info("conversions of the other account", len(responses)),
+        equals("responses other than 200", sum(response.status != HTTPStatus.OK for response in responses), 0),
+        at_most("longest latency, s", max(response.seconds for response in responses), 5),
+    ]
+
+
+async def _convert_beside_endless_jobs(url: str, keys: list[str], seconds: float) -> list[TimedResponse]:
+    """Converts with the last key for `seconds`, while all others send endless jobs. Returns the responses to it."""
+    *attackers, other = keys
+    content, endless = server_process.picture(_SMALL), eps("{} loop")
+
+    async def send(key: str, count: int, patience: float) -> None:
+        async with httpx.AsyncClient(timeout=patience) as client:
+            for _ in range(count):
+                await server_process.convert(client, url, key, endless)
+
+    for number in range(0, len(attackers), WORKERS):  # each of their jobs is to start at once
+        await asyncio.gather(*(send(key, 3, _ABANDON_SECONDS) for key in attackers[number : number + WORKERS]))
+    attacks = [asyncio.create_task(send(key, 10**6, 90)) for key in (*attackers, *attackers)]
+    responses, end = [], monotonic() + seconds
+    async with httpx.AsyncClient(timeout=60) as client:
+        while monotonic() < end:
+            responses.append(await server_process.convert(client, url, other, content))
+            await asyncio.sleep(0.1)
+    for attack in attacks:
+        attack.cancel()
+    await asyncio.wait(attacks)
+    return responses
 
 
 async def _wait_until(condition: Callable[[], bool]) -> None:

@@ -30,6 +30,9 @@ SCENARIOS: Mapping[str, Callable[[Path, int], list[Row]]] = MappingProxyType(
         "F12": slow_clients.malformed_requests,
         "F13": races.last_credit,
         "F15": kills.signal_jobs,
+        "F18": slow_clients.slow_uploads,
+        "F19": overload.endless_jobs,
+        "F20": kills.stop_fork_server,
     }
 )
 """Each takes an empty folder and a divisor of its counts."""

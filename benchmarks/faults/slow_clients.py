@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import select
 import socket
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from time import monotonic, sleep
 from urllib.parse import urlsplit
 
@@ -18,12 +21,15 @@ from benchmarks.faults.clients import Clients, check_ledger, check_work_files
 from benchmarks.faults.kills import running_jobs
 from benchmarks.report import Row, at_most, equals, info, p95
 from tests.support.http_requests import MALFORMED, REFUSED, SERVED
-from tests.support.servers import eventually, parsed, read_response
+from tests.support.servers import eventually, open_work_files, parsed, read_response
 from tests.support.web_samples import FORM, TARGET, form, part
 
 _TINY, _SMALL, _MEDIUM, _LARGE = (64, 48), (600, 400), (2000, 1500), (4000, 3000)
 _SLOW_CONNECTIONS = {"headers": 400, "bodies": 100, "idle": 100}
 _ADDRESSES = 16  # a server accepts 64 connections per address, and 512 in all
+_SLOW_UPLOADS = 16
+_SLOW_BYTES = 10_000  # per half second
+_SLOW_LENGTH = 90 << 20  # bytes, announced
 _CLOSE_TIMEOUT = 75  # seconds in which the server closes slow connections
 
 
@@ -85,6 +91,47 @@ def slow_requests(folder: Path, divisor: int) -> list[Row]:
         *check_ledger(database_url, 2 * count),
         *file_rows,
     ]
+
+
+def slow_uploads(folder: Path, divisor: int) -> list[Row]:
+    """F18: one account sends 16 slow uploads, of announced and of unknown length, beside another account."""
+    database_url = server_process.sqlite_url(folder)
+    slow, key = server_process.create_accounts(database_url, 2)
+    count = 500 // divisor
+    with server_process.serving(folder) as (server, url):
+        others = Clients(url, key, server_process.picture(_SMALL))
+        ended = Event()
+        with ThreadPoolExecutor(_SLOW_UPLOADS) as pool:
+            uploads = [pool.submit(_upload_slowly, url, slow, ended, chunked=n % 2 == 1) for n in range(_SLOW_UPLOADS)]
+            eventually(lambda: len(open_work_files(folder, server.pid)) == _SLOW_UPLOADS)
+            asyncio.run(others.convert(count, 2))
+            ended.set()
+            complete = sum(upload.result() for upload in uploads)
+        file_rows = check_work_files(server.pid, folder)
+    return [
+        equals("conversions of others", others.succeeded, count),
+        equals("attempts of others", len(others.responses), count),
+        at_most("p95 latency of others, s", p95(others.seconds()), 5),
+        equals("slow uploads not refused", complete, _SLOW_UPLOADS),
+        *file_rows,
+    ]
+
+
+def _upload_slowly(url: str, key: str, ended: Event, *, chunked: bool) -> bool:
+    """Sends a body at 20 kB/s until `ended`, then disconnects. Returns whether the server sent no response."""
+    length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {_SLOW_LENGTH}"
+    head = (
+        f"POST /api/v1/convert HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {key}\r\n"
+        f"Content-Type: {FORM['Content-Type']}\r\n{length}\r\n\r\n"
+    )
+    piece = form(part(bytes(_SLOW_BYTES), 'name="file"; filename="a.png"'), end=False)[:_SLOW_BYTES]
+    with _connect(url) as connection:
+        connection.sendall(head.encode())
+        while True:
+            connection.sendall(b"%x\r\n%s\r\n" % (len(piece), piece) if chunked else piece)
+            if ended.wait(0.5):
+                return not select.select([connection], [], [], 0)[0]
+            piece = bytes(_SLOW_BYTES)
 
 
 def malformed_requests(folder: Path, divisor: int) -> list[Row]:

@@ -146,7 +146,7 @@ async def _load_during_lock(folder: Path, url: str, key: str, seconds: float) ->
 
 def postgresql(folder: Path, divisor: int) -> list[Row]:
     """F6: PostgreSQL is restarted every two seconds."""
-    count = 200 // divisor
+    count, interval = 200 // divisor, max(0.5, 2 / divisor)  # at least one restart, however short the run
     if (binaries := find_binaries()) is None:
         return [info("skipped: PostgreSQL is not installed")]
     with PostgresServer(binaries) as store:
@@ -155,7 +155,7 @@ def postgresql(folder: Path, divisor: int) -> list[Row]:
             clients = Clients(url, key, server_process.picture(_MEDIUM))
 
             async def convert_during_restarts() -> int:
-                return await repeat_during(asyncio.create_task(clients.convert(count)), store.restart, 2)
+                return await repeat_during(asyncio.create_task(clients.convert(count)), store.restart, interval)
 
             restarts = asyncio.run(convert_during_restarts())
             file_rows = check_work_files(server.pid, folder)

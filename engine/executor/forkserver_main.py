@@ -38,6 +38,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # the web server handles these and closes the control socket
         signal.signal(number, signal.SIG_IGN)
     base_folder, modules, *layers = sys.argv[2:]
+    sandbox.lower_session_priority()
     shared_layers = sandbox.enter_network_namespace(layers)
     preload.preload(modules.split(",") if modules else None)
     sandbox.compile_filters(layers)

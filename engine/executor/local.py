@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import stat
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
 from engine import sandbox
-from engine.errors import StepFailed, TimedOut, WorkerCrashed
+from engine.errors import ExecutorUnavailable, StepFailed, TimedOut
 from engine.executor import jobs
 from engine.executor.forkserver import ForkServer
 from engine.executor.jobs import Job, JobLimits, JobResult, Request
@@ -65,7 +66,7 @@ class LocalExecutor:
     async def start(self) -> None:
         """Starts the fork server and spare processes, which otherwise happens at the first job.
 
-        Raises WorkerCrashed.
+        Raises ExecutorUnavailable.
         """
         await self._pool.start()
 
@@ -95,7 +96,7 @@ class LocalExecutor:
                         raise StepFailed("The conversion's process reported a size that differs from its file.")
                     worker.succeeded = reusable
                     return result
-        raise WorkerCrashed("No process can be started for the conversion.")
+        raise ExecutorUnavailable("No process can be started for the conversion.")
 
     async def examine(self) -> sandbox.SandboxReport:
         """Runs the sandbox self-test in a process of its own. Raises ConversionError."""
@@ -146,6 +147,8 @@ def _reopen(files: Sequence[int]) -> Iterator[list[int]]:
         opened = []
         for descriptor in files:
             try:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # opening a named pipe would block
+                    raise StepFailed("The files of the job must be regular files.")
                 opened.append(os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC))
             except OSError as error:
                 raise StepFailed("The files of the job cannot be opened.") from error

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
-from engine.errors import ConversionError, WorkerCrashed
+from engine.errors import ConversionError, ExecutorUnavailable
 from engine.executor.forkserver import ForkServer, WorkerProcess
 
 log = logging.getLogger("convertd.executor")
@@ -25,6 +25,7 @@ IDLE_SECONDS = 60.0
 MAX_AGE = 600.0  # seconds since the first job
 MAX_GROWTH = 64 << 20  # bytes of resident memory since the first job
 _READY_TIMEOUT = 1.0  # seconds
+_SPARE_TIMEOUT = 20.0  # seconds; enough to replace a fork server that does not answer
 
 
 @dataclass(eq=False)
@@ -85,13 +86,13 @@ class WorkerPool:
         self._closed = False
 
     async def start(self) -> None:
-        """Starts the fork server and forks the spares. Raises WorkerCrashed."""
+        """Starts the fork server and forks the spares. Raises ExecutorUnavailable."""
         for _ in range(self._size):
             await self._fork()
 
     async def close(self) -> None:
         """Ends all idle processes and the fork server, and with it all its workers."""
-        self._closed = True
+        self._closed = self._forkserver.closing = True
         for worker in [*self._idle]:
             self._retire(worker, "the executor is closed")
         while self._tasks:
@@ -105,7 +106,8 @@ class WorkerPool:
     async def worker(self, account: str, *, isolated: bool) -> AsyncIterator[Worker]:
         """A worker for one job of the account; a new one, retired after the job, if `isolated`.
 
-        It becomes idle on exit if it can take another job; otherwise it is killed. Raises WorkerCrashed.
+        It becomes idle on exit if it can take another job; otherwise it is killed. Raises
+        ExecutorUnavailable.
         """
         worker = (None if isolated else self._take_idle(account)) or await self._bind_spare(account)
         worker.jobs += 1
@@ -156,8 +158,11 @@ class WorkerPool:
     async def _bind_spare(self, account: str) -> Worker:
         while True:
             while not self._spares:
-                # Shielded: if the caller is cancelled, the new process becomes a spare.
-                await asyncio.shield(self._spawn(self._fork()))
+                # Not cancelled with the caller: the new process becomes a spare.
+                forking = self._spawn(self._fork())
+                if not (await asyncio.wait([forking], timeout=_SPARE_TIMEOUT))[0]:
+                    raise ExecutorUnavailable("No process was started for the conversion in time.")
+                forking.result()
             process = self._spares.popleft()
             with suppress(OSError):  # it has ended
                 if process.is_waiting():
@@ -197,7 +202,7 @@ class WorkerPool:
 
     async def _fork(self) -> None:
         if self._closed:
-            raise WorkerCrashed("The executor is closed.")
+            raise ExecutorUnavailable("The executor is closed.")
         self._forking += 1
         try:
             loop = asyncio.get_running_loop()

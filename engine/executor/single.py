@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from engine import sandbox
-from engine.errors import WorkerCrashed
+from engine.errors import ExecutorUnavailable
 from engine.executor import preload
 from engine.executor.forkserver import WorkerProcess, job_environment
 from engine.executor.forkserver_main import PID, kill_group, remove_folder
@@ -48,7 +48,7 @@ class SingleWorker:
 
     @asynccontextmanager
     async def worker(self, account: str, *, isolated: bool) -> AsyncIterator[Worker]:
-        """A worker for one job of the account, which is killed on exit. Raises WorkerCrashed."""
+        """A worker for one job of the account, which is killed on exit. Raises ExecutorUnavailable."""
         folder = tempfile.mkdtemp(prefix="convertd-")
         try:
             process, status = self._fork(folder)
@@ -72,7 +72,7 @@ class SingleWorker:
         try:
             pid = os.fork()
         except OSError as error:
-            raise WorkerCrashed("No process can be started for the conversion.") from error
+            raise ExecutorUnavailable("No process can be started for the conversion.") from error
         if pid == 0:
             run_worker(remote_connection.fileno(), folder, prepare)
         remote_connection.close()

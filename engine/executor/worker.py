@@ -71,7 +71,8 @@ class Worker:
         self._programs_forbidden = False
         self._initial_state = _state()
         self._descriptors = select.poll()
-        for descriptor in range(CONNECTION + 1, CONNECTION + 1 + _MAX_DESCRIPTORS):
+        self._all_closed = [(CONNECTION + 1 + number, select.POLLNVAL) for number in range(_MAX_DESCRIPTORS)]
+        for descriptor, _ in self._all_closed:
             self._descriptors.register(descriptor, 0)
 
     def serve(self) -> None:
@@ -145,7 +146,7 @@ class Worker:
 
     def _has_open_descriptors(self) -> bool:
         # One system call for all: closed descriptors are reported as invalid.
-        return sum(event == select.POLLNVAL for _, event in self._descriptors.poll(0)) < _MAX_DESCRIPTORS
+        return self._descriptors.poll(0) != self._all_closed
 
 
 def convert(
@@ -171,24 +172,16 @@ def convert(
         if pixels is not None:
             limit_memory(memory_estimate.allowed_bytes(plan, pixels, files))
 
-    writer = _ResultWriter(output, name, plan.target.extensions[0])
-    check_seconds = 0.0
-
-    def on_file(file: EncodedFile) -> None:
-        nonlocal check_seconds
-        started = perf_counter()
-        verification.verify(registry, plan, file, options)
-        check_seconds += perf_counter() - started
-        writer.add(file)
-
-    result = pipeline.run(plan, map(_read, sources), options, on_decoded, on_file)
+    verify = partial(verification.verify, registry, plan, options=options)
+    writer = _ResultWriter(output, name, plan.target.extensions[0], verify)
+    result = pipeline.run(plan, map(_read, sources), options, on_decoded, writer.add)
     return JobResult(
         writer.close(),
         result.trace,
         result.warnings,
         result.input_pages,
         result.pages,
-        check_seconds,
+        writer.check_seconds,
         sandbox.peak_memory(),
         result.file.count,
         result.quality_used,
@@ -216,9 +209,15 @@ def _peak_pixels(payloads: Sequence[object]) -> int | None:
 
 
 class _ResultWriter:
-    """Writes the files of a result to a descriptor: one as it is, several into a ZIP without compression."""
+    """Verifies the files of a result and writes them to a descriptor: one as it is, several into a ZIP.
 
-    def __init__(self, descriptor: int, name: str, extension: str) -> None:
+    `name` and `extension` are those of the files in the ZIP, which are stored without compression. `check_seconds` is
+    the duration of the verification.
+    """
+
+    def __init__(self, descriptor: int, name: str, extension: str, verify: Callable[[EncodedFile], None]) -> None:
+        self.check_seconds = 0.0
+        self._verify = verify
         self._descriptor = descriptor
         self._name = _RESERVED.sub("_", name.encode(errors="replace").decode()).strip(" .")[:_MAX_NAME]
         self._extension = extension
@@ -226,6 +225,9 @@ class _ResultWriter:
         self._zip: ZipFile | None = None
 
     def add(self, file: EncodedFile) -> None:
+        started = perf_counter()
+        self._verify(file)
+        self.check_seconds += perf_counter() - started
         self._output = self._output or os.fdopen(self._descriptor, "wb")
         if file.count == 1:
             self._output.write(file.data)

@@ -13,6 +13,7 @@ from functools import partial
 from engine.sandbox import landlock, privileges, seccomp
 from engine.sandbox.allowed_paths import allowed_path_rules
 from engine.sandbox.landlock import Rules
+from engine.sandbox.privileges import lower_session_priority
 from engine.sandbox.rlimits import address_space, limit_job, limit_memory, limit_process, peak_memory
 from engine.sandbox.selftest import run_selftest
 
@@ -29,11 +30,12 @@ __all__ = [
     "limit_job",
     "limit_memory",
     "limit_process",
+    "lower_session_priority",
     "peak_memory",
     "run_selftest",
 ]
 
-ALWAYS = frozenset({"rlimits", "session", "parent_death_signal"})
+ALWAYS = frozenset({"rlimits", "process_group", "parent_death_signal"})
 """The layers that remain when the sandbox is switched off."""
 
 LAYERS = ALWAYS | {
@@ -85,7 +87,7 @@ def apply_layers(layers: Collection[str], parent: int, path_rules: Rules, folder
         "rlimits": True,  # supported everywhere; set by the worker and for each job
         **_apply(
             {
-                "session": privileges.start_session,
+                "process_group": privileges.start_process_group,
                 "own_user": partial(privileges.switch_to_private_uid, folder),
                 "few_threads": privileges.limit_threads,
                 "no_capabilities": privileges.drop_capabilities,

@@ -1,4 +1,4 @@
-"""Session, user, capabilities and namespaces of this process. The functions raise OSError if the kernel refuses."""
+"""Priority, user, capabilities and namespaces of this process. The functions raise OSError if the kernel refuses."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import struct
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,30 +18,48 @@ _NO_CAPABILITIES = bytes(24)
 _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWNET = 0x08000000, 0x10000000, 0x40000000  # unshare
 
 _NICENESS = 5  # added, so that the server has priority
+# The kernel accepts one change of a group's niceness in 0.1 s, of all processes of all users but root.
+_AUTOGROUP_ATTEMPTS, _AUTOGROUP_INTERVAL = 10, 0.1
 _OOM_SCORE = 500  # added, so that jobs are killed before the server
 _FIRST_USER = 0x70000000  # above the IDs that container managers assign; the process ID is added
 _NOBODY = 65_534
 
 
-def start_session() -> None:
-    """Starts a session, so that all descendants can be killed together, and lowers the process's priority."""
-    os.setsid()
+def lower_session_priority() -> None:
+    """Lowers the CPU priority of this process's session. Has no effect where sched_autogroup is off.
+
+    With sched_autogroup the kernel schedules each session as a group, and ignores the niceness of its processes against
+    those of other groups.
+    """
+    for _ in range(_AUTOGROUP_ATTEMPTS):
+        try:
+            _write_proc("autogroup", _NICENESS)
+        except BlockingIOError:
+            time.sleep(_AUTOGROUP_INTERVAL)
+        except OSError:  # the kernel has no such groups
+            return
+        else:
+            return
+
+
+def start_process_group() -> None:
+    """Starts a process group, so that all descendants can be killed together, and lowers the process's priority."""
+    # No session: it would be a scheduling group at the server's priority.
+    os.setpgid(0, 0)
     os.umask(0o077)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)  # descendants whose parents end stay visible as children
     os.nice(_NICENESS)
-    # The kernel schedules sessions as groups, each with a niceness of its own.
-    _write_proc("autogroup", _NICENESS)
-    _write_proc("oom_score_adj", _OOM_SCORE)
+    with suppress(OSError):
+        _write_proc("oom_score_adj", _OOM_SCORE)
 
 
 def _write_proc(name: str, value: int) -> None:
-    """Sets a value of this process. Ignores errors: some systems lack the file, or limit how often it is written."""
-    with suppress(OSError):
-        file = os.open(f"/proc/self/{name}", os.O_WRONLY)
-        try:
-            os.write(file, b"%d" % value)
-        finally:
-            os.close(file)
+    """Sets a value of this process. Raises OSError."""
+    file = os.open(f"/proc/self/{name}", os.O_WRONLY)
+    try:
+        os.write(file, b"%d" % value)
+    finally:
+        os.close(file)
 
 
 def set_parent_death_signal(parent: int) -> None:

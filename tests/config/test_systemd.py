@@ -22,7 +22,7 @@ _EXPOSURE = 25  # in tenths; an unrestricted unit has 96
 # System calls of the sandbox layers, and those that start and end jobs.
 _CALLS_OF_JOBS = {
     *("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self", "seccomp", "prctl"),
-    *("unshare", "capset", "setsid", "setpriority", "prlimit64", "umask"),
+    *("unshare", "capset", "setsid", "setpgid", "setpriority", "prlimit64", "umask"),
     *("fork", "clone", "clone3", "vfork", "execve", "wait4", "kill", "socketpair", "sendmsg", "recvmsg"),
     *("pidfd_open", "pidfd_send_signal"),
 }

@@ -49,7 +49,7 @@ async def test_a_job_leaves_its_result(executor: LocalExecutor, tmp_path: Path) 
 
     assert job.output.read_bytes().startswith(b"\x89PNG")
     assert done.size == job.output.stat().st_size
-    assert [timing.step for timing in done.trace] == ["trouble -> raster", "raster -> png"]
+    assert [timing.step for timing in done.trace] == ["trouble -> raster", "metadata", "raster -> png"]
 
 
 @pytest.mark.parametrize(
@@ -169,6 +169,17 @@ async def test_jobs_cannot_write_to_their_inputs(tmp_path: Path) -> None:
 async def test_files_that_cannot_be_opened(executor: LocalExecutor, tmp_path: Path) -> None:
     with (tmp_path / "output").open("wb") as output, pytest.raises(ConversionError, match="cannot be opened"):
         await executor.run(Job(("png",), "jpeg"), ACCOUNT, [-1], output.fileno())
+
+
+async def test_a_named_pipe_is_an_error(executor: LocalExecutor, tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with pytest.raises(ConversionError, match="regular"):
+            await executor.run(Job(("trouble",), "png"), ACCOUNT, [descriptor], descriptor)
+    finally:
+        os.close(descriptor)
 
 
 async def test_good_jobs_succeed_beside_bad_ones(executor: LocalExecutor, tmp_path: Path) -> None:

@@ -81,13 +81,13 @@ def test_an_unsupported_pair_lists_the_available_targets() -> None:
 @pytest.mark.parametrize(
     ("source", "target", "path"),
     [
-        ("jpeg", "webp", "jpeg -> raster -> webp"),
-        ("jpeg", "jpeg", "jpeg -> raster -> jpeg"),
+        ("jpeg", "webp", "jpeg -> raster -> metadata -> webp"),
+        ("jpeg", "jpeg", "jpeg -> raster -> metadata -> jpeg"),
         ("jpeg", "pdf", "jpeg -> pdf"),
         ("svg", "pdf", "svg -> pdf"),
         ("eps", "svg", "eps -> pdf -> document -> svg"),
         ("pdf", "eps", "pdf -> document -> eps"),
-        ("nef", "tiff", "nef -> raster -> tiff"),
+        ("nef", "tiff", "nef -> raster -> metadata -> tiff"),
     ],
 )
 def test_paths(source: str, target: str, path: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import pytest
@@ -110,6 +111,22 @@ def test_the_steps_of_a_plan_include_its_transforms() -> None:
     assert str(plan) == "scan -> pixels -> turn -> resize -> print"
     assert plan.memory == _REGISTRY.plan([_SCAN], _PRINT, options={"turns": 1}).memory + 2
     assert [timing.stage for timing in _run(_SCAN, _PRINT, size=7).trace] == ["decode", "convert", "encode"]
+
+
+def test_a_transform_may_always_run() -> None:
+    @transform(_PIXELS, after=resize, always=True)
+    def clean(pixels: list[str], *, keep: bool = False) -> list[str]:
+        return [*pixels, f"cleaned {keep}"]
+
+    registry = Registry([replace(_PLUGIN, transforms=(clean, resize, turn, turn_pages))])
+
+    def result(source: FileFormat, **options: OptionValue) -> bytes:
+        return pipeline.run(registry.plan([source], _PRINT, options=options), [b"data"], options).data
+
+    assert result(_SCAN) == b"print embedded"
+    assert result(_BOOK) == b"print rendered text, cleaned False, level 5"
+    assert result(_BOOK, size=7) == b"print rendered text, resized to 7 inside, cleaned False, level 5"
+    assert result(_SCAN, keep=True) == b"print decoded for None, cleaned True, level 5"
 
 
 def test_no_option_loses_structure_that_another_path_keeps() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import pillow_heif.HeifImagePlugin  # noqa: F401, lets Pillow read the results
 import pytest_asyncio
 
 from engine.executor import LocalExecutor

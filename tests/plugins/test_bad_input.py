@@ -133,7 +133,7 @@ async def test_too_many_pixels_on_a_page(executor: LocalExecutor) -> None:
     document.new_page(width=14_000, height=14_000)
 
     assert await _refused(executor, document.tobytes(), target="png") == ("file_too_large", "pixels")
-    assert await _convert(executor, document.tobytes(), "file", "pdf") == set()
+    assert await _convert(executor, document.tobytes(), "file", "pdf") <= {"kept_original"}
 
 
 async def test_too_many_frames(executor: LocalExecutor) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageCms, ImageOps
 
 from engine import pipeline
+from engine.options import OptionValue
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
 from tests.support import readers
@@ -24,9 +25,9 @@ _XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.o
 _HOLD_EXIF = ("jpeg", "png", "webp", "avif", "heic", "tiff")
 
 
-def convert(data: bytes, target: str, quality: int | None = None) -> PipelineResult:
+def convert(data: bytes, target: str, **options: OptionValue) -> PipelineResult:
     source = _REGISTRY.identify_content(data)
-    return pipeline.run(_REGISTRY.plan([source], target), [data], {} if quality is None else {"quality": quality})
+    return pipeline.run(_REGISTRY.plan([source], target, options=options), [data], options)
 
 
 def encoded(image: Image.Image, encoder: str, **parameters: object) -> bytes:
@@ -72,7 +73,7 @@ def test_orientation_is_applied_once(orientation: int, target: str) -> None:
 def test_exif_and_xmp_are_kept(target: str) -> None:
     data = encoded(quadrants(), "JPEG", exif=_tags(6).tobytes(), xmp=_XMP)
 
-    image = opened(convert(data, target).data)
+    image = opened(convert(data, target, metadata="all").data)
 
     tags = image.getexif()
     assert tags.get(0x0112, 1) == 1

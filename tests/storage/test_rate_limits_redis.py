@@ -59,7 +59,7 @@ async def test_a_clock_set_back_does_not_extend_a_window(redis: Redis, redis_lim
 
 async def test_a_briefly_blocked_event_loop_causes_no_timeout(redis_server: RedisServer, redis: Redis) -> None:
     limiter = RedisRateLimiter(redis_server.url)
-    asyncio.get_running_loop().call_later(0.001, time.sleep, 0.1)
+    asyncio.get_running_loop().call_later(0.001, time.sleep, 0.3)
     statuses = await asyncio.gather(*(limiter.hit("a", 1000, 60) for _ in range(100)))
     await limiter.close()
     assert sorted(status.remaining for status in statuses) == list(range(900, 1000))
@@ -108,7 +108,7 @@ async def test_a_stall_delays_one_request_per_retry_interval(tmp_path: Path, cap
         limiter = FailoverRateLimiter(RedisRateLimiter(server.url), MemoryRateLimiter(), retry_interval=RETRY_INTERVAL)
         assert (await timed(limiter))[1].remaining == 999
         server.stall()
-        assert 0.24 < (await timed(limiter))[0] < 0.35
+        assert 0.09 < (await timed(limiter))[0] < 0.2
         assert sum([(await timed(limiter))[0] for _ in range(50)]) < 0.1
         await asyncio.sleep(RETRY_INTERVAL)
         delays = [delay for delay, _ in await asyncio.gather(*(timed(limiter) for _ in range(50)))]

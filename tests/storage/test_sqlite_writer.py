@@ -15,6 +15,7 @@ from random import Random
 import pytest
 
 from storage import connections, ledger, ledger_audit, models
+from storage import database as database_module
 from storage.database import Database
 from storage.errors import DatabaseBusy
 from storage.transaction import Transaction
@@ -177,6 +178,22 @@ async def test_a_locked_database_is_busy_for_all(url: str, path: Path, monkeypat
     assert all(isinstance(result, DatabaseBusy) for result in results)
     other.close()
     assert await database.run(grant(account, "after")) == 1
+    database.close()
+
+
+async def test_run_with_timeout_waits_no_longer_for_the_lock(
+    url: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(url)
+    account = open_account(database, 0).id
+    monkeypatch.setattr(database_module, "TIMEOUT", 0.1)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    asyncio.get_running_loop().call_later(1, other.close)
+    with pytest.raises(DatabaseBusy):
+        await database.run_with_timeout(grant(account, "late"))
+    assert await database.run(grant(account, "after")) == 1
+    assert refs(database) == {"after"}
     database.close()
 
 

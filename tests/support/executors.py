@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from engine import sandbox
 from engine.executor import Executor, Job, JobLimits, JobResult, LocalExecutor
+from engine.executor.pool import WorkerPool
 
 MISBEHAVING = Path(__file__).parent / "misbehaving"
 """The folder of the misbehaving plugin."""
@@ -54,3 +56,37 @@ async def run_files(
         except BaseException:
             output.unlink(missing_ok=True)
             raise
+
+
+def trouble_job(folder: Path, deed: str, *, isolated: bool = False) -> FileJob:
+    """A job of the misbehaving plugin."""
+    source = folder / f"{deed}.trouble"
+    source.write_bytes(b"TROUBLE " + deed.encode())
+    return FileJob(Job(("trouble",), "png", isolated=isolated), [source], folder / f"{deed}.out")
+
+
+def worker_pool(executor: LocalExecutor) -> WorkerPool:
+    """The worker pool of the executor."""
+    assert isinstance(executor._pool, WorkerPool)
+    return executor._pool
+
+
+def idle_workers(executor: LocalExecutor, account: str = ACCOUNT) -> list[int]:
+    """The process IDs of an account's idle workers."""
+    return [worker.process.pid for worker in worker_pool(executor)._idle if worker.account == account]
+
+
+async def run_deed(executor: LocalExecutor, folder: Path, deed: str = "behave", account: str = ACCOUNT) -> list[int]:
+    """Runs a job. Returns the account's idle workers afterwards."""
+    await run_files(executor, trouble_job(folder, deed), account=account)
+    return idle_workers(executor, account)
+
+
+async def has_ended(pid: int) -> bool:
+    """Waits up to 5 seconds for a process to end. Returns whether it has."""
+    process = Path(f"/proc/{pid}")
+    for _ in range(100):
+        if not await asyncio.to_thread(process.exists):
+            return True
+        await asyncio.sleep(0.05)
+    return False

@@ -1,4 +1,4 @@
-"""`convertd serve` processes that tests can kill."""
+"""`convertd serve` processes that tests can kill, and child processes."""
 
 from __future__ import annotations
 
@@ -29,3 +29,9 @@ def serving(folder: Path, url: str, **settings: str) -> Iterator[tuple[subproces
         finally:
             server.kill()
             drain.join()
+
+
+def child_processes(pid: int) -> list[int]:
+    """The children of all threads of a process."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]

@@ -61,6 +61,15 @@ def _frames(decode: Callable[..., Any]) -> Callable[[bytes], Reading]:
     return reader
 
 
+def _decode_avif(data: bytes) -> NDArray[Any]:
+    """Samples of 8 or 16 bits."""
+    array: NDArray[Any] = imagecodecs.avif_decode(data)
+    if array.dtype == np.uint8:
+        return array
+    has_12_bits = data[data.index(b"av1C") + 6] & 0x20
+    return array << (4 if has_12_bits else 6)
+
+
 def _heif(data: bytes) -> Reading:
     with TemporaryDirectory() as folder:
         source, result = Path(folder, "in.heic"), Path(folder, "out.jpg")
@@ -101,7 +110,7 @@ def _colour(array: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 _READERS: dict[str, Callable[[bytes], Reading]] = {
-    "avif": _frames(imagecodecs.avif_decode),
+    "avif": _frames(_decode_avif),
     "bmp": _frames(imagecodecs.bmp_decode),
     "eps": _eps,
     "gif": _vips,

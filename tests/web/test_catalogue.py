@@ -22,7 +22,7 @@ def test_formats_lists_every_pair(server: Running, servers: Servers) -> None:
 def test_the_options_of_a_pair(server: Running, servers: Servers) -> None:
     data = server.request("GET", "/formats/JPG/webp").json()["data"]
     assert (data["input_format"], data["output_format"], data["credits"]) == ("jpeg", "webp", 1)
-    assert data["path"] == ["jpeg -> raster", "raster -> webp"]
+    assert data["path"] == ["jpeg -> raster", "metadata", "raster -> webp"]
     assert data["losses"] == ["detail"]
     quality = data["options"]["properties"]["quality"]
     assert (quality["minimum"], quality["maximum"], quality["default"]) == (1, 100, 80)

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from engine.errors import ExecutorUnavailable
 from storage import ledger_audit, models
 from storage.transaction import Transaction
 from tests.support import http
 from tests.support.checks import problem
-from tests.support.fake_executors import EndlessExecutor
+from tests.support.fake_executors import EndlessExecutor, FailingExecutor
 from tests.support.servers import Running, Servers, eventually
 from tests.support.web_samples import FILE, FORM, TARGET, conversion_request, form, picture
 
@@ -97,6 +98,16 @@ def test_a_failure_costs_nothing(paying: Running) -> None:
     problem(paying.convert(picture(), quality="0", headers=bearer(key)), 400, "invalid_parameter")
     assert remaining(paying, key) == 1
     assert sound(paying)
+
+
+def test_a_conversion_without_a_process_costs_nothing(servers: Servers, data_dir: Path) -> None:
+    executor = FailingExecutor(ExecutorUnavailable("No process can be started for the conversion."))
+    with servers.running(data_dir, executor) as server:
+        key = server.account(credits=5)
+        response = server.convert(picture(), headers=bearer(key))
+        problem(response, 503, "not_ready", retryable=True)
+        assert int(response.headers["Retry-After"]) > 0
+        assert server.request("GET", "/account", key).json()["data"]["credits_remaining"] == 5
 
 
 def test_the_file_size_limit_depends_on_the_tier(paying: Running) -> None:

@@ -36,7 +36,7 @@ def test_explain_and_warnings(folder: Path) -> None:
     done = invoke(folder, "convert", "--explain", "--quality", "50", "photo.heic", "photo.tif")
 
     assert done.exit_code == 0
-    assert "heic -> raster -> tiff" in done.stderr
+    assert "heic -> raster -> metadata -> tiff" in done.stderr
     assert "quality_ignored" in done.stderr
 
 

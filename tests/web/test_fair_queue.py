@@ -17,7 +17,8 @@ class Jobs(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue = FairQueue(SLOTS, MEMORY)
+        self.restricted: set[str] = set()
+        self.queue = FairQueue(SLOTS, MEMORY, lambda account: account in self.restricted)
         self.running: list[QueuedJob] = []
         self.waiting: list[QueuedJob] = []  # in order of arrival
         self.passed: dict[QueuedJob, list[str]] = {}  # starts of other accounts while the job was its account's first
@@ -28,7 +29,7 @@ class Jobs(RuleBasedStateMachine):
         for job in self.queue.start_next(self.clock):
             assert job == self.first(job.account_id)
             for other in first_jobs:
-                if other.account_id != job.account_id and other in self.waiting and self.is_below_limit(other):
+                if other.account_id != job.account_id and other in self.waiting and self.may_start(other):
                     self.passed.setdefault(other, []).append(job.account_id)
             self.waiting.remove(job)
             self.running.append(job)
@@ -40,11 +41,13 @@ class Jobs(RuleBasedStateMachine):
     def first_jobs(self) -> list[QueuedJob]:
         return [self.first(account) for account in {job.account_id for job in self.waiting}]
 
-    def is_below_limit(self, job: QueuedJob) -> bool:
+    def may_start(self, job: QueuedJob) -> bool:
+        if job.account_id in self.restricted and self.running_of(*self.restricted):
+            return False
         return self.running_of(job.account_id) < LIMITS[job.account_id]
 
-    def running_of(self, account: str) -> int:
-        return sum(job.account_id == account for job in self.running)
+    def running_of(self, *accounts: str) -> int:
+        return sum(job.account_id in accounts for job in self.running)
 
     def memory(self) -> int:
         return sum(job.memory for job in self.running)
@@ -73,6 +76,11 @@ class Jobs(RuleBasedStateMachine):
         self.queue.remove(job)
         self.start_next()
 
+    @rule(account=st.sampled_from(sorted(LIMITS)))
+    def restrict(self, account: str) -> None:
+        self.restricted ^= {account}
+        self.start_next()
+
     @invariant()
     def counts_are_correct(self) -> None:
         assert (self.queue.running, self.queue.waiting) == (len(self.running), len(self.waiting))
@@ -86,7 +94,7 @@ class Jobs(RuleBasedStateMachine):
 
     @invariant()
     def no_job_waits_without_need(self) -> None:
-        eligible = [job for job in self.first_jobs() if self.is_below_limit(job)]
+        eligible = [job for job in self.first_jobs() if self.may_start(job)]
         if eligible and len(self.running) < SLOTS:
             assert self.running
             assert any(self.memory() + job.memory > MEMORY for job in eligible)
@@ -152,3 +160,27 @@ def test_jobs_ahead_counts_the_starts_of_other_accounts() -> None:
     assert queue.jobs_ahead("b", 2) == 2  # two of a, the waiting one, and the new one
     assert queue.jobs_ahead("a", 2) == 21
     assert queue.jobs_ahead("a", 1) == 41
+
+
+def test_restricted_accounts_share_one_slot() -> None:
+    queue = FairQueue(3, MEMORY, "ab".__contains__)
+    for account in "aabbcc":
+        add(queue, account)
+    running = queue.start_next(0)
+    assert "".join(job.account_id for job in running) == "acc"
+    queue.remove(running[0])
+    assert [job.account_id for job in queue.start_next(0)] == ["b"]
+    assert queue.running == 3
+
+
+def test_restricted_accounts_do_not_delay_others() -> None:
+    queue = FairQueue(2, MEMORY, "ab".__contains__)
+    for account in "aaabbb":
+        add(queue, account)
+    queue.start_next(0)
+    assert queue.jobs_ahead("a", 8) == 6
+    assert queue.jobs_ahead("c", 8) == 0
+    for account in "ccc":
+        add(queue, account)
+    queue.start_next(0)
+    assert queue.jobs_ahead("c", 8) == 1.5

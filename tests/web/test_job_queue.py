@@ -9,14 +9,18 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
+from engine.errors import CorruptInput, ExecutorUnavailable, OutOfMemory, TimedOut
 from web.api.errors import NotReady, RateLimited
-from web.services.job_queue import JobQueue
+from web.services import job_queue as module
+from web.services.job_queue import JobQueue, Overruns
 
 
 @asynccontextmanager
 async def held(job_queue: JobQueue, *accounts: str, limit: int = 2, max_wait: float | None = 30) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         for account in accounts:
+            if max_wait is not None:
+                job_queue.check(account, limit, max_wait)
             await stack.enter_async_context(job_queue.acquire(account, limit, max_wait=max_wait))
         yield
 
@@ -85,6 +89,24 @@ async def test_check_raises_what_acquire_would_and_queues_nothing() -> None:
         job_queue.check("b", 2)
 
 
+async def test_a_job_that_passed_the_check_is_queued_though_the_queue_is_full() -> None:
+    job_queue = JobQueue(1, max_jobs_ahead=1)
+
+    async def work() -> None:
+        async with job_queue.acquire("c", 2):
+            pass
+
+    async with held(job_queue, "a"):
+        job_queue.check("c", 2)
+        first = await waiting(job_queue, "b")
+        with pytest.raises(RateLimited):
+            job_queue.check("c", 2)
+        second = asyncio.create_task(work())
+        await asyncio.sleep(0)
+        assert job_queue.waiting == 2
+    await asyncio.gather(first, second)
+
+
 async def test_a_long_batch_does_not_delay_another_account() -> None:
     job_queue = JobQueue(1, max_jobs_ahead=2)
     async with held(job_queue, "a"):
@@ -139,6 +161,119 @@ async def test_closing_refuses_queued_jobs_and_lets_running_ones_end() -> None:
         assert job_queue.running == 1
     assert is_empty(job_queue)
     assert job_queue.refused == {"stopping": 3}
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of all job queues."""
+    clock = Clock()
+    monkeypatch.setattr(module, "monotonic", clock)
+    return clock
+
+
+async def fail(job_queue: JobQueue, account: str, error: BaseException, clock: Clock, seconds: float = 0) -> None:
+    """Runs a job that fails after `seconds`."""
+
+    async def work() -> None:
+        async with job_queue.acquire(account, 2):
+            clock.now += seconds
+            raise error
+
+    with pytest.raises(type(error)):
+        await work()
+
+
+@pytest.mark.parametrize("error", [TimedOut("late"), OutOfMemory("large")])
+async def test_accounts_whose_jobs_keep_exceeding_their_limits_share_one_slot(error: Exception, clock: Clock) -> None:
+    job_queue = JobQueue(3)
+    for _ in range(3):
+        await fail(job_queue, "a", error, clock)
+        await fail(job_queue, "b", error, clock)
+        await fail(job_queue, "c", CorruptInput("broken"), clock)
+    async with held(job_queue, "a"):
+        second, other = await waiting(job_queue, "a"), await waiting(job_queue, "b")
+        async with held(job_queue, "c", "c"):
+            assert (job_queue.running, job_queue.waiting) == (3, 2)
+    await asyncio.gather(second, other)
+    assert is_empty(job_queue)
+
+
+async def test_long_jobs_of_restricted_accounts_cause_no_refusal(clock: Clock) -> None:
+    job_queue = JobQueue(1)
+    for _ in range(3):
+        await fail(job_queue, "a", TimedOut("late"), clock, 55)
+    async with held(job_queue, "b"):
+        first = await waiting(job_queue, "a")
+        job_queue.check("a", 2)
+        job_queue.check("c", 2)
+        second = await waiting(job_queue, "c")
+    await asyncio.gather(first, second)
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds", "restricted"),
+    [
+        (asyncio.CancelledError(), 9, False),
+        (asyncio.CancelledError(), 11, True),
+        (CorruptInput("broken"), 9, False),
+        (CorruptInput("broken"), 11, True),
+        (ExecutorUnavailable("no process"), 11, False),
+        (OSError("disk"), 11, False),
+    ],
+)
+async def test_a_failure_after_a_long_time_is_an_overrun(
+    clock: Clock, error: BaseException, seconds: float, *, restricted: bool
+) -> None:
+    job_queue = JobQueue(2)
+    for _ in range(3):
+        await fail(job_queue, "a", error, clock, seconds)
+    assert job_queue._overruns.is_restricted("a") is restricted
+
+
+def test_a_restriction_ends_ten_minutes_after_the_latest_overrun() -> None:
+    clock = Clock()
+    overruns = Overruns(clock)
+    for _ in range(3):
+        assert not overruns.is_restricted("a")
+        overruns.record_overrun("a")
+        clock.now += 599
+    assert overruns.is_restricted("a")
+    overruns.record_overrun("a")
+    clock.now += 599
+    assert overruns.is_restricted("a")
+    clock.now += 2
+    assert not overruns.is_restricted("a")
+    overruns.record_overrun("b")
+    assert list(overruns._accounts) == ["b"]
+
+
+def test_successes_make_up_for_overruns() -> None:
+    overruns = Overruns()
+    for _ in range(4):
+        overruns.record_overrun("a")
+    for _ in range(20):
+        assert overruns.is_restricted("a")
+        overruns.record_success("a")
+    assert not overruns.is_restricted("a")
+    for _ in range(25):
+        overruns.record_success("a")
+    assert not overruns._accounts
+
+
+def test_a_restriction_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    overruns = Overruns()
+    for _ in range(5):
+        overruns.record_overrun("acct_1")
+    assert [record.getMessage() for record in caplog.records] == [
+        "account acct_1 is restricted: its jobs keep exceeding their limits"
+    ]
 
 
 @pytest.mark.parametrize("seed", range(20))

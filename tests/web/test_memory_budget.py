@@ -35,6 +35,12 @@ def test_estimates_stay_below_the_limit_of_a_job() -> None:
     assert 256 * MIB < job("jpeg", "png", 10**9) < JobLimits().memory
 
 
+def test_estimates_include_the_result_in_memory() -> None:
+    plan, pixels = REGISTRY.plan([REGISTRY.formats["png"]], "bmp"), 50_000_000
+    size = round(pixels * plan.source.bytes_per_pixel)
+    assert estimate_memory(plan, size) >= pixels * (plan.memory + 3)
+
+
 def test_a_file_of_the_usual_density_is_not_underestimated(tmp_path: Path) -> None:
     path, size = tmp_path / "picture.webp", (4000, 3000)
     quadrants(size).effect_spread(6).save(path, "WEBP", quality=80)

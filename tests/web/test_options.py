@@ -120,7 +120,7 @@ def test_a_dry_run_describes_the_conversion(server: Running) -> None:
     data = response.json()["data"]
     assert (data["input_format"], data["output_format"], data["credits"]) == ("jpeg", "webp", 1)
     assert (data["width"], data["height"], data["pages"]) == (64, 48, 1)
-    assert data["path"] == ["jpeg -> raster", "raster -> webp"]
+    assert data["path"] == ["jpeg -> raster", "metadata", "raster -> webp"]
     assert data["losses"] == ["detail"]
     assert data["options"]["quality"] == 70
     described = server.convert(document("page", 7), "png", dry_run="true", password="secret").json()["data"]

@@ -100,4 +100,8 @@ def test_required_refuses_to_start_without_a_layer(
 def test_off_keeps_only_process_limits(folder: Path) -> None:
     found = json.loads(_run(folder, "doctor", "--json", sandbox="off").stdout)["sandbox"]
 
-    assert {name for name, held in found["layers"].items() if held} == {"rlimits", "session", "parent_death_signal"}
+    assert {name for name, held in found["layers"].items() if held} == {
+        "rlimits",
+        "process_group",
+        "parent_death_signal",
+    }

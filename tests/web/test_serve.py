@@ -10,12 +10,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
 
 from tests.support import http
+from tests.support.processes import child_processes
 from tests.support.servers import eventually, made_key, open_work_files
 from tests.support.web_samples import FORM, TARGET, conversion_request, form, part
 from tests.support.web_samples import picture as picture_of
@@ -77,6 +78,51 @@ def test_sigterm_waits_for_running_requests(tmp_path: Path) -> None:
     assert "Traceback" not in log
     assert "private" not in log
     assert "secret" not in log
+
+
+def test_a_stopped_fork_server_is_replaced_and_does_not_delay_the_shutdown(tmp_path: Path) -> None:
+    keys = [made_key(tmp_path) for _ in range(6)]  # each needs a process of its own
+    body = form(part(picture_of("PNG"), 'name="file"; filename="a.png"'), TARGET)
+    with serve_process(tmp_path) as (running, lines):
+        assert eventually(lambda: any("listening on" in line for line in lines), 20)
+        listening = re.search(r"listening on (http://\S+:\d+)", "".join(lines))
+        assert listening
+        responses: list[httpx.Response] = []
+
+        def convert(key: str) -> None:
+            headers = {**FORM, "Authorization": f"Bearer {key}"}
+            with suppress(httpx.ConnectError):  # the server has stopped before
+                responses.append(http.post(f"{listening[1]}/api/v1/convert", content=body, headers=headers, timeout=60))
+
+        def convert_together() -> list[threading.Thread]:
+            threads = [threading.Thread(target=convert, args=(key,)) for key in keys]
+            for thread in threads:
+                thread.start()
+            return threads
+
+        _stop_fork_server(running.pid)
+        for thread in convert_together():
+            thread.join()
+        assert len(responses) == len(keys)
+        assert {response.status_code for response in responses} <= {200, 503}
+        convert(keys[0])
+        assert responses[-1].status_code == 200
+
+        _stop_fork_server(running.pid)
+        threads = convert_together()
+        assert eventually(lambda: len(open_work_files(tmp_path, running.pid)) >= 2)
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(40) == 0
+        for thread in threads:
+            thread.join()
+        assert {response.status_code for response in responses} <= {200, 503}
+
+
+def _stop_fork_server(server: int) -> None:
+    """Stops all processes of the server's fork server."""
+    (supervisor,) = child_processes(server)
+    for pid in (*child_processes(supervisor), supervisor):
+        os.kill(pid, signal.SIGSTOP)
 
 
 def test_a_killed_server_leaves_no_upload(tmp_path: Path) -> None:

@@ -68,6 +68,8 @@ class JobDetails(TypedDict, total=False):
     step: Annotated[str, Field(examples=["jpeg -> raster"])]
     max_seconds: float
     exit_code: int | None
+    max_bytes: int
+    smallest: Annotated[int, Field(description="Bytes of the smallest file that an encoder has written.")]
 
 
 class CreditDetails(TypedDict):
@@ -173,12 +175,12 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
         ),
         "processing_failed": ErrorDescription(
             "The picture data cannot be decoded.",
-            "`corrupt_input` and `engine_error` fail again if repeated. After `timeout`, `out_of_memory` and "
-            "`worker_crashed` a retry may succeed. Failed conversions are not charged.",
+            "`corrupt_input`, `engine_error` and `target_unreachable` fail again if repeated. After `timeout`, "
+            "`out_of_memory` and `worker_crashed` a retry may succeed. Failed conversions are not charged.",
             {
                 "corrupt_input": "the file is damaged",
                 "engine_error": "the conversion failed for another reason than the file",
-                "target_unreachable": "no quality makes the file as small as `max_bytes`",
+                "target_unreachable": "no quality results in a file of at most `max_bytes`",
                 "timeout": "the conversion took too long",
                 "out_of_memory": "the conversion needed too much memory",
                 "worker_crashed": "the worker process crashed",

@@ -213,8 +213,7 @@ def error_headers(error: PublicError) -> dict[str, str]:
     headers = dict(error.headers) if isinstance(error, ApiError) else {}
     if isinstance(error, InvalidKey):
         headers["WWW-Authenticate"] = "Bearer"
-    retry_after = None if isinstance(error, ConversionError) else error.retry_after
-    return headers if retry_after is None else {**headers, "Retry-After": str(retry_after)}
+    return headers if error.retry_after is None else {**headers, "Retry-After": str(error.retry_after)}
 
 
 def error_body(error: PublicError) -> dict[str, Any]:

@@ -22,7 +22,7 @@ OUTCOMES = ("success", "rejected", "failed", "cancelled")
 
 REASONS = frozenset(
     {
-        *("timeout", "out_of_memory", "worker_crashed", "corrupt_input", "engine_error"),
+        *("timeout", "out_of_memory", "worker_crashed", "corrupt_input", "engine_error", "target_unreachable"),
         *("unrecognized", "empty_file", "not_a_pdf", "pdf_encrypted"),
         *("bytes", "pixels", "frames", "pages", "scans", "elements"),
         *("out_of_range", "queue_full", "disk_full", "none"),

@@ -79,12 +79,15 @@ class Conversions:
         Raises ConversionError and RateLimited as `convert` does.
         """
         plan = self._plan(request)
+        self._job_queue.check(request.account.id, request.account.tier.max_concurrent)
         async with self._worker_slot(request, plan):
             result = await self._run_job(request, Job.of(plan, request.options, inspect=True), output)
         return plan, result.inspection or Inspection(None, None, None)
 
     async def _convert(self, request: ConversionRequest, output: WorkFile) -> ChargedConversion | Replayed:
         plan = self._plan(request)
+        # Before credits are held, and not after: jobs that have waited for a stalled database are not refused.
+        self._job_queue.check(request.account.id, request.account.tier.max_concurrent)
         claim = await self._claim(request, plan)
         if isinstance(claim, Replayed):
             return claim

@@ -1,15 +1,17 @@
 """Admission control: a bounded, fair queue in front of the executor, with a memory budget.
 
-`FairQueue` is the scheduling as a plain data structure; `JobQueue` adds waiting, timeouts and refusals. The memory of a
-job is an estimate from its plan and the size of its input; the budget is a share of the machine's memory.
+`FairQueue` is the scheduling as a plain data structure; `JobQueue` adds waiting, timeouts and refusals; `Overruns`
+restricts accounts whose jobs keep exceeding their limits. The memory of a job is an estimate from its plan and the size
+of its input; the budget is a share of the machine's memory.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from math import ceil, inf
@@ -17,15 +19,22 @@ from pathlib import Path
 from time import monotonic
 
 from engine.decode_limits import MAX_PIXELS
+from engine.errors import ConversionError, ExecutorUnavailable, OutOfMemory, TimedOut
 from engine.memory_estimate import needed_bytes
 from engine.planner import Plan
 from web.api.errors import NotReady, RateLimited
+
+log = logging.getLogger("convertd.queue")
 
 QUEUE_TIMEOUT = 30.0  # seconds
 _MAX_WAIT_SHARE = 0.5  # maximum expected wait as a share of the maximum wait: the expected wait is only a mean
 _MEAN_WEIGHT = 0.2  # weight of the latest job in the moving average of durations
 _MAX_RETRY_AFTER = 30  # seconds
 _MEMORY_SHARE = 0.7  # share of the machine's memory; the rest is for the server, the database and the disk cache
+_MAX_OVERRUNS = 3  # until an account is restricted
+_OVERRUN_SECONDS = 600.0  # since the latest overrun, until all are forgotten
+_SUCCESSES_PER_OVERRUN = 10  # successful jobs that make up for an overrun
+_LONG_SECONDS = 10.0  # a job that fails, or whose client disconnects, after this time has overrun
 
 
 @dataclass(eq=False)
@@ -36,6 +45,56 @@ class QueuedJob:
     memory: int
     queued_at: float
     started_at: float | None = None
+
+
+@dataclass
+class _AccountOverruns:
+    points: int  # decreased by each successful job
+    latest: float  # monotonic time
+
+
+class Overruns:
+    """Counts overruns by account: jobs that exceeded their deadline or memory limit, or failed after a long time.
+
+    An account is restricted after three overruns. Ten successful jobs make up for one, and ten minutes without an
+    overrun for all.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._accounts: dict[str, _AccountOverruns] = {}  # ordered by the latest overrun
+
+    def is_restricted(self, account_id: str) -> bool:
+        """Whether the account shares one slot with all other restricted accounts."""
+        account = self._accounts.get(account_id)
+        return (
+            account is not None
+            and account.points > (_MAX_OVERRUNS - 1) * _SUCCESSES_PER_OVERRUN
+            and not self._is_over(account)
+        )
+
+    def record_overrun(self, account_id: str) -> None:
+        """Counts an overrun, and logs a warning if it restricts the account."""
+        while self._accounts and self._is_over(next(iter(self._accounts.values()))):
+            del self._accounts[next(iter(self._accounts))]
+        was_restricted = self.is_restricted(account_id)
+        account = self._accounts.pop(account_id, _AccountOverruns(0, 0.0))
+        account.points += _SUCCESSES_PER_OVERRUN
+        account.latest = self._clock()
+        self._accounts[account_id] = account
+        if self.is_restricted(account_id) and not was_restricted:
+            log.warning("account %s is restricted: its jobs keep exceeding their limits", account_id)
+
+    def record_success(self, account_id: str) -> None:
+        """Counts a successful job."""
+        account = self._accounts.get(account_id)
+        if account is not None:
+            account.points -= 1
+            if not account.points:
+                del self._accounts[account_id]
+
+    def _is_over(self, account: _AccountOverruns) -> bool:
+        return self._clock() - account.latest > _OVERRUN_SECONDS
 
 
 @dataclass
@@ -51,13 +110,18 @@ class FairQueue:
     Runs at most `slots` jobs whose memory estimates sum to at most `memory` bytes, and at most `limit` jobs of one
     account. The account whose latest start is longest ago is next. If its job exceeds the free memory, all other jobs
     wait until it has started, so that small jobs do not starve a large one. A job larger than the budget runs alone.
+
+    Accounts for which `is_restricted` is true run one job at a time, all together.
     """
 
-    def __init__(self, slots: int, memory: float) -> None:
+    def __init__(
+        self, slots: int, memory: float, is_restricted: Callable[[str], bool] = lambda _account_id: False
+    ) -> None:
         self.running = 0
         self.waiting = 0
         self._slots = slots
         self._memory = memory
+        self._is_restricted = is_restricted
         self._used_memory = 0  # bytes
         self._accounts: dict[str, _AccountQueue] = {}  # accounts with jobs; a start moves its account to the end
 
@@ -96,12 +160,22 @@ class FairQueue:
         return started
 
     def jobs_ahead(self, account_id: str, limit: int) -> float:
-        """Number of queued jobs per slot that start up to and including a new job of this account."""
-        waiting = {name: len(account.waiting) for name, account in self._accounts.items()}
+        """Number of queued jobs per slot that start up to and including a new job of this account.
+
+        0 if no job waits that competes with it: restricted accounts do not delay others.
+        """
+        restricted = self._is_restricted(account_id)
+        waiting = {
+            name: len(account.waiting)
+            for name, account in self._accounts.items()
+            if account.waiting and self._is_restricted(name) is restricted
+        }
+        if not waiting:
+            return 0.0
         account_jobs = 1 + waiting.pop(account_id, 0)
         # Round-robin: while this account starts its jobs, each other account starts at most as many.
         total = account_jobs + sum(min(count, account_jobs) for count in waiting.values())
-        return max(total / self._slots, account_jobs / limit)
+        return max(total / (1 if restricted else self._slots), account_jobs / limit)
 
     def oldest(self) -> float | None:
         """The earliest `queued_at` of all waiting jobs; None if no job waits."""
@@ -111,11 +185,17 @@ class FairQueue:
     def _next(self) -> QueuedJob | None:
         if self.running == self._slots:
             return None
-        for account in self._accounts.values():
-            if account.waiting and account.running < account.limit:
+        for account_id, account in self._accounts.items():
+            if account.waiting and account.running < account.limit and self._may_start(account_id):
                 job = next(iter(account.waiting))
                 return job if self._fits(job) else None
         return None
+
+    def _may_start(self, account_id: str) -> bool:
+        """Whether the account is not restricted, or no restricted account runs a job."""
+        if not self._is_restricted(account_id):
+            return True
+        return not any(account.running and self._is_restricted(name) for name, account in self._accounts.items())
 
     def _fits(self, job: QueuedJob) -> bool:
         return not self.running or self._used_memory + job.memory <= self._memory
@@ -124,12 +204,13 @@ class FairQueue:
 class JobQueue:
     """Runs at most `slots` jobs at a time within `memory` bytes, in the order of a FairQueue.
 
-    Refuses a new job at once if more than `max_jobs_ahead` jobs per slot are ahead of it, or if the expected wait is
+    `check` refuses a new job if more than `max_jobs_ahead` jobs per slot are ahead of it, or if the expected wait is
     longer than a share of its maximum wait. `refused` counts refusals by cause: full, late, stopping.
     """
 
     def __init__(self, slots: int, *, memory: float = inf, max_jobs_ahead: int = 50) -> None:
-        self._queue = FairQueue(slots, memory)
+        self._overruns = Overruns()
+        self._queue = FairQueue(slots, memory, self._overruns.is_restricted)
         self._max_jobs_ahead = max_jobs_ahead
         self._started: dict[QueuedJob, asyncio.Future[None]] = {}
         self._mean_seconds: float | None = None
@@ -153,32 +234,28 @@ class JobQueue:
         return 0.0 if oldest is None else monotonic() - oldest
 
     def check(self, account_id: str, limit: int, max_wait: float = QUEUE_TIMEOUT) -> None:
-        """Raises the errors that `acquire` would raise at once for a new job of the account. Queues nothing."""
+        """Checks whether a new job of the account can start within `max_wait` seconds. Queues nothing.
+
+        Raises RateLimited, reason `queue_full`, if that is unlikely, and NotReady after `close`.
+        """
         if self._closed:
             raise self._stopping()
         ahead = self._queue.jobs_ahead(account_id, limit)
-        if self.waiting and self._is_too_long(ahead, max_wait):
+        if self._is_too_long(ahead, max_wait):
             raise self._full("full", self._expected_seconds(ahead), "Too many conversions are waiting.")
 
     @asynccontextmanager
     async def acquire(
-        self,
-        account_id: str,
-        limit: int,
-        *,
-        memory: int = 0,
-        max_wait: float | None = QUEUE_TIMEOUT,
+        self, account_id: str, limit: int, *, memory: int = 0, max_wait: float | None = QUEUE_TIMEOUT
     ) -> AsyncIterator[None]:
-        """Waits for a slot and holds it for the block, for a job of `memory` bytes.
+        """Waits for a slot and holds it for the block, which runs a job of `memory` bytes.
 
-        The account may run `limit` jobs at a time. With a `max_wait` of None the job waits without limit and is not
-        refused for the length of the queue. Raises RateLimited, reason `queue_full`, if the job cannot start within
-        `max_wait` seconds, and NotReady after `close`.
+        The account may run `limit` jobs at a time, or one if it is restricted. With a `max_wait` of None the job waits
+        without limit. A job that passed `check` is queued even if the queue has become full since. Raises RateLimited,
+        reason `queue_full`, if the job cannot start within `max_wait` seconds, and NotReady after `close`.
         """
         if self._closed:
             raise self._stopping()
-        if max_wait is not None:
-            self.check(account_id, limit, max_wait)
         job = QueuedJob(account_id, memory, monotonic())
         started = self._started[job] = asyncio.get_running_loop().create_future()
         self._queue.add(job, limit)
@@ -187,12 +264,11 @@ class JobQueue:
             if job.started_at is None:
                 await self._wait(job, limit, started, max_wait)
             yield
-        finally:
-            del self._started[job]
-            self._queue.remove(job)
-            if job.started_at is not None:
-                self._update_mean(monotonic() - job.started_at)
-            self._start_next()
+        except BaseException as error:
+            self._end(job, error)
+            raise
+        else:
+            self._end(job, None)
 
     def close(self) -> None:
         """Refuses all queued jobs and all new ones. Running jobs continue."""
@@ -210,6 +286,21 @@ class JobQueue:
             raise self._stopping()
         seconds = self._expected_seconds(self._queue.jobs_ahead(job.account_id, limit))
         raise self._full("late", seconds, f"The conversion could not start within {max_wait:g} s.")
+
+    def _end(self, job: QueuedJob, error: BaseException | None) -> None:
+        del self._started[job]
+        self._queue.remove(job)
+        if job.started_at is not None:
+            self._record(job.account_id, monotonic() - job.started_at, error)
+        self._start_next()
+
+    def _record(self, account_id: str, seconds: float, error: BaseException | None) -> None:
+        if _is_overrun(error, seconds):
+            self._overruns.record_overrun(account_id)
+            return  # the mean is for the expected wait of all accounts, which such jobs would make too long
+        if error is None:
+            self._overruns.record_success(account_id)
+        self._update_mean(seconds)
 
     def _start_next(self) -> None:
         if not self._closed:
@@ -234,6 +325,13 @@ class JobQueue:
     def _stopping(self) -> NotReady:
         self.refused["stopping"] += 1
         return NotReady("The server is stopping.", retry_after=1)
+
+
+def _is_overrun(error: BaseException | None, seconds: float) -> bool:
+    if isinstance(error, TimedOut | OutOfMemory):
+        return True
+    by_job_or_client = isinstance(error, ConversionError | asyncio.CancelledError)
+    return by_job_or_client and not isinstance(error, ExecutorUnavailable) and seconds > _LONG_SECONDS
 
 
 def _wake(started: asyncio.Future[None]) -> None:

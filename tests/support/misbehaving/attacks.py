@@ -212,8 +212,9 @@ def _find_open_folder(_argument: str) -> None:
 
 def _answer(_argument: str) -> None:
     """Replies in place of the worker, with a wrong size."""
-    result = {"size": 1_000_000, "trace": [], "warnings": [], "input_pages": [], "pages": None}
-    reply = {"result": {**result, "check_seconds": 0, "peak_memory": 0}}
+    result: dict[str, object] = {"size": 1_000_000, "trace": [], "warnings": [], "input_pages": [], "pages": None}
+    result |= {"check_seconds": 0, "peak_memory": 0, "file_count": 1, "quality_used": None, "inspection": None}
+    reply = {"result": result}
     for descriptor in range(3, 100):
         with suppress(OSError):
             if stat.S_ISSOCK(os.fstat(descriptor).st_mode):

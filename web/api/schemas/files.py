@@ -33,7 +33,7 @@ class Warning(TypedDict):
     """A loss of fidelity: something that the target format cannot hold."""
 
     code: Annotated[str, Field(examples=["alpha_flattened"])]
-    message: Annotated[Message, Field(examples=["Transparency was flattened onto white."])]
+    message: Annotated[Message, Field(examples=["Transparency was replaced by the background color."])]
 
 
 class Failure(TypedDict):

@@ -1,0 +1,201 @@
+"""A `convertd serve` process with all features on: API key, credit ledger, rate limits, sandbox, verification, log."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic, perf_counter, process_time, sleep
+from types import MappingProxyType
+
+import httpx
+from PIL import Image
+
+from benchmarks import samples, server_process
+from benchmarks.load_generator import LoadPlan
+from benchmarks.measure import (
+    Run,
+    Variant,
+    cpu_ms,
+    cpu_seconds,
+    interleaved,
+    load,
+    memory,
+    p50_ms,
+    p99_ms,
+    table,
+    throughput_ratio,
+)
+from benchmarks.report import COLUMNS, Report, Row, at_most, equals, required
+
+LOOPS = "2 Pillow loops"
+"""The name of the variant without a server."""
+
+_ACCOUNTS = 16
+_ONE_JOB_PER_PROCESS = {"CONVERTD_JOBS_PER_PROCESS": "1"}
+_IDLE_SECONDS = 2.0  # until the memory of an idle server is measured
+_START_TIMEOUT = 60.0  # seconds
+
+Runs = Mapping[str, Sequence[Run]]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A conversion of a generated file, which `write` puts into a folder."""
+
+    title: str
+    file: str
+    size: tuple[int, int]
+    encoder: str
+    output_format: str
+    quality: int
+
+    def write(self, folder: Path) -> None:
+        """Writes the input file."""
+        (folder / self.file).write_bytes(samples.encoded(self.size, self.encoder))
+
+    @property
+    def fields(self) -> tuple[tuple[str, str], ...]:
+        """The form fields of the request."""
+        return ("output_format", self.output_format), ("quality", str(self.quality))
+
+
+TINY = Workload("64x64 PNG to JPEG", "tiny.png", samples.TINY, "PNG", "jpeg", 85)
+PHOTO = Workload("2 megapixel JPEG to WebP", "photo.jpg", samples.PHOTO, "JPEG", "webp", 80)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running convertd. `ready_seconds` is the time from the start of its process until /readyz responds with 200."""
+
+    pid: int
+    url: str
+    keys: tuple[str, ...]
+    ready_seconds: float
+
+    def variant(self, workload: Workload, folder: Path, seconds: float, connections: int, accounts: int = 1) -> Variant:
+        """Returns a load of that many connections, with the input file in `folder`."""
+        file, keys = str(folder / workload.file), self.keys[:accounts]
+        plan = LoadPlan(self.url, keys, file, seconds, concurrency=connections, fields=workload.fields)
+        return partial(load, plan, partial(cpu_seconds, self.pid))
+
+
+@contextmanager
+def running(folder: Path, settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[Server]:
+    """Runs a server with a data folder of its own below `folder`, and sixteen paid accounts."""
+    with TemporaryDirectory(dir=folder) as name:
+        data = Path(name)
+        keys = server_process.create_accounts(server_process.sqlite_url(data), _ACCOUNTS)
+        started = monotonic()
+        with server_process.serving(data, {"CONVERTD_METRICS_PORT": str(free_port()), **settings}) as (process, url):
+            wait_until_ready(httpx.URL(url).copy_with(path="/readyz"), process)
+            yield Server(process.pid, url, tuple(keys), monotonic() - started)
+
+
+def wait_until_ready(url: httpx.URL | str, process: subprocess.Popen[bytes]) -> None:
+    """Polls the URL until it responds with 200. Raises ConnectionError if the server ends or does not start."""
+    deadline = monotonic() + _START_TIMEOUT
+    while process.poll() is None and monotonic() < deadline:
+        with suppress(httpx.HTTPError):
+            httpx.get(url, timeout=_START_TIMEOUT).raise_for_status()
+            return
+        sleep(0.02)
+    raise ConnectionError(f"no response from {url}")
+
+
+def free_port() -> int:
+    """Returns a port of the loopback interface that is not in use."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def measure(rounds: int, seconds: float) -> list[Report]:
+    """Returns the results of both workloads, and of the requirements, for runs of `seconds`."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        for workload in (TINY, PHOTO):
+            workload.write(folder)
+        server = stack.enter_context(running(folder))
+        sleep(_IDLE_SECONDS)
+        idle_memory = memory(server.pid)
+        single = stack.enter_context(running(folder, _ONE_JOB_PER_PROCESS))
+        loops = stack.enter_context(ProcessPoolExecutor(server_process.WORKERS, get_context("spawn")))
+        tiny: dict[str, Variant] = {
+            **{_connections(count): server.variant(TINY, folder, seconds, count) for count in (1, 4, 16)},
+            "16 accounts": server.variant(TINY, folder, seconds, 16, accounts=_ACCOUNTS),
+            "1 job per process": single.variant(TINY, folder, seconds, 16),
+        }
+        photo: dict[str, Variant] = {
+            LOOPS: partial(pillow_loops, loops, (folder / PHOTO.file).read_bytes(), seconds),
+            **{_connections(count): server.variant(PHOTO, folder, seconds, count) for count in (1, 4, 16)},
+        }
+        tiny_runs, photo_runs = asyncio.run(_measure(tiny, photo, rounds))
+    return [
+        table(f"{TINY.title} ({rounds} x {seconds:g} s)", tiny_runs),
+        table(f"{PHOTO.title} ({rounds} x {seconds:g} s)", photo_runs),
+        Report("Requirements", COLUMNS, tuple(_requirements(tiny_runs, photo_runs, server.ready_seconds, idle_memory))),
+    ]
+
+
+async def _measure(tiny: Mapping[str, Variant], photo: Mapping[str, Variant], rounds: int) -> tuple[Runs, Runs]:
+    return await interleaved(tiny, rounds), await interleaved(photo, rounds)
+
+
+def _connections(count: int) -> str:
+    return f"{count} connection{'s' * (count > 1)}"
+
+
+def _requirements(tiny: Runs, photo: Runs, ready_seconds: float, idle_memory: float) -> list[Row]:
+    rows = [
+        at_most("seconds until ready", ready_seconds, 3),
+        at_most("idle memory of all processes, MiB", idle_memory, 250),
+        at_most("tiny, 1 connection: p50, ms", p50_ms(tiny["1 connection"]), 4),
+        at_most("tiny, 16 connections: CPU, ms", cpu_ms(tiny["16 connections"]), 2.4),
+        at_most("tiny, 16 accounts: CPU, ms", cpu_ms(tiny["16 accounts"]), 5),
+    ]
+    for variant in ("4 connections", "16 connections"):
+        share = throughput_ratio(photo[variant], photo[LOOPS])
+        rows += [
+            required(f"photo, {variant}: throughput / {LOOPS}", share, ">= 1", met=share >= 1),
+            at_most(f"photo, {variant}: p99 / p50", p99_ms(photo[variant]) / p50_ms(photo[variant]), 1.6),
+        ]
+    failed = sum(run.failures for runs in (*tiny.values(), *photo.values()) for run in runs)
+    return [*rows, equals("failed requests", failed, 0)]
+
+
+async def pillow_loops(processes: Executor, content: bytes, seconds: float) -> Run:
+    """Converts PHOTO with Pillow in two processes at the same time, without a server."""
+    loop = asyncio.get_running_loop()
+    calls = (loop.run_in_executor(processes, _pillow_loop, content, seconds) for _ in range(server_process.WORKERS))
+    results = await asyncio.gather(*calls)
+    latencies = tuple(latency for found, _ in results for latency in found)
+    throughput = sum(len(found) / sum(found) for found, _ in results)
+    return Run(latencies, throughput, sum(cpu for _, cpu in results) / len(latencies))
+
+
+def _pillow_loop(content: bytes, seconds: float) -> tuple[list[float], float]:
+    """Returns the seconds of each conversion, and the CPU seconds of all."""
+    _convert(content)
+    latencies: list[float] = []
+    cpu = process_time()
+    while sum(latencies) < seconds:
+        started = perf_counter()
+        _convert(content)
+        latencies.append(perf_counter() - started)
+    return latencies, process_time() - cpu
+
+
+def _convert(content: bytes) -> bytes:
+    result = BytesIO()
+    Image.open(BytesIO(content)).save(result, PHOTO.output_format, quality=PHOTO.quality)
+    return result.getvalue()

@@ -1,0 +1,390 @@
+"""Crop, rotation, resizing, background, color space and bit depth of pictures, applied in this order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from PIL import Image
+
+from engine import (
+    MAX_PIXELS,
+    RASTER,
+    AnyTransform,
+    DeepPixels,
+    Frame,
+    InvalidOption,
+    Raster,
+    Size,
+    color,
+    hookimpl,
+    transform,
+)
+from engine.option_types import (
+    Background,
+    BitDepth,
+    ColorSpace,
+    Crop,
+    Enlarge,
+    Fit,
+    Flip,
+    Gravity,
+    Height,
+    Rotate,
+    Width,
+)
+from plugins import _exif
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Pixels: TypeAlias = Image.Image | DeepPixels
+Box: TypeAlias = tuple[float, float, float, float]
+"""Left, top, right and bottom in pixels."""
+
+_REDUCING_GAP = 3.0  # Pillow averages whole pixels down to this multiple of the size before it filters
+_MIN_OVERSAMPLING = 2  # a decoder that scales by itself keeps at least this multiple of the size
+_EXACT = Image.Transpose
+_ROTATIONS = {90: _EXACT.ROTATE_270, 180: _EXACT.ROTATE_180, 270: _EXACT.ROTATE_90}  # Pillow counts counterclockwise
+_FLIPS = {"horizontal": _EXACT.FLIP_LEFT_RIGHT, "vertical": _EXACT.FLIP_TOP_BOTTOM}
+
+
+@transform(RASTER)
+def crop(raster: Raster, *, crop: Crop | None = None) -> Raster:
+    """Cuts a rectangle out of each frame. Raises InvalidOption if it is not inside a frame."""
+    import numpy as np
+
+    if crop is None:
+        return raster
+    rectangle = _parse_crop(crop)
+
+    def cut(frame: Frame) -> Frame:
+        full = frame.full_size or frame.size
+        _check_crop(rectangle, full)
+        left, top, right, bottom = (round(side) for side in _scaled_box(rectangle, full, frame.size))
+        right, bottom = max(right, left + 1), max(bottom, top + 1)
+        pixels = frame.pixels
+        if isinstance(pixels, DeepPixels):
+            array = np.ascontiguousarray(pixels.array[top:bottom, left:right])
+            return replace(frame, pixels=replace(pixels, array=array), full_size=rectangle[2:])
+        return replace(frame, pixels=pixels.crop((left, top, right, bottom)), full_size=rectangle[2:])
+
+    return _map(raster, cut, lambda size: (min(size[0], rectangle[2]), min(size[1], rectangle[3])))
+
+
+def _parse_crop(crop: str) -> tuple[int, int, int, int]:
+    """x, y, width and height of the option `crop`."""
+    x, y, width, height = (int(number) for number in crop.split(","))
+    return x, y, width, height
+
+
+def _check_crop(rectangle: tuple[int, int, int, int], size: Size) -> None:
+    """Raises InvalidOption if a rectangle of x, y, width and height is not inside a picture of `size`."""
+    x, y, width, height = rectangle
+    if x + width > size[0] or y + height > size[1]:
+        raise InvalidOption(
+            f"crop must be inside the picture of {size[0]} x {size[1]} pixels.",
+            reason="out_of_range",
+            param="crop",
+            details={"width": size[0], "height": size[1]},
+        )
+
+
+@transform(RASTER, after=crop)
+def rotate(raster: Raster, *, rotate: Rotate = 0) -> Raster:
+    """Rotates each frame clockwise."""
+    if not rotate:
+        return raster
+    if rotate != 180 and raster.dpi:
+        raster = replace(raster, dpi=raster.dpi[::-1])
+    return _map(raster, lambda frame: _transpose(frame, _ROTATIONS[rotate]), lambda size: rotated_size(size, rotate))
+
+
+@transform(RASTER, after=rotate)
+def flip(raster: Raster, *, flip: Flip | None = None) -> Raster:
+    """Mirrors each frame: `horizontal` exchanges left and right."""
+    return _map(raster, lambda frame: _transpose(frame, _FLIPS[flip])) if flip else raster
+
+
+def rotated_size(size: Size, rotate: int) -> Size:
+    """`size` after a rotation by a multiple of 90 degrees."""
+    return (size[1], size[0]) if rotate % 180 else size
+
+
+def _transpose(frame: Frame, method: Image.Transpose) -> Frame:
+    turned = method in (_EXACT.ROTATE_90, _EXACT.ROTATE_270)
+    full_size = rotated_size(frame.full_size, 90) if frame.full_size and turned else frame.full_size
+    pixels = frame.pixels
+    if isinstance(pixels, DeepPixels):
+        return replace(frame, pixels=replace(pixels, array=_turn(pixels.array, method)), full_size=full_size)
+    return replace(frame, pixels=pixels.transpose(method), full_size=full_size)
+
+
+def _turn(array: NDArray[np.uint16], method: Image.Transpose) -> NDArray[np.uint16]:
+    import numpy as np
+
+    match method:
+        case _EXACT.FLIP_LEFT_RIGHT:
+            turned = np.fliplr(array)
+        case _EXACT.FLIP_TOP_BOTTOM:
+            turned = np.flipud(array)
+        case _:
+            turned = np.rot90(array, {_EXACT.ROTATE_90: 1, _EXACT.ROTATE_180: 2, _EXACT.ROTATE_270: 3}[method])
+    return np.ascontiguousarray(turned)
+
+
+@transform(RASTER, after=flip, memory=8)
+def resize(
+    raster: Raster,
+    *,
+    width: Width | None = None,
+    height: Height | None = None,
+    fit: Fit = "inside",
+    enlarge: Enlarge = False,
+    gravity: Gravity = "center",
+    background: Background | None = None,
+) -> Raster:
+    """Resizes each frame. Pictures that are not drawn from vectors become larger only with `enlarge`.
+
+    `contain` pads with `background`, by default transparent if the picture has alpha, otherwise white. Raises
+    InvalidOption if the result would exceed MAX_PIXELS.
+    """
+    if width is None and height is None:
+        return raster
+    enlarge = enlarge or raster.scalable
+    fill = color.parse(background) if background else None
+
+    box = (width, height) if width and height else None
+
+    def sizes(size: Size) -> tuple[Size, Size]:
+        """The size of the whole picture after scaling, and the part of it that is kept."""
+        whole = scaled_size(size, width, height, fit=fit, enlarge=enlarge)
+        return whole, (min(box[0], whole[0]), min(box[1], whole[1])) if box and fit == "cover" else whole
+
+    def fitted(frame: Frame) -> Frame:
+        whole, part = sizes(frame.full_size or frame.size)
+        _check_result(box if box and fit == "contain" else part)
+        kept = _scaled_box((*_offset(gravity, whole, part), *part), whole, frame.size)
+        frame = replace(frame, pixels=_resample(frame.pixels, part, kept), full_size=None)
+        return _pad(frame, box, gravity, fill) if box and fit == "contain" else frame
+
+    return _map(raster, fitted, lambda size: box if box and fit == "contain" else sizes(size)[1])
+
+
+def _check_result(size: Size) -> None:
+    if size[0] * size[1] > MAX_PIXELS:
+        raise InvalidOption(
+            f"width and height must give at most {MAX_PIXELS} pixels.",
+            reason="out_of_range",
+            param="width",
+            details={"max_pixels": MAX_PIXELS, "width": size[0], "height": size[1]},
+        )
+
+
+def scaled_size(size: Size, width: int | None, height: int | None, *, fit: Fit, enlarge: bool) -> Size:
+    """The size of a whole picture after scaling, before `cover` cuts it or `contain` pads it.
+
+    The side that decides the scale has exactly the requested length, the other one is rounded to the nearest pixel,
+    at least 1.
+    """
+    across, down = size
+    if fit == "fill" and width and height:
+        scaled = (width, height) if enlarge else (min(width, across), min(height, down))
+    elif width and (not height or (width * down <= height * across) == (fit in ("inside", "contain"))):
+        scaled = width, max(1, (2 * down * width + across) // (2 * across))
+    else:
+        assert height
+        scaled = max(1, (2 * across * height + down) // (2 * down)), height
+    return scaled if enlarge or (scaled[0] <= across and scaled[1] <= down) else size
+
+
+def needed_size(
+    size: Size,
+    width: int | None,
+    height: int | None,
+    *,
+    fit: Fit = "inside",
+    crop: str | None = None,
+    rotate: int = 0,
+    enlarge: bool = False,
+) -> Size:
+    """The size at which a decoder must produce a whole upright picture of `size`, so that resizing loses nothing.
+
+    `enlarge` is for pictures that are drawn from vectors.
+    """
+    if width is None and height is None:
+        return size
+    part = size if crop is None else _parse_crop(crop)[2:]
+    scaled = scaled_size(rotated_size(part, rotate), width, height, fit=fit, enlarge=enlarge)
+    across, down = rotated_size(scaled, rotate)
+    return -(-size[0] * across // part[0]), -(-size[1] * down // part[1])
+
+
+def reduced_scale(size: Size, needed: Size, scales: tuple[int, ...] = (8, 4, 2)) -> int:
+    """The largest of `scales` by which a decoder can divide `size` and still keep twice the needed pixels per side."""
+    ratio = min(size[0] / needed[0], size[1] / needed[1]) / _MIN_OVERSAMPLING
+    return next((scale for scale in scales if scale <= ratio), 1)
+
+
+@transform(RASTER, after=resize, memory=0)
+def background(raster: Raster, *, background: Background | None = None) -> Raster:
+    """Sets the color that replaces transparency in targets without alpha. A translucent one is laid over white."""
+    if background is None:
+        return raster
+    *samples, alpha = color.parse(background)
+    red, green, blue = ((sample * alpha + 255 * (255 - alpha) + 127) // 255 for sample in samples)
+    return replace(raster, background=(red, green, blue))
+
+
+@transform(RASTER, after=background, memory=8, modules=("numpy", "imagecodecs._cms"))
+def color_space(raster: Raster, *, color_space: ColorSpace = "keep") -> Raster:
+    """Converts each frame to sRGB or grey with its profile."""
+    import numpy as np
+
+    if color_space == "keep":
+        return raster
+    gray = color_space == "gray"
+    if gray:
+        luminance, _ = color.srgb_to_gray(np.array([[raster.background]], np.uint8), "RGB")
+        raster = replace(raster, background=(int(luminance[0, 0]),) * 3)
+    return _map(raster, lambda frame: _in_color_space(frame, gray=gray))
+
+
+def _in_color_space(frame: Frame, *, gray: bool) -> Frame:
+    import numpy as np
+
+    pixels = frame.pixels
+    if isinstance(pixels, DeepPixels):
+        array, mode = pixels.array, pixels.mode
+        profile = color.matching_profile(mode, frame.icc_profile)
+        if mode == "CMYK" and profile is None:
+            return _in_color_space(replace(frame, pixels=DeepPixels.from_image(_srgb(pixels.as_image()))), gray=gray)
+        if not gray or profile or mode not in ("L", "LA"):
+            array, mode = color.deep_to_srgb(array, mode, profile)
+            array, mode = color.srgb_to_gray(array, mode) if gray else (array, mode)
+        return replace(frame, pixels=DeepPixels(array, mode), icc_profile=None)
+    image = color.standard_mode(pixels)
+    profile = color.matching_profile(image.mode, frame.icc_profile)
+    if gray and profile is None and image.mode in ("1", "L", "LA"):
+        return replace(frame, pixels=image, icc_profile=None)
+    image = _srgb(image, profile)
+    if gray:
+        array, mode = color.srgb_to_gray(np.asarray(image), image.mode)
+        image = Image.fromarray(array, mode)
+    return replace(frame, pixels=image, icc_profile=None)
+
+
+def _srgb(image: Image.Image, profile: bytes | None = None) -> Image.Image:
+    return color.to_srgb(image, profile)
+
+
+@transform(RASTER, after=color_space, memory=0)
+def bit_depth(raster: Raster, *, bit_depth: BitDepth | None = None) -> Raster:
+    """Requests a number of bits per sample. Encoders raise InvalidOption for one that their format does not have."""
+    return replace(raster, bit_depth=bit_depth) if bit_depth else raster
+
+
+def _map(raster: Raster, convert: Callable[[Frame], Frame], new_size: Callable[[Size], Size] | None = None) -> Raster:
+    """`raster` with converted frames, without the preview of the old ones in its EXIF block."""
+    return replace(raster.map(convert, new_size), exif=_exif.without_preview(raster.exif))
+
+
+def _scaled_box(rectangle: tuple[int, ...], size: Size, new_size: Size) -> Box:
+    """The edges of a rectangle of x, y, width and height after scaling the picture from `size` to `new_size`."""
+    x, y, width, height = rectangle
+    across, down = new_size[0] / size[0], new_size[1] / size[1]
+    return x * across, y * down, (x + width) * across, (y + height) * down
+
+
+def _offset(gravity: Gravity, outer: Size, inner: Size) -> tuple[int, int]:
+    """The position of the smaller rectangle in the larger one."""
+    free_x, free_y = outer[0] - inner[0], outer[1] - inner[1]
+    x = 0 if gravity.endswith("west") else free_x if gravity.endswith("east") else free_x // 2
+    y = 0 if gravity.startswith("north") else free_y if gravity.startswith("south") else free_y // 2
+    return x, y
+
+
+def _resample(pixels: Pixels, size: Size, box: Box) -> Pixels:
+    if pixels.size == size and box == (0, 0, *size):
+        return pixels
+    if isinstance(pixels, DeepPixels):
+        return _resample_deep(pixels, size, box)
+    return _filter(_continuous(pixels), size, box)
+
+
+def _continuous(image: Image.Image) -> Image.Image:
+    """`image` in a mode whose samples can be averaged: without palette, not 1 bit per sample."""
+    image = color.standard_mode(image)
+    if image.mode == "LAB":
+        return color.to_srgb(image, None)
+    if image.mode == "P":
+        return image.convert("RGBA" if "transparency" in image.info else "RGB")
+    return image.convert("L") if image.mode == "1" else image
+
+
+def _filter(image: Image.Image, size: Size, box: Box) -> Image.Image:
+    """Pillow multiplies colors with alpha before it filters."""
+    return image.resize(size, Image.Resampling.LANCZOS, box, reducing_gap=_REDUCING_GAP)
+
+
+def _resample_deep(pixels: DeepPixels, size: Size, box: Box) -> DeepPixels:
+    """Filters band by band in floating point, colors multiplied with alpha."""
+    import numpy as np
+
+    bands = pixels.array if pixels.array.ndim == 3 else pixels.array[..., None]
+    result = np.empty((size[1], size[0], bands.shape[2]), np.uint16)
+
+    def scaled(values: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(_filter(Image.fromarray(values.astype(np.float32, copy=False)), size, box))
+
+    has_alpha = pixels.mode in ("LA", "RGBA")
+    alpha = bands[..., -1].astype(np.float32) / 65535 if has_alpha else None
+    new_alpha = scaled(alpha) if alpha is not None else None
+    for band in range(bands.shape[2]):
+        if alpha is None or new_alpha is None:
+            values = scaled(bands[..., band])
+        elif band == bands.shape[2] - 1:
+            values = new_alpha * 65535
+        else:
+            values = scaled(bands[..., band] * alpha) / np.maximum(new_alpha, 1 / 65535)
+        result[..., band] = np.clip(values + 0.5, 0, 65535)
+    return DeepPixels(result if pixels.array.ndim == 3 else result[..., 0], pixels.mode)
+
+
+def _pad(frame: Frame, size: Size, gravity: Gravity, fill: tuple[int, int, int, int] | None) -> Frame:
+    """`frame` on a canvas of `size`. The canvas has alpha if the frame has, or if `fill` is translucent."""
+    import numpy as np
+
+    if frame.size == size:
+        return frame
+    if isinstance(frame.pixels, Image.Image):
+        frame = replace(frame, pixels=_continuous(frame.pixels))
+    mode = frame.pixels.mode
+    red, green, blue, alpha = fill or (*color.WHITE, 0 if mode in ("LA", "RGBA") else 255)
+    if (mode in ("L", "LA") and not red == green == blue) or (mode == "CMYK" and alpha < 255):
+        frame = _in_color_space(frame, gray=False)
+        mode = frame.pixels.mode
+    has_alpha = mode in ("LA", "RGBA")
+    profile = color.matching_profile(mode, frame.icc_profile)
+    samples = color.color_in((red, green, blue), mode.removesuffix("A"), profile)
+    if has_alpha or alpha < 255:
+        samples, mode = (*samples, alpha), mode if has_alpha else mode + "A"
+    x, y = _offset(gravity, size, frame.size)
+    pixels = frame.pixels
+    if isinstance(pixels, Image.Image):
+        canvas = Image.new(mode, size, samples)
+        canvas.paste(pixels.convert(mode), (x, y))
+        return replace(frame, pixels=canvas)
+    array = np.full((size[1], size[0], len(samples)), np.array(samples) * 257, np.uint16)
+    part = array[y : y + frame.size[1], x : x + frame.size[0]]
+    part[...] = 65535
+    source = pixels.array if pixels.array.ndim == 3 else pixels.array[..., None]
+    part[..., : source.shape[2]] = source
+    return replace(frame, pixels=DeepPixels(array if len(samples) > 1 else array[..., 0], mode))
+
+
+@hookimpl
+def transforms() -> list[AnyTransform]:
+    return [crop, rotate, flip, resize, background, color_space, bit_depth]

@@ -1,0 +1,350 @@
+"""Whole results: files for single pages, a size limit, keeping the original, and inspection."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import AsyncIterator, Iterator
+from io import BytesIO
+from pathlib import Path
+from zipfile import ZipFile
+
+import numpy as np
+import pytest
+import pytest_asyncio
+import tifffile
+from PIL import Image, PngImagePlugin
+
+from engine import RASTER, ConversionError, FileFormat, Frame, Raster, Signature, StepFailed, conversion, pipeline
+from engine.executor import Inspection, Job, LocalExecutor, worker
+from engine.mupdf import pymupdf
+from engine.option_types import Pages, Quality
+from engine.options import OptionValue
+from engine.pipeline import EncodedFile, PipelineResult
+from engine.plugin_loader import Plugin
+from engine.registry import Registry, load_registry
+from engine.verification import verify
+from tests.support.executors import FileJob, run_files
+from tests.support.raw_samples import raw_sample
+from tests.support.samples import sample
+
+_REGISTRY = load_registry()
+_SCAN = FileFormat("scan", media_type="x/scan", extensions=("scan",), sniff=Signature((0, b"SCAN")))
+_LOSSY = sorted(fmt.name for fmt in _REGISTRY.formats.values() if fmt.lossy)
+_PIXELS = np.random.default_rng(1).integers(0, 255, (96, 96, 3), np.uint8)
+
+
+def _encoded(encoder: str, **parameters: object) -> bytes:
+    file = BytesIO()
+    Image.fromarray(_PIXELS).save(file, encoder, **parameters)
+    return file.getvalue()
+
+
+def _run(data: bytes, target: str, **options: OptionValue) -> PipelineResult:
+    plan = _REGISTRY.plan([_REGISTRY.identify_content(data)], target, options=options)
+    return pipeline.run(plan, [data], options)
+
+
+def _codes(result: PipelineResult) -> list[str]:
+    return [warning.code for warning in result.warnings]
+
+
+class _Scanner:
+    """A format of 12 pages, and the number of its pages that were decoded and of those that are in memory."""
+
+    def __init__(self) -> None:
+        self.alive = 0
+        self.most = 0
+        self.decoded = 0
+
+        @conversion(_SCAN, RASTER)
+        def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
+            return Raster(self._pages(), count=12, sizes=[(64, 64)] * 12)
+
+        self.registry = Registry([*_REGISTRY.plugins, Plugin("scan", "", (decode,))])
+
+    def _pages(self) -> Iterator[Frame]:
+        for number in range(12):
+            yield self._page(number)
+
+    def _page(self, number: int) -> Frame:
+        image = Image.new("RGB", (64, 64), (20 * number, 0, 0))
+        self.alive += 1
+        self.decoded += 1
+        self.most = max(self.most, self.alive)
+        weakref.finalize(image, self._free)
+        return Frame(image)
+
+    def _free(self) -> None:
+        self.alive -= 1
+
+
+@pytest.mark.parametrize("options", [{}, {"max_bytes": 1000}])
+@pytest.mark.parametrize("target", ["jpeg", "webp", "png"])
+def test_one_decoded_page_is_in_memory(target: str, options: dict[str, OptionValue], tmp_path: Path) -> None:
+    scanner = _Scanner()
+    (tmp_path / "in").write_bytes(b"SCAN")
+    options = {**options, "pages": "all"}
+    plan = scanner.registry.plan([_SCAN], target, options=options)
+    files = [os.open(tmp_path / "in", os.O_RDONLY), os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)]
+
+    result = worker.convert(scanner.registry, plan, options, files, lambda _memory: None)
+
+    assert scanner.most == 1
+    assert (result.container, result.file_count) == ("zip", 12)
+    with ZipFile(tmp_path / "out") as archive:
+        assert archive.namelist()[-1] == f"page-12.{plan.target.extensions[0]}"
+        for number, name in enumerate(archive.namelist()):
+            red = np.asarray(Image.open(BytesIO(archive.read(name))).convert("RGB"))[..., 0]
+            assert abs(red.mean() - 20 * number) < 4
+
+
+def test_each_file_is_verified() -> None:
+    plan = _REGISTRY.plan([_REGISTRY.formats["tiff"]], "png")
+    pages = BytesIO()
+    with tifffile.TiffWriter(pages) as tiff:
+        for width in (10, 20):
+            tiff.write(np.zeros((8, width, 3), np.uint8), photometric="rgb")
+    files: list[EncodedFile] = []
+
+    pipeline.run(plan, [pages.getvalue()], {"pages": "all"}, on_file=files.append)
+
+    for file in files:
+        verify(_REGISTRY, plan, file)
+    with pytest.raises(StepFailed):
+        verify(_REGISTRY, plan, EncodedFile(files[0].data, files[1].encoder_input, 2, 2))
+
+
+@pytest.mark.parametrize("target", _LOSSY)
+def test_the_best_quality_that_fits(target: str) -> None:
+    source = _encoded("PNG")
+    limit = len(_run(source, target, quality=40).data)
+
+    result = _run(source, target, max_bytes=limit)
+
+    assert (len(result.data) <= limit, result.quality_used is not None, _codes(result)) == (True, True, [])
+    assert result.data == _run(source, target, quality=result.quality_used or 0).data
+    assert len(_run(source, target, quality=(result.quality_used or 0) + 1).data) > limit
+
+
+def test_a_size_limit_takes_few_encodings_and_one_decoding() -> None:
+    target = FileFormat("print", media_type="x/print", extensions=("print",), sniff=Signature((0, b"PRINT")))
+    qualities: list[int] = []
+    scanner = _Scanner()
+
+    @conversion(RASTER, target)
+    def encode(raster: Raster, *, quality: Quality = 75) -> bytes:
+        qualities.append(quality)
+        return b"PRINT" + bytes(100 * quality) + bytes(len([*raster.frames]))
+
+    registry = Registry([*scanner.registry.plugins, Plugin("print", "", (encode,))])
+    options = {"max_bytes": 6700}
+    result = pipeline.run(registry.plan([_SCAN], target, options=options), [b"SCAN"], options)
+
+    assert (result.quality_used, len(result.data)) == (66, 6617)
+    assert len(qualities) <= 7
+    assert scanner.decoded == 12
+
+
+@pytest.mark.parametrize("quality", [1, 30])
+def test_a_given_quality_is_the_upper_limit(quality: int) -> None:
+    result = _run(_encoded("PNG"), "jpeg", quality=quality, max_bytes=1_000_000)
+
+    assert result.quality_used == quality
+    assert result.data == _run(_encoded("PNG"), "jpeg", quality=quality).data
+
+
+def test_an_animation_is_decoded_once_for_a_size_limit() -> None:
+    frames = [Image.fromarray(np.roll(_PIXELS, shift, 1)) for shift in (0, 8, 16)]
+    source = BytesIO()
+    frames[0].save(source, "PNG", save_all=True, append_images=frames[1:], duration=[100, 200, 300])
+
+    result = _run(source.getvalue(), "webp", max_bytes=20_000)
+
+    assert len(result.data) <= 20_000
+    assert getattr(Image.open(BytesIO(result.data)), "n_frames", 1) == 3
+    assert [timing.stage for timing in result.trace].count("encode") == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"quality": 50}])
+def test_a_size_that_no_quality_reaches(options: dict[str, OptionValue]) -> None:
+    with pytest.raises(ConversionError) as raised:
+        _run(_encoded("PNG"), "jpeg", max_bytes=1000, **options)
+
+    error = raised.value
+    assert (error.code, error.reason, error.retryable) == ("processing_failed", "target_unreachable", False)
+    assert error.details == {"max_bytes": 1000, "smallest": len(_run(_encoded("PNG"), "jpeg", quality=1).data)}
+    assert ConversionError.from_json(error.as_json()).reason == "target_unreachable"
+
+
+def test_a_size_limit_has_no_effect_on_lossless_targets() -> None:
+    result = _run(_encoded("PNG"), "bmp", max_bytes=1000)
+
+    assert (_codes(result), result.quality_used) == (["option_ignored"], None)
+    assert "max_bytes" in result.warnings[0].message
+
+
+def test_encoders_with_a_quality_have_a_size_limit() -> None:
+    with_limit = {plan.target.name for plan in _REGISTRY.catalogue() if "max_bytes" in plan.options}
+
+    assert with_limit == {plan.target.name for plan in _REGISTRY.catalogue() if "quality" in plan.options}
+    assert _REGISTRY.options["max_bytes"].schema["minimum"] == 1000
+
+
+_SMALL = {
+    "jpeg": _encoded("JPEG", quality=10),
+    "webp": _encoded("WEBP", quality=5),
+    "avif": _encoded("AVIF", quality=5),
+}
+
+
+@pytest.mark.parametrize("name", _SMALL)
+@pytest.mark.parametrize("options", [{}, {"quality": 90}, {"max_bytes": 1_000_000}])
+def test_recompressing_never_makes_a_file_larger(name: str, options: dict[str, OptionValue]) -> None:
+    result = _run(_SMALL[name], name, **options)
+
+    assert result.data == _SMALL[name]
+    assert (_codes(result), result.quality_used) == (["kept_original"], None)
+
+
+def test_a_smaller_result_replaces_the_original() -> None:
+    original = _encoded("JPEG", quality=95)
+    result = _run(original, "jpeg", quality=20)
+
+    assert (len(result.data) < len(original), _codes(result)) == (True, [])
+
+
+def _gps() -> bytes:
+    tags = Image.Exif()
+    tags.get_ifd(0x8825)[1] = "N"
+    return tags.tobytes()
+
+
+def _text() -> PngImagePlugin.PngInfo:
+    info = PngImagePlugin.PngInfo()
+    info.add_text("Location", "home")
+    return info
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("jpeg", _encoded("JPEG", quality=10, exif=_gps())),
+        ("jpeg", _encoded("JPEG", quality=10, comment=b"at home")),
+        ("jpeg", _encoded("JPEG", quality=10, xmp=b"<x:xmpmeta/>")),
+        ("jpeg", _SMALL["jpeg"] + b"a film with a position"),
+        ("jpeg", _SMALL["jpeg"][:2] + b"\xff\xe5\x00\x06HOME" + _SMALL["jpeg"][2:]),
+        ("webp", _encoded("WEBP", quality=5, exif=_gps())),
+        ("avif", _encoded("AVIF", quality=5, exif=_gps())),
+        ("png", _encoded("PNG", compress_level=9, pnginfo=_text())),
+        ("jpeg", _SMALL["jpeg"][:18] + b"\1\1" + _SMALL["jpeg"][20:]),
+        ("tiff", _encoded("TIFF", tiffinfo={270: "at home"})),
+        ("tiff", _encoded("TIFF", save_all=True, append_images=[Image.new("L", (8, 8))])),
+    ],
+)
+def test_an_original_with_metadata_is_not_kept(name: str, data: bytes) -> None:
+    raster = pipeline.open_file(_REGISTRY.path(_REGISTRY.formats[name], RASTER), data)
+
+    assert not raster.bare or not _REGISTRY.formats[name].is_complete(data)  # type: ignore[misc]
+    assert "kept_original" not in _codes(_run(data, name, quality=100))
+
+
+@pytest.mark.parametrize(("name", "encoder"), [("jpeg", "JPEG"), ("png", "PNG"), ("tiff", "TIFF"), ("gif", "GIF")])
+def test_a_file_of_pixels_only_is_bare(name: str, encoder: str) -> None:
+    path = _REGISTRY.path(_REGISTRY.formats[name], RASTER)
+
+    assert pipeline.open_file(path, _encoded(encoder, dpi=(300, 300), icc_profile=b"profile")).bare
+
+
+def test_an_original_of_which_pages_are_selected_is_not_kept() -> None:
+    frames = [Image.new("L", (8, 8), 50 * number) for number in range(3)]
+    file = BytesIO()
+    frames[0].save(file, "GIF", save_all=True, append_images=frames[1:], duration=50)
+    data = file.getvalue()
+
+    result = _run(data, "gif", pages="2")
+
+    assert (_codes(result), getattr(Image.open(BytesIO(result.data)), "n_frames", 1)) == ([], 1)
+
+
+@pytest.mark.parametrize("name", ["arw", "cr2", "dng", "nef", "orf", "raf", "rw2"])
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+def test_the_size_of_a_raw_file_is_known_before_it_is_developed(name: str, orientation: int) -> None:
+    raster = pipeline.open_file(
+        _REGISTRY.path(_REGISTRY.formats[name], RASTER), raw_sample(name, orientation=orientation)
+    )
+
+    assert raster.sizes == [next(iter(raster.frames)).size]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def executor() -> AsyncIterator[LocalExecutor]:
+    made = LocalExecutor(1)
+    yield made
+    await made.close()
+
+
+def _document(**encryption: object) -> bytes:
+    document = pymupdf.open()
+    for _ in range(3):
+        document.new_page(width=144, height=72)
+    data: bytes = document.tobytes(**encryption)
+    return data
+
+
+_ENCRYPTION = {"encryption": pymupdf.PDF_ENCRYPT_AES_256, "user_pw": "secret", "owner_pw": "owner"}
+
+
+@pytest.mark.parametrize(
+    ("data", "target", "options", "inspection"),
+    [
+        (_encoded("PNG"), "jpeg", {}, Inspection(96, 96, 1)),
+        (_encoded("JPEG"), "pdf", {"pages": "7"}, Inspection(96, 96, 1)),
+        (_document(), "png", {"pages": "2"}, Inspection(300, 150, 3)),
+        (_document(**_ENCRYPTION), "pdf", {"password": "secret"}, Inspection(300, 150, 3)),
+        (sample("eps"), "png", {}, None),
+    ],
+)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_job_that_inspects(
+    data: bytes,
+    target: str,
+    options: dict[str, OptionValue],
+    inspection: Inspection | None,
+    executor: LocalExecutor,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "in").write_bytes(data)
+    plan = _REGISTRY.plan([_REGISTRY.identify_content(data)], target)
+    job = FileJob(Job.of(plan, options, inspect=True), [tmp_path / "in"], tmp_path / "out")
+
+    result = await run_files(executor, job)
+
+    assert (result.size, (tmp_path / "out").stat().st_size, result.trace) == (0, 0, ())
+    assert result.inspection is not None
+    assert result.inspection == (inspection or result.inspection)
+    assert None not in result.inspection
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_file_that_cannot_be_inspected(executor: LocalExecutor, tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(_document(**_ENCRYPTION))
+    plan = _REGISTRY.plan([_REGISTRY.formats["pdf"]], "png")
+    with pytest.raises(ConversionError) as raised:
+        await run_files(executor, FileJob(Job.of(plan, inspect=True), [tmp_path / "in"], tmp_path / "out"))
+
+    assert raised.value.reason == "pdf_encrypted"
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_zip_from_the_sandbox(executor: LocalExecutor, tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(_document())
+    options: dict[str, OptionValue] = {"pages": "all", "max_bytes": 1000}
+    plan = _REGISTRY.plan([_REGISTRY.formats["pdf"]], "webp", options=options)
+
+    result = await run_files(executor, FileJob(Job.of(plan, options, "scan"), [tmp_path / "in"], tmp_path / "out"))
+
+    assert (result.container, result.file_count, result.quality_used) == ("zip", 3, 100)
+    with ZipFile(tmp_path / "out") as archive:
+        assert archive.namelist() == ["scan-01.webp", "scan-02.webp", "scan-03.webp"]
+        assert archive.testzip() is None

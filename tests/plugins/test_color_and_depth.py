@@ -1,0 +1,151 @@
+"""Background, color space and bit depth."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Literal
+
+import numpy as np
+import pillow_heif
+import pytest
+from PIL import Image
+
+from engine import DeepPixels, FidelityWarning, Frame, InvalidOption, Raster, TargetCapabilities, pipeline
+from engine.registry import load_registry
+from plugins import geometry
+from tests.support.rasters import only, photo, raster_of, swapped_profile, vips_image, with_8_bits, with_16_bits
+
+
+def test_background_replaces_transparency() -> None:
+    image = Image.new("RGBA", (8, 8), (255, 0, 0, 0))
+    target = TargetCapabilities(("L", "RGB"))
+
+    for text, expected in [("#00f", (0, 0, 255)), ("#0000ff80", (127, 127, 255)), ("Lime", (0, 255, 0))]:
+        raster = geometry.background.run(raster_of(image), background=text)
+        with pytest.warns(FidelityWarning, match="alpha_flattened"):
+            assert raster.first_frame(target).image.getpixel((4, 4)) == expected
+    gray = geometry.background.run(raster_of(image.convert("LA")), background="#00f")
+    with pytest.warns(FidelityWarning, match="alpha_flattened"):
+        assert gray.first_frame(target).image.getpixel((4, 4)) == (0, 0, 255)
+
+
+def test_an_unknown_background_is_refused() -> None:
+    with pytest.raises(InvalidOption) as caught:
+        load_registry().validate({"background": "notacolor"})
+
+    assert (caught.value.param, caught.value.reason) == ("background", "malformed")
+    assert "#rrggbb" in str(caught.value) or "color" in str(caught.value)
+
+
+def test_a_gray_picture_has_a_gray_background() -> None:
+    raster = geometry.background.run(raster_of(Image.new("RGBA", (8, 8), (255, 0, 0, 0))), background="#00f")
+    gray = geometry.color_space.run(raster, color_space="gray")
+
+    with pytest.warns(FidelityWarning, match="alpha_flattened"):
+        image = gray.first_frame(TargetCapabilities(("L", "RGB"))).image
+    assert image.mode == "L"
+    assert image.getpixel((4, 4)) == pytest.approx(76, abs=10)
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
+def test_color_spaces_are_converted_with_the_profile(deep: bool, mode: str) -> None:
+    image = photo(mode=mode)
+    frame = Frame(with_16_bits(image) if deep else image, swapped_profile())
+    source = [frame] if deep else None
+
+    def converted(space: Literal["srgb", "gray"]) -> Frame:
+        raster = Raster([with_8_bits(frame)], deep_frames=source)
+        return only(geometry.color_space.run(raster, color_space=space))
+
+    srgb, gray = converted("srgb"), converted("gray")
+
+    expected = np.asarray(image)[..., [1, 0, 2]]
+    assert np.abs(np.asarray(srgb.image).astype(float)[..., :3] - expected).max() <= 2
+    assert (srgb.icc_profile, gray.icc_profile) == (None, None)
+    assert srgb.pixels.mode == mode
+    assert gray.pixels.mode == ("LA" if mode == "RGBA" else "L")
+    luminance = vips_image(Image.fromarray(expected)).copy(interpretation="srgb").colourspace("b-w").numpy()
+    seen = np.asarray(gray.image.convert("L"), float)
+    assert np.abs(seen - luminance.reshape(seen.shape)).max() < 8
+    assert isinstance(gray.pixels, DeepPixels) == deep
+
+
+_DEEP_TARGET = TargetCapabilities(("L", "RGB", "RGBA"), deep_modes=("L", "RGB", "RGBA"), deep_bits=(10, 12), icc=True)
+
+
+def test_the_bit_depth_is_that_requested() -> None:
+    eight, deep = photo(), with_16_bits(photo())
+
+    for bits in (8, 10, 12):
+        for pixels in (eight, deep):
+            raster = geometry.bit_depth.run(raster_of(pixels), bit_depth=bits).converted_for(_DEEP_TARGET)
+            assert raster.bit_depth == bits
+            assert isinstance(next(iter(raster.frames)).pixels, DeepPixels) == (bits > 8)
+
+
+def test_widened_samples_keep_their_values() -> None:
+    image = photo().convert("P")
+    raster = geometry.bit_depth.run(raster_of(image), bit_depth=12).converted_for(_DEEP_TARGET)
+
+    pixels = next(iter(raster.frames)).pixels
+
+    assert isinstance(pixels, DeepPixels)
+    np.testing.assert_array_equal(pixels.array, np.asarray(image.convert("RGB"), np.uint16) * 257)
+
+
+def test_without_a_request_the_bit_depth_is_the_deepest_of_both() -> None:
+    def depth(target: TargetCapabilities, source_bit_depth: int) -> int | None:
+        return raster_of(with_16_bits(photo()), source_bit_depth=source_bit_depth).converted_for(target).bit_depth
+
+    assert raster_of(photo()).converted_for(_DEEP_TARGET).bit_depth == 8
+    assert depth(_DEEP_TARGET, 10) == 10
+    assert depth(TargetCapabilities(("RGB",), deep_modes=("RGB",)), 10) == 16
+    with pytest.warns(FidelityWarning, match="depth_reduced"):
+        assert depth(_DEEP_TARGET, 16) == 12
+    with pytest.warns(FidelityWarning, match="depth_reduced"):
+        assert depth(TargetCapabilities(("RGB",)), 16) == 8
+
+
+def test_a_bit_depth_that_the_target_does_not_have_is_refused() -> None:
+    raster = geometry.bit_depth.run(raster_of(photo()), bit_depth=16)
+
+    with pytest.raises(InvalidOption) as caught:
+        raster.converted_for(_DEEP_TARGET)
+
+    error = caught.value
+    assert (error.param, error.reason, error.details) == ("bit_depth", "out_of_range", {"available": [8, 10, 12]})
+
+
+def test_sixteen_bits_and_the_profile_survive_geometry() -> None:
+    profile = swapped_profile()
+    frame = Frame(with_16_bits(photo()), profile)
+    source = Raster([with_8_bits(frame)], deep_frames=[frame])
+
+    raster = geometry.resize.run(
+        geometry.flip.run(geometry.crop.run(source, crop="0,0,100,100"), flip="vertical"), width=50
+    )
+
+    seen = only(raster)
+    assert isinstance(seen.pixels, DeepPixels)
+    assert seen.icc_profile == profile
+    assert len(np.unique(seen.pixels.array)) > 1000
+
+
+@pytest.mark.parametrize("source", ["png", "tiff"])
+@pytest.mark.parametrize("bands", [1, 3, 4])
+def test_heic_has_ten_bits_of_a_deeper_source(source: str, bands: int) -> None:
+    mode = {1: "L", 3: "RGB", 4: "RGBA"}[bands]
+    ramp = with_16_bits(photo((256, 64), mode))
+    registry = load_registry()
+    source_raster = Raster([Frame(ramp.as_image())], deep_frames=[Frame(ramp)])
+    encode = {plan.target.name: plan.steps[-1] for plan in registry.catalogue() if plan.source.name == "png"}
+    data = encode[source](source_raster)
+
+    result = pipeline.run(registry.plan([registry.formats[source]], "heic"), [data], {"quality": 95}).data
+
+    picture = pillow_heif.open_heif(BytesIO(result), convert_hdr_to_8bit=False)
+    assert picture.info["bit_depth"] == 10
+    seen = np.asarray(picture).astype(float).reshape(64, 256, -1)
+    expected = ramp.array.astype(float).reshape(64, 256, -1)
+    assert np.abs(seen[..., 0] - expected[..., 0]).mean() < 1500

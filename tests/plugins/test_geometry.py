@@ -1,0 +1,278 @@
+"""Crop, rotation, resizing, background, color space and bit depth: exact sizes, and pixels compared with libvips."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from engine import DeepPixels, Frame, InvalidOption, Raster, Size
+from plugins import geometry
+from tests.support.rasters import only, photo, raster_of, swapped_profile, vips_image, with_16_bits
+from tests.support.samples import quadrants
+
+Fit: TypeAlias = Literal["inside", "outside", "cover", "contain", "fill"]
+
+_FITS: tuple[Fit, ...] = ("inside", "outside", "cover", "contain", "fill")
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "fit", "enlarge", "expected"),
+    [
+        (100, None, "inside", False, (100, 67)),  # 66.7 is rounded
+        (None, 100, "inside", False, (150, 100)),
+        (100, 100, "inside", False, (100, 67)),
+        (100, 100, "outside", False, (150, 100)),
+        (100, 100, "cover", False, (100, 100)),
+        (100, 100, "contain", False, (100, 100)),
+        (100, 100, "fill", False, (100, 100)),
+        (100, None, "cover", False, (100, 67)),
+        (None, 50, "fill", False, (75, 50)),
+        (1, None, "inside", False, (1, 1)),
+        (900, None, "inside", False, (300, 200)),
+        (900, 900, "outside", False, (300, 200)),
+        (400, 100, "cover", False, (300, 100)),
+        (400, 300, "cover", False, (300, 200)),
+        (400, 400, "contain", False, (400, 400)),
+        (400, 100, "fill", False, (300, 100)),
+        (900, None, "inside", True, (900, 600)),
+        (400, 100, "cover", True, (400, 100)),
+        (400, 400, "contain", True, (400, 400)),
+        (400, 100, "fill", True, (400, 100)),
+    ],
+)
+def test_sizes_are_exact(width: int | None, height: int | None, fit: Fit, enlarge: bool, expected: Size) -> None:
+    source = raster_of(photo((300, 200)))
+
+    resized = geometry.resize.run(source, width=width, height=height, fit=fit, enlarge=enlarge)
+
+    assert resized.sizes == [expected]
+    assert only(resized).size == expected
+
+
+@pytest.mark.parametrize("fit", ["inside", "outside", "cover"])
+@pytest.mark.parametrize("size", [(301, 203), (7, 5000), (5000, 7), (1, 1)])
+def test_sizes_fit_their_box(size: Size, fit: Fit) -> None:
+    for box in [(1, 1), (64, 48), (48, 64), (333, 17), (6000, 6000)]:
+        scaled = geometry.scaled_size(size, *box, fit=fit, enlarge=True)
+
+        assert box[0] == scaled[0] or box[1] == scaled[1]
+        compare: Callable[[int, int], bool] = int.__le__ if fit == "inside" else int.__ge__
+        assert all(compare(side, limit) for side, limit in zip(scaled, box, strict=True))
+
+
+@pytest.mark.parametrize("fit", _FITS)
+def test_a_size_beyond_the_limit_is_refused(fit: Fit) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        only(geometry.resize.run(raster_of(photo()), width=60_000, height=60_000, fit=fit, enlarge=True))
+
+    assert (caught.value.param, caught.value.reason) == ("width", "out_of_range")
+
+
+def _vips_resized(image: Image.Image | DeepPixels, size: Size) -> NDArray[Any]:
+    source = vips_image(image)
+    has_alpha = image.mode in ("LA", "RGBA")
+    maximum = 65535 if isinstance(image, DeepPixels) else 255
+    source = source.premultiply(max_alpha=maximum) if has_alpha else source
+    scaled = source.resize(size[0] / source.width, vscale=size[1] / source.height, kernel="lanczos3")
+    scaled = scaled.unpremultiply(max_alpha=maximum) if has_alpha else scaled
+    return np.asarray(scaled.rint().cast("ushort" if maximum > 255 else "uchar").numpy())
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA", "CMYK"])
+@pytest.mark.parametrize("size", [(120, 80), (77, 51), (480, 320), (30, 100)])
+@pytest.mark.parametrize("deep", [False, True])
+def test_resized_pixels_match_libvips(mode: str, size: Size, deep: bool) -> None:
+    image: Image.Image | DeepPixels = photo(mode="RGB").convert(mode) if mode == "CMYK" else photo(mode=mode)
+    image = with_16_bits(image) if isinstance(image, Image.Image) and deep else image
+    resized = only(
+        geometry.resize.run(raster_of(image), width=size[0], height=size[1], fit="fill", enlarge=True)
+    ).pixels
+
+    seen = resized.array if isinstance(resized, DeepPixels) else np.asarray(resized)
+    expected = _vips_resized(image, size)
+
+    difference = np.abs(seen.astype(float) - expected.reshape(seen.shape).astype(float)) / (257 if deep else 1)
+    if mode in ("LA", "RGBA"):  # the color of transparent pixels is not visible
+        difference[..., :-1] *= expected[..., -1:] / (65535 if deep else 255)
+    assert resized.mode == mode
+    assert difference.mean() < 1.5
+    assert np.percentile(difference, 99) < 16
+
+
+@pytest.mark.parametrize("gravity", ["center", "north", "southeast", "west"])
+def test_cover_keeps_the_part_of_the_gravity(gravity: Any) -> None:
+    image = photo((300, 200))
+    covered = only(geometry.resize.run(raster_of(image), width=60, height=100, fit="cover", gravity=gravity)).image
+
+    whole = vips_image(image).resize(0.5, kernel="lanczos3")
+    left = {"southeast": 90, "west": 0}.get(gravity, 45)
+    expected = whole.crop(left, 0, 60, 100).numpy()
+
+    assert np.abs(np.asarray(covered, float) - expected).mean() < 1.5
+
+
+@pytest.mark.parametrize(("gravity", "box"), [("center", (0, 20)), ("north", (0, 0)), ("southwest", (0, 40))])
+def test_contain_pads_with_the_background(gravity: Any, box: tuple[int, int]) -> None:
+    source = raster_of(quadrants((120, 80)))
+    padded = only(geometry.resize.run(source, width=120, height=120, fit="contain", gravity=gravity, background="#f80"))
+
+    pixels = np.asarray(padded.image)
+    top = box[1]
+
+    assert padded.size == (120, 120)
+    np.testing.assert_array_equal(pixels[top : top + 80], np.asarray(quadrants((120, 80))))
+    outside = np.delete(pixels, np.s_[top : top + 80], axis=0)
+    assert (outside == (255, 136, 0)).all()
+
+
+@pytest.mark.parametrize(
+    ("mode", "background", "expected"),
+    [
+        ("RGB", None, ("RGB", (255, 255, 255))),
+        ("RGBA", None, ("RGBA", (255, 255, 255, 0))),
+        ("RGB", "#11223344", ("RGBA", (17, 34, 51, 68))),
+        ("RGB", "transparent", ("RGBA", (0, 0, 0, 0))),
+        ("L", "gray", ("L", (128,))),
+        ("L", "red", ("RGB", (255, 0, 0))),
+        ("LA", None, ("LA", (255, 0))),
+        ("CMYK", None, ("CMYK", (0, 0, 0, 0))),
+        ("P", "red", ("RGB", (255, 0, 0))),
+        ("1", "white", ("L", (255,))),
+    ],
+)
+@pytest.mark.parametrize("deep", [False, True])
+def test_padding_of_every_mode(mode: str, background: str | None, expected: Any, deep: bool) -> None:
+    image = quadrants((40, 20)).convert(mode)
+    if deep and mode in ("P", "1"):
+        deep = False
+    source = raster_of(DeepPixels.from_image(image) if deep else image)
+    padded = only(geometry.resize.run(source, width=40, height=40, fit="contain", background=background))
+
+    pixels = padded.pixels.array if isinstance(padded.pixels, DeepPixels) else np.asarray(padded.pixels)
+    corner = tuple(np.atleast_1d(pixels[0, 0]).tolist())
+
+    assert (padded.pixels.mode, tuple(value // 257 if deep else value for value in corner)) == expected
+    assert padded.image.convert("L").getpixel((1, 11)) == pytest.approx(
+        image.convert("RGB").convert("L").getpixel((1, 1)), abs=3
+    )
+
+
+def test_padding_is_in_the_color_space_of_the_profile() -> None:
+    profile = swapped_profile()
+    source = Raster([Frame(quadrants((40, 20)), profile)])
+
+    padded = only(geometry.resize.run(source, width=40, height=40, fit="contain", background="#f00"))
+
+    red, green, blue = np.asarray(padded.pixels)[0, 0]
+    assert green > 200
+    assert max(red, blue) < 60
+
+
+def test_palettes_are_resized_in_full_color() -> None:
+    image = Image.new("P", (64, 64))
+    image.putpalette([255, 0, 0, 0, 0, 255])
+    image.putdata([(x + y) % 2 for y in range(64) for x in range(64)])
+
+    red, green, blue = np.asarray(only(geometry.resize.run(raster_of(image), width=16)).image)[8, 8]
+
+    assert (red, green, blue) == pytest.approx((128, 0, 128), abs=4)
+
+
+def test_colors_of_transparent_pixels_do_not_bleed() -> None:
+    image = Image.new("RGBA", (64, 64), (0, 255, 0, 0))
+    image.paste((255, 0, 0, 255), (0, 0, 32, 64))
+
+    for pixels in (image, DeepPixels.from_image(image)):
+        resized = np.asarray(only(geometry.resize.run(raster_of(pixels), width=20)).image)
+        visible = resized[..., 3] > 8
+        assert (resized[visible][:, 1] <= 2).all()
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_crop_and_turns_move_pixels_exactly(deep: bool) -> None:
+    image = photo((50, 30))
+    pixels = with_16_bits(image) if deep else image
+    array = pixels.array if isinstance(pixels, DeepPixels) else np.asarray(pixels)
+
+    def seen(raster: Raster) -> NDArray[Any]:
+        frame = only(raster)
+        assert raster.sizes == [frame.size]
+        return frame.pixels.array if isinstance(frame.pixels, DeepPixels) else np.asarray(frame.pixels)
+
+    np.testing.assert_array_equal(seen(geometry.crop.run(raster_of(pixels), crop=" 5, 7 ,20,10 ")), array[7:17, 5:25])
+    rotated = geometry.rotate.run(raster_of(pixels, dpi=(72, 144)), rotate=90)
+    assert rotated.dpi == (144, 72)
+    np.testing.assert_array_equal(seen(rotated), np.rot90(array, -1))
+    np.testing.assert_array_equal(seen(geometry.rotate.run(raster_of(pixels), rotate=180)), array[::-1, ::-1])
+    np.testing.assert_array_equal(seen(geometry.rotate.run(raster_of(pixels), rotate=270)), np.rot90(array))
+    np.testing.assert_array_equal(seen(geometry.flip.run(raster_of(pixels), flip="horizontal")), array[:, ::-1])
+    np.testing.assert_array_equal(seen(geometry.flip.run(raster_of(pixels), flip="vertical")), array[::-1])
+
+
+@pytest.mark.parametrize("crop", ["0,0,51,10", "0,0,10,31", "50,0,1,1", "0,30,1,1"])
+def test_a_crop_outside_the_picture_is_refused(crop: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        only(geometry.crop.run(raster_of(photo((50, 30))), crop=crop))
+
+    error = caught.value
+    assert (error.param, error.reason, error.details) == ("crop", "out_of_range", {"width": 50, "height": 30})
+
+
+def test_all_frames_of_an_animation_are_changed() -> None:
+    source = raster_of(*(Image.new("RGB", (40, 20), (60 * index, 0, 0)) for index in range(4)), animated=True)
+
+    raster = geometry.resize.run(geometry.rotate.run(geometry.crop.run(source, crop="0,0,20,20"), rotate=90), width=10)
+
+    frames = list(raster.frames)
+    assert raster.sizes == [(10, 10)] * 4
+    assert [frame.size for frame in frames] == [(10, 10)] * 4
+    assert [frame.duration for frame in frames] == [40.0] * 4
+    assert [frame.image.getpixel((5, 5)) for frame in frames] == [(60 * index, 0, 0) for index in range(4)]
+
+
+def test_options_without_effect_keep_the_raster() -> None:
+    raster = raster_of(photo().convert("P"))
+
+    for step in (geometry.crop, geometry.rotate, geometry.flip, geometry.resize, geometry.background):
+        assert step.run(raster) is raster
+    assert geometry.color_space.run(raster) is raster
+    assert geometry.bit_depth.run(raster) is raster
+    assert only(geometry.resize.run(raster, width=500)).pixels.mode == "P"
+
+
+@pytest.mark.parametrize("full", [(800, 600), (801, 601), (1601, 1067)])
+@pytest.mark.parametrize("crop", [None, "100,50,600,500"])
+def test_a_reduced_picture_gives_the_same_as_the_full_one(full: Size, crop: str | None) -> None:
+    image = photo(full)
+    reduced = image.resize((-(-full[0] // 2), -(-full[1] // 2)), Image.Resampling.BOX)
+
+    def result(frame: Frame) -> Frame:
+        return only(
+            geometry.resize.run(
+                geometry.rotate.run(geometry.crop.run(Raster([frame]), crop=crop), rotate=90), width=150
+            )
+        )
+
+    expected, seen = result(Frame(image)), result(Frame(reduced, full_size=full))
+
+    assert seen.size == expected.size
+    assert np.abs(np.asarray(seen.image, float) - np.asarray(expected.image, float)).mean() < 2.5
+
+
+def test_decoders_keep_twice_the_size() -> None:
+    def scale(size: Size, *, crop: str | None = None, rotate: int = 0, **box: int) -> int:
+        needed = geometry.needed_size(size, box.get("width"), box.get("height"), crop=crop, rotate=rotate)
+        return geometry.reduced_scale(size, needed)
+
+    assert scale((6000, 4000), width=320) == 8
+    assert scale((6000, 4000), width=1000) == 2
+    assert scale((6000, 4000), width=1501) == 1
+    assert scale((6000, 4000)) == 1
+    assert scale((6000, 4000), width=320, crop="0,0,1500,1500") == 2
+    assert scale((6000, 400), width=100, rotate=90) == 2
+    assert scale((100, 100), width=5000) == 1

@@ -1,0 +1,166 @@
+"""The option `metadata`: what stays in results and what is removed, as ExifTool reads them."""
+
+from __future__ import annotations
+
+import warnings
+from io import BytesIO
+from typing import Any, Literal, TypeAlias
+
+import pytest
+from PIL import Image
+
+from engine import FidelityWarning, Frame, OptionValues, Raster, pipeline
+from engine.registry import load_registry
+from plugins import geometry
+from plugins.metadata import filter_exif, filter_xmp, metadata
+from tests.support.samples import quadrants
+from tests.support.tagged_photo import KEPT, PRIVATE, XMP_KEPT, XMP_PRIVATE, exiftool, srgb_profile, tagged_photo
+
+Choice: TypeAlias = Literal["all", "safe", "none"]
+
+_CHOICES: tuple[Choice, ...] = ("all", "safe", "none")
+_TARGETS = ("jpeg", "webp", "avif", "heic", "tiff", "png")
+_REGISTRY = load_registry()
+
+
+def _convert(data: bytes, target: str, choice: Choice) -> bytes:
+    source = _REGISTRY.identify_content(data)
+    options: OptionValues = {} if choice == "safe" else {"metadata": choice}  # safe is the default
+    return pipeline.run(_REGISTRY.plan([source], target, options=options), [data], options).data
+
+
+def _values(tags: dict[str, Any]) -> set[str]:
+    return {str(value) for value in tags.values()}
+
+
+def test_the_source_has_all_tags() -> None:
+    tags = exiftool(tagged_photo())
+    names = {name.partition(":")[2] for name in tags}
+
+    assert {*KEPT, *PRIVATE} <= names
+    assert {*XMP_KEPT, *XMP_PRIVATE} <= tags.keys()
+    assert "ThumbnailImage" in names
+
+
+@pytest.mark.parametrize("target", _TARGETS)
+@pytest.mark.parametrize("choice", _CHOICES)
+def test_the_position_is_there_only_if_requested(target: str, choice: Choice) -> None:
+    tags = exiftool(_convert(tagged_photo(), target, choice))
+
+    positions = [name for name in tags if "GPS" in name or "City" in name or "Location" in name]
+
+    assert bool(positions) == (choice == "all")
+
+
+@pytest.mark.parametrize("target", _TARGETS)
+def test_safe_keeps_date_camera_exposure_and_author(target: str) -> None:
+    tags = exiftool(_convert(tagged_photo(), target, "safe"))
+    by_name = {name.partition(":")[2]: str(value) for name, value in tags.items() if not name.startswith("XMP")}
+
+    assert {name: by_name.get(name) for name in KEPT} == KEPT
+    assert {name: str(tags.get(name)) for name in XMP_KEPT} == XMP_KEPT
+    assert not {*PRIVATE, "ThumbnailImage", "MakerNoteUnknownText"} & by_name.keys()
+    assert not XMP_PRIVATE.keys() & tags.keys()
+    assert not {"BODY-12345", "LENS-12345", "An Owner", "owners-computer", "private comment"} & _values(tags)
+    assert b"BODY-12345" not in _convert(tagged_photo(), target, "safe")
+
+
+@pytest.mark.parametrize("target", _TARGETS)
+def test_none_keeps_only_the_profile(target: str) -> None:
+    tags = exiftool(_convert(tagged_photo(), target, "none"))
+
+    assert not {*KEPT.values(), *PRIVATE.values()} - {"N", "W", "35", "400"} & _values(tags)
+    assert not [name for name in tags if name.startswith(("XMP", "ExifIFD", "GPS", "IFD1"))]
+    assert Image.open(BytesIO(_convert(tagged_photo(), target, "none"))).info["icc_profile"] == srgb_profile()
+
+
+@pytest.mark.parametrize(("choice", "expected"), [("safe", ["location_removed"]), ("none", []), ("all", [])])
+def test_the_removal_of_a_position_is_a_warning(choice: Choice, expected: list[str]) -> None:
+    with Image.open(BytesIO(tagged_photo())) as image:
+        raster = Raster([], exif=image.info["exif"])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        metadata.run(raster, metadata=choice)
+
+    messages = [warned.message for warned in caught]
+    assert [message.code for message in messages if isinstance(message, FidelityWarning)] == expected
+
+
+def test_without_a_position_there_is_no_warning() -> None:
+    tags = Image.Exif()
+    tags[0x010F] = "Maker"
+    tags.get_ifd(0x8825)[0] = b"\2\3\0\0"
+
+    kept = filter_exif(tags.tobytes(), "safe")
+
+    assert kept is not None
+    assert b"Maker" in kept
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
+def test_broken_exif_is_removed() -> None:
+    assert filter_exif(b"Exif\0\0II*\0\xff\xff\xff\xff", "safe") is None
+    assert filter_exif(b"Exif\0\0nonsense", "safe") is None
+
+
+def _packet(properties: str, before: str = "") -> bytes:
+    rdf = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+    return (
+        f'<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>{before}<x:xmpmeta xmlns:x="adobe:ns:meta/">'
+        f'<rdf:RDF xmlns:rdf="{rdf}"><rdf:Description rdf:about="" xmlns:dc="http://purl.org/dc/elements/1.1/"'
+        f' xmlns:exif="http://ns.adobe.com/exif/1.0/" xmlns:tiff="http://ns.adobe.com/tiff/1.0/" {properties}'
+        '</rdf:Description></rdf:RDF></x:xmpmeta>     <?xpacket end="w"?>'
+    ).encode()
+
+
+def test_properties_are_attributes_or_elements() -> None:
+    packet = _packet(
+        'tiff:Make="Maker" exif:SerialNumber="123" unknown="1"><dc:rights>Mine</dc:rights>'
+        "<!-- private --><exif:MakerNote>abc</exif:MakerNote><exif:FNumber>4/1</exif:FNumber>"
+    )
+
+    kept = filter_xmp(packet, "safe")
+
+    assert kept is not None
+    assert all(text in kept for text in (b'tiff:Make="Maker"', b"<dc:rights>Mine</dc:rights>", b"4/1", b"<?xpacket"))
+    assert not [text for text in (b"123", b"private", b"MakerNote", b"unknown") if text in kept]
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        b"no XML",
+        b"",
+        b"<x/>",
+        _packet('tiff:Make="M">')[:-60],
+        _packet(">"),
+        _packet('tiff:Make="&a;">', '<!DOCTYPE x [<!ENTITY a "aaaa">]>'),
+        _packet('tiff:Make="M">' + "<dc:a>" * 5000 + "</dc:a>" * 5000),
+        _packet(f'tiff:Make="{"M" * (5 << 20)}">'),
+        _packet('tiff:Make="M">').decode().encode("utf-16"),
+    ],
+    ids=range(9),
+)
+def test_unusable_packets_are_removed(packet: bytes) -> None:
+    assert filter_xmp(packet, "safe") is None
+
+
+@pytest.mark.parametrize("name", ["exif:GPSLatitude", "drone:GpsLongitude", "photoshop:City", "Iptc4xmpCore:Location"])
+def test_positions_in_xmp_are_found(name: str) -> None:
+    prefix = name.partition(":")[0]
+    declared = "" if prefix == "exif" else f'xmlns:{prefix}="urn:{prefix}" '
+    with pytest.warns(FidelityWarning, match="location_removed"):
+        assert filter_xmp(_packet(f'{declared}{name}="1">'), "safe") is None
+
+
+def test_geometry_removes_the_preview() -> None:
+    with Image.open(BytesIO(tagged_photo())) as image:
+        exif = image.info["exif"]
+    raster = geometry.crop.run(Raster([Frame(quadrants())], exif=exif), crop="0,0,9,9")
+
+    assert raster.exif is not None
+    tags = Image.Exif()
+    tags.load(raster.exif)
+    assert tags[0x0110] == "Camera Model"
+    assert not tags.get_ifd(-1)
+    assert exif.find(b"\xff\xd8") > 0 > raster.exif.find(b"\xff\xd8")

@@ -1,0 +1,353 @@
+"""Every option of every pair changes what it should and nothing else. The cases are made from the registry."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image, ImageCms
+
+from engine import FileFormat, InvalidOption, Option, OptionValues, UnknownFormat
+from engine.mupdf import pymupdf
+from engine.pipeline import PipelineResult, run
+from engine.planner import Plan
+from engine.registry import load_registry
+from tests.support.facts import Facts, facts
+from tests.support.raw_samples import CAMERAS
+from tests.support.samples import quadrants, sample
+
+_REGISTRY = load_registry()
+_DPI = {"pdf": 150, "eps": 150, "svg": 96}  # of formats without pixels
+_DEPTHS = {"png": (8, 16), "tiff": (8, 16), "avif": (8, 10, 12), "heic": (8, 10)}  # others have 8 bits
+_HOLDS_EXIF = ("jpeg", "png", "webp", "avif", "heic", "tiff")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A file and a target. `trait` is what is special about the file."""
+
+    source: FileFormat
+    target: FileFormat
+    data: bytes
+    trait: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.trait or self.source}-{self.target}"
+
+    def plan(self, options: OptionValues) -> Plan:
+        return _REGISTRY.plan([self.source], self.target, options=options)
+
+    def convert(self, options: OptionValues) -> PipelineResult:
+        return run(self.plan(options), [self.data], options)
+
+    @cached_property
+    def result(self) -> PipelineResult:
+        """The result without options."""
+        return self.convert({})
+
+    @cached_property
+    def base(self) -> Facts:
+        return facts(self.target.name, self.result.data)
+
+    def takes(self, options: OptionValues) -> bool:
+        """Whether the pair has the last one of the options."""
+        return list(options)[-1] in self.plan(options).options
+
+
+def _expect(pair: Pair, options: OptionValues, **changes: Any) -> PipelineResult:
+    """Asserts that the options change these facts, as far as the target has them, and no others."""
+    result = pair.convert(options)
+    found = facts(pair.target.name, result.data)
+    expected = pair.base | {name: value for name, value in changes.items() if name in pair.base}
+    if pair.source.name in _DPI and expected["size"] != pair.base["size"] and "dpi" not in changes:
+        expected["dpi"] = found.get("dpi")  # follows from the size
+        found.setdefault("dpi", None)
+    assert found == expected
+    return result
+
+
+def _codes(result: PipelineResult) -> set[str]:
+    return {warned.code for warned in result.warnings}
+
+
+def _refuses(pair: Pair, options: OptionValues) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        pair.convert(options)
+    assert caught.value.param == list(options)[-1]
+
+
+Check = Callable[[Pair], None]
+
+
+def _changes(options: OptionValues, **changes: Any) -> tuple[OptionValues, Check]:
+    def check(pair: Pair) -> None:
+        _expect(pair, options, **changes)
+
+    return options, check
+
+
+def _crop(pair: Pair) -> None:
+    """The second quadrant is green."""
+    width, height = pair.base["size"]
+    _expect(
+        pair, {"crop": f"{width // 2},0,{width // 2},{height // 2}"}, size=(width // 2, height // 2), corners="gggg"
+    )
+    _refuses(pair, {"crop": f"{width - 1},0,2,1"})
+
+
+def _rotate(pair: Pair) -> None:
+    _expect(pair, {"rotate": 90}, size=pair.base["size"][::-1], corners="br-g")
+
+
+def _bit_depth(pair: Pair) -> None:
+    available = _DEPTHS.get(pair.target.name, (8,)) if pair.base.get("count", 1) == 1 or pair.target.paged else (8,)
+    for depth in (8, 10, 12, 16):
+        if depth in available:
+            _expect(pair, {"bit_depth": depth}, depth=depth)
+        else:
+            _refuses(pair, {"bit_depth": depth})
+
+
+def _metadata(pair: Pair) -> None:
+    position = pair.trait == "metadata" and pair.target.name in _HOLDS_EXIF
+    _expect(pair, {"metadata": "none"}, camera=None, position=False)
+    _expect(pair, {"metadata": "all"}, position=position)
+    assert pair.trait != "metadata" or "location_removed" in _codes(pair.result)
+
+
+def _dpi(pair: Pair) -> None:
+    width, height = (round(side * 72 / _DPI[pair.source.name]) for side in pair.base["size"])
+    _expect(pair, {"dpi": 72}, size=(width, height), dpi=pair.base.get("dpi") and (72, 72))
+
+
+def _quality(pair: Pair) -> None:
+    options: OptionValues = {"compression": "jpeg"} if pair.target.name == "tiff" else {}
+    high, low = (pair.convert({**options, "quality": quality}) for quality in (80, 20))
+    if pair.target.name == "pdf" and not any(pair.base["lossy"]):
+        assert "quality_ignored" in _codes(low)
+        assert _stable(low.data) == _stable(pair.result.data)
+        return
+    assert low.data != high.data
+    if not options:
+        assert facts(pair.target.name, low.data) == pair.base
+
+
+def _lossless(pair: Pair) -> None:
+    """The pixels are those of a lossless conversion with the same depth."""
+    if pair.target.name == "avif" and pair.base["count"] > 1:
+        return _refuses(pair, {"lossless": True})
+    exact: OptionValues = {"lossless": True, "bit_depth": 8, "effort": 9}
+    result = _expect(pair, exact, lossless=True, depth=8)
+    expected = Pair(pair.source, _REGISTRY.formats["png"], pair.data).convert({"bit_depth": 8})
+    for found, original in zip(_pixels(result.data), _pixels(expected.data), strict=pair.target.animated):
+        np.testing.assert_array_equal(found, original)
+    assert "quality_ignored" in _codes(pair.convert({**exact, "quality": 50}))
+    return None
+
+
+def _pixels(data: bytes) -> list[NDArray[Any]]:
+    image = Image.open(BytesIO(data))
+    frames = []
+    for index in range(getattr(image, "n_frames", 1)):
+        image.seek(index)
+        frames.append(np.asarray(image.convert("RGBA")))
+    return frames
+
+
+def _effort(pair: Pair) -> None:
+    for effort in (1, 9):
+        _expect(pair, {"effort": effort})
+
+
+def _progressive(pair: Pair) -> None:
+    if pair.target.name == "png" and pair.base["count"] > 1:
+        assert "option_ignored" in _codes(pair.convert({"progressive": True}))
+        return
+    result = _expect(pair, {"progressive": True}, progressive=True)
+    np.testing.assert_array_equal(_pixels(result.data), _pixels(pair.result.data))
+
+
+def _subsampling(pair: Pair) -> None:
+    for value in ("4:2:0", "4:4:4"):
+        _expect(pair, {"subsampling": value}, subsampling=value)
+
+
+def _compression(pair: Pair) -> None:
+    for value in ("none", "lzw", "deflate"):
+        _expect(pair, {"compression": value}, compression=value)
+        assert "option_ignored" in _codes(pair.convert({"compression": value, "effort": 9})) or value == "deflate"
+        assert "quality_ignored" in _codes(pair.convert({"compression": value, "quality": 50}))
+    _expect(pair, {"compression": "jpeg"}, compression="jpeg", depth=8, alpha=False)
+
+
+def _raw_mode(pair: Pair) -> None:
+    _expect(pair, {"raw_mode": "preview"}, size=(84, 60), depth=8)
+
+
+def _password(pair: Pair) -> None:
+    if pair.source.name != "pdf":  # the path has a PDF in the middle
+        _expect(pair, {"password": "secret"})
+        return
+    document = pymupdf.open(stream=pair.data, filetype="pdf")
+    data = document.tobytes(encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw="secret", owner_pw="owner")
+    encrypted = Pair(pair.source, pair.target, data)
+    opened = encrypted.convert({"password": "secret"}).data
+    if pair.target.name == "pdf":
+        assert pymupdf.open(stream=opened, filetype="pdf").needs_pass
+    else:
+        assert facts(pair.target.name, opened) == pair.base
+    for options in ({}, {"password": "wrong"}):
+        with pytest.raises(UnknownFormat):
+            encrypted.convert(options)
+
+
+_CONTAIN: OptionValues = {"width": 84, "height": 84, "fit": "contain", "background": "#ff0000"}
+_COVER: OptionValues = {"width": 20, "height": 40, "fit": "cover", "gravity": "west"}
+
+# By option: values that use it, and the check. The samples have 168 x 120 pixels or points: red, green, blue and gray.
+_CHECKS: dict[str, tuple[OptionValues, Check]] = {
+    "width": _changes({"width": 42}, size=(42, 30)),
+    "height": _changes({"height": 30}, size=(42, 30)),
+    "fit": _changes({"width": 42, "height": 42, "fit": "fill"}, size=(42, 42)),
+    "enlarge": _changes({"width": 400, "enlarge": True}, size=(400, 286)),
+    "gravity": _changes(_COVER, size=(20, 40), corners="rrbb"),
+    "flip": _changes({"flip": "horizontal"}, corners="gr-b"),
+    "background": _changes(_CONTAIN, size=(84, 84), corners="rrrr"),
+    "color_space": _changes({"color_space": "gray"}, corners="----", subsampling="gray", profile=None),
+    "crop": ({"crop": "0,0,1,1"}, _crop),
+    "rotate": ({"rotate": 90}, _rotate),
+    "bit_depth": ({"bit_depth": 8}, _bit_depth),
+    "metadata": ({"metadata": "none"}, _metadata),
+    "dpi": ({"dpi": 72}, _dpi),
+    "quality": ({"quality": 20}, _quality),
+    "lossless": ({"lossless": True}, _lossless),
+    "effort": ({"effort": 9}, _effort),
+    "progressive": ({"progressive": True}, _progressive),
+    "subsampling": ({"subsampling": "4:4:4"}, _subsampling),
+    "compression": ({"compression": "none"}, _compression),
+    "raw_mode": ({"raw_mode": "preview"}, _raw_mode),
+    "password": ({"password": "secret"}, _password),
+}
+
+
+def _saved(image: Image.Image, encoder: str, **parameters: Any) -> bytes:
+    file = BytesIO()
+    image.save(file, encoder, **parameters)
+    return file.getvalue()
+
+
+def _with_traits() -> Iterator[tuple[str, bytes]]:
+    """Files that are not plain 8-bit pictures, by what is special about them."""
+    drawn = quadrants()
+    transparent = drawn.convert("RGBA")
+    for center in ((42, 30), (126, 30), (42, 90), (126, 90)):
+        transparent.paste((0, 0, 0, 0), (center[0] - 12, center[1] - 12, center[0] + 12, center[1] + 12))
+    yield "transparency", _saved(transparent, "PNG")
+    others = [drawn.point([sample * shade // 10 for sample in range(256)] * 3) for shade in (9, 8)]
+    yield "animation", _saved(drawn, "GIF", save_all=True, append_images=others, duration=50)
+    yield "pages", _saved(drawn, "TIFF", save_all=True, append_images=others)
+    tags = Image.Exif()
+    tags[0x010F], tags.get_ifd(0x8825)[1] = "Maker", "N"
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    parameters = {"exif": tags.tobytes(), "icc_profile": profile, "dpi": (200, 200)}
+    yield "metadata", _saved(drawn, "JPEG", quality=95, **parameters)
+
+
+def _pairs() -> Iterator[Pair]:
+    """All pairs whose steps differ: RAW formats are decoded by the same function."""
+    seen = set()
+    for plan in _REGISTRY.catalogue():
+        steps = tuple(step.run for step in plan.conversions)
+        if steps not in seen:
+            yield Pair(plan.source, plan.target, sample(plan.source.name))
+        seen.add(steps)
+    for trait, data in _with_traits():
+        source = _REGISTRY.identify_content(data)
+        yield from (Pair(source, target, data, trait) for target in _REGISTRY.targets(source))
+
+
+_PAIRS = list(_pairs())
+_of_all_pairs = pytest.mark.parametrize("pair", _PAIRS, ids=str)
+
+
+@_of_all_pairs
+def test_options_change_what_they_should(pair: Pair, subtests: pytest.Subtests) -> None:
+    for name, (values, check) in _CHECKS.items():
+        if pair.takes(values):
+            with subtests.test(option=name):
+                check(pair)
+
+
+@_of_all_pairs
+def test_defaults_and_unused_options_change_nothing(pair: Pair) -> None:
+    options = pair.plan({}).options.values()
+    defaults = {option.name: option.default for option in options if option.default is not None}
+    unused = {list(values)[-1]: list(values.values())[-1] for values, _ in _CHECKS.values() if not pair.takes(values)}
+
+    result = pair.convert(defaults | unused)
+
+    assert _stable(result.data) == _stable(pair.result.data)
+    ignored = {"quality_ignored"} & {f"{name}_ignored" for name in unused}
+    ignored |= {"option_ignored"} if unused.keys() - {"quality"} else set()
+    assert _codes(result) == _codes(pair.result) | ignored
+    listed = " ".join(warned.message for warned in result.warnings if warned.code == "option_ignored")
+    assert all(re.search(rf"\b{name}\b", listed) for name in unused.keys() - {"quality"})
+
+
+def _stable(data: bytes) -> bytes:
+    """The file without identifiers and dates, which differ each time."""
+    return re.sub(
+        rb"/ID ?\[[^]]*\]|^%%CreationDate: .*$|/(?:Creation|Mod)Date ?\(.*?\)|\bsurface\d+", b"", data, flags=re.M
+    )
+
+
+def test_each_option_has_a_check() -> None:
+    assert _CHECKS.keys() == _REGISTRY.options.keys()
+    used = {name for name, (values, _) in _CHECKS.items() if any(pair.takes(values) for pair in _PAIRS)}
+    assert used == _CHECKS.keys()
+
+
+@pytest.mark.parametrize("option", _REGISTRY.options.values(), ids=lambda option: option.name)
+def test_invalid_values_are_refused(option: Option) -> None:
+    invalid = list(_invalid_values(option.schema))
+
+    assert invalid
+    for value, reason in invalid:
+        with pytest.raises(InvalidOption) as caught:
+            _REGISTRY.validate({option.name: value})
+        assert (caught.value.param, caught.value.reason) == (option.name, reason)
+
+
+def _invalid_values(schema: dict[str, Any]) -> Iterator[tuple[object, str]]:
+    kind = schema["type"]
+    if "enum" in schema:
+        yield ("none at all" if kind == "string" else 3), "unknown"
+    elif kind == "integer":
+        yield "many", "not_an_integer"
+        yield True, "not_an_integer"
+    else:
+        yield 1, "malformed"
+    if "minimum" in schema:
+        yield schema["minimum"] - 1, "out_of_range"
+    if "maximum" in schema:
+        yield schema["maximum"] + 1, "out_of_range"
+    if "maxLength" in schema:
+        yield "1" * (schema["maxLength"] + 1), "out_of_range"
+    if "pattern" in schema:
+        yield "?", "malformed"
+
+
+@pytest.mark.parametrize("raw", CAMERAS)
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_previews_of_raw_files_are_upright(raw: str, orientation: int) -> None:
+    pass
+
+
+_EFFORTS = ["jpeg", "png", "webp", "avif", "heic", "tiff"]

@@ -1,0 +1,141 @@
+"""The benchmarks run, measure process trees, and write their results."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from math import nan
+from pathlib import Path
+from subprocess import PIPE
+
+import pytest
+
+from benchmarks import pairs, peers, samples, server
+from benchmarks.measure import COLUMNS, Run, cpu_seconds, interleaved, table
+from benchmarks.report import Report, at_most, info, write_readme
+from engine.registry import load_registry
+
+_OVERHEAD = """
+import sys
+from benchmarks.__main__ import cli
+cli(["overhead", *sys.argv[1:]], standalone_mode=False)
+print(*sys.modules)
+"""
+_BUSY_CHILD = """
+import subprocess, sys
+subprocess.run([sys.executable, "-c", "import time\\nwhile time.process_time() < 0.3: pass"])
+print(flush=True)
+input()
+"""
+
+
+def test_a_mode_runs_without_the_tests_and_writes_json(tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    options = ["--rounds", "1", "--seconds", "0.05", "--json", str(results)]
+
+    command = [sys.executable, "-c", _OVERHEAD, *options]
+    loaded = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+
+    assert "benchmarks.peers" in loaded
+    assert [name for name in loaded if name.partition(".")[0] == "tests"] == []
+    written = json.loads(results.read_text())
+    assert {"mode", "date", "processor", "cores", "python", "results"} == written.keys()
+    (report,) = written["results"]
+    assert len(report["rows"]) == 8
+    assert all(row["failed"] == 0 and row["per second"] > 0 and row["p50 ms"] > 0 for row in report["rows"])
+
+
+def test_peers_that_cannot_be_installed_are_listed(tmp_path: Path) -> None:
+    not_a_folder = tmp_path / "cache"
+    not_a_folder.touch()
+
+    servers, load, requirements = peers.measure(1, 0.05, not_a_folder, [(server.TINY, 2)])
+
+    (ours, *others) = servers.as_json()["rows"]
+    assert ours["server"] == "convertd"
+    assert ours["memory MiB"] > 10
+    assert ours["photo bytes"] > ours["tiny bytes"] > 0
+    assert [row["server"] for row in others] == [peer.name for peer in peers.PEERS]
+    assert all(row["versions"].startswith("cannot be installed or started: ") for row in others)
+    (row,) = load.as_json()["rows"]
+    assert row["variant"] == "convertd"
+    assert row["failed"] == 0
+    assert row["CPU ms"] > 0
+    assert {row["measured"] for row in requirements.as_json()["rows"]} == {"not measured"}
+
+
+async def test_the_pillow_loops_are_measured() -> None:
+    content = samples.encoded(samples.TINY, "JPEG")
+    with ThreadPoolExecutor(2) as threads:
+        run = await server.pillow_loops(threads, content, 0.05)
+
+    assert run.throughput > 0
+    assert 0 < run.cpu < 0.1
+
+
+def test_every_input_can_be_made() -> None:
+    registry = load_registry()
+    made = samples.inputs(registry, samples.TINY)
+
+    assert {source for source, _ in pairs.CODECS} <= made.keys()
+    for name, content in made.items():
+        assert registry.identify_content(content) == registry.formats[name]
+
+
+def test_cpu_time_includes_ended_children() -> None:
+    with subprocess.Popen([sys.executable, "-c", _BUSY_CHILD], stdin=PIPE, stdout=PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert cpu_seconds(process.pid) >= 0.3
+        process.stdin.close()
+
+
+async def test_rounds_alternate_in_order() -> None:
+    order: list[str] = []
+
+    async def run(name: str) -> Run:
+        order.append(name)
+        return Run((1.0,), 1.0, 0.5)
+
+    runs = await interleaved({name: partial(run, name) for name in "ABC"}, 3)
+
+    assert "".join(order) == "ABCCBAABC"
+    assert {name: len(found) for name, found in runs.items()} == {"A": 3, "B": 3, "C": 3}
+
+
+def test_ratios_are_those_of_the_same_round() -> None:
+    slow = [Run((0.1,), 10, 0.01), Run((0.2,), 5, 0.02), Run((0.4,), 2.5, 0.04)]
+    fast = [Run((0.05, 0.05), 20, 0.02), Run((0.1, 0.1), 10, 0.04, 1), Run((0.1, 0.1), 10, 0.04)]
+
+    first, second = (dict(zip(COLUMNS, row, strict=True)) for row in table("", {"slow": slow, "fast": fast}).rows)
+
+    assert (first["ratio"], second["ratio"]) == (1, 2)
+    assert (first["CPU ratio"], second["CPU ratio"]) == (1, 2)
+    assert (second["per second"], second["spread %"], second["p50 ms"], second["CPU ms"]) == (10, 100, 100, 40)
+    assert second["failed"] == 1
+
+
+def test_the_readme_gets_the_results_of_its_mode(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    section = "<!-- results: {} -->\n{}<!-- end of results -->\n"
+    readme.write_text("before\n" + section.format("server", "old\n") + section.format("peers", "kept\n") + "after\n")
+    report = Report("Servers", ("variant", "CPU ms"), (("convertd", 2.345), ("other", nan)))
+
+    write_readme(readme, "server", [report])
+
+    written = readme.read_text()
+    assert "old" not in written
+    assert "Servers:\n\n| variant | CPU ms |\n|---|---|\n| convertd | 2.35 |\n| other |  |\n" in written
+    assert written.startswith("before\n<!-- results: server -->\nMeasured on 20")
+    assert written.endswith(section.format("peers", "kept\n") + "after\n")
+    with pytest.raises(ValueError, match="memory"):
+        write_readme(readme, "memory", [report])
+
+
+def test_requirements() -> None:
+    assert Report("", COLUMNS, (at_most("met", 1, 1), info("no requirement"))).passed()
+    assert not Report("", COLUMNS, (at_most("met", 1, 1), at_most("not met", 2, 1))).passed()
