@@ -260,14 +260,16 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
 
 WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
     {
-        "alpha_flattened": "transparency; the picture is placed on white",
+        "alpha_flattened": "transparency; the picture is placed on the `background`, which is white by default",
         "colors_reduced": "colours beyond 256",
-        "depth_reduced": "bits per sample beyond 8",
+        "depth_reduced": "bits per sample beyond those that the target supports",
         "encryption_dropped": "encryption, when PDFs are merged",
         "frames_dropped": "all frames of an animation but the first",
-        "pages_dropped": "all pages but the first",
-        "kept_original": "nothing; converting the file into its own format makes it larger, so the result is the original",
+        "kept_original": "nothing; converting the file into its own format makes it larger, so the result is the "
+        "original",
+        "location_removed": "the position in the metadata; `metadata=all` keeps it",
         "option_ignored": "nothing; options of the request have no effect on this pair of formats",
+        "pages_dropped": "all pages but the first",
         "quality_ignored": "nothing; the target is lossless, so `quality` has no effect",
         "repaired": "the parts of a damaged PDF that could not be recovered",
         "signature_invalidated": "signatures, which are no longer valid for a changed PDF",
