@@ -138,11 +138,15 @@ def _convert_with_options() -> Any:
 def _flag(option: Option) -> Parameter:
     """The parameter of an option, None by default. Booleans have the flags `--name` and `--no-name`."""
     flag, is_switch = option.name.replace("_", "-"), option.schema["type"] == "boolean"
+    details = [] if is_switch else [option.values]
+    if option.default is not None:
+        details.append(f"default {option.default}".lower())
+    description = option.schema.get("description", "").replace("`", "")
     declaration = typer.Option(
         f"--{flag}/--no-{flag}" if is_switch else f"--{flag}",
-        help=option.schema.get("description", "").replace("`", ""),
-        metavar=None if is_switch else option.values,
-        show_default=False if option.default is None else str(option.default).lower(),
+        help=f"{description} ({'; '.join(details)})" if details else description,
+        metavar="" if is_switch else "VALUE",
+        show_default=False,
         rich_help_panel="Options of conversions; a pair of formats has some of them",
     )
     annotation = Annotated[bool | None if is_switch else str | None, declaration]  # type: ignore[valid-type]
