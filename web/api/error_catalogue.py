@@ -260,11 +260,13 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
 
 WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
     {
-        "alpha_flattened": "transparency; the picture is placed on white",
+        "alpha_flattened": "transparency; the picture is placed on the `background`, which is white by default",
         "colors_reduced": "colours beyond 256",
-        "depth_reduced": "bits per sample beyond 8",
+        "depth_reduced": "bits per sample beyond those that the target supports",
         "encryption_dropped": "encryption, when PDFs are merged",
         "frames_dropped": "all frames of an animation but the first",
+        "kept_original": "nothing; converting the file into its own format makes it larger, so the result is the original",
+        "location_removed": "the position in the metadata; `metadata=all` keeps it",
         "pages_dropped": "all pages but the first",
         "option_ignored": "nothing; options of the request have no effect on this pair of formats",
         "quality_ignored": "nothing; the target is lossless, so `quality` has no effect",
