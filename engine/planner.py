@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from engine.conversions import AnyConversion, AnyTool, AnyTransform, Conversion, Loss
 from engine.formats import AnyFormat, FileFormat
-from engine.options import Option, OptionValues, join_options, options_schema
+from engine.options import Option, OptionValue, OptionValues, join_options, options_schema
 
 Conversions: TypeAlias = tuple[AnyConversion, ...]
 """A path: each starts at the target of the one before."""
@@ -77,6 +77,11 @@ class Plan:
         tool = (self.tool,) if self.tool else ()
         steps = (*tool, *chain.from_iterable(self.openings), *self.transforms, *self.steps)
         return join_options(step.options for step in steps)
+
+    def effective_options(self, given: OptionValues) -> dict[str, OptionValue]:
+        """The values with which the plan runs, by name: those given and defaults. Without secrets."""
+        values = {name: given.get(name, option.default) for name, option in self.options.items() if not option.secret}
+        return {name: value for name, value in values.items() if value is not None}
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schema (2020-12) of an object with the options of the plan."""

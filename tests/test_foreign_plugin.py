@@ -120,6 +120,19 @@ class TestTheOptionOfThePlugin:
         assert result.content.startswith(b"P3 3 2 255\n2")
         assert caught.value.details["available"][0] == "plain"
 
+    def test_in_the_command(self, binaries: Path, tmp_path: Path) -> None:
+        (tmp_path / "in.png").write_bytes(_png())
+        command: list[str | Path] = [binaries / "convertd", "convert", "in.png", "out.ppm"]
+        for flag, start in (("--plain", b"P3 "), ("--no-plain", b"P6 ")):
+            subprocess.run([*command, flag], check=True, cwd=tmp_path)
+            assert (tmp_path / "out.ppm").read_bytes().startswith(start)
+        wrong = subprocess.run([*command, "--plane"], capture_output=True, text=True, cwd=tmp_path, check=False)
+        shown = subprocess.run([binaries / "convertd", "convert", "--help"], capture_output=True, text=True, check=True)
+
+        assert wrong.returncode == 2
+        assert "--plain" in wrong.stderr
+        assert "Writes the samples as text." in shown.stdout
+
 
 def _png() -> bytes:
     file = BytesIO()

@@ -12,16 +12,19 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import version
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperGroup
 
 from config.pricing import FREE_CREDITS
 from web.cli_output import FAILED, WRONG_USAGE, exit_with, load_settings_or_exit, print_message
 
 if TYPE_CHECKING:
     from config.settings import Settings
+    from engine.options import Option
     from engine.registry import Registry
     from engine.sandbox import SandboxReport
     from storage.transaction import Transaction
@@ -31,7 +34,28 @@ R = TypeVar("R")
 
 _MAX_CREDITS = 1_000_000_000  # per call
 
+
+class Commands(TyperGroup):
+    """The commands. `convert` has flags for the options of conversions, which are read only if a flag needs them."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and command.name == "convert":
+            known = {flag for parameter in command.params for flag in parameter.opts}
+            if any(arg.startswith("--") and arg.partition("=")[0] not in known for arg in rest):
+                command = _convert_with_options()
+                rest = [_with_hyphens(arg) if arg.startswith("--") else arg for arg in rest]
+        return name, command, rest
+
+
+def _with_hyphens(flag: str) -> str:
+    """The flag, with hyphens in its name even if the name of the option has underscores."""
+    name, equals, value = flag.partition("=")
+    return name.replace("_", "-") + equals + value
+
+
 cli = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -67,27 +91,62 @@ def serve(
         exit_with(str(error), FAILED)
 
 
+Inputs = Annotated[
+    list[Path], typer.Argument(metavar="INPUT... OUTPUT", help="Input files, then the output file or folder.")
+]
+To = Annotated[str | None, typer.Option(help="Output format of every INPUT. OUTPUT is then a folder, and optional.")]
+Explain = Annotated[
+    bool,
+    typer.Option("--explain", help="Print what is in the file, the path, the losses, the options and the times."),
+]
+Server = Annotated[
+    str | None,
+    typer.Option("--remote", metavar="URL", help="Convert on this server, with the API key in CONVERTD_API_KEY."),
+]
+
+
 @cli.command()
-def convert(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="INPUT... OUTPUT", help="Input files, then the output file or folder.")
-    ],
-    to: Annotated[
-        str | None, typer.Option(help="Output format of every INPUT. OUTPUT is then a folder, and optional.")
-    ] = None,
-    quality: Annotated[int | None, typer.Option(help="1 to 100, for lossy formats.")] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Print the conversion path and the time of each step.")
-    ] = False,
-    server: Annotated[
-        str | None,
-        typer.Option("--remote", metavar="URL", help="Convert on this server, with the API key in CONVERTD_API_KEY."),
-    ] = None,
-) -> None:
+def convert(files: Inputs, to: To = None, explain: Explain = False, server: Server = None) -> None:
     """Convert files on this machine, or on a server."""
+    _convert(files, to, explain=explain, server=server)
+
+
+def _convert(files: list[Path], to: str | None, *, explain: bool, server: str | None, **options: str | bool) -> None:
     from web import cli_convert
 
-    cli_convert.run(files, to, quality, server, explain=explain)
+    given = {name: value for name, value in options.items() if value is not None}
+    cli_convert.run(files, to, given, server, explain=explain)
+
+
+def _convert_with_options() -> Any:
+    """Returns the command `convert` with a flag for each option of the registry."""
+    from engine.registry import load_registry
+
+    def run(**values: Any) -> None:
+        _convert(**values)
+
+    own = signature(convert, eval_str=True).parameters
+    flags = [_flag(option) for name, option in load_registry().options.items() if name not in own]
+    parameters = {parameter.name: parameter for parameter in (*own.values(), *flags)}
+    run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
+    vars(run)["__signature__"] = Signature(list(parameters.values()))
+    app = typer.Typer(add_completion=False)
+    app.command("convert", help=convert.__doc__)(run)
+    return typer.main.get_command(app)
+
+
+def _flag(option: Option) -> Parameter:
+    """The parameter of an option, None by default. Booleans have the flags `--name` and `--no-name`."""
+    flag, is_switch = option.name.replace("_", "-"), option.schema["type"] == "boolean"
+    declaration = typer.Option(
+        f"--{flag}/--no-{flag}" if is_switch else f"--{flag}",
+        help=option.schema.get("description", "").replace("`", ""),
+        metavar=None if is_switch else option.values,
+        show_default=False if option.default is None else str(option.default).lower(),
+        rich_help_panel="Options of conversions; a pair of formats has some of them",
+    )
+    annotation = Annotated[bool | None if is_switch else str | None, declaration]  # type: ignore[valid-type]
+    return Parameter(option.name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 @cli.command()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
@@ -45,23 +46,27 @@ class ConversionTask:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """The outcome of a task: `result` if it succeeded, else `error`. `plan` is known for local conversions only."""
+    """The outcome of a task: `result` and the path of its `output` if it succeeded, else `error`."""
 
     task: ConversionTask
-    plan: Plan | None = None
     result: JobResult | None = None
+    output: Path | None = None
     error: ConversionError | None = None
+    explanation: Sequence[str] = ()
 
 
-def run(paths: Sequence[Path], to: str | None, quality: int | None, server: str | None, *, explain: bool) -> None:
-    """Runs the command. Exits with FAILED if a conversion fails, with WRONG_USAGE for invalid arguments."""
+def run(
+    paths: Sequence[Path], to: str | None, given: Mapping[str, object], server: str | None, *, explain: bool
+) -> None:
+    """Runs the command with the given options, as text. Exits with FAILED if a conversion fails, with WRONG_USAGE for
+    invalid arguments."""
     registry = load_registry()
     try:
         tasks = parse_tasks(registry, paths, to)
-        options = registry.validate({"quality": quality})
+        options = registry.validate(given, from_text=True)
         if server is None:
-            results = convert_locally(registry, tasks, options, load_settings_or_exit())
-            work = _report(results, len(tasks), explain=explain)
+            results = convert_locally(registry, tasks, options, load_settings_or_exit(), explain=explain)
+            work = _report(results, len(tasks))
         elif explain:
             raise UsageError("--explain cannot be used with --remote.")
         else:
@@ -112,7 +117,12 @@ def _make_task(path: Path, output: Path, target: FileFormat) -> ConversionTask:
 
 
 async def convert_locally(
-    registry: Registry, tasks: Sequence[ConversionTask], options: OptionValues, settings: Settings
+    registry: Registry,
+    tasks: Sequence[ConversionTask],
+    options: OptionValues,
+    settings: Settings,
+    *,
+    explain: bool = False,
 ) -> AsyncIterator[TaskResult]:
     """Yields results in order of completion. Raises SandboxIncomplete before the first conversion."""
     plans: list[tuple[ConversionTask, Plan]] = []
@@ -130,7 +140,8 @@ async def convert_locally(
     try:
         if settings.sandbox == "required":
             await check_sandbox(settings, executor)
-        for result in asyncio.as_completed([_convert_locally(executor, task, plan, options) for task, plan in plans]):
+        works = [_convert_locally(executor, task, plan, options, explain=explain) for task, plan in plans]
+        for result in asyncio.as_completed(works):
             yield await result
     finally:
         await executor.close()
@@ -143,25 +154,35 @@ def _make_plan(registry: Registry, task: ConversionTask, options: OptionValues) 
     return registry.plan([format], task.target, options=options)
 
 
-async def _convert_locally(executor: Executor, task: ConversionTask, plan: Plan, options: OptionValues) -> TaskResult:
+async def _convert_locally(
+    executor: Executor, task: ConversionTask, plan: Plan, options: OptionValues, *, explain: bool
+) -> TaskResult:
+    jobs = [Job.of(plan, options, task.input.stem)]
+    if explain:
+        jobs.insert(0, Job.of(plan, options, inspect=True))
     try:
-        with task.input.open("rb") as source, _replacement(task.output) as output:
-            result = await executor.run(Job.of(plan, options), _ACCOUNT, [source.fileno()], output)
+        with task.input.open("rb") as source, _temporary_file(task.output.parent) as file:
+            results = [await executor.run(job, _ACCOUNT, [source.fileno()], file.fileno()) for job in jobs]
+            output = _result_path(task.output, results[-1].container)
+            os.replace(file.name, output)  # noqa: PTH105
     except ConversionError as error:
         return TaskResult(task, error=error)
-    return TaskResult(task, plan, result)
+    return TaskResult(task, results[-1], output, explanation=_explain(plan, options, *results) if explain else ())
+
+
+def _result_path(path: Path, container: str | None) -> Path:
+    """The path of a result. The suffix of a ZIP archive is .zip, whatever the output format."""
+    return path.with_suffix(".zip") if container == "zip" else path
 
 
 @contextmanager
-def _replacement(path: Path) -> Iterator[int]:
-    """The descriptor of a new file, which replaces the one at `path` after the block and is deleted after an error."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".convertd-", delete=False) as file:
+def _temporary_file(folder: Path) -> Iterator[IO[bytes]]:
+    """A new file in the folder, which is deleted after the block unless it has been renamed."""
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".convertd-", delete=False) as file:
         try:
-            yield file.fileno()
-            Path(file.name).replace(path)
-        except BaseException:
+            yield file
+        finally:
             Path(file.name).unlink(missing_ok=True)
-            raise
 
 
 def _open_client(server: str) -> AsyncClient:
@@ -178,7 +199,7 @@ async def _run_remotely(client: AsyncClient, tasks: Sequence[ConversionTask], op
     from web.client import ConvertdError  # noqa: PLC0415, as above
 
     async with client:
-        failures = await _report(_convert_remotely(client, tasks, options), len(tasks), explain=False)
+        failures = await _report(_convert_remotely(client, tasks, options), len(tasks))
         if failures < len(tasks):
             with suppress(ConvertdError):
                 # Not earlier: while conversions run, credits are reserved for them.
@@ -192,34 +213,34 @@ async def _convert_remotely(
     """Yields results in order of completion."""
     from web.client import ConvertdError  # noqa: PLC0415, as above
 
-    slots, quality = asyncio.Semaphore(_MAX_REQUESTS), options.get("quality")
+    slots = asyncio.Semaphore(_MAX_REQUESTS)
+    fields: dict[str, Any] = {**options}
 
     async def convert(task: ConversionTask) -> TaskResult:
         async with slots:
             try:
-                converted = await client.convert(
-                    task.input, task.target.name, to=task.output, quality=quality if isinstance(quality, int) else None
-                )
+                converted = await client.convert(task.input, task.target.name, to=task.output, **fields)
             except ConvertdError as error:
                 return TaskResult(task, error=ConversionError(error.message, reason=error.reason))
         warnings = tuple(WarningRecord(warning.code, warning.message) for warning in converted.warnings)
-        return TaskResult(task, result=JobResult(converted.processed_size, (), warnings))
+        result = JobResult(converted.processed_size, (), warnings, file_count=converted.file_count or 1)
+        return TaskResult(task, result=result, output=converted.path)
 
     for result in asyncio.as_completed([convert(task) for task in tasks]):
         yield await result
 
 
-async def _report(results: AsyncIterator[TaskResult], total: int, *, explain: bool) -> int:
+async def _report(results: AsyncIterator[TaskResult], total: int) -> int:
     """Prints progress, warnings and errors. Returns the number of failures."""
     failures = 0
     with progress(total) as show:
         async for result in results:
             failures += result.error is not None
-            show(_describe(result, explain=explain))
+            show(_describe(result))
     return failures
 
 
-def _describe(task_result: TaskResult, *, explain: bool) -> list[str]:
+def _describe(task_result: TaskResult) -> list[str]:
     """The lines to print for a task."""
     name, result, error = task_result.task.input, task_result.result, task_result.error
     if error is not None:
@@ -227,7 +248,26 @@ def _describe(task_result: TaskResult, *, explain: bool) -> list[str]:
         return [f"{name}: {error}{reason}"]
     assert result is not None  # set unless `error` is set
     lines = [f"{name}: {warning.message} ({warning.code})" for warning in result.warnings]
-    if explain:
-        lines.append(f"{name}: {task_result.plan}, {result.size} bytes")
-        lines += [f"  {timing.step}: {timing.seconds * 1000:.1f} ms" for timing in result.trace]
-    return lines
+    if result.container:
+        lines.append(f"{name}: {result.file_count} files in {task_result.output}")
+    return [*lines, *(f"{name}: {line}" for line in task_result.explanation)]
+
+
+def _explain(plan: Plan, options: OptionValues, inspected: JobResult, result: JobResult) -> list[str]:
+    """What is in the file, what the conversion loses, and the options and times of its steps, as lines."""
+    found, facts = inspected.inspection, [plan.source.name]
+    if found is not None and found.width is not None:
+        facts.append(f"{found.width} x {found.height} pixels")
+    if found is not None and found.pages is not None:
+        facts.append(f"{found.pages} page{'' if found.pages == 1 else 's'}")
+    quality = f", quality {result.quality_used}" if result.quality_used else ""
+    return [
+        ", ".join(facts),
+        f"{plan}, {result.size} bytes{quality}",
+        f"loses {', '.join(plan.losses) or 'nothing'}",
+        *(
+            f"  {name}: {json.dumps(value)}{'' if name in options else ' (default)'}"
+            for name, value in plan.effective_options(options).items()
+        ),
+        *(f"  {timing.step}: {timing.seconds * 1000:.1f} ms" for timing in result.trace),
+    ]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from PIL import Image
 
+from engine.registry import load_registry
 from tests.support.command_line import invoke, run_command, write_samples
+from tests.support.pdf_documents import document
 from tests.support.samples import sample
 
 
@@ -34,6 +38,51 @@ def test_explain_and_warnings(folder: Path) -> None:
     assert done.exit_code == 0
     assert "heic -> raster -> metadata -> tiff" in done.stderr
     assert "quality_ignored" in done.stderr
+
+
+def test_explain_shows_what_is_in_the_file(folder: Path) -> None:
+    (folder / "pages.pdf").write_bytes(document("pages", 3))
+
+    done = invoke(folder, "convert", "--explain", "pages.pdf", "page.jpg", "--password", "secret")
+
+    assert re.search(r"pages.pdf: pdf, \d+ x \d+ pixels, 3 pages$", done.stderr, re.MULTILINE)
+    assert "loses structure, detail" in done.stderr
+    assert "  quality: 85 (default)" in done.stderr
+    assert "secret" not in done.stderr
+
+
+def test_the_options_of_the_registry_are_flags(folder: Path) -> None:
+    help_text = " ".join(re.sub("[^ -~]", " ", invoke(folder, "convert", "--help", COLUMNS="400").stdout).split())
+
+    for option in load_registry().options.values():
+        assert f" --{option.name.replace('_', '-')} " in help_text
+        assert option.schema["description"].replace("`", "") in help_text
+
+
+@pytest.mark.parametrize("flag", ["--max-bytes=1500", "--max_bytes=1500"])
+def test_options_are_applied(folder: Path, flag: str) -> None:
+    assert invoke(folder, "convert", "photo.heic", flag, "photo.jpg").exit_code == 0
+    small = (folder / "photo.jpg").stat().st_size
+    assert invoke(folder, "convert", "photo.heic", "photo.jpg").exit_code == 0
+
+    assert small <= 1500 < (folder / "photo.jpg").stat().st_size
+
+
+def test_several_pages_become_a_zip_file(folder: Path) -> None:
+    (folder / "pages.pdf").write_bytes(document("pages", 3))
+
+    done = invoke(folder, "convert", "pages.pdf", "out/page.png", "--pages", "1,3")
+
+    assert (done.exit_code, done.stderr) == (0, "pages.pdf: 2 files in out/page.zip\n")
+    assert [path.name for path in (folder / "out").iterdir()] == ["page.zip"]
+    assert ZipFile(folder / "out" / "page.zip").namelist() == ["pages-01.png", "pages-02.png"]
+
+
+def test_an_unknown_flag_names_the_nearest(folder: Path) -> None:
+    done = invoke(folder, "convert", "photo.heic", "photo.jpg", "--qualty", "80")
+
+    assert done.exit_code == 2
+    assert "--quality" in done.stderr
 
 
 def test_many_files_into_a_folder(folder: Path) -> None:

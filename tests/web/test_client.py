@@ -10,6 +10,7 @@ import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
+from zipfile import ZipFile
 
 import pytest
 from PIL import Image
@@ -17,6 +18,7 @@ from PIL import Image
 import web.client
 from tests.support.clients import KINDS, calling
 from tests.support.outbox import token_sent_to
+from tests.support.pdf_documents import document
 from tests.support.samples import sample
 from tests.support.servers import Running
 from web.api.errors import STATUS
@@ -107,6 +109,33 @@ def test_options_are_keyword_arguments(client: Any, folder: Path) -> None:
     assert small.processed_size < large.processed_size
     with pytest.raises(web.client.UnsupportedConversion):
         client.conversion("heic", "nef")
+
+
+def test_an_inspection_converts_nothing(client: Any, folder: Path) -> None:
+    (folder / "pages.pdf").write_bytes(document("pages", 3))
+
+    found = client.inspect(folder / "pages.pdf", "jpg", quality=50)
+
+    assert (found.input_format, found.output_format, found.pages, found.credits) == ("pdf", "jpeg", 3, 1)
+    assert found.width > 0
+    assert found.height > 0
+    assert found.path[0].startswith("pdf -> ")
+    assert set(found.losses) == {"structure", "detail"}
+    assert found.options["quality"] == 50
+    assert client.account().credits_used_total == 0
+
+
+def test_several_pages_are_saved_as_a_zip_file(client: Any, folder: Path) -> None:
+    (folder / "pages.pdf").write_bytes(document("pages", 3))
+
+    made = client.convert(folder / "pages.pdf", "png", to=folder / "pages.png", pages="all")
+    assert (made.container, made.file_count, made.path) == ("zip", 3, folder / "pages.zip")
+    assert ZipFile(made.path).namelist() == ["pages-01.png", "pages-02.png", "pages-03.png"]
+    (entry,) = client.convert_many([folder / "pages.pdf"], "gif", pages="1-2")
+    assert (entry.container, entry.path) == ("zip", folder / "pages.zip")
+    assert ZipFile(entry.path).namelist() == ["pages-01.gif", "pages-02.gif"]
+    (entry,) = client.convert_many([folder / "pages.pdf"], "tiff", pages="1-2")
+    assert (entry.container, entry.path) == (None, folder / "pages.tiff")
 
 
 def test_options_of_stored_files_and_batches(client: Any, folder: Path) -> None:

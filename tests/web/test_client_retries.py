@@ -157,18 +157,6 @@ def _data(**data: object) -> bytes:
     return json.dumps({"data": data, "meta": {"request_id": "req_1", "credits_remaining": 1}}).encode()
 
 
-def test_an_archive_of_several_files_is_saved_as_a_zip_file(client: Any, proxy: Proxy, tmp_path: Path) -> None:
-    sizes = {"original_size": 9, "processed_size": 4, "reduction_percent": 55.6, "processing_time_ms": 1}
-    formats = {"input_format": "pdf", "output_format": "png", "container": "zip", "file_count": 2}
-    result = _data(file_id="file_1", download_url="/", **sizes, **formats)
-    proxy.faults.extend([responding(200, result), responding(200, b"PK\3\4")])
-
-    made = client.convert(sample("pdf"), "png", to=tmp_path / "page.png", pages="all")
-
-    assert (made.container, made.file_count, made.path) == ("zip", 2, tmp_path / "page.zip")
-    assert [path.name for path in tmp_path.iterdir()] == ["page.zip"]
-
-
 def test_inspections_are_repeated_without_an_idempotency_key(client: Any, proxy: Proxy) -> None:
     conversion = {"input_format": "svg", "output_format": "jpeg", "path": ["svg -> raster"], "losses": ["structure"]}
     data = _data(**conversion, credits=1, options={"quality": 85}, width=40, height=30, pages=1)

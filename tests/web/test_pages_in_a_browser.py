@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
+from zipfile import ZipFile
 
 import pytest
 from PIL import Image
@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.support.browser import running_browser, violations
 from tests.support.corpus import load_corpus
 from tests.support.outbox import email_to
+from tests.support.pdf_documents import document
 from tests.support.samples import sample
 from tests.support.servers import Running, Servers
 
@@ -223,19 +224,24 @@ def test_warnings_of_the_demo(page: Page, site: Running, keep: Callable[[Page, s
 
 
 def test_the_demo_shows_what_is_in_the_file(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
-    conversion = {"input_format": "png", "output_format": "jpeg", "path": [], "losses": ["detail"], "credits": 1}
-    found = {**conversion, "options": {}, "width": 40, "height": 30, "pages": 1}
-    data = json.dumps({"data": found, "meta": {"credits_remaining": 1}})
-    page.route("**/api/v1/convert", lambda route: route.fulfill(content_type="application/json", body=data))
     page.goto("/")
     use_key(page, site.account(credits=1))
-    choose_in_demo(page, sample("png"), "picture", "jpeg")  # whose name does not show its format
+    choose_in_demo(page, document("pages", 3), "pages", "jpeg")  # whose name does not show its format
     expect(page.locator("#inspection")).to_have_text(
-        re.compile("^png, 40 . 30 pixels, 1 page. To jpeg, the output format does not keep every detail.$")
+        re.compile(r"^pdf, \d+ . \d+ pixels, 3 pages. To jpeg: text, vectors, layers or pages become pixels; the ")
     )
     expect(page.locator("#option-list")).to_be_visible()
     keep(page, "landing-inspected")
     assert violations(page) == []
+    page.locator("#option-list summary").click()
+    page.locator("#option-pages").fill("all")
+    press_convert(page)
+    expect(page.locator("#after")).to_have_text("A ZIP archive of 3 files")
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Download the result").click()
+    assert saved.value.suggested_filename == "pages.zip"
+    assert len(ZipFile(saved.value.path()).namelist()) == 3
+    expect(page.locator("#balance")).to_have_text("0 credits")
 
 
 def test_demo_shows_errors(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from PIL import Image
 
 from tests.support.command_line import invoke, run_command, write_samples
+from tests.support.pdf_documents import document
 from tests.support.servers import Running, Servers
 
 
@@ -37,6 +39,20 @@ def test_remote_warnings_and_failures_match_local_ones(folder: Path, server: Run
     assert "quality_ignored" in local.stderr
     assert sorted(remote.stderr.splitlines()) == sorted([*local.stderr.splitlines(), "convertd: 9 credits remain."])
     assert [path.name for path in (folder / "out").iterdir()] == ["photo.tiff"]
+
+
+def test_options_are_passed_on(folder: Path, server: Running) -> None:
+    (folder / "pages.pdf").write_bytes(document("pages", 3))
+    key = server.account(10)
+
+    for options in (["--pages", "2-3", "photo.heic", "photo.jpg"], ["--pages", "2-3", "pages.pdf", "page.png"]):
+        local = invoke(folder, "convert", *options)
+        remote = invoke(folder, "convert", "--remote", server.url, *options, CONVERTD_API_KEY=key)
+        assert remote.exit_code == local.exit_code
+        assert remote.stderr.splitlines()[:1] == local.stderr.splitlines()
+
+    with ZipFile(folder / "page.zip") as archive:
+        assert archive.namelist() == ["pages-01.png", "pages-02.png"]
 
 
 def test_an_invalid_key(folder: Path, servers: Servers, data_dir: Path) -> None:

@@ -65,13 +65,12 @@ def conversion_result(file: File) -> schemas.ConversionResult:
 
 def planned_conversion(plan: Plan, options: OptionValues, inspection: Inspection) -> schemas.PlannedConversion:
     """Serializes a conversion that was not run. Omits the values of secret options."""
-    values = {name: options.get(name, option.default) for name, option in plan.options.items() if not option.secret}
     return {
         "input_format": plan.source.name,
         "output_format": plan.target.name,
         "path": list(plan.step_names),
         "losses": list(plan.losses),
-        "options": {name: value for name, value in values.items() if value is not None},
+        "options": plan.effective_options(options),
         "credits": CREDITS_PER_CONVERSION,
         "width": inspection.width,
         "height": inspection.height,

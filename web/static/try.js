@@ -149,7 +149,7 @@ async function inspect() {
   if (data.width && data.height) facts.push(`${data.width} × ${data.height} pixels`);
   if (data.pages) facts.push(plural(data.pages, "page"));
   const losses = data.losses.map((loss) => LOSSES[loss] ?? loss);
-  byId("inspection").textContent = `${facts.join(", ")}. ${losses.length ? `To ${data.output_format}, ${losses.join("; ")}.` : "Nothing is lost."}`;
+  byId("inspection").textContent = `${facts.join(", ")}. ${losses.length ? `To ${data.output_format}: ${losses.join("; ")}.` : "Nothing is lost."}`;
   byId("inspection").hidden = false;
   if (data.input_format !== source) {
     source = data.input_format;
