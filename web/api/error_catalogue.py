@@ -268,7 +268,6 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "kept_original": "nothing; the result is the original, because the converted file is larger",
         "location_removed": "the position in the metadata; `metadata=all` keeps it",
         "pages_dropped": "all pages but the first",
-        "kept_original": "nothing; converting the file into its own format makes it larger, so the result is the original",
         "option_ignored": "nothing; options of the request have no effect on this pair of formats",
         "quality_ignored": "nothing; the target is lossless, so `quality` has no effect",
         "repaired": "the parts of a damaged PDF that could not be recovered",
