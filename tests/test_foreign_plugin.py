@@ -127,7 +127,7 @@ class TestTheOptionOfThePlugin:
             subprocess.run([*command, flag], check=True, cwd=tmp_path)
             assert (tmp_path / "out.ppm").read_bytes().startswith(start)
         wrong = subprocess.run([*command, "--plane"], capture_output=True, text=True, cwd=tmp_path, check=False)
-        manual = [binaries / "convertd", "convert", "--help"]
+        manual: list[str | Path] = [binaries / "convertd", "convert", "--help"]
         shown = subprocess.run(manual, check=True, capture_output=True, text=True, env={"COLUMNS": "200"})
 
         assert wrong.returncode == 2

@@ -265,8 +265,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "depth_reduced": "bits per sample beyond those that the target supports",
         "encryption_dropped": "encryption, when PDFs are merged",
         "frames_dropped": "all frames of an animation but the first",
-        "kept_original": "nothing; converting the file into its own format makes it larger, so the result is the "
-        "original",
+        "kept_original": "nothing; the result is the original, because the converted file is larger",
         "location_removed": "the position in the metadata; `metadata=all` keeps it",
         "option_ignored": "nothing; options of the request have no effect on this pair of formats",
         "pages_dropped": "all pages but the first",
