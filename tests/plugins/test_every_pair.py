@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from engine import pipeline
+from engine import OptionValues, pipeline
 from engine.decode_limits import MAX_PIXELS
-from engine.executor import JobLimits
+from engine.executor import Job, JobLimits, LocalExecutor
 from engine.memory_estimate import allowed_bytes, needed_bytes
 from engine.planner import Plan
 from engine.registry import load_registry
 from engine.verification import verify
 from plugins.pdf import DPI
 from tests.support import readers
+from tests.support.executors import FileJob, run_files
 from tests.support.samples import COLOURS, SIZE, sample
 
 _REGISTRY = load_registry()
@@ -83,3 +86,26 @@ def test_pairs_of_risky_formats_are_isolated() -> None:
     pictures = {"jpeg", "png", "webp", "avif", "heic", "gif", "bmp", "tiff"}
     assert shared == {(source, target) for source in pictures for target in pictures | {"eps"}}
     assert all(_REGISTRY.plan([tool.sources[0]] * tool.inputs[0], "pdf", name).isolated for name, tool in _TOOLS)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [
+        *(("tiff", {"compression": name}) for name in ("none", "lzw", "deflate", "jpeg")),
+        *((name, {"lossless": True}) for name in ("webp", "avif", "heic")),
+        ("avif", {"bit_depth": 10}),
+        ("jpeg", {"progressive": True, "effort": 9}),
+        ("png", {"progressive": True}),
+    ],
+)
+async def test_encoders_need_no_more_than_the_sandbox_allows(
+    executor: LocalExecutor, tmp_path: Path, target: str, options: OptionValues
+) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(sample("bmp"))
+    plan = _REGISTRY.plan([_REGISTRY.formats["bmp"]], target, options=options)
+
+    result = await run_files(executor, FileJob(Job.of(plan, options), [source], tmp_path / "result"))
+
+    assert result.size
