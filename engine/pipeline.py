@@ -25,7 +25,7 @@ from engine.media import Raster
 from engine.options import NO_OPTIONS, OptionValues, PageRanges
 from engine.planner import Conversions, Plan
 
-PAGES, METADATA = "pages", "metadata"
+PAGES, METADATA, LOSSLESS = "pages", "metadata", "lossless"
 
 _SIZE_OPTIONS = frozenset({QUALITY, "effort", MAX_BYTES, METADATA})  # they change the size of a file, not its content
 
@@ -135,7 +135,7 @@ def _check_options(plan: Plan, options: OptionValues) -> None:
     if PAGES in ignored and plan.tool is None:
         ignored.remove(PAGES)
         PageRanges.parse(str(options[PAGES])).indexes(1)  # formats without this option hold one page
-    lossless = "lossless" in plan.options and options.get("lossless")
+    lossless = LOSSLESS in plan.options and options.get(LOSSLESS)
     if QUALITY in ignored or (QUALITY in options and lossless):
         ignored = [name for name in ignored if name != QUALITY]
         message = f"{'This' if lossless else plan.target} is lossless: quality has no effect."
@@ -238,7 +238,9 @@ def _encode_within(
     """
     max_bytes, upper = int(options[MAX_BYTES]), int(options.get(QUALITY, 100))
     best: tuple[bytes, Any, int] | None = None
-    lower, smallest = 0, 0
+    lossless = LOSSLESS in encoder.options and options.get(LOSSLESS)
+    lower = upper - 1 if lossless else 0  # without loss, all qualities have the same size
+    smallest = 0
     copies = media.copies(payload)
     while lower < upper:
         quality, copy = (lower + upper + 1) // 2, next(copies)

@@ -149,7 +149,9 @@ def _lossless(pair: Pair) -> None:
     expected = Pair(pair.source, _REGISTRY.formats["png"], pair.data).convert({"bit_depth": 8})
     for found, original in zip(_pixels(result.data), _pixels(expected.data), strict=pair.target.animated):
         np.testing.assert_array_equal(found, original)
-    assert "quality_ignored" in _codes(pair.convert({**exact, "quality": 50}))
+    limited = pair.convert({**exact, "quality": 50, "max_bytes": 1_000_000})
+    assert "quality_ignored" in _codes(limited)
+    assert limited.data == result.data
     return None
 
 
