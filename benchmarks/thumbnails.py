@@ -8,10 +8,10 @@ from time import process_time
 
 from PIL import Image
 
+from benchmarks import samples
 from benchmarks.report import Report, Row
 from engine import OptionValues, pipeline
 from engine.registry import Registry, load_registry
-from tests.support.samples import quadrants
 
 _SIZE, _WIDTH = (6000, 4000), 320  # pixels
 
@@ -19,8 +19,7 @@ _SIZE, _WIDTH = (6000, 4000), 320  # pixels
 def measure(rounds: int) -> Report:
     """Returns medians over the rounds, in milliseconds of CPU. Whole and small conversions alternate."""
     registry = load_registry()
-    grain = Image.effect_noise((_SIZE[0] // 4, _SIZE[1] // 4), 40).resize(_SIZE).convert("RGB")
-    photo = Image.blend(quadrants(_SIZE), grain, 0.5)  # flat areas would be decoded too fast
+    photo = samples.photo(_SIZE)
     rows: list[Row] = []
     for kind, progressive in (("baseline", False), ("progressive", True)):
         data = _encode(photo, progressive=progressive)

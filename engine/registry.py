@@ -14,7 +14,7 @@ from pathlib import Path
 from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement
 from engine.errors import UnknownFormat, UnsupportedConversion
 from engine.formats import AnyFormat, Content, FileFormat
-from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, validate_options
+from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, join_options, validate_options
 from engine.planner import Conversions, Plan, cheapest_paths
 from engine.plugin_loader import Plugin, load_plugins
 
@@ -132,9 +132,13 @@ class Registry:
         return validate_options(self.options, given, from_text=from_text)
 
     def tool_options(self, name: str) -> Mapping[str, Option]:
-        """Returns the options of a tool, and of the steps that read and write its files."""
-        tool = self.tools[name]
-        return self.plan([tool.sources[0]] * tool.inputs[0], tool.sources[0], name).options
+        """Returns the options of a tool and of the steps that read and write its files; none if it is not installed."""
+        tool = self.tools.get(name)
+        if tool is None:
+            return {}
+        source = tool.sources[0]
+        steps = (*self.path(source, tool.format), *self.path(tool.format, source))
+        return join_options([tool.options, *(step.options for step in steps)])
 
     def plan(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING
 from warnings import warn
@@ -157,22 +157,21 @@ def render(
         full = max(1, area.width), max(1, area.height)
         return full, needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)
 
-    def frames() -> Iterator[Frame]:
-        for page in document:
-            full, (across, down) = sizes(page)
-            check_size(across, down)
-            matrix = pymupdf.Matrix(dpi / 72, dpi / 72)
-            if full != (across, down):
-                matrix = pymupdf.Matrix(across / page.rect.width, down / page.rect.height)
-            pixels = page.get_pixmap(matrix=matrix, alpha=False)
-            image = Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples)
-            yield Frame(image, full_size=full if full != image.size else None)
+    def draw(page: pymupdf.Page) -> Frame:
+        full, (across, down) = sizes(page)
+        check_size(across, down)
+        matrix = pymupdf.Matrix(dpi / 72, dpi / 72)
+        if full != (across, down):
+            matrix = pymupdf.Matrix(across / page.rect.width, down / page.rect.height)
+        pixels = page.get_pixmap(matrix=matrix, alpha=False)
+        image = Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples)
+        return Frame(image, full_size=full if full != image.size else None)
 
     # One page more than the limit is enough to be refused.
     drawn = [sizes(page) for page in islice(document, MAX_FRAMES + 1)]
     full, first = drawn[0]
     return Raster(
-        frames(),
+        (draw(page) for page in document),
         count=document.page_count,
         dpi=(dpi * first[0] / full[0], dpi * first[1] / full[1]),
         scalable=True,

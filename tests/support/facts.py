@@ -25,7 +25,7 @@ _AV1_SAMPLING = {0: "4:4:4", 0x0C: "4:2:0", 0x1C: "gray"}
 def facts(target: str, data: bytes) -> Facts:
     """Size, number of pages or frames, corners, and what the format stores besides."""
     common = _picture(data) if target in _RASTERS else {}
-    return {**common, "corners": corners(target, data), **(_DETAILS[target](data) if target in _DETAILS else {})}
+    return {**common, "corners": corners(target, data), **_DETAILS[target](data)}
 
 
 def corners(target: str, data: bytes) -> str:
@@ -114,12 +114,19 @@ def _svg(data: bytes) -> Facts:
     return {"size": tuple(round(float(side)) for side in size.groups())}
 
 
+def _no_details(data: bytes) -> Facts:
+    return {}
+
+
 _DETAILS: dict[str, Callable[[bytes], Facts]] = {
     "jpeg": _jpeg,
     "png": _png,
     "webp": _webp,
     "avif": _avif,
     "heic": _heic,
+    "gif": _no_details,
+    "bmp": _no_details,
+    "psd": _no_details,
     "tiff": _tiff,
     "pdf": _pdf,
     "eps": _eps,

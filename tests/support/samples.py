@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from io import BytesIO
+from typing import Any
 
 import pillow_heif
-from PIL import Image
+from PIL import Image, ImageCms
 from psd_tools import PSDImage
 
 from engine.mupdf import pymupdf
@@ -102,3 +103,26 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "tiff": _pillow("TIFF", compression="tiff_lzw"),
     "webp": _pillow("WEBP", lossless=True),
 }
+
+
+def saved(image: Image.Image, encoder: str, **parameters: Any) -> bytes:
+    file = BytesIO()
+    image.save(file, encoder, **parameters)
+    return file.getvalue()
+
+
+def samples_with_traits() -> Iterator[tuple[str, bytes]]:
+    """Files that are not plain 8-bit pictures, by what is special about them."""
+    drawn = quadrants()
+    transparent = drawn.convert("RGBA")
+    for center in ((42, 30), (126, 30), (42, 90), (126, 90)):
+        transparent.paste((0, 0, 0, 0), (center[0] - 12, center[1] - 12, center[0] + 12, center[1] + 12))
+    yield "transparency", saved(transparent, "PNG")
+    others = [Image.blend(drawn, Image.new("RGB", SIZE), darkness) for darkness in (0.1, 0.2)]
+    yield "animation", saved(drawn, "GIF", save_all=True, append_images=others, duration=50)
+    yield "pages", saved(drawn, "TIFF", save_all=True, append_images=others)
+    tags = Image.Exif()
+    tags[0x010F], tags.get_ifd(0x8825)[1] = "Maker", "N"
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    parameters = {"exif": tags.tobytes(), "icc_profile": profile, "dpi": (200, 200)}
+    yield "metadata", saved(drawn, "JPEG", quality=95, **parameters)

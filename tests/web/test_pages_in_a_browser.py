@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from tests.support.browser import running_browser, violations
 from tests.support.corpus import load_corpus
 from tests.support.outbox import email_to
 from tests.support.pdf_documents import document
-from tests.support.samples import sample
+from tests.support.samples import sample, saved
 from tests.support.servers import Running, Servers
 
 pytestmark = pytest.mark.long
@@ -77,9 +76,7 @@ def photo() -> bytes:
 
 
 def translucent_png() -> bytes:
-    file = io.BytesIO()
-    Image.new("RGBA", (40, 30), (200, 80, 0, 100)).save(file, "PNG")
-    return file.getvalue()
+    return saved(Image.new("RGBA", (40, 30), (200, 80, 0, 100)), "PNG")
 
 
 def sign_in(page: Page, key: str) -> None:

@@ -196,6 +196,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "out_of_range": "the value is outside the limits in `details`",
                 "not_an_integer": "the value is not an integer",
                 "unknown": "the value is none of those in `details`",
+                "unsupported": "the format does not have the option's value for this file",
                 "unknown_parameter": "no field has this name; `details` lists those that exist, the nearest first",
                 "duplicate": "the field was sent twice",
                 "too_long": "the value has too many bytes",
