@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import version
 from inspect import Parameter, Signature, signature
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -42,16 +43,17 @@ class Commands(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and command.name == "convert":
             known = {flag for parameter in command.params for flag in parameter.opts}
-            if any(arg.startswith("--") and arg.partition("=")[0] not in known for arg in rest):
+            flags = list(takewhile(lambda arg: arg != "--", rest))
+            if any(arg.startswith("--") and arg.partition("=")[0] not in known for arg in flags):
                 command = _convert_with_options()
-                rest = [_with_hyphens(arg) if arg.startswith("--") else arg for arg in rest]
+                rest = [*map(_with_hyphens, flags), *rest[len(flags) :]]
         return name, command, rest
 
 
-def _with_hyphens(flag: str) -> str:
-    """The flag, with hyphens in its name even if the name of the option has underscores."""
-    name, equals, value = flag.partition("=")
-    return name.replace("_", "-") + equals + value
+def _with_hyphens(argument: str) -> str:
+    """The argument, with hyphens in its name if it is a flag: names of options have underscores."""
+    name, equals, value = argument.partition("=")
+    return name.replace("_", "-") + equals + value if name.startswith("--") else argument
 
 
 cli = typer.Typer(

@@ -5,7 +5,7 @@ This file needs only httpx: import it where convertd is installed, or copy it in
 
 >>> from web.client import AsyncClient, Client, UnsupportedConversion
 >>> with Client() as client:
-...     result = client.convert("photo.heic", "webp", to="photo.webp", quality=80)
+...     result = client.convert("photo.heic", "webp", to="photo.webp", quality=80, width=100)
 ...     content = client.convert("photo.heic", "bmp").content  # without `to`, the result is in memory
 ...     for entry in client.convert_many(["photo.heic", "page.pdf"], "png", folder="."):
 ...         print(entry.path, entry.error)
@@ -650,7 +650,8 @@ class _Calls:
     ) -> Steps[Converted]:
         """Converts a file. Writes the result to the file `to`, or returns it as `content`.
 
-        `name` replaces the filename of the source. If the result is a ZIP archive, the file has the suffix .zip.
+        `name` replaces the filename of the source. `conversion` returns the options of a pair of formats. If the result
+        is a ZIP archive, the file has the suffix .zip.
         """
         form = _form(output_format=target, **options)
         return (yield from self._convert_upload("/convert", form, "file", [source], name, to, progress))

@@ -68,6 +68,13 @@ def test_options_are_applied(folder: Path, flag: str) -> None:
     assert small <= 1500 < (folder / "photo.jpg").stat().st_size
 
 
+def test_files_that_look_like_flags(folder: Path) -> None:
+    (folder / "photo.heic").rename(folder / "--a_b.heic")
+
+    assert invoke(folder, "convert", "--max_bytes", "5000", "--", "--a_b.heic", "--a_b.jpg").exit_code == 0
+    assert (folder / "--a_b.jpg").stat().st_size <= 5000
+
+
 def test_several_pages_become_a_zip_file(folder: Path) -> None:
     (folder / "pages.pdf").write_bytes(document("pages", 3))
 

@@ -6,6 +6,7 @@ import re
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from zipfile import ZipFile
 
@@ -91,13 +92,11 @@ def choose_in_demo(page: Page, content: bytes, name: str, target: str) -> None:
     page.get_by_label("Convert to").select_option(target)
 
 
-def press_convert(page: Page) -> None:
+def convert_in_demo(page: Page, *chosen: Any) -> None:
+    """Converts the file that is chosen, or was chosen before."""
+    if chosen:
+        choose_in_demo(page, *chosen)
     page.get_by_role("button", name="Convert", exact=True).click()
-
-
-def convert_in_demo(page: Page, content: bytes, name: str, target: str) -> None:
-    choose_in_demo(page, content, name, target)
-    press_convert(page)
 
 
 def use_key(page: Page, key: str) -> None:
@@ -194,7 +193,7 @@ def test_options_of_the_demo(page: Page, site: Running, keep: Callable[[Page, st
         keep(page, f"landing-options-{width}")
         assert page.evaluate("document.documentElement.scrollWidth") == width
     assert violations(page) == []
-    press_convert(page)
+    convert_in_demo(page)
     expect(page.locator("#message")).to_have_text("Done: heic to jpeg.")
     with page.expect_download() as saved:
         page.get_by_role("link", name="Download the result").click()
@@ -206,7 +205,7 @@ def test_options_of_the_demo(page: Page, site: Running, keep: Callable[[Page, st
     password = page.get_by_label("password", exact=False)
     assert password.get_attribute("type") == "password"
     password.fill("not needed")
-    press_convert(page)
+    convert_in_demo(page)
     expect(page.locator("#message")).to_have_text("Done: pdf to png.")
     assert not any("not needed" in text for text in page.locator(".sample code").all_text_contents())
 
@@ -232,7 +231,7 @@ def test_the_demo_shows_what_is_in_the_file(page: Page, site: Running, keep: Cal
     assert violations(page) == []
     page.locator("#option-list summary").click()
     page.locator("#option-pages").fill("all")
-    press_convert(page)
+    convert_in_demo(page)
     expect(page.locator("#after")).to_have_text("A ZIP archive of 3 files")
     with page.expect_download() as saved:
         page.get_by_role("link", name="Download the result").click()
