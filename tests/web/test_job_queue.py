@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 
 import pytest
 
@@ -306,3 +306,16 @@ async def test_no_start_is_lost_under_random_arrivals_and_cancellations(seed: in
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             assert outcome is None or isinstance(outcome, asyncio.CancelledError)
     assert is_empty(job_queue)
+
+
+async def test_admitted_jobs_count_before_they_start() -> None:
+    job_queue = JobQueue(1, max_jobs_ahead=2)
+    with ExitStack() as stack:
+        first, *_ = [stack.enter_context(job_queue.admit("a", 8)) for _ in range(2)]
+        with pytest.raises(RateLimited):
+            stack.enter_context(job_queue.admit("a", 8))
+        async with asyncio.timeout(5), job_queue.acquire("a", 8, admitted=first):
+            assert (job_queue.running, job_queue.waiting) == (1, 1)
+    assert (job_queue.running, job_queue.waiting) == (0, 0)
+    async with asyncio.timeout(5), job_queue.acquire("a", 8):
+        pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from time import perf_counter
 from typing import Any
 
@@ -22,7 +22,7 @@ from web.services.charging import Charge, Charges
 from web.services.conversion_request import ChargedConversion, ConversionRequest, ResultFile, Upload
 from web.services.files import Files, stem
 from web.services.idempotency import IdempotencyService, Replayed
-from web.services.job_queue import JobQueue, estimate_memory
+from web.services.job_queue import JobQueue, QueuedJob, estimate_memory
 from web.services.serializers import tool_counts
 from web.services.work_files import WorkFile
 
@@ -79,23 +79,27 @@ class Conversions:
         Raises ConversionError and RateLimited as `convert` does.
         """
         plan = self._plan(request)
-        self._job_queue.check(request.account.id, request.account.tier.max_concurrent)
-        async with self._worker_slot(request, plan):
-            result = await self._run_job(request, Job.of(plan, request.options, inspect=True), output)
+        with self._admit(request) as admitted:
+            async with self._worker_slot(request, plan, admitted):
+                result = await self._run_job(request, Job.of(plan, request.options, inspect=True), output)
         return plan, result.inspection or Inspection(None, None, None)
 
     async def _convert(self, request: ConversionRequest, output: WorkFile) -> ChargedConversion | Replayed:
         plan = self._plan(request)
         # Before credits are held, and not after: jobs that have waited for a stalled database are not refused.
-        self._job_queue.check(request.account.id, request.account.tier.max_concurrent)
-        claim = await self._claim(request, plan)
-        if isinstance(claim, Replayed):
-            return claim
+        with self._admit(request) as admitted:
+            claim = await self._claim(request, plan)
+            return claim if isinstance(claim, Replayed) else await self._charge(request, plan, output, claim, admitted)
+
+    async def _charge(
+        self, request: ConversionRequest, plan: Plan, output: WorkFile, claim: Claim | None, admitted: QueuedJob
+    ) -> ChargedConversion:
+        """Runs the job while a credit is held for it, then settles the charge."""
         usage = UsageRecord(request.operation, plan.source.name, plan.target.name, request.size)
         try:
             account, credits = request.account, CREDITS_PER_CONVERSION
             async with self._charges.hold(account.id, account.key_id, credits, usage, claim) as charge:
-                result = await self._run(request, plan, output)
+                result = await self._run(request, plan, output, admitted)
                 started = perf_counter()
                 charged = await self._settle(request, plan, result, charge)
                 self._metrics.conversions.observe_stage("store", perf_counter() - started)
@@ -128,11 +132,15 @@ class Conversions:
             return await self._idempotency.claim(request.idempotency, {**parameters, "file": request.file.id})
         return await self._idempotency.claim(request.idempotency, parameters, request.files)
 
+    def _admit(self, request: ConversionRequest) -> AbstractContextManager[QueuedJob]:
+        return self._job_queue.admit(request.account.id, request.account.tier.max_concurrent)
+
     @asynccontextmanager
-    async def _worker_slot(self, request: ConversionRequest, plan: Plan) -> AsyncIterator[float]:
+    async def _worker_slot(self, request: ConversionRequest, plan: Plan, admitted: QueuedJob) -> AsyncIterator[float]:
         """Waits in the queue, and holds a worker slot for the block. Yields the time of its start."""
         account, memory, queued = request.account, estimate_memory(plan, request.size), perf_counter()
-        async with self._job_queue.acquire(account.id, account.tier.max_concurrent, memory=memory):
+        limit = account.tier.max_concurrent
+        async with self._job_queue.acquire(account.id, limit, memory=memory, admitted=admitted):
             started = perf_counter()
             self._metrics.workers.queue_wait.observe(started - queued)
             self._metrics.conversions.observe_stage("queue", started - queued)
@@ -143,9 +151,9 @@ class Conversions:
         inputs = [file.descriptor for file in request.files]
         return await self._executor.run(job, request.account.id, inputs, output.descriptor, self._limits)
 
-    async def _run(self, request: ConversionRequest, plan: Plan, output: WorkFile) -> ResultFile:
+    async def _run(self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob) -> ResultFile:
         name = stem(request.original_name)
-        async with self._worker_slot(request, plan) as started:
+        async with self._worker_slot(request, plan, admitted) as started:
             result = await self._run_job(request, Job.of(plan, request.options, name), output)
             await output.seal(result.size)
         self._metrics.conversions.record_stages(result)

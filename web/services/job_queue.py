@@ -12,7 +12,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from math import ceil, inf
 from pathlib import Path
@@ -39,12 +39,16 @@ _LONG_SECONDS = 10.0  # a job that fails, or whose client disconnects, after thi
 
 @dataclass(eq=False)
 class QueuedJob:
-    """A job that waits until `started_at` is set. `memory` is in bytes; times are in seconds of one clock."""
+    """A job that waits until `started_at` is set. `memory` is in bytes; times are in seconds of one clock.
+
+    A job that is not `ready` keeps its place in the queue, but does not start.
+    """
 
     account_id: str
     memory: int
     queued_at: float
     started_at: float | None = None
+    ready: bool = True
 
 
 @dataclass
@@ -186,8 +190,8 @@ class FairQueue:
         if self.running == self._slots:
             return None
         for account_id, account in self._accounts.items():
-            if account.waiting and account.running < account.limit and self._may_start(account_id):
-                job = next(iter(account.waiting))
+            job = next((job for job in account.waiting if job.ready), None)
+            if job is not None and account.running < account.limit and self._may_start(account_id):
                 return job if self._fits(job) else None
         return None
 
@@ -204,8 +208,8 @@ class FairQueue:
 class JobQueue:
     """Runs at most `slots` jobs at a time within `memory` bytes, in the order of a FairQueue.
 
-    `check` refuses a new job if more than `max_jobs_ahead` jobs per slot are ahead of it, or if the expected wait is
-    longer than a share of its maximum wait. `refused` counts refusals by cause: full, late, stopping.
+    `check` and `admit` refuse a new job if more than `max_jobs_ahead` jobs per slot are ahead of it, or if the expected
+    wait is longer than a share of its maximum wait. `refused` counts refusals by cause: full, late, stopping.
     """
 
     def __init__(self, slots: int, *, memory: float = inf, max_jobs_ahead: int = 50) -> None:
@@ -244,21 +248,43 @@ class JobQueue:
         if self._is_too_long(ahead, max_wait):
             raise self._full("full", self._expected_seconds(ahead), "Too many conversions are waiting.")
 
+    @contextmanager
+    def admit(self, account_id: str, limit: int) -> Iterator[QueuedJob]:
+        """Takes a place in the queue for a job that the block starts with `acquire`. Raises as `check` does."""
+        self.check(account_id, limit)
+        job = QueuedJob(account_id, 0, monotonic(), ready=False)
+        self._queue.add(job, limit)
+        try:
+            yield job
+        finally:
+            if not job.ready:
+                self._queue.remove(job)
+
     @asynccontextmanager
     async def acquire(
-        self, account_id: str, limit: int, *, memory: int = 0, max_wait: float | None = QUEUE_TIMEOUT
+        self,
+        account_id: str,
+        limit: int,
+        *,
+        memory: int = 0,
+        max_wait: float | None = QUEUE_TIMEOUT,
+        admitted: QueuedJob | None = None,
     ) -> AsyncIterator[None]:
         """Waits for a slot and holds it for the block, which runs a job of `memory` bytes.
 
         The account may run `limit` jobs at a time, or one if it is restricted. With a `max_wait` of None the job waits
-        without limit. A job that passed `check` is queued even if the queue has become full since. Raises RateLimited,
-        reason `queue_full`, if the job cannot start within `max_wait` seconds, and NotReady after `close`.
+        without limit. An `admitted` job has its place already; other jobs are queued even if the queue is full. Raises
+        RateLimited, reason `queue_full`, if the job cannot start within `max_wait` seconds, and NotReady after `close`.
         """
         if self._closed:
             raise self._stopping()
-        job = QueuedJob(account_id, memory, monotonic())
+        if admitted is None:
+            job = QueuedJob(account_id, memory, monotonic())
+            self._queue.add(job, limit)
+        else:
+            job = admitted
+            job.memory, job.ready = memory, True
         started = self._started[job] = asyncio.get_running_loop().create_future()
-        self._queue.add(job, limit)
         try:
             self._start_next()
             if job.started_at is None:
