@@ -24,15 +24,25 @@ _CONNECTIONS = 64  # of an address
 
 
 @pytest.fixture(scope="module")
-def full(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server with a full queue."""
+def crowded(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, ExitStack]]:
+    """A server, and the connections of its queued requests."""
     data = tmp_path_factory.mktemp("data")
     with (
         servers.running(data, executor=EndlessExecutor(), workers=1, rate_limit_paid=_LIMIT) as server,
         ExitStack() as waiting,
     ):
+        yield server, waiting
+
+
+@pytest.fixture
+def full(crowded: tuple[Running, ExitStack]) -> Running:
+    """A server with a full queue. It is filled again when queued requests have waited for too long."""
+    server, waiting = crowded
+    if not _one_more_is_refused(server, waiting):
+        waiting.close()
+        assert eventually(lambda: not server.work_files())
         _fill(server, waiting)
-        yield server
+    return server
 
 
 def test_a_conversion_is_refused(full: Running) -> None:

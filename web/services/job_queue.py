@@ -166,7 +166,8 @@ class FairQueue:
     def jobs_ahead(self, account_id: str, limit: int) -> float:
         """Number of queued jobs per slot that start up to and including a new job of this account.
 
-        0 if no job waits that competes with it: restricted accounts do not delay others.
+        Jobs that start in free slots do not count. 0 if no job waits that competes with the new one: restricted
+        accounts do not delay others.
         """
         restricted = self._is_restricted(account_id)
         waiting = {
@@ -179,7 +180,10 @@ class FairQueue:
         account_jobs = 1 + waiting.pop(account_id, 0)
         # Round-robin: while this account starts its jobs, each other account starts at most as many.
         total = account_jobs + sum(min(count, account_jobs) for count in waiting.values())
-        return max(total / (1 if restricted else self._slots), account_jobs / limit)
+        slots = 1 if restricted else self._slots
+        account = self._accounts.get(account_id)
+        free, free_of_account = slots - self.running, limit - (account.running if account else 0)
+        return max((total - max(free, 0)) / slots, (account_jobs - max(free_of_account, 0)) / limit, 0.0)
 
     def oldest(self) -> float | None:
         """The earliest `queued_at` of all waiting jobs; None if no job waits."""
