@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from web.services.job_queue import FairQueue, QueuedJob
+from web.services.fair_queue import FairQueue, QueuedJob
 
 SLOTS, MEMORY = 3, 10
 LIMITS = {"a": 1, "b": 2, "c": 3, "d": 2}

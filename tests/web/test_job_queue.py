@@ -12,7 +12,8 @@ import pytest
 from engine.errors import CorruptInput, ExecutorUnavailable, OutOfMemory, TimedOut
 from web.api.errors import NotReady, RateLimited
 from web.services import job_queue as module
-from web.services.job_queue import JobQueue, Overruns
+from web.services.fair_queue import Overruns
+from web.services.job_queue import JobQueue
 
 
 @asynccontextmanager

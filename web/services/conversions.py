@@ -20,9 +20,10 @@ from web.api.operations import ZIP
 from web.metrics import Metrics
 from web.services.charging import Charge, Charges
 from web.services.conversion_request import ChargedConversion, ConversionRequest, ResultFile, Upload
+from web.services.fair_queue import QueuedJob
 from web.services.files import Files, stem
 from web.services.idempotency import IdempotencyService, Replayed
-from web.services.job_queue import JobQueue, QueuedJob, estimate_memory
+from web.services.job_queue import JobQueue, estimate_memory
 from web.services.serializers import tool_counts
 from web.services.work_files import WorkFile
 
