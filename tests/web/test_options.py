@@ -81,11 +81,12 @@ def test_options_of_a_batch(server: Running) -> None:
 
 def test_idempotency_compares_options(server: Running) -> None:
     once = {"headers": {"Idempotency-Key": "options"}}
-    first = server.convert(picture(), "jpeg", quality="60", **once)
-    again = server.convert(picture(), "jpeg", quality="60", **once)
+    first = server.convert(picture(), "png", width="10", **once)
+    again = server.convert(picture(), "png", width="10", **once)
     assert again.headers["Idempotency-Replayed"] == "true"
     assert again.content == first.content
-    problem(server.convert(picture(), "jpeg", quality="61", **once), 422, "idempotency_key_reused")
+    assert _opened(first.content).width == 10
+    problem(server.convert(picture(), "png", width="20", **once), 422, "idempotency_key_reused")
 
 
 @pytest.mark.parametrize(
