@@ -320,3 +320,15 @@ async def test_admitted_jobs_count_before_they_start() -> None:
     assert (job_queue.running, job_queue.waiting) == (0, 0)
     async with asyncio.timeout(5), job_queue.acquire("a", 8):
         pass
+
+
+async def test_a_queue_of_jobs_that_do_not_become_ready_is_not_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    job_queue = JobQueue(1, max_jobs_ahead=1)
+    with ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(job_queue.admit("a", 8))
+        with pytest.raises(RateLimited):
+            job_queue.check("a", 8)
+        monkeypatch.setattr(module, "_RESERVATION_SECONDS", 0.0)
+        with pytest.raises(NotReady):
+            job_queue.check("a", 8)

@@ -170,6 +170,11 @@ class FairQueue:
         first_jobs = (next(iter(account.waiting)) for account in self._accounts.values() if account.waiting)
         return min((job.queued_at for job in first_jobs), default=None)
 
+    def oldest_unready(self) -> float | None:
+        """The earliest `queued_at` of all jobs that are not ready; None if there are none."""
+        jobs = (job for account in self._accounts.values() for job in account.waiting if not job.ready)
+        return min((job.queued_at for job in jobs), default=None)
+
     def _next(self) -> QueuedJob | None:
         if self.running == self._slots:
             return None

@@ -26,6 +26,7 @@ QUEUE_TIMEOUT = 30.0  # seconds
 _MAX_WAIT_SHARE = 0.5  # maximum expected wait as a share of the maximum wait: the expected wait is only a mean
 _MEAN_WEIGHT = 0.2  # weight of the latest job in the moving average of durations
 _MAX_RETRY_AFTER = 30  # seconds
+_RESERVATION_SECONDS = 1.0  # that an admitted job may take to become ready; after them, the queue is not the cause
 _MEMORY_SHARE = 0.7  # share of the machine's memory; the rest is for the server, the database and the disk cache
 _LONG_SECONDS = 10.0  # a job that fails, or whose client disconnects, after this time has overrun
 
@@ -65,12 +66,16 @@ class JobQueue:
     def check(self, account_id: str, limit: int, max_wait: float = QUEUE_TIMEOUT) -> None:
         """Checks whether a new job of the account can start within `max_wait` seconds. Queues nothing.
 
-        Raises RateLimited, reason `queue_full`, if that is unlikely, and NotReady after `close`.
+        Raises RateLimited, reason `queue_full`, if that is unlikely, and NotReady after `close` or if admitted jobs do
+        not become ready because the database does not respond.
         """
         if self._closed:
             raise self._stopping()
         ahead = self._queue.jobs_ahead(account_id, limit)
         if self._is_too_long(ahead, max_wait):
+            unready = self._queue.oldest_unready()
+            if unready is not None and monotonic() - unready > _RESERVATION_SECONDS:
+                raise NotReady("The database does not reserve credits in time.", retry_after=1)
             raise self._full("full", self._expected_seconds(ahead), "Too many conversions are waiting.")
 
     @contextmanager
