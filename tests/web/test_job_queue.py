@@ -255,6 +255,21 @@ def test_a_restriction_ends_ten_minutes_after_the_latest_overrun() -> None:
     assert list(overruns._accounts) == ["b"]
 
 
+def test_jobs_that_find_no_slot_do_not_end_the_restriction() -> None:
+    clock = Clock()
+    overruns = Overruns(clock)
+    for _ in range(3):
+        overruns.record_overrun("a")
+    clock.now += 599
+    overruns.record_refusal("a")
+    overruns.record_refusal("b")
+    clock.now += 599
+    assert overruns.is_restricted("a")
+    assert not overruns.is_restricted("b")
+    clock.now += 2
+    assert not overruns.is_restricted("a")
+
+
 def test_successes_make_up_for_overruns() -> None:
     overruns = Overruns()
     for _ in range(4):

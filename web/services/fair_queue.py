@@ -41,7 +41,7 @@ class Overruns:
     """Counts overruns by account: jobs that exceeded their deadline or memory limit, or failed after a long time.
 
     An account is restricted after three overruns. Ten successful jobs make up for one, and ten minutes without an
-    overrun for all.
+    overrun for all, or without a job that finds no slot.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -68,6 +68,13 @@ class Overruns:
         self._accounts[account_id] = account
         if self.is_restricted(account_id) and not was_restricted:
             log.warning("account %s is restricted: its jobs keep exceeding their limits", account_id)
+
+    def record_refusal(self, account_id: str) -> None:
+        """Restarts the ten minutes of an account whose job found no slot in time: it may have no chance to overrun."""
+        if self.is_restricted(account_id):
+            account = self._accounts.pop(account_id)
+            account.latest = self._clock()
+            self._accounts[account_id] = account
 
     def record_success(self, account_id: str) -> None:
         """Counts a successful job."""

@@ -140,6 +140,7 @@ class JobQueue:
             return
         if self._closed:
             raise self._stopping()
+        self._overruns.record_refusal(job.account_id)
         seconds = self._expected_seconds(self._queue.jobs_ahead(job.account_id, limit))
         raise self._full("late", seconds, f"The conversion could not start within {max_wait:g} s.")
 
