@@ -152,8 +152,8 @@ async def _convert_beside_endless_jobs(url: str, keys: list[str], seconds: float
     *attackers, other = keys
     content, endless = server_process.picture(_SMALL), eps("{} loop")
 
-    async def send(key: str, count: int, patience: float) -> None:
-        async with httpx.AsyncClient(timeout=patience) as client:
+    async def send(key: str, count: int, read_timeout: float) -> None:
+        async with httpx.AsyncClient(timeout=read_timeout) as client:
             for _ in range(count):
                 await server_process.convert(client, url, key, endless)
 
