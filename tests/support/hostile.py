@@ -12,6 +12,7 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
+import pillow_heif
 import tifffile
 from PIL import Image
 
@@ -96,8 +97,11 @@ def _many_scans() -> bytes:
 def _lying_isobmff(name: str, side: int) -> bytes:
     """A picture whose box states 64 x 64 for `side` x `side` pixels."""
     buffer = BytesIO()
-    encoder, extra = ("AVIF", {"speed": 10}) if name == "avif" else ("HEIF", {})
-    Image.new("RGB", (side, side), (9, 99, 200)).save(buffer, encoder, **extra)
+    image = Image.new("RGB", (side, side), (9, 99, 200))
+    if name == "avif":
+        image.save(buffer, "AVIF", speed=10)
+    else:
+        pillow_heif.from_pillow(image).save(buffer)
     real = b"ispe\0\0\0\0" + struct.pack(">II", side, side)
     assert real in buffer.getvalue()
     return buffer.getvalue().replace(real, b"ispe\0\0\0\0" + struct.pack(">II", 64, 64))
