@@ -159,7 +159,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
             "storage. `details` has the limit.",
             {
                 "bytes": "the file or the body has too many bytes",
-                "storage": "the account's stored uploads exceed its quota",
+                "storage": "the account's stored uploads and results exceed its quota",
                 "pixels": "an image has too many pixels",
                 "frames": "an animation has too many frames, or too many pixels in all frames",
                 "pages": "a document has too many pages, or too many pixels on all pages",

@@ -58,7 +58,7 @@ class Conversions:
 
         The result is written to `output`, an empty file, which the caller closes.
 
-        Raises ConversionError, StorageError, ApiError, and RateLimited, reason `queue_full`, if the queue is full.
+        Raises ConversionError, StorageError, StorageFull, and RateLimited, reason `queue_full`, if the queue is full.
         Failed and cancelled conversions are not charged. Cancelling kills the job.
         """
         try:
@@ -100,6 +100,8 @@ class Conversions:
         try:
             account, credits = request.account, CREDITS_PER_CONVERSION
             async with self._charges.hold(account.id, account.key_id, credits, usage, claim) as charge:
+                if _is_stored(request):
+                    await self._files.check_not_full(account)
                 result = await self._run(request, plan, output, admitted)
                 started = perf_counter()
                 charged = await self._settle(request, plan, result, charge)
@@ -176,8 +178,8 @@ class Conversions:
     async def _settle(
         self, request: ConversionRequest, plan: Plan, result: ResultFile, charge: Charge
     ) -> ChargedConversion:
-        """Stores the result if `store_result` is set or the request may be repeated, and settles the charge."""
-        if not request.store_result and charge.claim is None:
+        """Stores the result if the request requires it, and settles the charge. Raises StorageFull."""
+        if not _is_stored(request):
             balance, _ = await charge.settle(result.size)
             return ChargedConversion(result, None, balance)
         blob = await self._files.put(result.file)
@@ -199,6 +201,11 @@ class Conversions:
             input_bytes=request.size,
             output_bytes=charged.result.size,
         )
+
+
+def _is_stored(request: ConversionRequest) -> bool:
+    """Whether the result is stored: for the client, or because the request may be repeated."""
+    return request.store_result or request.idempotency is not None
 
 
 def _known_format(upload: Upload) -> FileFormat | None:
