@@ -39,7 +39,7 @@ from web.services.files import Files
 from web.services.health import Readiness
 from web.services.idempotency import IdempotencyService
 from web.services.job_queue import JobQueue, memory_budget
-from web.services.maintenance import Maintenance, TotalsUpdater, server_instance
+from web.services.maintenance import Maintenance, TotalsUpdater, lock_data_folder, server_instance
 from web.services.registration import Registrations
 from web.services.request_log import RequestLog
 from web.services.stripe import open_payments
@@ -144,9 +144,14 @@ async def _shut_down(services: Services, server: Server, metrics_listener: HTTPS
 async def serve(settings: Settings, host: str, port: int) -> None:
     """Serves the API until SIGTERM or SIGINT. A second signal ends the process at once.
 
-    Raises SandboxIncomplete, before it listens, if the sandbox is required and incomplete.
+    Raises, before it listens, SandboxIncomplete if the sandbox is required and incomplete, and DataFolderInUse.
     """
     configure(settings.log_format)
+    with lock_data_folder(settings.data_dir):
+        await _serve(settings, host, port)
+
+
+async def _serve(settings: Settings, host: str, port: int) -> None:
     registry = load_registry()
     executor = local_executor(settings, settings.workers)
     services = await asyncio.to_thread(assemble, settings, registry, executor)

@@ -57,6 +57,7 @@ class Scraped:
 @contextmanager
 def scraping(servers: Servers, folder: Path, **settings: Any) -> Iterator[Scraped]:
     port = free_port()
+    settings |= {"simulated_checkout": True}
     with servers.running(folder, metrics_port=port, **settings) as server, http.Client() as client:
         yield Scraped(server, port, client)
 

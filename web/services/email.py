@@ -21,8 +21,8 @@ from urllib.parse import unquote, urlsplit
 
 from aiosmtplib import SMTP, SMTPException, SMTPNotSupported
 
+from config.settings import is_loopback
 from storage.ids import new_id
-from web.services.client_address import is_loopback
 
 log = logging.getLogger("convertd.email")
 
