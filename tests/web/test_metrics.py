@@ -267,10 +267,11 @@ def test_the_queue_and_disconnecting_clients(servers: Servers, data_dir: Path) -
             assert eventually(partial(equals, arrived, 1))  # or the second might overtake the first
         assert found.value("convertd_http_requests_in_progress") == 2
         assert (found.value("convertd_workers_busy"), found.value("convertd_queue_oldest_seconds") > 0) == (1, True)
-        with found.rising("convertd_worker_restarts_total", cause="cancelled"):
+        cancelled = partial(found.rising, "convertd_conversions_total", outcome="cancelled")
+        with found.rising("convertd_worker_restarts_total", cause="cancelled"), cancelled():
             first.close()
         assert found.value("convertd_queue_depth") == 0
-        with found.rising("convertd_conversions_total", outcome="cancelled"):
+        with cancelled():
             second.close()
 
 
