@@ -9,12 +9,13 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from urllib.parse import urlsplit
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
 from config.logs import configure
-from config.settings import Settings
+from config.settings import Settings, is_loopback
 from engine.executor import Executor
 from engine.registry import Registry, load_registry
 from storage import accounts
@@ -213,8 +214,11 @@ def open_rate_limiter(settings: Settings) -> RateLimiter:
     return FailoverRateLimiter(RedisRateLimiter(settings.redis_url.get_secret_value()), local)
 
 
-def open_email_transport(settings: Settings) -> EmailTransport:
-    """Opens the email transport: SMTP if a mail server is configured, else a folder for outgoing email."""
-    if settings.smtp_url is None:
+def open_email_transport(settings: Settings) -> EmailTransport | None:
+    """Opens the email transport: SMTP if a mail server is configured, else a folder if the server is for local use."""
+    if settings.smtp_url is not None:
+        return SmtpTransport(settings.smtp_url.get_secret_value(), settings.mail_from)
+    if is_loopback(urlsplit(settings.base_url).hostname):
         return OutboxTransport(settings.data_dir.absolute() / "outbox", settings.mail_from)
-    return SmtpTransport(settings.smtp_url.get_secret_value(), settings.mail_from)
+    log.warning("nobody can register: CONVERTD_SMTP_URL is not set, and the base URL is not on this machine")
+    return None

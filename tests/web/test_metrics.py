@@ -293,3 +293,10 @@ def test_redis(servers: Servers, data_dir: Path, tmp_path: Path) -> None:
         redis.kill()
         http.get(f"{found.server.api}/formats")
         assert found.value("convertd_redis_breaker_open") == 1
+
+
+def test_metrics_are_not_for_web_pages(scraped: Scraped) -> None:
+    statuses = {
+        host: http.get(scraped.url, headers={"Host": host}).status_code for host in ("evil.example", "localhost:9464")
+    }
+    assert statuses == {"evil.example": 403, "localhost:9464": 200}

@@ -205,6 +205,8 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "content_type": "the body is not a multipart form",
                 "content_encoding": "the body is compressed",
                 "too_many_parts": "the form has too many parts",
+                "too_many_keys": "the account has as many API keys as it may have",
+                "cross_site": "a page of another site sent the request",
                 "last_key": "the last API key can only be rotated",
                 "invalid_signature": "the event's signature is invalid or expired",
             },
@@ -222,6 +224,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
             {
                 "checkout_unavailable": "the payment provider does not respond",
                 "checkout_not_configured": "no payment provider is configured",
+                "email_not_configured": "no mail server is configured",
             },
         ),
         "method_not_allowed": ErrorDescription(

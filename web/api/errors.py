@@ -174,6 +174,13 @@ class CheckoutNotConfigured(ApiError):
         super().__init__("Credits cannot be bought on this server.", reason="checkout_not_configured")
 
 
+class EmailNotConfigured(ApiError):
+    """No mail server is configured, and the server is not for use on this machine only."""
+
+    def __init__(self) -> None:
+        super().__init__("This server does not send email, so you cannot register.", reason="email_not_configured")
+
+
 class NotReady(ApiError):
     """The service cannot process requests at the moment."""
 
