@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import resource
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -48,6 +49,7 @@ from web.services.work_files import WorkFiles
 
 log = logging.getLogger("convertd.server")
 
+_MAX_DESCRIPTORS = 16_384  # the usual soft limit of 1024 is too low for 512 connections and their files
 _DRAIN_TIMEOUT = 30  # seconds for requests in progress at shutdown
 _CANCEL_TIMEOUT = 5  # seconds for requests whose connections have been closed
 
@@ -105,7 +107,7 @@ async def listening(
     settings = services.settings
     server = Server(build_application(services), settings.rate_limit_anonymous, settings.trusted_proxies, timeouts)
     sockets = bind_sockets(port, host)
-    server.add_sockets(sockets)
+    server.listen_on(sockets)
     services.readiness.start()
     await services.maintenance.recover()
     metrics_listener = metrics_server.start_metrics_server(services)
@@ -126,7 +128,7 @@ async def listening(
 
 async def _shut_down(services: Services, server: Server, metrics_listener: HTTPServer | None) -> None:
     """Drains requests, closes connections, then closes the services in the order of their dependencies."""
-    server.stop()
+    server.stop_listening()
     await services.in_flight.drain(_DRAIN_TIMEOUT)
     await server.close_all_connections()
     if metrics_listener is not None:
@@ -153,6 +155,8 @@ async def serve(settings: Settings, host: str, port: int) -> None:
 
 
 async def _serve(settings: Settings, host: str, port: int) -> None:
+    soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft_limit, min(hard_limit, _MAX_DESCRIPTORS)), hard_limit))
     registry = load_registry()
     executor = local_executor(settings, settings.workers)
     services = await asyncio.to_thread(assemble, settings, registry, executor)

@@ -86,7 +86,7 @@ class BodyDrain:
 
 
 def parse_header(value: str | bytes) -> tuple[bytes, Mapping[bytes, bytes]]:
-    """The value and the parameters of Content-Type or Content-Disposition, names in lower case. Raises InvalidParameter."""
+    """The value, in lower case, and the parameters of Content-Type or Content-Disposition. Raises InvalidParameter."""
     if len(value) > _MAX_HEADER_VALUE:
         raise malformed(f"A header with parameters is longer than {_MAX_HEADER_VALUE} bytes.")
     return parse_options_header(value)
