@@ -86,7 +86,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         formats=cached_json(formats_catalogue(registry)),
         tools=cached_json(tools_catalogue(registry)),
         payments=open_payments(settings, database, idempotency, metrics.credits),
-        readiness=Readiness(registry, executor, limiter, settings.data_dir, database, blobs, metrics.installation),
+        readiness=Readiness(registry, executor, limiter, work_files, database, blobs, metrics.installation),
         request_log=RequestLog(database),
         openapi=cached_json(document(tuple(documented_operations()), registry, settings.base_url)),
         maintenance=Maintenance(

@@ -152,10 +152,11 @@ def _check_attempts(attempts: Sequence[_Attempt]) -> list[Row]:
 async def _convert(url: str, key: str, file: Hostile, canary: Canary, slots: asyncio.Semaphore) -> _Attempt:
     async with slots, httpx.AsyncClient(timeout=120) as client:
         content = await asyncio.to_thread(file.make, canary)
-        form = {"data": {"output_format": file.target}, "headers": {"Authorization": f"Bearer {key}"}}
+        data, headers = {"output_format": file.target}, {"Authorization": f"Bearer {key}"}
+        files = {"file": ("a", content)}
         started = monotonic()
         # The jobs of an account that keep ending by their deadline wait for one slot, some of them too long.
-        while (response := await client.post(url, files={"file": ("a", content)}, **form)).status_code == 429:
+        while (response := await client.post(url, files=files, data=data, headers=headers)).status_code == 429:
             await asyncio.sleep(int(response.headers["Retry-After"]))
             started = monotonic()
         responded = monotonic()
