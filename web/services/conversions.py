@@ -42,7 +42,6 @@ class Conversions:
         idempotency: IdempotencyService,
         files: Files,
         metrics: Metrics,
-        limits: JobLimits = JobLimits(),
     ) -> None:
         self._registry = registry
         self._executor = executor
@@ -51,7 +50,6 @@ class Conversions:
         self._idempotency = idempotency
         self._files = files
         self._metrics = metrics
-        self._limits = limits
 
     async def convert(self, request: ConversionRequest, output: WorkFile) -> ChargedConversion | Replayed:
         """Converts and charges, or returns the stored response of an earlier request with the same idempotency key.
@@ -82,7 +80,7 @@ class Conversions:
         plan = self._plan(request)
         with self._admit(request) as admitted:
             async with self._worker_slot(request, plan, admitted):
-                result = await self._run_job(request, Job.of(plan, request.options, inspect=True), output)
+                result = await self._run_job(request, plan, Job.of(plan, request.options, inspect=True), output)
         return plan, result.inspection or Inspection(None, None, None)
 
     async def _convert(self, request: ConversionRequest, output: WorkFile) -> ChargedConversion | Replayed:
@@ -150,14 +148,15 @@ class Conversions:
             with self._metrics.workers.track_job():
                 yield started
 
-    async def _run_job(self, request: ConversionRequest, job: Job, output: WorkFile) -> JobResult:
-        inputs = [file.descriptor for file in request.files]
-        return await self._executor.run(job, request.account.id, inputs, output.descriptor, self._limits)
+    async def _run_job(self, request: ConversionRequest, plan: Plan, job: Job, output: WorkFile) -> JobResult:
+        inputs, account = [file.descriptor for file in request.files], request.account.id
+        limits = JobLimits(seconds=self._job_queue.deadline(account, plan, request.size))
+        return await self._executor.run(job, account, inputs, output.descriptor, limits)
 
     async def _run(self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob) -> ResultFile:
         name = stem(request.original_name)
         async with self._worker_slot(request, plan, admitted) as started:
-            result = await self._run_job(request, Job.of(plan, request.options, name), output)
+            result = await self._run_job(request, plan, Job.of(plan, request.options, name), output)
             await output.seal(result.size)
         self._metrics.conversions.record_stages(result)
         self._metrics.workers.record_peak_memory(result.peak_memory)
