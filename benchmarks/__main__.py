@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import memory, overhead, pairs, peers, server, thumbnails, verification
+from benchmarks import memory, overhead, pairs, peers, server, soak, thumbnails, verification
 from benchmarks.report import Report, machine, write_readme
 
 cli = typer.Typer(
@@ -78,6 +78,16 @@ def run_memory(
 ) -> None:
     """Memory of a server's processes before, during and after bursts of conversions."""
     _publish("memory", memory.measure(seconds), json_file, readme=readme)
+
+
+@cli.command("soak")
+def run_soak(
+    minutes: Annotated[float, typer.Option(help="Duration of the load.")] = 30,
+    json_file: Json = None,
+    readme: Readme = False,
+) -> None:
+    """Memory, descriptors, files and log of a server under a mixed load at 70 % of its capacity."""
+    _publish("soak", soak.measure(minutes), json_file, readme=readme)
 
 
 @cli.command("verification")

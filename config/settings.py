@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from email.errors import HeaderParseError
 from email.headerregistry import Address
 from email.utils import getaddresses
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -66,6 +66,17 @@ def _base_url(value: str) -> str:
     if not re.fullmatch(r"https?://[^/\s?#]+(/[^\s?#]*)?/api/v1", url):
         raise ValueError("must be an http or https URL ending in /api/v1")
     return url
+
+
+def is_loopback(host: str | None) -> bool:
+    """Whether a host name or address is this machine's loopback. Resolves no names."""
+    text = (host or "").strip("[]").lower()
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return text == "localhost"
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 def _secret_url(*schemes: str) -> AfterValidator:
@@ -140,6 +151,7 @@ class Settings(BaseModel):
     stripe_secret_key: Annotated[SecretStr, AfterValidator(_stripe_key)] | None = None
     stripe_webhook_secret: SecretStr | None = Field(None, validate_default=True)  # comma-separated during rotation
     stripe_api_base: Annotated[str, AfterValidator(_http_url)] = "https://api.stripe.com"
+    simulated_checkout: bool = False  # credits for free, for clients on this machine
 
     @field_validator("stripe_webhook_secret")
     @classmethod
@@ -149,6 +161,15 @@ class Settings(BaseModel):
         has_secret = value is not None and bool(value.get_secret_value().strip(", "))
         if (value is not None and not has_secret) or (key is None) != (value is None):
             raise ValueError(f"must be set if and only if {ENV_PREFIX}STRIPE_SECRET_KEY is set")
+        return value
+
+    @field_validator("simulated_checkout")
+    @classmethod
+    def _requires_local_use(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("stripe_secret_key") is not None:
+            raise ValueError(f"must not be set together with {ENV_PREFIX}STRIPE_SECRET_KEY")
+        if value and not is_loopback(urlsplit(info.data.get("base_url", "")).hostname):
+            raise ValueError(f"requires a {ENV_PREFIX}BASE_URL on this machine, such as http://localhost:8000/api/v1")
         return value
 
     def resolved_database_url(self) -> str:

@@ -8,9 +8,11 @@ cd "$(dirname "$0")/.."
 
 packages="python3 python3-venv ca-certificates libcairo2 libseccomp2 ghostscript"
 extra=""
+lock=config/requirements.lock
 if [ "${1:-}" = test ]; then
     packages="$packages chromium-headless-shell libheif-examples libimage-exiftool-perl redis-server postgresql sqlite3 nginx prometheus systemd"
     extra="[test]"
+    lock=config/requirements-test.lock
 fi
 
 [ $# = 0 ] || shift
@@ -45,8 +47,9 @@ for python in /usr/bin/python3 python3.13 python3.12 python3.11 python3; do
 done
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 installed=".venv/installed$extra"
-if ! cmp -s pyproject.toml "$installed"; then
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@" --editable ".$extra"
-    cp pyproject.toml "$installed"
+if ! cat pyproject.toml "$lock" | cmp -s - "$installed"; then
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@" --require-hashes --requirement "$lock"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@" --no-deps --editable .
+    cat pyproject.toml "$lock" >"$installed"
 fi
 echo "setup: ready"

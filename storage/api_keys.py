@@ -13,12 +13,13 @@ from typing import Any
 
 from storage import models
 from storage.accounts import Account
-from storage.errors import InvalidKey, LastKey, NotFound
+from storage.errors import InvalidKey, LastKey, NotFound, TooManyKeys
 from storage.ids import ALPHABET, is_id, new_id, random_text
 from storage.sql_statements import SELECT_KEY_BY_ID, SELECT_KEY_BY_SHA256, SELECT_VALID_KEY
 from storage.transaction import Transaction
 
 MAX_GRACE = 604_800  # seconds: 7 days
+MAX_KEYS = 50  # valid keys of an account
 
 _PREFIX = "cvd_live_"
 _RANDOM = 32  # characters: 190 bits
@@ -71,8 +72,16 @@ def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
+def add(transaction: Transaction, account: str, name: str) -> IssuedKey:
+    """Creates another key for the owner of a key. Raises TooManyKeys."""
+    _lock(transaction, account)
+    if len(list_keys(transaction, account)) >= MAX_KEYS:
+        raise TooManyKeys(MAX_KEYS)
+    return issue(transaction, account, name)
+
+
 def issue(transaction: Transaction, account: str, name: str) -> IssuedKey:
-    """Creates a key."""
+    """Creates a key, whatever their number: it may be the only one that the owner of the account knows."""
     text = make_key()
     row = {
         "id": new_id("key"),
@@ -121,7 +130,7 @@ def by_key_id(transaction: Transaction, key_id: str) -> tuple[Account, Key]:
 def rotate(transaction: Transaction, account: str, key_id: str, grace: int) -> IssuedKey:
     """Issues a replacement. The old key expires in `grace` seconds (0-604800) unless it expires earlier.
 
-    Raises NotFound.
+    Raises NotFound and TooManyKeys.
     """
     if not 0 <= grace <= MAX_GRACE:
         raise ValueError(f"grace must be 0 to {MAX_GRACE} seconds.")
@@ -129,7 +138,7 @@ def rotate(transaction: Transaction, account: str, key_id: str, grace: int) -> I
     ends = transaction.now + grace
     expires_at = ends if row.expires_at is None else min(ends, row.expires_at)
     transaction.execute(models.Key.update({models.Key.expires_at: expires_at}).where(models.Key.id == row.id))
-    return issue(transaction, account, row.name)
+    return add(transaction, account, row.name)
 
 
 def revoke(transaction: Transaction, account: str, key_id: str) -> None:
@@ -160,13 +169,17 @@ def _checksum(text: str) -> str:
 
 def _own(transaction: Transaction, account: str, key_id: str) -> models.Key:
     """Returns a valid key of the account and locks all its keys. Raises NotFound."""
-    # The lock on the account keeps two requests from revoking the last two keys.
-    transaction.select_for_update(models.Account.select().where(models.Account.id == account))
+    _lock(transaction, account)
     own = (models.Key.account == account) & (models.Key.id == key_id) & _valid(transaction.now)
     row = transaction.first(models.Key.select().where(own)) if is_id("key", key_id) else None
     if row is None:
         raise NotFound("key")
     return row
+
+
+def _lock(transaction: Transaction, account: str) -> None:
+    """Keeps two requests from adding the last key that is allowed, or from revoking the last two keys."""
+    transaction.select_for_update(models.Account.select().where(models.Account.id == account))
 
 
 def _valid(now: int) -> Any:

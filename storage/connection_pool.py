@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from contextlib import contextmanager, nullcontext, suppress
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import peewee
 from playhouse.pool import PooledPostgresqlDatabase, PooledSqliteDatabase
@@ -15,12 +20,18 @@ from storage.connections import translate
 from storage.errors import CommitUnknown, DatabaseBusy
 from storage.transaction import Call, Transaction, finish
 
+if TYPE_CHECKING:
+    import psycopg
+
 R = TypeVar("R")
 
 log = logging.getLogger("convertd.database")
 
 _READ_ONLY = "REPEATABLE READ READ ONLY"  # a consistent snapshot, as SQLite has in any transaction
 _ROLLED_BACK = ("40001", "40P01")  # SQLSTATEs of a serialization failure and a deadlock
+
+
+_MAX_SECONDS = 15.0  # of a transaction; a server that is stopped or cut off would block it for minutes
 
 
 class _Unreachable(peewee.OperationalError):
@@ -37,6 +48,7 @@ class ConnectionPool:
         self._clock = clock
         self._read_only = None if isinstance(connections, PooledSqliteDatabase) else _READ_ONLY
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="database")
+        self._watchdog = None if isinstance(connections, PooledSqliteDatabase) else _Watchdog(_MAX_SECONDS)
 
     def submit(self, call: Call[Any], *, read_only: bool = False) -> None:
         """Runs the call as soon as a thread is free."""
@@ -45,6 +57,8 @@ class ConnectionPool:
     def close(self) -> None:
         """Waits for all submitted calls and closes the connections. Blocks."""
         self._threads.shutdown()
+        if self._watchdog is not None:
+            self._watchdog.close()
         self._connections.close_all()
 
     def _run(self, call: Call[Any], mode: str | None) -> None:
@@ -94,6 +108,46 @@ class ConnectionPool:
         except peewee.OperationalError as error:
             raise _Unreachable(str(error)) from error
         try:
-            yield
+            with self._watchdog.watch(self._connections.connection()) if self._watchdog else nullcontext():
+                yield
         finally:
             self._connections.close()  # returns the connection to the pool
+
+
+class _Watchdog:
+    """Cuts connections off from the server that are in use for more than `max_seconds`.
+
+    Their transactions then fail like those of any lost connection.
+    """
+
+    def __init__(self, max_seconds: float) -> None:
+        self._max_seconds = max_seconds
+        self._lock = threading.Lock()
+        self._deadlines: dict[int, float] = {}  # by descriptor of a connection in use, in monotonic time
+        self._closing = threading.Event()
+        threading.Thread(target=self._run, name="database-watchdog", daemon=True).start()
+
+    @contextmanager
+    def watch(self, connection: psycopg.Connection) -> Iterator[None]:
+        """Watches a connection during the block."""
+        descriptor = connection.fileno()
+        self._deadlines[descriptor] = monotonic() + self._max_seconds
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._deadlines[descriptor]
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._closing.set()
+
+    def _run(self) -> None:
+        while not self._closing.wait(self._max_seconds / 10):
+            with self._lock:
+                late = [descriptor for descriptor, deadline in list(self._deadlines.items()) if deadline < monotonic()]
+                for descriptor in late:
+                    log.warning("a transaction takes longer than %g s; closing its connection", self._max_seconds)
+                    with socket.socket(fileno=os.dup(descriptor)) as connection, suppress(OSError):
+                        connection.shutdown(socket.SHUT_RDWR)
+                    self._deadlines[descriptor] = inf

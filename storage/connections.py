@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 import peewee
@@ -33,8 +34,10 @@ def sqlite_path(url: str) -> Path | None:
 
 
 def open_sqlite(path: Path) -> peewee.SqliteDatabase:
-    """Opens the connection that writes, one per thread. Creates the folder of the file."""
+    """Opens the connection that writes, one per thread. Creates the file, for its owner only, and its folder."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        path.touch(mode=0o600, exist_ok=False)  # SQLite creates its other files with the same mode
     # Not NORMAL, which can lose committed transactions in a power cut.
     pragmas = {"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1}
     return peewee.SqliteDatabase(str(path), pragmas=pragmas, timeout=TIMEOUT, lock_type="IMMEDIATE")

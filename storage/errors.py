@@ -5,6 +5,7 @@ StorageError     server_error
 ├─ NoCredits     no_credits
 ├─ NotFound      not_found
 ├─ LastKey       invalid_parameter / last_key
+├─ TooManyKeys   invalid_parameter / too_many_keys
 ├─ EmailTaken    invalid_parameter / email_taken
 ├─ BatchFull     invalid_parameter
 ├─ HoldLost      server_error                     retryable
@@ -76,6 +77,16 @@ class LastKey(StorageError):
 
     def __init__(self) -> None:
         super().__init__("The last key cannot be revoked; rotate it instead.")
+
+
+class TooManyKeys(StorageError):
+    """The account has `limit` valid keys."""
+
+    code = "invalid_parameter"
+    reason = "too_many_keys"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"The account has {limit} API keys. Revoke one of them first.")
 
 
 class EmailTaken(StorageError):

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from peewee import fn
+from peewee import Case, fn
 
 from storage import models
 from storage.errors import NotFound
@@ -132,12 +132,14 @@ def add(transaction: Transaction, account: str, original: SourceFile, retention:
 
 
 def stored_bytes(transaction: Transaction, account: str) -> int:
-    """Returns the size of the account's stored uploads in bytes."""
+    """Returns the size of the account's stored uploads and results in bytes."""
     table = models.File
-    own = (table.account == account) & table.source.is_null(False) & (table.expires_at > transaction.now)
+    own = (table.account == account) & (table.expires_at > transaction.now)
     # Files with a `source_file` share its upload.
-    ((total,),) = transaction.rows(table.select(fn.SUM(table.original_size)).where(own & table.source_file.is_null()))
-    return int(total or 0)
+    has_upload = table.source.is_null(False) & table.source_file.is_null()
+    uploads = fn.SUM(Case(None, [(has_upload, table.original_size)], 0))
+    ((uploaded, converted),) = transaction.rows(table.select(uploads, fn.SUM(table.result_size)).where(own))
+    return int(uploaded or 0) + int(converted or 0)
 
 
 def add_processed(
@@ -241,7 +243,12 @@ def extend_batch(transaction: Transaction, batch_id: str, until: int) -> None:
 
 
 def _result_columns(transaction: Transaction, converted: ConvertedFile) -> dict[str, Any]:
-    return {"result": converted.blob, "outcome": converted.as_json(), "processed_at": transaction.now}
+    return {
+        "result": converted.blob,
+        "result_size": converted.size,
+        "outcome": converted.as_json(),
+        "processed_at": transaction.now,
+    }
 
 
 def _live(transaction: Transaction, account: str, file_id: str) -> Any:

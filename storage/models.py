@@ -173,6 +173,7 @@ class File(Model):
     batch = TextField(null=True)
     place = BigIntegerField(null=True)  # position in the batch
     result = TextField(null=True)  # the blob of the result
+    result_size = BigIntegerField(null=True)  # bytes
     outcome = TextField(null=True)  # a ConvertedFile as JSON
     fault = TextField(null=True)  # a Failure as JSON
     created_at = BigIntegerField()

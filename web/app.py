@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import resource
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from urllib.parse import urlsplit
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
 from config.logs import configure
-from config.settings import Settings
+from config.settings import Settings, is_loopback
 from engine.executor import Executor
 from engine.registry import Registry, load_registry
 from storage import accounts
@@ -39,7 +41,7 @@ from web.services.files import Files
 from web.services.health import Readiness
 from web.services.idempotency import IdempotencyService
 from web.services.job_queue import JobQueue, memory_budget
-from web.services.maintenance import Maintenance, TotalsUpdater, server_instance
+from web.services.maintenance import Maintenance, TotalsUpdater, lock_data_folder, server_instance
 from web.services.registration import Registrations
 from web.services.request_log import RequestLog
 from web.services.stripe import open_payments
@@ -47,6 +49,7 @@ from web.services.work_files import WorkFiles
 
 log = logging.getLogger("convertd.server")
 
+_MAX_DESCRIPTORS = 16_384  # the usual soft limit of 1024 is too low for 512 connections and their files
 _DRAIN_TIMEOUT = 30  # seconds for requests in progress at shutdown
 _CANCEL_TIMEOUT = 5  # seconds for requests whose connections have been closed
 
@@ -83,7 +86,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         formats=cached_json(formats_catalogue(registry)),
         tools=cached_json(tools_catalogue(registry)),
         payments=open_payments(settings, database, idempotency, metrics.credits),
-        readiness=Readiness(registry, executor, limiter, settings.data_dir, database, blobs, metrics.installation),
+        readiness=Readiness(registry, executor, limiter, work_files, database, blobs, metrics.installation),
         request_log=RequestLog(database),
         openapi=cached_json(document(tuple(documented_operations()), registry, settings.base_url)),
         maintenance=Maintenance(
@@ -104,7 +107,7 @@ async def listening(
     settings = services.settings
     server = Server(build_application(services), settings.rate_limit_anonymous, settings.trusted_proxies, timeouts)
     sockets = bind_sockets(port, host)
-    server.add_sockets(sockets)
+    server.listen_on(sockets)
     services.readiness.start()
     await services.maintenance.recover()
     metrics_listener = metrics_server.start_metrics_server(services)
@@ -125,7 +128,7 @@ async def listening(
 
 async def _shut_down(services: Services, server: Server, metrics_listener: HTTPServer | None) -> None:
     """Drains requests, closes connections, then closes the services in the order of their dependencies."""
-    server.stop()
+    server.stop_listening()
     await services.in_flight.drain(_DRAIN_TIMEOUT)
     await server.close_all_connections()
     if metrics_listener is not None:
@@ -144,9 +147,16 @@ async def _shut_down(services: Services, server: Server, metrics_listener: HTTPS
 async def serve(settings: Settings, host: str, port: int) -> None:
     """Serves the API until SIGTERM or SIGINT. A second signal ends the process at once.
 
-    Raises SandboxIncomplete, before it listens, if the sandbox is required and incomplete.
+    Raises, before it listens, SandboxIncomplete if the sandbox is required and incomplete, and DataFolderInUse.
     """
     configure(settings.log_format)
+    with lock_data_folder(settings.data_dir):
+        await _serve(settings, host, port)
+
+
+async def _serve(settings: Settings, host: str, port: int) -> None:
+    soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft_limit, min(hard_limit, _MAX_DESCRIPTORS)), hard_limit))
     registry = load_registry()
     executor = local_executor(settings, settings.workers)
     services = await asyncio.to_thread(assemble, settings, registry, executor)
@@ -208,8 +218,11 @@ def open_rate_limiter(settings: Settings) -> RateLimiter:
     return FailoverRateLimiter(RedisRateLimiter(settings.redis_url.get_secret_value()), local)
 
 
-def open_email_transport(settings: Settings) -> EmailTransport:
-    """Opens the email transport: SMTP if a mail server is configured, else a folder for outgoing email."""
-    if settings.smtp_url is None:
+def open_email_transport(settings: Settings) -> EmailTransport | None:
+    """Opens the email transport: SMTP if a mail server is configured, else a folder if the server is for local use."""
+    if settings.smtp_url is not None:
+        return SmtpTransport(settings.smtp_url.get_secret_value(), settings.mail_from)
+    if is_loopback(urlsplit(settings.base_url).hostname):
         return OutboxTransport(settings.data_dir.absolute() / "outbox", settings.mail_from)
-    return SmtpTransport(settings.smtp_url.get_secret_value(), settings.mail_from)
+    log.warning("nobody can register: CONVERTD_SMTP_URL is not set, and the base URL is not on this machine")
+    return None

@@ -84,12 +84,13 @@ def serve(
     """Serve the API until stopped."""
     from web import app
     from web.executor_setup import SandboxIncomplete
+    from web.services.maintenance import DataFolderInUse
 
     try:
         asyncio.run(app.serve(load_settings_or_exit().at_port(port), host, port))
     except OSError as error:
         exit_with(f"cannot serve on {host}:{port}: {error.strerror or error}", FAILED)
-    except SandboxIncomplete as error:
+    except (SandboxIncomplete, DataFolderInUse) as error:
         exit_with(str(error), FAILED)
 
 

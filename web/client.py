@@ -418,6 +418,14 @@ class RateLimit:
 
 
 @dataclass(frozen=True)
+class Storage:
+    """The size of an account's stored uploads and results, and its storage quota, in bytes."""
+
+    stored_bytes: int
+    max_stored_bytes: int
+
+
+@dataclass(frozen=True)
 class Account:
     """An account with its credits, tier and limits. `max_file_size` is in bytes."""
 
@@ -430,6 +438,7 @@ class Account:
     max_file_size: int
     created_at: str
     last_used_at: str | None
+    storage: Storage
     rate_limit: RateLimit
     limits: Mapping[str, int]
 

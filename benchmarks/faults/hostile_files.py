@@ -152,13 +152,13 @@ def _check_attempts(attempts: Sequence[_Attempt]) -> list[Row]:
 async def _convert(url: str, key: str, file: Hostile, canary: Canary, slots: asyncio.Semaphore) -> _Attempt:
     async with slots, httpx.AsyncClient(timeout=120) as client:
         content = await asyncio.to_thread(file.make, canary)
+        data, headers = {"output_format": file.target}, {"Authorization": f"Bearer {key}"}
+        files = {"file": ("a", content)}
         started = monotonic()
-        response = await client.post(
-            url,
-            files={"file": ("a", content)},
-            data={"output_format": file.target},
-            headers={"Authorization": f"Bearer {key}"},
-        )
+        # The jobs of an account that keep ending by their deadline wait for one slot, some of them too long.
+        while (response := await client.post(url, files=files, data=data, headers=headers)).status_code == 429:
+            await asyncio.sleep(int(response.headers["Retry-After"]))
+            started = monotonic()
         responded = monotonic()
         await client.get(url.replace("/convert", "/formats"))
         formats_seconds = monotonic() - responded

@@ -191,6 +191,24 @@ def test_invalid_stripe_keys(monkeypatch: pytest.MonkeyPatch, key: str | None, s
     assert "quiet" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "wrong"),
+    [
+        ("STRIPE_SECRET_KEY", "sk_live_quiet", "must not be set together with CONVERTD_STRIPE_SECRET_KEY"),
+        ("BASE_URL", "https://convert.example/api/v1", "requires a CONVERTD_BASE_URL on this machine"),
+        ("BASE_URL", "http://10.0.0.1:8000/api/v1", "requires a CONVERTD_BASE_URL on this machine"),
+    ],
+)
+def test_simulated_checkout_is_local(monkeypatch: pytest.MonkeyPatch, name: str, value: str, wrong: str) -> None:
+    monkeypatch.setenv("CONVERTD_SIMULATED_CHECKOUT", "true")
+    assert load_settings().simulated_checkout
+    monkeypatch.setenv(f"CONVERTD_{name}", value)
+    if name == "STRIPE_SECRET_KEY":
+        monkeypatch.setenv("CONVERTD_STRIPE_WEBHOOK_SECRET", "whsec_quiet")
+    with pytest.raises(SettingsError, match=f"CONVERTD_SIMULATED_CHECKOUT: {wrong}"):
+        load_settings()
+
+
 @pytest.mark.parametrize("url", ["api.stripe.com", "ftp://api.stripe.com", "https://", "https://host/?query"])
 def test_invalid_stripe_urls(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("CONVERTD_STRIPE_API_BASE", url)

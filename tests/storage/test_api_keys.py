@@ -15,7 +15,7 @@ from storage import accounts, api_keys, models
 from storage.accounts import Account
 from storage.api_keys import IssuedKey, Key, digest, make_key, parse_key, visible_prefix
 from storage.database import Database
-from storage.errors import InvalidKey, LastKey, NotFound
+from storage.errors import InvalidKey, LastKey, NotFound, TooManyKeys
 from storage.ids import ALPHABET, is_id, new_id, random_text
 from tests.support.storage_samples import Clock, open_account
 
@@ -243,3 +243,21 @@ def test_foreign_and_unknown_keys_are_not_found(database: Database, key_id: str)
         with pytest.raises(NotFound):
             database.run_blocking(api_keys.rotate, account.id, missing, 0)
     assert len(ids(database, other)) == 2
+
+
+def test_the_number_of_keys_is_limited(database: Database) -> None:
+    account = open_account(database)
+    first = database.run_blocking(api_keys.add, account.id, "first")
+    for _ in range(api_keys.MAX_KEYS - 1):
+        last = database.run_blocking(api_keys.add, account.id, "another")
+    with pytest.raises(TooManyKeys):
+        database.run_blocking(api_keys.add, account.id, "one more")
+    with pytest.raises(TooManyKeys):
+        database.run_blocking(api_keys.rotate, account.id, first.key.id, 60)
+    assert works(database, first)
+    replaced = database.run_blocking(api_keys.rotate, account.id, first.key.id, 0)
+    assert (works(database, first), works(database, replaced)) == (False, True)
+    assert works(database, database.run_blocking(api_keys.issue, account.id, "from an email"))
+    database.run_blocking(api_keys.revoke, account.id, last.key.id)
+    database.run_blocking(api_keys.revoke, account.id, replaced.key.id)
+    database.run_blocking(api_keys.add, account.id, "again")

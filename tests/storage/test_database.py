@@ -211,3 +211,12 @@ async def test_reads_do_not_wait_in_the_queue(database: Database, monkeypatch: p
     end.set()
     await asyncio.gather(*slow, return_exceptions=True)
     assert await database.read(lambda _: "in time") == "in time"
+
+
+def test_a_new_sqlite_file_is_for_its_owner_only(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    opened = Database(f"sqlite:///{tmp_path / 'convertd.db'}")
+    opened.run_blocking(ledger.credit, open_account(opened, 0).id, "grant", 1, "a")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    opened.close()
+    assert modes == {"convertd.db": 0o600, "convertd.db-wal": 0o600, "convertd.db-shm": 0o600}

@@ -88,6 +88,8 @@ def _register(run: Recorder) -> str:
 
 def _use_keys(run: Recorder, account: str) -> None:
     issued = run(api_keys.issue, account, "second")
+    assert len(run(api_keys.list_keys, account)) == 2
+    run(api_keys.revoke, account, run(api_keys.add, account, "third").key.id)
     parsed = parse_key(issued.text)
     assert run(api_keys.authenticate, parsed)[1].id == run(api_keys.by_key_id, issued.key.id)[1].id
     run(api_keys.record_use, account, issued.key.id)
@@ -108,7 +110,7 @@ def _store_files(run: Recorder, account: str) -> None:
     processed = run(files.mark_processed, account, uploaded.id, CONVERTED, DAY)
     assert run(files.get, account, processed.id) == processed == run(files.find_by_result, account, "blob_1")
     recorded = run(files.add_processed, account, SOURCE, CONVERTED, DAY)
-    assert run(files.stored_bytes, account) == 2 * SOURCE.original_size
+    assert run(files.stored_bytes, account) == 2 * (SOURCE.original_size + CONVERTED.size)
     run(files.delete, account, recorded.id)
     run(files.insert, account, SOURCE, DAY)
     assert run(files.referenced_blobs, ["up_1", "orphan"]) == {"up_1"}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
+import signal
 import threading
 import time
 
 import psycopg
 import pytest
 
-from storage import accounts, ledger
+from storage import accounts, connection_pool, ledger
 from storage.database import Database
 from storage.errors import CommitUnknown, DatabaseBusy
 from storage.transaction import Transaction
@@ -123,3 +125,30 @@ async def test_both_transactions_of_a_deadlock_succeed(database: Database) -> No
     assert len(runs) == 3
     balances = [await database.run(accounts.get, account) for account in (first, second)]
     assert [account.balance for account in balances] == [2, 2]
+
+
+def test_a_stopped_server_does_not_block_a_transaction(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_pool, "_MAX_SECONDS", 1.0)
+    opened = Database(url)
+    account = open_account(opened, 0)
+    stopped: list[int] = []
+
+    def stop_once(transaction: Transaction) -> None:
+        if not stopped:
+            stop_always(transaction)
+        ledger.credit(transaction, account.id, "grant", 1, "once")
+
+    def stop_always(transaction: Transaction) -> None:
+        stopped.append(transaction.connection.execute_sql("SELECT pg_backend_pid()").fetchone()[0])
+        os.kill(stopped[-1], signal.SIGSTOP)
+        ledger.balance(transaction, account.id)
+
+    try:
+        opened.run_blocking(stop_once)
+        with pytest.raises(DatabaseBusy):
+            opened.run_blocking(stop_always)
+        assert balance_of(opened, account.id) == 1
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+        opened.close()

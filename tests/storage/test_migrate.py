@@ -8,7 +8,7 @@ from pathlib import Path
 import peewee
 import pytest
 
-from storage import ledger, migrate, models, usage
+from storage import files, ledger, migrate, models, usage
 from storage.database import Database
 from storage.migrate import NewerSchema
 from storage.transaction import Transaction
@@ -120,6 +120,32 @@ def test_usage_of_an_earlier_release_is_summed_per_day_while_it_still_runs(
     assert [balance_of(opened, account) for account in accounts] == [5, 5]
     earlier.close()
     opened.close()
+
+
+def test_results_of_an_earlier_release_count_towards_the_quota(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    real = migrate.MIGRATIONS
+    for script in sorted(real.glob("0*.py"))[:6]:
+        shutil.copy(script, tmp_path)
+    monkeypatch.setattr(migrate, "MIGRATIONS", tmp_path)
+    earlier = Database(url, clock=clock)
+    account = open_account(earlier, 7).id
+    row = {"id": "file_1", "account": account, "original_name": "a.png", "extension": "png", "input_format": "png"}
+    times = {"created_at": int(clock.now), "expires_at": int(clock.now) + 60}
+    result = {"result": "blob_1", "outcome": '{"output_format": "bmp", "size": 300}', "processed_at": int(clock.now)}
+    for changes in (result, {"id": "file_2"}):
+        earlier.run_blocking(insert_file, {**row, "original_size": 5, **times, **changes})
+    earlier.close()
+    monkeypatch.setattr(migrate, "MIGRATIONS", real)
+
+    opened = Database(url, clock=clock)
+    assert opened.run_blocking(files.stored_bytes, account) == 300
+    opened.close()
+
+
+def insert_file(transaction: Transaction, row: dict[str, object]) -> None:
+    transaction.insert(models.File.insert(row))
 
 
 def insert_usage(transaction: Transaction, row: dict[str, object]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support.server_process import ServerProcess, free_port
 
-_CONFIGURATION = Path(__file__).parents[2] / "config" / "nginx.conf"
+CONFIGURATION = Path(__file__).parents[2] / "config" / "nginx.conf"
 _AROUND = """
 master_process off;
 daemon off;
@@ -80,10 +80,10 @@ class NginxServer(ServerProcess):
 
     def _configure(self) -> None:
         """Writes the configuration with the paths and ports of this server."""
-        text = _CONFIGURATION.read_text()
+        text = CONFIGURATION.read_text()
         for pattern, here in (
             (r"listen \[::\].*\n", "\n"),  # not every machine has IPv6
-            (r"listen 80;", f"listen 127.0.0.1:{self.http_port};"),
+            (r"listen 80(?=[; ])", f"listen 127.0.0.1:{self.http_port}"),
             (r"listen 443 ", f"listen 127.0.0.1:{self.port} "),
             (r"server 127\.0\.0\.1:8000;", f"server 127.0.0.1:{self._upstream};"),
             (r"convert\.example\.com;", "localhost;"),

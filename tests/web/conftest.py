@@ -24,7 +24,8 @@ def servers() -> Iterator[Servers]:
 def server(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One server for all tests without special settings."""
     folder = tmp_path_factory.mktemp("data")
-    with servers.running(folder, limiter=LenientRateLimiter(), rate_limit_paid=10_000) as running:
+    settings: dict[str, Any] = {"rate_limit_paid": 10_000, "simulated_checkout": True}
+    with servers.running(folder, limiter=LenientRateLimiter(), **settings) as running:
         yield running
 
 

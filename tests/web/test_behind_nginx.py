@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import subprocess
@@ -15,7 +16,7 @@ import httpx
 import pytest
 
 from config.pricing import TIERS
-from tests.support import http
+from tests.support import http, nginx_server
 from tests.support.nginx_server import NginxServer
 from tests.support.server_process import free_port
 from tests.support.servers import Running, Servers, eventually, parsed, read_response
@@ -133,7 +134,8 @@ def test_http_2_is_spoken_and_plain_http_is_not(proxied: Proxied) -> None:
     offering = ssl.create_default_context()
     offering.check_hostname, offering.verify_mode = False, ssl.CERT_NONE
     offering.set_alpn_protocols(["h2", "http/1.1"])
-    with offering.wrap_socket(socket.create_connection((_PROXY, proxied.nginx.port))) as connection:
+    plain = socket.create_connection((_PROXY, proxied.nginx.port), timeout=20)
+    with offering.wrap_socket(plain, server_hostname="localhost") as connection:
         assert connection.selected_alpn_protocol() == "h2"
 
     moved = http.get(f"http://localhost:{proxied.nginx.http_port}/docs?a=b")
@@ -149,3 +151,29 @@ def test_an_error_has_the_envelope_while_the_service_is_down(tmp_path_factory: p
     assert response.json()["error"]["retryable"] is True
     assert response.json()["error"]["request_id"] == response.headers["X-Request-Id"]
     assert int(response.headers["Retry-After"]) > 0
+
+
+def test_requests_for_other_hosts_are_dropped(proxied: Proxied) -> None:
+    with socket.create_connection((_PROXY, proxied.nginx.http_port), timeout=20) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+        assert connection.recv(1000) == b""
+    unverified = ssl._create_unverified_context()
+    with socket.create_connection((_PROXY, proxied.nginx.port), timeout=20) as plain, pytest.raises(ssl.SSLError):
+        unverified.wrap_socket(plain, server_hostname="evil.example")
+
+
+@pytest.mark.parametrize(
+    ("address", "client"),
+    [
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2:"),
+        ("2001:db8:1:2::6", "2001:db8:1:2:"),
+        ("2001:db8:1::6", "2001:db8:1:"),
+        ("2001:db8::3:4:5:6", "2001:db8:"),
+        ("::1", "::1"),
+        ("192.0.2.1", "192.0.2.1"),
+    ],
+)
+def test_an_ipv6_network_is_one_client(address: str, client: str) -> None:
+    patterns = re.findall(r'"~(.+)" \$convertd_network', nginx_server.CONFIGURATION.read_text())
+    found = [match[1] for pattern in patterns if (match := re.match(pattern.replace("?<", "?P<"), address))]
+    assert (found or [address])[0] == client

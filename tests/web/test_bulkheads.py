@@ -36,11 +36,13 @@ class ShortDeadlines:
         self.ended: Counter[str] = Counter()
         self.accounts: set[str] = set()  # that are to share one slot
         self.most_together = 0  # of these accounts
+        self.limits: dict[str, float] = {}  # the latest deadline in seconds by account
 
     async def run(
         self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
     ) -> JobResult:
         self.running[account] += 1
+        self.limits[account] = limits.seconds
         self.most_together = max(self.most_together, sum(self.running[name] for name in self.accounts))
         try:
             return await self._executor.run(job, account, inputs, output, replace(limits, seconds=_DEADLINE))
@@ -81,6 +83,8 @@ def test_accounts_with_endless_jobs_share_one_slot(servers: Servers, tmp_path: P
             assert [response.status_code for response in responses] == [200] * 10
             assert eventually(lambda: executor.ended.total() >= before + len(responses) + _ATTACKERS, 60)
     assert executor.most_together == 1
+    assert {executor.limits[account] for account in executor.accounts} == {10}
+    assert max(executor.limits.values()) == 55
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from engine.registry import load_registry
 from tests.support.command_line import invoke, run_command, write_samples
 from tests.support.pdf_documents import document
 from tests.support.samples import sample
+from web.services.maintenance import lock_data_folder
 
 
 @pytest.fixture
@@ -194,6 +195,15 @@ def test_a_port_in_use_is_reported(folder: Path) -> None:
     assert done.returncode == 1
     assert "cannot serve" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_data_folder_has_one_server(folder: Path) -> None:
+    with lock_data_folder(folder / "data"):
+        done = run_command(folder, "serve", "--port", "0")
+
+    assert done.returncode == 1
+    assert f"Another server uses the data folder {folder / 'data'}" in done.stderr
+    assert not (folder / "data" / "convertd.db").exists()
 
 
 @pytest.mark.parametrize(

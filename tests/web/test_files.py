@@ -204,9 +204,9 @@ def test_extensions_tell_the_content(server: Running) -> None:
     assert server.upload(picture(), "../../etc/passwd")["original_name"] == "passwd"
 
 
-def _grown(server: Running, file_id: str, size: int) -> None:
-    """Sets the recorded size of a stored file, which counts towards the account's quota."""
-    grown = models.File.update(original_size=size).where(models.File.id == file_id)
+def _grown(server: Running, file_id: str, size: int, column: str = "original_size") -> None:
+    """Sets the recorded size of an upload or its result, which counts towards the account's quota."""
+    grown = models.File.update({column: size}).where(models.File.id == file_id)
     server.database.run_blocking(Transaction.execute, grown)
 
 
@@ -215,14 +215,46 @@ def test_stored_uploads_have_a_quota(either: Running) -> None:
     first = either.upload(content, key=key)["file_id"]
     _grown(either, first, most - len(content))
     last = either.upload(content, key=key)["file_id"]
-    convert(either, last, key=key)
-    convert(either, last, key=key)
     batch = either.request("POST", "/batch", key, json={"output_format": "png"}).json()["data"]["batch_id"]
     for path in ("/files/upload", f"/batch/{batch}/files"):
         response = either.request("POST", path, key, files={"file": ("a.jpg", content)})
         details = {"max_stored_bytes": most, "stored_bytes": most}
         problem(response, 413, "file_too_large", reason="storage", param="file", details=details)
+    details = {"max_stored_bytes": most, "stored_bytes": most}
+    response = either.request("POST", f"/files/{last}/convert", key, json={"output_format": "png"})
+    problem(response, 413, "file_too_large", reason="storage", details=details)
     headers = {"Authorization": f"Bearer {either.account()}"}
     assert either.convert(content, "png", headers=headers).status_code == 200
     assert either.request("DELETE", f"/files/{first}", key).status_code == 200
     either.upload(content, path=f"/batch/{batch}/files", key=key)
+
+
+def test_results_count_towards_the_quota(either: Running) -> None:
+    key, most, content = either.account(credits=9), TIERS["free"].max_stored, picture("JPEG")
+    headers = {"Authorization": f"Bearer {key}", "Accept": "application/json"}
+    first = either.convert(content, "bmp", headers=headers).json()["data"]
+    assert _storage(either, key) == {"stored_bytes": first["processed_size"], "max_stored_bytes": most}
+    _grown(either, first["file_id"], most - 1, "result_size")
+    for extra in ({}, {"Accept": "*/*", "Idempotency-Key": "one"}):  # the result of the second is kept for repeats
+        response = either.convert(content, "bmp", headers=headers | extra)
+        details = {"max_stored_bytes": most, "stored_bytes": most - 1}
+        problem(response, 413, "file_too_large", reason="storage", details=details)
+    assert either.convert(content, "bmp", headers={**headers, "Accept": "*/*"}).status_code == 200
+    assert either.request("DELETE", f"/files/{first['file_id']}", key).status_code == 200
+    assert either.convert(content, "bmp", headers=headers | {"Idempotency-Key": "one"}).status_code == 200
+    account = either.request("GET", "/account", key).json()["data"]
+    assert (account["credits_remaining"], account["credits_used_total"]) == (6, 3)
+    assert either.database.run_blocking(ledger_audit.check) == ()
+
+
+def test_a_repeat_of_a_stored_response_needs_no_space(server: Running) -> None:
+    key, most = server.account(credits=9), TIERS["free"].max_stored
+    headers = {"Authorization": f"Bearer {key}", "Accept": "application/json", "Idempotency-Key": "one"}
+    first = server.convert(picture("JPEG"), "bmp", headers=headers).json()["data"]
+    _grown(server, first["file_id"], most, "result_size")
+    repeated = server.convert(picture("JPEG"), "bmp", headers=headers)
+    assert (repeated.status_code, repeated.headers["Idempotency-Replayed"]) == (200, "true")
+
+
+def _storage(server: Running, key: str) -> Any:
+    return server.request("GET", "/account", key).json()["data"]["storage"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -75,6 +76,14 @@ def test_a_fork_server_that_hangs_is_replaced(servers: Servers, executor: LocalE
         os.kill(serving, signal.SIGSTOP)
         assert "the executor cannot run jobs" in reasons(http.get(f"{server.url}/readyz", timeout=30))
         assert eventually(lambda: ready(server))
+
+
+def test_a_full_disk(servers: Servers, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(data_dir.parent)
+    with servers.running(data_dir) as server:
+        assert eventually(lambda: ready(server))
+        monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=5 << 20))
+        assert reasons(http.get(f"{server.url}/readyz")) == ["the disk of the data folder is almost full"]
 
 
 def test_hanging_checks_are_shared(servers: Servers, data_dir: Path) -> None:

@@ -42,6 +42,15 @@ def test_other_charsets_and_empty_bodies(server: Running) -> None:
     problem(http.post(f"{server.api}/register"), 400, "invalid_parameter", param="email", reason="missing")
 
 
+@pytest.mark.parametrize("path", ["/register", "/convert"])
+@pytest.mark.parametrize("value", ["multipart/form-data;" + ";" * 8000, 'multipart/form-data; boundary="' + ";" * 8000])
+def test_long_content_types_are_refused(server: Running, path: str, value: str) -> None:
+    headers = {**server.auth, "Content-Type": value}
+    response = http.post(f"{server.api}{path}", content=b"{}", headers=headers)
+    problem(response, 400, "invalid_parameter", reason="malformed")
+    assert "4096 bytes" in response.json()["error"]["message"]
+
+
 @pytest.mark.parametrize("content_type", [None, "application/json", "application/x-www-form-urlencoded", "text/plain"])
 def test_the_content_type_of_json_is_ignored(server: Running, content_type: str | None) -> None:
     body = b'{"name": "An app"}'

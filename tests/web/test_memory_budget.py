@@ -1,4 +1,4 @@
-"""Memory estimates of jobs and the memory budget of the machine."""
+"""Memory estimates and deadlines of jobs, and the memory budget of the machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from engine.executor import JobLimits
 from engine.registry import load_registry
 from tests.support.samples import quadrants
-from web.services.job_queue import estimate_memory, memory_budget
+from web.services.job_queue import deadline_seconds, estimate_memory, memory_budget
 
 REGISTRY = load_registry()
 MIB = 1 << 20
@@ -28,6 +28,15 @@ def test_estimates_grow_with_file_size_and_depend_on_the_formats() -> None:
     assert job("jpeg", "heic", 5 * MIB) > job("jpeg", "avif", 5 * MIB) > job("jpeg", "webp", 5 * MIB)
     assert job("webp", "jpeg", 2 * MIB) > job("heic", "jpeg", 2 * MIB)
     assert job("bmp", "png", 20 * MIB) < job("jpeg", "png", 20 * MIB)
+
+
+def test_deadlines_of_drawings_and_programs_grow_with_their_size() -> None:
+    def seconds(source: str, size: int) -> float:
+        return deadline_seconds(REGISTRY.plan([REGISTRY.formats[source]], "png"), size)
+
+    assert [seconds("jpeg", size) for size in (1, 10 * MIB)] == [55, 55]
+    for source in ("svg", "eps", "pdf"):
+        assert [seconds(source, size) for size in (0, 400_000, 10 * MIB)] == [25, 35, 55]
 
 
 def test_estimates_stay_below_the_limit_of_a_job() -> None:

@@ -57,6 +57,7 @@ class Scraped:
 @contextmanager
 def scraping(servers: Servers, folder: Path, **settings: Any) -> Iterator[Scraped]:
     port = free_port()
+    settings |= {"simulated_checkout": True}
     with servers.running(folder, metrics_port=port, **settings) as server, http.Client() as client:
         yield Scraped(server, port, client)
 
@@ -266,10 +267,11 @@ def test_the_queue_and_disconnecting_clients(servers: Servers, data_dir: Path) -
             assert eventually(partial(equals, arrived, 1))  # or the second might overtake the first
         assert found.value("convertd_http_requests_in_progress") == 2
         assert (found.value("convertd_workers_busy"), found.value("convertd_queue_oldest_seconds") > 0) == (1, True)
-        with found.rising("convertd_worker_restarts_total", cause="cancelled"):
+        cancelled = partial(found.rising, "convertd_conversions_total", outcome="cancelled")
+        with found.rising("convertd_worker_restarts_total", cause="cancelled"), cancelled():
             first.close()
         assert found.value("convertd_queue_depth") == 0
-        with found.rising("convertd_conversions_total", outcome="cancelled"):
+        with cancelled():
             second.close()
 
 
@@ -291,3 +293,10 @@ def test_redis(servers: Servers, data_dir: Path, tmp_path: Path) -> None:
         redis.kill()
         http.get(f"{found.server.api}/formats")
         assert found.value("convertd_redis_breaker_open") == 1
+
+
+def test_metrics_are_not_for_web_pages(scraped: Scraped) -> None:
+    statuses = {
+        host: http.get(scraped.url, headers={"Host": host}).status_code for host in ("evil.example", "localhost:9464")
+    }
+    assert statuses == {"evil.example": 403, "localhost:9464": 200}

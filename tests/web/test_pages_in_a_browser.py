@@ -39,7 +39,8 @@ def site(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with servers.running(tmp_path_factory.mktemp("site"), port=port, rate_limit_free=10_000) as running:
+    settings: dict[str, Any] = {"rate_limit_free": 10_000, "simulated_checkout": True}
+    with servers.running(tmp_path_factory.mktemp("site"), port=port, **settings) as running:
         yield running
 
 

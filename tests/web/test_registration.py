@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from tests.support import http
 from tests.support.checks import dressed, problem
-from tests.support.outbox import email_to, token_sent_to
+from tests.support.outbox import email_to, emails_to, token_sent_to
 from tests.support.servers import Running, Servers
 from tests.support.web_samples import BROWSER_HEADERS
 
@@ -130,3 +131,29 @@ def test_fifty_registrations_per_day_and_ip_address(servers: Servers, data_dir: 
         refused = client.post("/register", json={"email": "late@example.test", "name": "Late"})
         problem(refused, 429, "rate_limit_exceeded")
         assert int(refused.headers["Retry-After"]) > 86_000
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "https://evil.example"}]
+)
+def test_pages_of_other_sites_cannot_register(server: Running, headers: dict[str, str]) -> None:
+    email = f"kim-{secrets.token_hex(4)}@example.test"
+    body = f'{{"email": "{email}", "name": "Kim"}}'.encode()
+    sent = http.post(f"{server.api}/register", content=body, headers={"Content-Type": "text/plain", **headers})
+    problem(sent, 400, "invalid_parameter", reason="cross_site", param="Origin")
+    assert emails_to(server.data_dir, email) == []
+    own = http.post(f"{server.api}/register", content=body, headers={"Origin": server.url})
+    assert own.status_code == 200
+
+
+def test_nobody_registers_without_email(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir, base_url="https://convert.example/api/v1") as server:
+        response = register(server, email="lea@example.test", name="Lea")
+        problem(response, 500, "server_error", reason="email_not_configured", retryable=False)
+        page = http.post(
+            f"{server.url}/register",
+            data={"email": "lea@example.test", "name": "Lea"},
+            headers={"Sec-Fetch-Site": "same-origin", **BROWSER_HEADERS},
+        )
+        assert (page.status_code, "does not send email" in page.text) == (500, True)
+    assert not (data_dir / "outbox").exists()

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from config.settings import is_loopback
 from storage import ledger_audit
 from tests.support import http
 from tests.support.checks import problem
 from tests.support.servers import Running, Servers
-from web.services.client_address import is_loopback
 
 
 def checkout(server: Running, pack: str = "pro") -> tuple[dict[str, str], str]:
@@ -80,15 +80,16 @@ def test_unknown_sessions(server: Running) -> None:
 
 
 def test_simulation_is_logged_at_start(servers: Servers, data_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", "convertd.payments"), servers.running(data_dir):
+    with caplog.at_level("WARNING", "convertd.payments"), servers.running(data_dir, simulated_checkout=True):
         assert "checkout is simulated" in caplog.text
 
 
-def test_no_simulation_with_a_public_base_url(servers: Servers, data_dir: Path) -> None:
-    with servers.running(data_dir) as before:
+def test_no_simulation_by_default(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir, simulated_checkout=True) as before:
         auth, page = checkout(before)
         path = page.removeprefix(before.url)
-    with servers.running(data_dir, base_url="https://convert.example/api/v1") as server:
+    with servers.running(data_dir) as server:
+        problem(http.post(f"{server.api}/credits/purchase", json={"pack": "pro"}, headers=auth), 500, "server_error")
         problem(http.get(server.url + path), 404, "not_found")
         problem(http.post(f"{server.url}{path}/pay", headers={"Host": "localhost"}), 404, "not_found")
         assert account(server, auth) == (0, "free")

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
+from tornado.web import Application
 
 from tests.support.checks import problem
 from tests.support.servers import Running, Servers, eventually, parsed, read_response
 from tests.support.web_samples import FORM
+from web.http.server import Server
 from web.http.timeouts import ConnectionTimeouts, ConnectionTimer, Timeout
 
 SHORT_TIMEOUTS = ConnectionTimeouts(idle=0.4, head=0.4, window=0.4, rate=1000, stall=0.4)
@@ -131,16 +139,67 @@ def test_connections_of_all_clients_are_bounded(servers: Servers, data_dir: Path
     with servers.running(data_dir) as server, ExitStack() as closing:
         crowd = [closing.enter_context(server.connect(f"127.0.1.{number % 16}")) for number in range(512)]
         assert {status_of(connection) for connection in crowd} == {200}
+        with server.connect("127.0.2.1") as checking:
+            assert status_of(checking) == 200
         with server.connect("127.0.2.1") as another:
-            another.sendall(request)
+            another.sendall(request.replace(b"/healthz", b"/api/v1/formats"))
             problem(parsed(read_response(another)), 429, "rate_limit_exceeded", reason="too_many_connections")
         crowd[0].close()
 
         def welcome() -> bool:
             with server.connect("127.0.2.1") as another:
-                return status_of(another) == 200
+                another.sendall(request.replace(b"/healthz", b"/api/v1/formats"))
+                return parsed(read_response(another)).status_code == 200
 
         assert eventually(welcome)
+
+
+def test_silent_connections_are_closed_sooner_when_there_are_many(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir, timeouts=ConnectionTimeouts(crowded=0.4)) as server, ExitStack() as closing:
+        first = closing.enter_context(server.connect("127.0.1.0"))
+        time.sleep(1.5)
+        assert httpx.get(f"{server.url}/healthz").status_code == 200  # and `first` is still open
+        for number in range(1, 512):
+            closing.enter_context(server.connect(f"127.0.1.{number % 8}"))
+        assert eventually(lambda: httpx.get(f"{server.api}/formats").status_code == 200)
+        assert first.recv(1) == b""
+
+
+def test_the_server_pauses_when_it_cannot_accept(caplog: pytest.LogCaptureFixture) -> None:
+    asyncio.run(_accept_without_descriptors())
+    errors = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert errors == ["no connections can be accepted: Too many open files"]
+
+
+async def _accept_without_descriptors() -> None:
+    listener = ExhaustedListener()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    listener.setblocking(False)
+    server = Server(Application(), 60)
+    server.listen_on([listener])
+    reader, writer = await asyncio.open_connection(*listener.getsockname())
+    await asyncio.sleep(1.5)
+    assert listener.attempts == 2
+    listener.exhausted = False
+    writer.write(b"GET / HTTP/1.0\r\n\r\n")
+    assert await reader.readline() == b"HTTP/1.1 404 Not Found\r\n"
+    writer.close()
+    server.stop_listening()
+    await server.close_all_connections()
+
+
+class ExhaustedListener(socket.socket):
+    """Accepts no connections while there are no descriptors."""
+
+    exhausted = True
+    attempts = 0
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        self.attempts += 1
+        if self.exhausted:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return super().accept()
 
 
 def test_connections_of_a_trusted_proxy_are_not_limited_per_client(servers: Servers, data_dir: Path) -> None:

@@ -159,7 +159,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
             "storage. `details` has the limit.",
             {
                 "bytes": "the file or the body has too many bytes",
-                "storage": "the account's stored uploads exceed its quota",
+                "storage": "the account's stored uploads and results exceed its quota",
                 "pixels": "an image has too many pixels",
                 "frames": "an animation has too many frames, or too many pixels in all frames",
                 "pages": "a document has too many pages, or too many pixels on all pages",
@@ -205,6 +205,8 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "content_type": "the body is not a multipart form",
                 "content_encoding": "the body is compressed",
                 "too_many_parts": "the form has too many parts",
+                "too_many_keys": "the account has as many API keys as it may have",
+                "cross_site": "a page of another site sent the request",
                 "last_key": "the last API key can only be rotated",
                 "invalid_signature": "the event's signature is invalid or expired",
             },
@@ -222,6 +224,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
             {
                 "checkout_unavailable": "the payment provider does not respond",
                 "checkout_not_configured": "no payment provider is configured",
+                "email_not_configured": "no mail server is configured",
             },
         ),
         "method_not_allowed": ErrorDescription(

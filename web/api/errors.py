@@ -131,14 +131,14 @@ class FileTooLarge(ApiError):
 
 
 class StorageFull(ApiError):
-    """The upload would exceed the account's storage quota. Sizes are in bytes."""
+    """The upload or the result would exceed the account's storage quota. Sizes are in bytes."""
 
     code = "file_too_large"
 
-    def __init__(self, stored: int, max_stored: int) -> None:
+    def __init__(self, stored: int, max_stored: int, param: str | None = None) -> None:
         message = f"The storage quota of {max_stored} bytes is exceeded. Delete files, or wait until they expire."
         details = {"max_stored_bytes": max_stored, "stored_bytes": stored}
-        super().__init__(message, reason="storage", param="file", details=details)
+        super().__init__(message, reason="storage", param=param, details=details)
 
 
 class RangeNotSatisfiable(ApiError):
@@ -172,6 +172,13 @@ class CheckoutNotConfigured(ApiError):
 
     def __init__(self) -> None:
         super().__init__("Credits cannot be bought on this server.", reason="checkout_not_configured")
+
+
+class EmailNotConfigured(ApiError):
+    """No mail server is configured, and the server is not for use on this machine only."""
+
+    def __init__(self) -> None:
+        super().__init__("This server does not send email, so you cannot register.", reason="email_not_configured")
 
 
 class NotReady(ApiError):

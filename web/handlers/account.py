@@ -25,9 +25,10 @@ class AccountResource(BaseHandler):
     @Operation(id="getAccount", tag="Account", responses=(json_response(schemas.Account),))
     async def get(self) -> None:
         """Get the account, its balance and its limits"""
-        self.respond(self._account())
+        stored = await self.services.files.stored_bytes(self.client().id)
+        self.respond(self._account(stored))
 
-    def _account(self) -> schemas.Account:
+    def _account(self, stored: int) -> schemas.Account:
         account = self.client()
         return {
             "name": account.name,
@@ -39,6 +40,7 @@ class AccountResource(BaseHandler):
             "max_file_size": account.tier.max_file_size,
             "created_at": timestamp(account.created_at),
             "last_used_at": timestamp(account.last_used_at),
+            "storage": {"stored_bytes": stored, "max_stored_bytes": account.tier.max_stored},
             "rate_limit": self._rate_limit(),
             "limits": self._limits(),
         }

@@ -9,7 +9,6 @@ from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
 from tornado.escape import xhtml_escape
 from tornado.template import Loader
@@ -21,6 +20,7 @@ from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
 from web.api.errors import STATUS, ApiError, InvalidParameter, NotFound, PublicError, envelope, public_error
 from web.api.fields import RegistrationFields, validate
 from web.api.operations import Access
+from web.http.authorization import cross_site, is_same_origin
 from web.http.bodies import read_web_form
 from web.http.handler import BaseHandler
 from web.services.api_reference import Endpoint
@@ -54,17 +54,10 @@ class PageHandler(BaseHandler):
     )
 
     async def authorize(self) -> None:
-        if self.access == "address" and self.request.method == "POST" and not self._is_same_origin():
-            raise InvalidParameter("This form was sent from another site.", reason="cross_site", param="Origin")
+        is_form = self.access == "address" and self.request.method == "POST"
+        if is_form and not is_same_origin(self.request, self.services.settings.base_url):
+            raise cross_site()
         await super().authorize()
-
-    def _is_same_origin(self) -> bool:
-        site = self.request.headers.get("Sec-Fetch-Site")
-        if site is not None:
-            return site == "same-origin"
-        base = urlsplit(self.services.settings.base_url)
-        own = (f"{self.request.protocol}://{self.request.host}", f"{base.scheme}://{base.netloc}")
-        return self.request.headers.get("Origin") in own
 
     def get_template_namespace(self) -> dict[str, Any]:
         return {**super().get_template_namespace(), "here": self.request.path, "json": json}

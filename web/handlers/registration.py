@@ -9,6 +9,7 @@ from web.api.fields import RegistrationFields, VerificationQuery
 from web.api.headers import NO_STORE
 from web.api.operations import Operation, Response, json_response
 from web.api.schemas.accounts import Registration, VerifiedKey
+from web.http.authorization import cross_site, is_same_origin
 from web.http.handler import BaseHandler
 from web.services.accounts import Account
 
@@ -25,8 +26,10 @@ class Register(BaseHandler):
         """Request a verification email
 
         The response is the same whether or not the address has an account. The owner of an account receives a link to
-        a replacement key.
+        a replacement key. Pages of other sites cannot register their visitors.
         """
+        if is_same_origin(self.request, self.services.settings.base_url) is False:
+            raise cross_site()
         fields = self.json_fields(RegistrationFields)
         await self.services.registrations.register(fields.email, fields.name, self.address)
         message = "Open the link in the email within 24 hours to get your API key."

@@ -6,11 +6,11 @@ import time
 
 from tornado.httputil import split_host_and_port
 
+from config.settings import is_loopback
 from storage.purchases import Purchase
 from web.api.errors import NotFound
 from web.handlers.pages import PageHandler
 from web.services.checkout import SimulatedCheckout, return_urls
-from web.services.client_address import is_loopback
 
 _PROXY_HEADERS = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip")
 _NOTICES = {

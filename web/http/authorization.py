@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import time
+from urllib.parse import urlsplit
+
+from tornado.httputil import HTTPServerRequest
 
 from config.pricing import FAILED_LOGINS, RATE_WINDOW
 from storage.errors import InvalidKey
 from storage.rate_limits import unused
-from web.api.errors import KeyNotVerified, RateLimited
+from web.api.errors import InvalidParameter, KeyNotVerified, RateLimited
 from web.services.accounts import Account
 from web.services.container import Services
+
+
+def is_same_origin(request: HTTPServerRequest, base_url: str) -> bool | None:
+    """Whether a page of this server sent the request; None if no page did, by the headers that browsers set."""
+    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+    if site is not None:
+        return site == "same-origin"
+    base = urlsplit(base_url)
+    own = (f"{request.protocol}://{request.host}", f"{base.scheme}://{base.netloc}")
+    return None if origin is None else origin in own
+
+
+def cross_site() -> InvalidParameter:
+    """The error for a request from a page of another site."""
+    return InvalidParameter("This form was sent from another site.", reason="cross_site", param="Origin")
 
 
 class Authorization:

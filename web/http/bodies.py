@@ -7,14 +7,16 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from email.message import Message
 from typing import Any, NoReturn, Protocol
 from urllib.parse import parse_qsl
+
+from python_multipart.multipart import parse_options_header
 
 from web.api.errors import FileTooLarge, InvalidParameter
 
 _MAX_FORM_FIELDS = 50
 _MAX_DEPTH = 32
+_MAX_HEADER_VALUE = 4 << 10  # bytes of a header with parameters; the time to parse it grows with the square
 _DRAIN_BYTES = 32 << 20
 _DRAIN_SECONDS = 10
 _CHARSETS = ("utf-8", "utf8", "us-ascii")
@@ -83,6 +85,13 @@ class BodyDrain:
         self._timer.cancel()
 
 
+def parse_header(value: str | bytes) -> tuple[bytes, Mapping[bytes, bytes]]:
+    """The value, in lower case, and the parameters of Content-Type or Content-Disposition. Raises InvalidParameter."""
+    if len(value) > _MAX_HEADER_VALUE:
+        raise malformed(f"A header with parameters is longer than {_MAX_HEADER_VALUE} bytes.")
+    return parse_options_header(value)
+
+
 def malformed(message: str, *, reason: str = "malformed") -> InvalidParameter:
     """The error for a malformed request."""
     return InvalidParameter(message, reason=reason)
@@ -118,9 +127,8 @@ def read_web_form(body: bytes) -> Mapping[str, str]:
 
 
 def _charset(content_type: str) -> str:
-    message = Message()
-    message["Content-Type"] = content_type
-    return message.get_content_charset("utf-8")
+    _, parameters = parse_header(content_type)
+    return parameters.get(b"charset", b"utf-8").decode("latin-1").lower()
 
 
 def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

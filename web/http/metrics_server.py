@@ -8,8 +8,10 @@ import socket
 
 from prometheus_client.exposition import choose_encoder
 from tornado.httpserver import HTTPServer
-from tornado.web import Application, RequestHandler
+from tornado.httputil import split_host_and_port
+from tornado.web import Application, HTTPError, RequestHandler
 
+from config.settings import is_loopback
 from storage.rate_limits import FailoverRateLimiter
 from web.services.container import Services
 
@@ -62,6 +64,11 @@ class _MetricsHandler(RequestHandler):
 
     def initialize(self, services: Services) -> None:
         self._services = services
+
+    def prepare(self) -> None:
+        # A web page can make its own host name resolve to this machine; then the browser would let it read the metrics.
+        if not is_loopback(split_host_and_port(self.request.host)[0]):
+            raise HTTPError(403)
 
     async def get(self) -> None:
         _sample(self._services)

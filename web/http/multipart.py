@@ -9,7 +9,7 @@ from typing import TypeAlias
 from urllib.parse import unquote
 
 from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import MultipartParser, parse_options_header
+from python_multipart.multipart import MultipartParser
 
 from engine.formats import FileFormat
 from engine.registry import Registry
@@ -17,7 +17,7 @@ from storage.descriptors import run_in_thread
 from web.api.errors import FileTooLarge, InvalidParameter
 from web.api.fields import check_known
 from web.api.operations import FormFields
-from web.http.bodies import malformed
+from web.http.bodies import malformed, parse_header
 from web.services.conversion_request import Upload
 from web.services.work_files import WorkFile
 
@@ -195,7 +195,7 @@ class FormParser:
         return await run_in_thread(file.descriptor, self._registry.identify_descriptor, filename)
 
     def _multipart_parser(self, content_type: str) -> MultipartParser:
-        media_type, parameters = parse_options_header(content_type)
+        media_type, parameters = parse_header(content_type)
         boundary = parameters.get(b"boundary")
         if media_type != b"multipart/form-data" or not boundary:
             raise malformed("The body must be multipart/form-data with a boundary.", reason="content_type")
@@ -229,7 +229,7 @@ class FormParser:
         self._header = (bytearray(), bytearray())
 
     def _headers_finished(self) -> None:
-        kind, parameters = parse_options_header(self._disposition)
+        kind, parameters = parse_header(self._disposition)
         name = parameters.get(b"name")
         if kind != b"form-data" or name is None:
             raise malformed("A part of the form has no name.")

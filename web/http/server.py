@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any, cast
@@ -31,6 +32,8 @@ from web.http.responses import error_response
 from web.http.timeouts import ConnectionTimeouts, ConnectionTimer, Timeout
 from web.services.client_address import client_network, is_trusted
 
+log = logging.getLogger("convertd.server")
+
 _TORNADO_400 = b"HTTP/1.1 400 Bad Request\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 "
 _LINGER_SECONDS = 2
@@ -38,7 +41,13 @@ _BLOCK = 64 << 10  # bytes
 _MAX_HEADERS = 16 << 10  # bytes
 _MAX_URL = 4 << 10  # bytes
 _MAX_CONNECTIONS = 512
+_CROWDED = 384  # connections, from which on silent ones are closed sooner
 _MAX_CONNECTIONS_PER_CLIENT = 64
+_MAX_HEALTH_CONNECTIONS = 32  # further connections, for health checks only
+_MAX_HEALTH_CONNECTIONS_PER_CLIENT = 2
+_HEALTH_PATHS = ("/healthz", "/readyz")
+_BACKLOG = 128  # connections accepted in a row
+_ACCEPT_PAUSE = 1  # seconds without accepting connections when resources are exhausted
 _RETRY_AFTER = 5  # seconds
 _UNLIMITED = 1 << 60  # handlers limit the size of bodies
 
@@ -47,6 +56,7 @@ class Connection(IOStream):
     """A client connection with timeouts. Replaces Tornado's 400 without a body by an error in the envelope.
 
     `rate_limit` is for the headers of such errors. `linger` closes the socket of a client that may still be sending.
+    `only_health`: requests other than health checks are refused.
     """
 
     def __init__(
@@ -56,9 +66,12 @@ class Connection(IOStream):
         timer: ConnectionTimer,
         rate_limit: int,
         linger: Callable[[socket.socket], None],
+        *,
+        only_health: bool,
     ) -> None:
         super().__init__(socket)
         self.client = client
+        self.only_health = only_health
         self.timer = timer
         self.receiving = False  # a request has begun and is incomplete
         self._rate_limit = rate_limit
@@ -130,7 +143,10 @@ class Server(HTTPServer):
         self._rate_limit = rate_limit
         self._trusted = trusted
         self._timeouts = timeouts
-        self._clients: Counter[str] = Counter()
+        self._clients: Counter[str] = Counter()  # connections by client, without those for health checks
+        self._health_clients: Counter[str] = Counter()
+        self._listeners: list[socket.socket] = []
+        self._accept_failed = False
         self._open: set[Connection] = set()
         self._lingering: set[asyncio.Task[None]] = set()
         super().initialize(application, max_header_size=_MAX_HEADERS, max_body_size=_UNLIMITED)
@@ -139,16 +155,58 @@ class Server(HTTPServer):
         self._check = PeriodicCallback(self._check_timeouts, min(1000, shortest * 1000 / 4))
         self._check.start()
 
-    def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
+    def listen_on(self, listeners: Iterable[socket.socket]) -> None:
+        """Accepts connections on these sockets until `stop_listening`."""
+        self._listeners += listeners
+        for listener in self._listeners:
+            self._resume(listener)
+
+    def stop_listening(self) -> None:
+        """Closes the sockets, and leaves connections open."""
+        for listener in self._listeners:
+            asyncio.get_running_loop().remove_reader(listener)
+            listener.close()
+        self._listeners.clear()
+
+    def _resume(self, listener: socket.socket) -> None:
+        if listener in self._listeners:
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(_BACKLOG):
+            try:
+                accepted, address = listener.accept()
+            except ConnectionAbortedError:
+                continue
+            except BlockingIOError:
+                return
+            except OSError as error:  # no descriptors or no memory
+                if not self._accept_failed:
+                    log.error("no connections can be accepted: %s", error.strerror or error)
+                self._accept_failed = True
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(listener)  # it would stay readable
+                loop.call_later(_ACCEPT_PAUSE, self._resume, listener)
+                return
+            self._accept_failed = False
+            self._open_connection(accepted, address)
+
+    def _open_connection(self, accepted: socket.socket, address: tuple[Any, ...]) -> None:
         client = client_network(str(address[0]))
-        limit = _MAX_CONNECTIONS if is_trusted(client, self._trusted) else _MAX_CONNECTIONS_PER_CLIENT
-        if self._clients.total() >= _MAX_CONNECTIONS or self._clients[client] >= limit:
-            self._reject(stream.socket)
+        clients, total, limit = self._clients, _MAX_CONNECTIONS, _MAX_CONNECTIONS_PER_CLIENT
+        if is_trusted(client, self._trusted):
+            limit = _MAX_CONNECTIONS
+        if only_health := clients.total() >= total:
+            clients, total = self._health_clients, _MAX_HEALTH_CONNECTIONS
+            limit = _MAX_HEALTH_CONNECTIONS_PER_CLIENT
+        if clients.total() >= total or clients[client] >= limit:
+            self._reject(accepted)
             return
-        self._clients[client] += 1
-        connection = Connection(stream.socket, client, ConnectionTimer(self._timeouts), self._rate_limit, self._linger)
+        clients[client] += 1
+        timer = ConnectionTimer(self._timeouts)
+        connection = Connection(accepted, client, timer, self._rate_limit, self._linger, only_health=only_health)
         self._open.add(connection)
-        super().handle_stream(connection, address)
+        self.handle_stream(connection, address)
 
     def start_request(self, server_conn: object, request_conn: HTTPConnection) -> HTTPMessageDelegate:
         connection = connection_of(server_conn)
@@ -159,9 +217,10 @@ class Server(HTTPServer):
         super().on_close(server_conn)
         connection = connection_of(server_conn)
         self._open.discard(connection)
-        self._clients[connection.client] -= 1
-        if not self._clients[connection.client]:
-            del self._clients[connection.client]
+        clients = self._health_clients if connection.only_health else self._clients
+        clients[connection.client] -= 1
+        if not clients[connection.client]:
+            del clients[connection.client]
 
     async def close_all_connections(self) -> None:
         self._check.stop()
@@ -170,9 +229,9 @@ class Server(HTTPServer):
 
     def _reject(self, connection: socket.socket) -> None:
         """Sends an error without blocking, and closes the connection."""
-        error = RateLimited("Too many connections.", retry_after=_RETRY_AFTER, reason="too_many_connections")
         with suppress(OSError):
-            connection.send(error_response(error, self._rate_limit))
+            connection.setblocking(False)
+            connection.send(error_response(_too_many_connections(), self._rate_limit))
             connection.recv(_MAX_HEADERS)  # closing with unread data would reset the connection
         connection.close()
 
@@ -182,8 +241,9 @@ class Server(HTTPServer):
         task.add_done_callback(self._lingering.discard)
 
     def _check_timeouts(self) -> None:
+        crowded = len(self._open) >= _CROWDED
         for connection in list(self._open):
-            match connection.timer.exceeded(writing=connection.writing()):
+            match connection.timer.exceeded(writing=connection.writing(), crowded=crowded):
                 case None:
                     continue
                 case Timeout.HEADERS:
@@ -206,6 +266,9 @@ class _TimedRequest(HTTPMessageDelegate):
         if len(line.path) > _MAX_URL:
             self._connection.send_error(malformed(f"The URL is longer than {_MAX_URL} bytes."))
             raise HTTPInputError
+        if self._connection.only_health and line.path not in _HEALTH_PATHS:
+            self._connection.send_error(_too_many_connections())
+            raise HTTPInputError
         self._connection.timer.headers_received()
         self._started = True
         with self._connection.timer.processing():
@@ -223,6 +286,10 @@ class _TimedRequest(HTTPMessageDelegate):
     def on_connection_close(self) -> None:
         if self._started:
             self._request.on_connection_close()
+
+
+def _too_many_connections() -> RateLimited:
+    return RateLimited("Too many connections.", retry_after=_RETRY_AFTER, reason="too_many_connections")
 
 
 async def _completed(work: Awaitable[None] | None) -> None:

@@ -21,6 +21,7 @@ class ConnectionTimeouts:
     window: float = 20.0
     rate: int = 16_000
     stall: float = 60.0  # while the client reads nothing of a response
+    crowded: float = 3.0  # instead of `idle` and `head`, while the server has almost as many connections as it may
 
 
 class Timeout(Enum):
@@ -74,21 +75,26 @@ class ConnectionTimer:
             self._processing = False
             self._since = self._clock()
 
-    def exceeded(self, *, writing: bool) -> Timeout | None:
-        """The exceeded timeout, if any. `writing`: a response is being sent. Must be called regularly."""
+    def exceeded(self, *, writing: bool, crowded: bool = False) -> Timeout | None:
+        """The exceeded timeout, if any. `writing`: a response is being sent. Must be called regularly.
+
+        `crowded`: the server has almost as many connections as it may.
+        """
         if self._processing or (self._state is Timeout.RESPONSE and not writing):
             self._since = self._clock()
             return None
         waited = self._waited + self._clock() - self._since
-        if waited < self._limit():
+        if waited < self._limit(crowded):
             return None
         if self._state is Timeout.BODY and self._received >= self._timeouts.rate * waited:
             self._enter(Timeout.BODY)
             return None
         return self._state
 
-    def _limit(self) -> float:
+    def _limit(self, crowded: bool) -> float:
         timeouts = self._timeouts
+        if crowded and self._state in (Timeout.IDLE, Timeout.HEADERS):
+            return timeouts.crowded
         return {
             Timeout.IDLE: timeouts.idle,
             Timeout.HEADERS: timeouts.head,

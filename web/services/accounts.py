@@ -139,11 +139,11 @@ class Accounts:
         return await self._database.read(api_keys.list_keys, account_id)
 
     async def issue_key(self, account_id: str, name: str) -> IssuedKey:
-        """Creates an API key."""
-        return await self._database.run(api_keys.issue, account_id, name)
+        """Creates an API key. Raises TooManyKeys."""
+        return await self._database.run(api_keys.add, account_id, name)
 
     async def rotate_key(self, account_id: str, key_id: str, grace: int) -> IssuedKey:
-        """Replaces an API key, which keeps working for `grace` seconds. Raises NotFound."""
+        """Replaces an API key, which keeps working for `grace` seconds. Raises NotFound and TooManyKeys."""
         try:
             return await self._database.run(api_keys.rotate, account_id, key_id, grace)
         finally:

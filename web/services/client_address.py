@@ -1,4 +1,4 @@
-"""Network addresses: loopback detection, the client's address behind trusted proxies, networks for rate limits."""
+"""Network addresses: the client's address behind trusted proxies, networks for rate limits."""
 
 from __future__ import annotations
 
@@ -9,17 +9,6 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 _CLIENT_PREFIX = 64  # bits of an IPv6 address that identify one subscriber
 _WITH_PORT = re.compile(r"\[([^]]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+", re.ASCII)
-
-
-def is_loopback(host: str | None) -> bool:
-    """Whether a host name or address is this machine's loopback. Resolves no names."""
-    text = (host or "").strip("[]").lower()
-    try:
-        address = ip_address(text)
-    except ValueError:
-        return text == "localhost"
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return (mapped or address).is_loopback
 
 
 def client_address(peer: str, forwarded_for: str | None, trusted: Collection[IPv4Network | IPv6Network]) -> str:

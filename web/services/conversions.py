@@ -42,7 +42,6 @@ class Conversions:
         idempotency: IdempotencyService,
         files: Files,
         metrics: Metrics,
-        limits: JobLimits = JobLimits(),
     ) -> None:
         self._registry = registry
         self._executor = executor
@@ -51,14 +50,13 @@ class Conversions:
         self._idempotency = idempotency
         self._files = files
         self._metrics = metrics
-        self._limits = limits
 
     async def convert(self, request: ConversionRequest, output: WorkFile) -> ChargedConversion | Replayed:
         """Converts and charges, or returns the stored response of an earlier request with the same idempotency key.
 
         The result is written to `output`, an empty file, which the caller closes.
 
-        Raises ConversionError, StorageError, ApiError, and RateLimited, reason `queue_full`, if the queue is full.
+        Raises ConversionError, StorageError, StorageFull, and RateLimited, reason `queue_full`, if the queue is full.
         Failed and cancelled conversions are not charged. Cancelling kills the job.
         """
         try:
@@ -82,7 +80,7 @@ class Conversions:
         plan = self._plan(request)
         with self._admit(request) as admitted:
             async with self._worker_slot(request, plan, admitted):
-                result = await self._run_job(request, Job.of(plan, request.options, inspect=True), output)
+                result = await self._run_job(request, plan, Job.of(plan, request.options, inspect=True), output)
         return plan, result.inspection or Inspection(None, None, None)
 
     async def _convert(self, request: ConversionRequest, output: WorkFile) -> ChargedConversion | Replayed:
@@ -100,6 +98,8 @@ class Conversions:
         try:
             account, credits = request.account, CREDITS_PER_CONVERSION
             async with self._charges.hold(account.id, account.key_id, credits, usage, claim) as charge:
+                if _is_stored(request):
+                    await self._files.check_not_full(account)
                 result = await self._run(request, plan, output, admitted)
                 started = perf_counter()
                 charged = await self._settle(request, plan, result, charge)
@@ -148,14 +148,15 @@ class Conversions:
             with self._metrics.workers.track_job():
                 yield started
 
-    async def _run_job(self, request: ConversionRequest, job: Job, output: WorkFile) -> JobResult:
-        inputs = [file.descriptor for file in request.files]
-        return await self._executor.run(job, request.account.id, inputs, output.descriptor, self._limits)
+    async def _run_job(self, request: ConversionRequest, plan: Plan, job: Job, output: WorkFile) -> JobResult:
+        inputs, account = [file.descriptor for file in request.files], request.account.id
+        limits = JobLimits(seconds=self._job_queue.deadline(account, plan, request.size))
+        return await self._executor.run(job, account, inputs, output.descriptor, limits)
 
     async def _run(self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob) -> ResultFile:
         name = stem(request.original_name)
         async with self._worker_slot(request, plan, admitted) as started:
-            result = await self._run_job(request, Job.of(plan, request.options, name), output)
+            result = await self._run_job(request, plan, Job.of(plan, request.options, name), output)
             await output.seal(result.size)
         self._metrics.conversions.record_stages(result)
         self._metrics.workers.record_peak_memory(result.peak_memory)
@@ -176,8 +177,8 @@ class Conversions:
     async def _settle(
         self, request: ConversionRequest, plan: Plan, result: ResultFile, charge: Charge
     ) -> ChargedConversion:
-        """Stores the result if `store_result` is set or the request may be repeated, and settles the charge."""
-        if not request.store_result and charge.claim is None:
+        """Stores the result if the request requires it, and settles the charge. Raises StorageFull."""
+        if not _is_stored(request):
             balance, _ = await charge.settle(result.size)
             return ChargedConversion(result, None, balance)
         blob = await self._files.put(result.file)
@@ -199,6 +200,11 @@ class Conversions:
             input_bytes=request.size,
             output_bytes=charged.result.size,
         )
+
+
+def _is_stored(request: ConversionRequest) -> bool:
+    """Whether the result is stored: for the client, or because the request may be repeated."""
+    return request.store_result or request.idempotency is not None
 
 
 def _known_format(upload: Upload) -> FileFormat | None:

@@ -21,8 +21,8 @@ from urllib.parse import unquote, urlsplit
 
 from aiosmtplib import SMTP, SMTPException, SMTPNotSupported
 
+from config.settings import is_loopback
 from storage.ids import new_id
-from web.services.client_address import is_loopback
 
 log = logging.getLogger("convertd.email")
 
@@ -165,12 +165,13 @@ class OutboxTransport:
 class EmailQueue:
     """Sends emails in the background, with one retry after each of `retry_delays` (seconds).
 
-    Holds at most `capacity` emails. Calls `on_result` once per email: whether it was sent.
+    Holds at most `capacity` emails. Calls `on_result` once per email: whether it was sent. Without a transport, it is
+    not `enabled`, and drops all.
     """
 
     def __init__(
         self,
-        transport: EmailTransport,
+        transport: EmailTransport | None,
         *,
         retry_delays: Sequence[float] = _RETRY_DELAYS,
         capacity: int = _CAPACITY,
@@ -184,16 +185,24 @@ class EmailQueue:
         self._deliveries: set[asyncio.Task[None]] = set()
 
     @property
+    def enabled(self) -> bool:
+        """Whether emails can be sent."""
+        return self._transport is not None
+
+    @property
     def waiting(self) -> int:
         """Number of emails that are neither sent nor dropped."""
         return len(self._deliveries)
 
     def enqueue(self, email: Email) -> None:
         """Queues an email and returns at once. A failed delivery is only logged."""
+        if self._transport is None:
+            self._drop(email, "no mail server")
+            return
         if len(self._deliveries) >= self._capacity:
             self._drop(email, "queue full")
             return
-        delivery = asyncio.create_task(self._deliver(email))
+        delivery = asyncio.create_task(self._deliver(self._transport, email))
         self._deliveries.add(delivery)
         delivery.add_done_callback(self._deliveries.discard)
 
@@ -206,9 +215,9 @@ class EmailQueue:
                 delivery.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 
-    async def _deliver(self, email: Email) -> None:
+    async def _deliver(self, transport: EmailTransport, email: Email) -> None:
         try:
-            await self._send(email)
+            await self._send(transport, email)
         except asyncio.CancelledError:
             self._drop(email, "shutdown")
             raise
@@ -218,14 +227,14 @@ class EmailQueue:
             self._on_result(True)
             log.info("email sent", extra={"fields": {"email_id": email.id}})
 
-    async def _send(self, email: Email) -> None:
+    async def _send(self, transport: EmailTransport, email: Email) -> None:
         for delay in self._retry_delays:
             with suppress(OSError, SMTPException):
-                return await self._transport.send(email)
+                return await transport.send(email)
             with suppress(TimeoutError):
                 async with asyncio.timeout(delay):
                     await self._closing.wait()
-        return await self._transport.send(email)
+        return await transport.send(email)
 
     def _drop(self, email: Email, reason: str, status: int | None = None) -> None:
         self._on_result(False)

@@ -71,6 +71,14 @@ class Files:
         """Returns a file of the account. Raises NotFound."""
         return await self._database.read(files.get, account_id, file_id)
 
+    async def stored_bytes(self, account_id: str) -> int:
+        """Returns the size of the account's stored uploads and results in bytes."""
+        return await self._database.read(files.stored_bytes, account_id)
+
+    async def check_not_full(self, account: Account) -> None:
+        """Raises StorageFull if no byte of a result could be stored."""
+        await self._database.read(_check_quota, account, 1)
+
     async def delete(self, account_id: str, file_id: str) -> None:
         """Deletes a file of the account. Raises NotFound."""
         await self.discard(await self._database.run(files.delete, account_id, file_id))
@@ -130,7 +138,10 @@ class Files:
         await self.discard([blob for blob in blobs if blob not in referenced])
 
     def result_saver(self, request: ConversionRequest, plan: Plan, result: ResultFile, blob: str) -> SaveResult:
-        """Returns a function that saves the result in the row of the request's stored file, or as a new file."""
+        """Returns a function that saves the result in the row of the request's stored file, or as a new file.
+
+        The function raises StorageFull if the result exceeds the account's storage quota.
+        """
         warnings = tuple((warning.code, warning.message) for warning in result.warnings)
         converted = ConvertedFile(
             plan.target.name,
@@ -148,12 +159,14 @@ class Files:
         def save(transaction: Transaction) -> ResponseData:
             account, file = request.account.id, request.file
             saved = files.find_by_result(transaction, account, blob)
-            if saved is None and file is not None:
-                saved = files.mark_processed(transaction, account, file.id, converted, self.retention)
-            elif saved is None:
-                name, fmt = request.original_name, plan.source
-                source = SourceFile(safe_name(name), extension(fmt, name), fmt.name, request.size)
-                saved = files.add_processed(transaction, account, source, converted, self.retention)
+            if saved is None:
+                _check_quota(transaction, request.account, converted.size)
+                if file is not None:
+                    saved = files.mark_processed(transaction, account, file.id, converted, self.retention)
+                else:
+                    name, fmt = request.original_name, plan.source
+                    source = SourceFile(safe_name(name), extension(fmt, name), fmt.name, request.size)
+                    saved = files.add_processed(transaction, account, source, converted, self.retention)
             return ResponseData({**conversion_result(saved), **result.counts}, saved.id)
 
         return save
@@ -167,10 +180,15 @@ class Files:
 
 
 def _add(transaction: Transaction, account: Account, source: SourceFile, add: AddRow) -> File:
-    stored = files.stored_bytes(transaction, account.id)
-    if stored + source.original_size > account.tier.max_stored:
-        raise StorageFull(stored, account.tier.max_stored)
+    _check_quota(transaction, account, source.original_size, param="file")
     return add(transaction, source)
+
+
+def _check_quota(transaction: Transaction, account: Account, size: int, param: str | None = None) -> None:
+    """Raises StorageFull if `size` more bytes would exceed the account's storage quota."""
+    stored = files.stored_bytes(transaction, account.id)
+    if stored + size > account.tier.max_stored:
+        raise StorageFull(stored, account.tier.max_stored, param)
 
 
 def extension(fmt: FileFormat, filename: str) -> str:

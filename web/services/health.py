@@ -7,7 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from engine.executor import Executor
 from engine.registry import Registry
@@ -16,6 +15,7 @@ from storage.blob_store import BlobStore, is_writable
 from storage.database import Database
 from storage.rate_limits import FailoverRateLimiter, RateLimiter
 from web.metrics.service import InstallationMetrics
+from web.services.work_files import WorkFiles
 
 log = logging.getLogger("convertd.health")
 
@@ -42,7 +42,7 @@ class Readiness:
         registry: Registry,
         executor: Executor,
         limiter: RateLimiter,
-        data_dir: Path,
+        work_files: WorkFiles,
         database: Database,
         blobs: BlobStore,
         metrics: InstallationMetrics,
@@ -53,7 +53,8 @@ class Readiness:
         self._essential = _Checks(
             {
                 "the executor cannot run jobs": executor.ready,
-                "the data folder cannot be written to": lambda: asyncio.to_thread(is_writable, data_dir),
+                "the data folder cannot be written to": lambda: asyncio.to_thread(is_writable, work_files.folder),
+                "the disk of the data folder is almost full": lambda: asyncio.to_thread(work_files.has_space),
                 "files cannot be stored": blobs.ready,
                 "the database does not respond": lambda: _database_responds(database),
             }

@@ -17,6 +17,7 @@ from time import monotonic
 
 from engine.decode_limits import MAX_PIXELS
 from engine.errors import ConversionError, ExecutorUnavailable, OutOfMemory, TimedOut
+from engine.executor import JobLimits
 from engine.memory_estimate import needed_bytes
 from engine.planner import Plan
 from web.api.errors import NotReady, RateLimited
@@ -28,6 +29,9 @@ _MEAN_WEIGHT = 0.2  # weight of the latest job in the moving average of duration
 _MAX_RETRY_AFTER = 30  # seconds
 _RESERVATION_SECONDS = 1.0  # that an admitted job may take to become ready; after them, the queue is not the cause
 _MEMORY_SHARE = 0.7  # share of the machine's memory; the rest is for the server, the database and the disk cache
+_ISOLATED_SECONDS = 25.0  # deadline of a small drawing or program, whose time grows with its size
+_BYTES_PER_SECOND = 40_000  # of such a file
+_RESTRICTED_SECONDS = 10.0  # deadline of the jobs of a restricted account
 _LONG_SECONDS = 10.0  # a job that fails, or whose client disconnects, after this time has overrun
 
 
@@ -126,6 +130,11 @@ class JobQueue:
         else:
             self._end(job, None)
 
+    def deadline(self, account_id: str, plan: Plan, size: int) -> float:
+        """Returns how many seconds a job of the account with `size` bytes of input may run."""
+        seconds = deadline_seconds(plan, size)
+        return min(seconds, _RESTRICTED_SECONDS) if self._overruns.is_restricted(account_id) else seconds
+
     def close(self) -> None:
         """Refuses all queued jobs and all new ones. Running jobs continue."""
         self._closed = True
@@ -202,6 +211,16 @@ def estimate_memory(plan: Plan, size: int) -> int:
     The input is not opened. If it has more pixels than its size suggests, the worker process's memory limit applies.
     """
     return needed_bytes(plan, min(size / plan.source.bytes_per_pixel, MAX_PIXELS))
+
+
+def deadline_seconds(plan: Plan, size: int) -> float:
+    """The deadline in seconds of a job of the plan with `size` bytes of input.
+
+    The time for pictures is bounded by the limits on pixels and frames. Isolated plans read drawings and programs: a
+    small file that takes long is more likely to be an attack than a large one.
+    """
+    longest = JobLimits().seconds
+    return min(longest, _ISOLATED_SECONDS + size / _BYTES_PER_SECOND) if plan.isolated else longest
 
 
 def memory_budget(root: Path = Path("/")) -> int:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -30,6 +33,26 @@ def server_instance(data_dir: Path) -> ServerInstance:
     if not path.exists():
         path.write_text(new_id("srv"))
     return ServerInstance(path.read_text().strip(), new_id("boot"))
+
+
+class DataFolderInUse(RuntimeError):
+    """Another server uses the data folder."""
+
+
+@contextmanager
+def lock_data_folder(data_dir: Path) -> Iterator[None]:
+    """Creates the data folder, and keeps other servers from using it during the block. Raises DataFolderInUse. Blocks.
+
+    Two servers with the same id would release each other's holds. The lock ends with the process.
+    """
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (data_dir / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            message = f"Another server uses the data folder {data_dir.absolute()}. Each server needs one of its own."
+            raise DataFolderInUse(message) from None
+        yield
 
 
 class TotalsUpdater:

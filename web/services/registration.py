@@ -8,7 +8,7 @@ from storage.accounts import email_key
 from storage.database import Database
 from storage.email_verification import Verified
 from storage.rate_limits import RateLimiter
-from web.api.errors import RateLimited
+from web.api.errors import EmailNotConfigured, RateLimited
 from web.metrics.service import CreditMetrics
 from web.services.email import EmailQueue, replacement_email, verification_email
 
@@ -26,7 +26,12 @@ class Registrations:
         self._metrics = metrics
 
     async def register(self, email: str, name: str, address: str) -> None:
-        """Sends a verification email for a client at the network address `address`. Raises RateLimited."""
+        """Sends a verification email for a client at the network address `address`.
+
+        Raises EmailNotConfigured and RateLimited.
+        """
+        if not self._email_queue.enabled:
+            raise EmailNotConfigured
         await self._check_limits(email, address)
         registration = await self._database.run(email_verification.register, email, name)
         link = f"{self._base_url}/verify?token={registration.token}"

@@ -137,13 +137,13 @@ class WorkFile:
 
 
 class WorkFiles:
-    """Creates work files, those on the disk in the folder `root`, and limits their number and size.
+    """Creates work files, those on the disk in `folder`, and limits their number and size.
 
     Files on the disk have at most `space` bytes in all. An account may use a share of it and of the open files.
     """
 
-    def __init__(self, root: Path, *, space: int = _SPACE, memory: int = _TOTAL_MEMORY) -> None:
-        self._root = root
+    def __init__(self, folder: Path, *, space: int = _SPACE, memory: int = _TOTAL_MEMORY) -> None:
+        self.folder = folder
         self._space = space
         self._memory = memory
         self._files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
@@ -153,8 +153,8 @@ class WorkFiles:
 
     def prepare(self) -> None:
         """Creates the folder, and deletes files of an earlier server. Blocks."""
-        shutil.rmtree(self._root, ignore_errors=True)
-        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def create(self, account: str) -> WorkFile:
         """Creates an empty file of an account. Raises RateLimited, reason `queue_full`, if too many are open."""
@@ -195,13 +195,17 @@ class WorkFiles:
     def copy_to_disk(self, descriptor: int) -> int:
         """Copies a file to a new one on the disk and returns its descriptor. Raises NoSpace. Blocks."""
         self._check_disk(os.fstat(descriptor).st_size)
-        with tempfile.TemporaryFile(buffering=0, dir=self._root) as file:
+        with tempfile.TemporaryFile(buffering=0, dir=self.folder) as file:
             copy(descriptor, file.fileno())
             return os.dup(file.fileno())
 
+    def has_space(self, size: int = 0) -> bool:
+        """Whether the disk has space for `size` bytes and the reserve. Blocks."""
+        disk = shutil.disk_usage(self.folder)
+        return disk.free >= size + min(_DISK_RESERVE, disk.total // _DISK_RESERVE_SHARE)
+
     def _check_disk(self, size: int) -> None:
-        disk = shutil.disk_usage(self._root)
-        if disk.free < size + min(_DISK_RESERVE, disk.total // _DISK_RESERVE_SHARE):
+        if not self.has_space(size):
             raise NoSpace
 
 

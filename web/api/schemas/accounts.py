@@ -64,6 +64,13 @@ class Limits(TypedDict):
     ]
 
 
+class Storage(TypedDict):
+    """The account's stored uploads and results, and its storage quota."""
+
+    stored_bytes: Annotated[int, Field(ge=0, examples=[61_712])]
+    max_stored_bytes: Annotated[int, Field(examples=[1_073_741_824])]
+
+
 class Account(TypedDict):
     """The account, its balance and its limits."""
 
@@ -76,6 +83,7 @@ class Account(TypedDict):
     max_file_size: Annotated[int, Field(description="Bytes.", examples=[10_485_760])]
     created_at: Timestamp
     last_used_at: Timestamp | None
+    storage: Storage
     rate_limit: RateLimit
     limits: Limits
 

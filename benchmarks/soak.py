@@ -1,0 +1,142 @@
+"""A server under a mixed load below its capacity for a long time: what grows meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from benchmarks import samples, server, server_process
+from benchmarks.load_generator import LoadPlan, TimedResponse, generate_load
+from benchmarks.measure import memory, process_tree
+from benchmarks.report import COLUMNS, Report, Row, at_most, equals, info, p99
+from benchmarks.server import PHOTO, TINY, Server
+from engine.registry import load_registry
+from storage import ledger_audit
+
+_SHARE = 0.7  # of the capacity for the same mix
+_CAPACITY_SECONDS, _CONNECTIONS = 10.0, 4
+_KEYS_PER_KIND = 3
+_SETTINGS = {"CONVERTD_FILE_RETENTION_SECONDS": "60"}
+_MAX_GROWTH = 1.15  # from the middle to the end
+_BROKEN = "broken.jpg"
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Requests of one kind: all must be answered with `status`."""
+
+    title: str
+    plan: LoadPlan
+    status: int = 200
+
+
+def measure(minutes: float) -> list[Report]:
+    """Returns the load, and the resources of the server at its start, in the middle and at its end."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        with server.running(folder, _SETTINGS) as running:
+            data = next(folder.glob("*/convertd.db")).parent
+            reports = asyncio.run(_measure(running, _kinds(running, folder), data, 60 * minutes))
+        with server_process.open_database(server_process.sqlite_url(data)) as database:
+            audit = equals("inconsistencies in the ledger", len(database.run_blocking(ledger_audit.check)), 0)
+    return [*reports[:-1], replace(reports[-1], rows=(*reports[-1].rows, audit))]
+
+
+def _kinds(running: Server, folder: Path) -> list[_Kind]:
+    for workload in (TINY, PHOTO):
+        workload.write(folder)
+    (folder / _BROKEN).write_bytes((folder / PHOTO.file).read_bytes()[:20_000])
+    (folder / "page.pdf").write_bytes(samples.inputs(load_registry(), samples.TINY)["pdf"])
+    keys = [running.keys[start : start + _KEYS_PER_KIND] for start in range(0, len(running.keys), _KEYS_PER_KIND)]
+    upload, account = (running.url.replace("/convert", path) for path in ("/files/upload", "/account"))
+
+    def plan(number: int, file: str, url: str, fields: tuple[tuple[str, str], ...] = ()) -> LoadPlan:
+        return LoadPlan(url, keys[number], str(folder / file) if file else "", 0, fields=fields)
+
+    return [
+        _Kind(TINY.title, plan(0, TINY.file, running.url, TINY.fields)),
+        _Kind(PHOTO.title, plan(1, PHOTO.file, running.url, PHOTO.fields)),
+        _Kind("drawing, PDF to PNG", plan(2, "page.pdf", running.url, (("output_format", "png"),))),
+        _Kind("truncated JPEG to WebP", plan(3, _BROKEN, running.url, PHOTO.fields), status=500),
+        _Kind("upload of a 2 megapixel JPEG", plan(4, PHOTO.file, upload)),
+        _Kind("GET /account", plan(0, "", account)),
+    ]
+
+
+async def _measure(running: Server, kinds: Sequence[_Kind], data: Path, seconds: float) -> list[Report]:
+    rates = []
+    for kind in kinds:
+        capacity = replace(kind.plan, seconds=_CAPACITY_SECONDS, concurrency=_CONNECTIONS)
+        rates.append(len(await generate_load(capacity)) / _CAPACITY_SECONDS)
+    rate = _SHARE / sum(1 / each for each in rates)  # of each kind
+    states = [_resources(running.pid, data)]
+    halves: list[list[list[TimedResponse]]] = []
+    for _ in range(2):
+        plans = [replace(kind.plan, seconds=seconds / 2, rate=rate) for kind in kinds]
+        halves.append(await asyncio.gather(*map(generate_load, plans)))
+        states.append(_resources(running.pid, data))
+    loads: list[Row] = []
+    wrong: Counter[str] = Counter()
+    for kind, *parts in zip(kinds, *halves, strict=True):
+        responses = list(chain(*parts))
+        wrong.update(f"{kind.title}: {one.status}" for one in responses if one.status != kind.status)
+        latencies = [one.seconds for one in responses]
+        loads.append((kind.title, len(responses), 1000 * median(latencies), 1000 * p99(latencies)))
+    rows: list[Row] = [(name, *(state[name] for state in states)) for name in states[0]]
+    middle, end = states[1], states[2]
+    return [
+        Report(
+            f"{seconds / 60:g} minutes at {_SHARE:g} of the capacity",
+            ("load", "requests", "p50 ms", "p99 ms"),
+            tuple(loads),
+        ),
+        Report("Resources", ("resource", "start", "middle", "end"), tuple(rows)),
+        Report(
+            "Requirements",
+            COLUMNS,
+            (
+                info("requests", sum(len(part) for half in halves for part in half)),
+                equals(f"responses with another status {dict(wrong) or ''}".strip(), wrong.total(), 0),
+                *(at_most(f"{name}: end / middle", end[name] / middle[name], _MAX_GROWTH) for name in _BOUNDED),
+            ),
+        ),
+    ]
+
+
+_BOUNDED = (
+    "memory of all processes, MiB",
+    "largest process, MiB",
+    "descriptors of the server",
+    "files in the data folder",
+)
+
+
+def _resources(pid: int, data: Path) -> Mapping[str, float]:
+    tree = process_tree(pid)
+    files = [path for path in data.rglob("*") if path.is_file()]
+    return {
+        "memory of all processes, MiB": memory(pid),
+        "server process, MiB": _resident(pid),
+        "largest process, MiB": max(map(_resident, tree)),
+        "processes": len(tree),
+        "descriptors of the server": len(list(Path(f"/proc/{pid}/fd").iterdir())),
+        "files in the data folder": len(files),
+        "files and database, MiB": sum(path.stat().st_size for path in files) / (1 << 20),
+        "database, MiB": sum(path.stat().st_size for path in data.glob("convertd.db*")) / (1 << 20),
+        "log, MiB": Path(f"/proc/{pid}/fd/2").stat().st_size / (1 << 20),
+    }
+
+
+def _resident(pid: int) -> float:
+    """The resident memory of a process in MiB; 0 if it has ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0.0
+    return sum(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:")) / 1024
