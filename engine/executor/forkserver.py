@@ -17,6 +17,7 @@ from pathlib import Path
 
 from engine.errors import ExecutorUnavailable
 from engine.executor.forkserver_main import PID, remove_folder
+from engine.executor.quotas import used_memory
 
 # The only environment variables that are passed on: the others can hold secrets.
 _VARIABLES = frozenset({"PATH", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHASHSEED"})
@@ -38,8 +39,7 @@ _EXIT_TIMEOUT = 2.0  # seconds for a fork server to end after its socket is clos
 # Seconds to wait, at each attempt to fork, for a fork server whose socket is closed to end before it is replaced.
 _EXIT_TIMEOUTS = (0.0, 0.5, 0.0)
 _MAX_REPLY = 8192  # bytes; more than a path can have
-_RSS_ANON = re.compile(rb"RssAnon:\s*(\d+) kB")
-_THREADS = re.compile(rb"Threads:\s*(\d+)")
+_THREADS = re.compile(rb"^Threads:\s*(\d+)$", re.MULTILINE)  # at the start of a line: a process chooses its name
 
 
 @dataclass(eq=False)
@@ -69,12 +69,12 @@ class WorkerProcess:
         return False
 
     def memory_and_threads(self) -> tuple[int, int]:
-        """Returns the bytes of its own resident memory, and its number of threads. Raises OSError if it has ended."""
+        """Returns the bytes of its own memory, and its number of threads. Raises OSError if it has ended."""
         text = os.pread(self.proc_status, _MAX_REPLY, 0)
-        memory, threads = _RSS_ANON.search(text), _THREADS.search(text)
+        memory, threads = used_memory(text), _THREADS.search(text)
         if not memory or not threads:  # a process that is about to end has no memory
             raise ProcessLookupError
-        return int(memory[1]) * 1024, int(threads[1])
+        return memory, int(threads[1])
 
     async def exitcode(self, seconds: float) -> int | None:
         """Waits up to `seconds` for the process to end.

@@ -53,6 +53,10 @@ _STOPPED_BY = {
     "touch": ("own_user", "seccomp"),
     "watch": ("own_user", "seccomp"),
     "point": ("seccomp",),
+    "point_connection": ("seccomp",),
+    "allocate": ("seccomp",),
+    "reserve": ("seccomp",),
+    "lock": ("seccomp",),
 }
 _FOR_ROOT = ("trace", "become_root")  # attacks that only root's processes could make in the first place
 
@@ -96,7 +100,9 @@ def aims(tmp_path: Path) -> Iterator[dict[str, str]]:
             "link": str(foreign),
             "kill": str(sleeper.pid),
             "trace": str(sleeper.pid),
-            "point": str(sleeper.pid),
+            **dict.fromkeys(("point", "point_connection"), str(sleeper.pid)),
+            **dict.fromkeys(("allocate", "reserve"), str(700 << 20)),  # more than the limit of a file
+            "lock": "1000",
             "watch": str(foreign.parent),
             **dict.fromkeys(("loosen", "redate", "touch"), str(foreign)),
             "remember": _SECRET,
@@ -215,6 +221,17 @@ async def test_deleted_files_count_towards_the_quota(started: Starter, tmp_path:
     for layers in ("all", "seccomp"):
         with pytest.raises(ConversionError, match="disk quota"):
             await run_files(await started(layers), _job(tmp_path, deed), limits)
+
+
+async def test_the_memory_of_all_processes_of_a_job_is_limited(started: Starter, tmp_path: Path) -> None:
+    """Each process has an address space of its own, which is limited."""
+    limits, memory = JobLimits(memory=1 << 30), 400 << 20
+    assert await _succeeds(await started("all"), tmp_path, f"multiply 1 {memory}", limits, kind="launcher")
+
+    for layers in ("none", "all"):
+        with pytest.raises(ConversionError, match="together") as raised:
+            await _succeeds(await started(layers), tmp_path, f"multiply 6 {memory}", limits, kind="launcher")
+        assert raised.value.reason == "out_of_memory"
 
 
 @pytest.mark.parametrize("isolated", [False, True])
