@@ -154,6 +154,7 @@ async def serve(settings: Settings, host: str, port: int) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel sends it on behalf of processes that share a descriptor
     try:
         await executor.start()
         sandbox = await check_sandbox(settings, executor)

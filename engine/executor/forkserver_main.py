@@ -35,7 +35,9 @@ def main() -> None:
     (separated by commas; empty: all), and the names of the sandbox layers. Preloading takes a second, so it happens in
     a supervisor process that forks the serving process, and forks it again at once if it is killed.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):  # the web server handles these and closes the control socket
+    # The web server handles the first two and closes the control socket. The kernel sends SIGIO on behalf of processes
+    # that share a descriptor with this one.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGIO):
         signal.signal(number, signal.SIG_IGN)
     base_folder, modules, *layers = sys.argv[2:]
     sandbox.lower_session_priority()

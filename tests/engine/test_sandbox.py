@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from io import BytesIO
@@ -58,6 +60,7 @@ _STOPPED_BY = {
     "reserve": ("seccomp",),
     "lock": ("seccomp",),
 }
+_NOBODY = 65_534
 _FOR_ROOT = ("trace", "become_root")  # attacks that only root's processes could make in the first place
 
 Starter = Callable[[str], Awaitable[LocalExecutor]]
@@ -144,6 +147,28 @@ async def test_layers_stop_attacks(started: Starter, tmp_path: Path, aims: dict[
         executor = await started(layer)
         if (await executor.examine()).layers[layer]:
             assert not await _succeeds(executor, tmp_path, deed), layer
+
+
+@pytest.mark.parametrize("version", [0, 1, 3, 5])
+async def test_attacks_on_a_server_of_an_ordinary_user_fail(searchable: Path, aims: dict[str, str], version: int) -> None:
+    """Jobs have the user of the server. Older versions of Landlock, and kernels without, do not stop all attacks."""
+    attacks = {attack: aims.get(attack, "") for attack in _STOPPED_BY if attack not in _FOR_ROOT}
+    attacks |= dict.fromkeys(("kill", "trace", "point", "point_connection"), "server")
+    own_file = searchable / "own"
+    own_file.write_bytes(b"private")
+    attacks |= {attack: str(own_file) for attack in ("read", "write", "loosen", "redate", "touch", "link")}
+    attacks |= dict.fromkeys(("list", "watch"), str(searchable))
+    own = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+    if own:
+        for path in (searchable, own_file):
+            os.chown(path, _NOBODY, _NOBODY)
+
+    command = [sys.executable, "-m", "tests.support.unprivileged", str(searchable), str(version), json.dumps(attacks)]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False, text=True, **own)
+
+    assert done.returncode == 0, done.stderr
+    expected = set() if version else {"read", "list", "write", "link"}
+    assert {attack for attack, succeeded in json.loads(done.stdout).items() if succeeded} == expected
 
 
 @pytest.mark.parametrize("attack", ["run", "run_copy", "run_script"])
