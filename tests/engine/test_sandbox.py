@@ -150,7 +150,9 @@ async def test_layers_stop_attacks(started: Starter, tmp_path: Path, aims: dict[
 
 
 @pytest.mark.parametrize("version", [0, 1, 3, 5])
-async def test_attacks_on_a_server_of_an_ordinary_user_fail(searchable: Path, aims: dict[str, str], version: int) -> None:
+async def test_attacks_on_a_server_of_an_ordinary_user_fail(
+    searchable: Path, aims: dict[str, str], version: int
+) -> None:
     """Jobs have the user of the server. Older versions of Landlock, and kernels without, do not stop all attacks."""
     attacks = {attack: aims.get(attack, "") for attack in _STOPPED_BY if attack not in _FOR_ROOT}
     attacks |= dict.fromkeys(("kill", "trace", "point", "point_connection"), "server")
@@ -266,9 +268,17 @@ async def test_temporary_files_work(started: Starter, tmp_path: Path, isolated: 
 
 async def test_a_false_size_is_detected(started: Starter, tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match="size that differs"):
-        await run_files(await started("all"), _job(tmp_path, "answer"))
+        await run_files(await started("all"), _job(tmp_path, "answer wrong_size"))
 
     assert not (tmp_path / "result.png").exists()
+
+
+@pytest.mark.parametrize("kind", ["deep", "surrogate", "not_a_number"])
+async def test_a_reply_that_is_no_json_is_a_crash(started: Starter, tmp_path: Path, kind: str) -> None:
+    for isolated in (False, True):
+        with pytest.raises(ConversionError, match="unreadable") as raised:
+            await run_files(await started("all"), _job(tmp_path, f"answer {kind}", isolated=isolated))
+        assert raised.value.reason == "worker_crashed"
 
 
 @pytest.fixture

@@ -18,7 +18,9 @@ from PIL import Image
 from engine.executor import forkserver
 from tests.support.executors import misbehaving, run_files, trouble_job
 
-_EMULATION = "from engine.sandbox import landlock; version = landlock._version(); landlock._version = lambda: min({}, version)"
+_EMULATION = (
+    "from engine.sandbox import landlock; version = landlock._version(); landlock._version = lambda: min({}, version)"
+)
 
 
 async def _attack(folder: Path, attacks: dict[str, str]) -> dict[str, bool]:

@@ -257,16 +257,23 @@ def _find_open_folder(_argument: str) -> None:
     raise PermissionError
 
 
-def _answer(_argument: str) -> None:
-    """Replies in place of the worker, with a wrong size."""
+def _answer(kind: str) -> None:
+    """Replies in place of the worker, with a wrong size or values that are no JSON."""
     result: dict[str, object] = {"size": 1_000_000, "trace": [], "warnings": [], "input_pages": [], "pages": None}
     result |= {"check_seconds": 0, "peak_memory": 0, "file_count": 1, "quality_used": None, "inspection": None}
-    reply = {"result": result}
-    for descriptor in range(3, 100):
-        with suppress(OSError):
-            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-                os.write(descriptor, json.dumps(reply).encode())
-                os._exit(0)
+    if kind == "surrogate":
+        result["warnings"] = [{"code": "code", "message": "\ud800"}]
+    if kind == "not_a_number":
+        error = {
+            "kind": "CorruptInput",
+            "message": "No.",
+            "reason": None,
+            "param": None,
+            "details": {"x": float("nan")},
+        }
+    reply = json.dumps({"error": error} if kind == "not_a_number" else {"result": result})
+    os.write(_CONNECTION, ("[" * 30_000 if kind == "deep" else reply).encode())
+    os._exit(0)
 
 
 ATTACKS: Mapping[str, Callable[[str], None]] = {
