@@ -148,7 +148,7 @@ async def serve(settings: Settings, host: str, port: int) -> None:
     """
     configure(settings.log_format)
     registry = load_registry()
-    executor = local_executor(settings, settings.workers)
+    executor = local_executor(settings, settings.workers, settings.data_dir.absolute() / "workers")
     services = await asyncio.to_thread(assemble, settings, registry, executor)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -9,14 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import ExecutorUnavailable
-from engine.executor.forkserver_main import PID, remove_folder
+from engine.executor.folders import BaseFolder
+from engine.executor.forkserver_main import PID
 from engine.executor.quotas import used_memory
 
 # The only environment variables that are passed on: the others can hold secrets.
@@ -135,13 +135,15 @@ class ForkServer:
     """A process with all plugins loaded that forks worker processes with the sandbox `layers`.
 
     Starts at the first fork. Its methods block and are called from one thread at a time. While `closing` is true, it
-    is not replaced. `modules` are those that the jobs can import; by default those of all plugins.
+    is not replaced. `modules` are those that the jobs can import; by default those of all plugins. The folders of the
+    worker processes are below `folder`, by default the system's temporary folder.
     """
 
-    def __init__(self, layers: Collection[str], modules: Collection[str] = ()) -> None:
+    def __init__(self, layers: Collection[str], modules: Collection[str] = (), folder: Path | None = None) -> None:
         self._layers = layers
         self._modules = modules
-        self._base_folder = ""  # holds the folders of the worker processes
+        self._folder = folder
+        self._base_folder: BaseFolder | None = None
         self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
         self.closing = False
 
@@ -173,11 +175,10 @@ class ForkServer:
         return self._running[1]
 
     def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
-        self._base_folder = tempfile.mkdtemp(prefix="convertd-")
-        Path(self._base_folder).chmod(0o711)  # jobs run as other users; each can reach its own folder
+        self._base_folder = BaseFolder(self._folder)
         control, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         python_path = os.pathsep.join(entry for entry in sys.path if entry)
-        arguments = [str(remote.fileno()), self._base_folder, ",".join(self._modules), *self._layers]
+        arguments = [str(remote.fileno()), self._base_folder.path, ",".join(self._modules), *self._layers]
         with remote:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _PROGRAM, *arguments],
@@ -198,9 +199,9 @@ class ForkServer:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
             self._running = None
-        if self._base_folder:  # an empty path would be the current folder
-            remove_folder(self._base_folder)
-            self._base_folder = ""
+        if self._base_folder is not None:
+            self._base_folder.remove()
+            self._base_folder = None
 
 
 def job_environment() -> dict[str, str]:

@@ -7,17 +7,16 @@ import select
 import signal
 import socket
 import struct
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from engine import sandbox
 from engine.executor import preload
+from engine.executor.folders import clear_folder, remove_folder
 from engine.executor.worker import run_worker
 from engine.registry import load_registry
 
@@ -52,21 +51,6 @@ def main() -> None:
         apply_layers = partial(sandbox.apply_layers, layers, os.getpid(), path_rules)
         _ChildTable(control, base_folder, lambda folder: shared_layers | apply_layers(folder)).run()
     remove_folder(base_folder)
-
-
-def remove_folder(folder: str) -> None:
-    """Removes a folder and its contents. Ignores errors. Blocks."""
-    clear_folder(folder)
-    with suppress(OSError):
-        Path(folder).rmdir()
-
-
-def clear_folder(folder: str) -> None:
-    """Removes the contents of a folder. Ignores errors. Blocks."""
-    with suppress(OSError):
-        entries = list(Path(folder).iterdir())
-        if entries:
-            subprocess.run(["rm", "-rf", "--", *entries], check=False)
 
 
 class _Child(NamedTuple):

@@ -240,7 +240,7 @@ def parse_result(message: bytes) -> tuple[JobResult, bool]:
 def parse_report(message: bytes) -> SandboxReport:
     """Returns the results of a sandbox self-test. Raises WorkerCrashed."""
     report = _parse(message).report
-    if report is None or not sandbox.LAYERS <= report.layers.keys():
+    if report is None or not sandbox.LAYERS.issubset(report.layers):
         raise _unreadable()
     return report
 

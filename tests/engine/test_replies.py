@@ -30,6 +30,12 @@ _RESULT = JobResult(
 _DEEP = "[" * 20_000 + "]" * 20_000
 _NOT_A_NUMBER, _INFINITE, _OVERFLOWING = "NaN", "-Infinity", "1e999"
 
+_TEXTS: list[Any] = ["\ud800", "\0", None, 1, ["x"]]
+_DETAILS: list[Any] = [
+    *(None, [], {"\ud800": 1}),
+    *({"x": value} for value in ("\ud800", float("nan"), float("inf"), [[1]], {"x": [1]}, {"x": {"x": 1}})),
+]
+
 
 def _reply(**changes: str) -> bytes:
     """A reply whose values are replaced by JSON texts."""
@@ -84,10 +90,9 @@ def test_messages_lose_what_cannot_be_sent() -> None:
         _reply(warnings='[{"code": "code", "message": "').replace(b'"}}', b"\xed\xa0\x80") + b'"}]}}',
         _reply() + b" " * jobs.MAX_MESSAGE,
         _reply() + b"{}",
-        *(_error(message=value) for value in ("\ud800", "\0", None, 1, ["x"])),
-        *(_error(kind=value) for value in (None, ["x"])),
-        *(_error(details=value) for value in (None, [], {"x": float("nan")}, {"x": "\ud800"}, {"\ud800": 1})),
-        *(_error(details={"x": value}) for value in (float("inf"), [[1]], {"x": [1]}, {"x": {"x": 1}})),
+        *(_error(message=value) for value in _TEXTS),
+        *(_error(kind=value) for value in _TEXTS),
+        *(_error(details=value) for value in _DETAILS),
     ],
 )
 def test_an_unusual_reply_is_a_crash(reply: bytes) -> None:

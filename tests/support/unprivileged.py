@@ -1,7 +1,7 @@
 """A program that attacks itself: runs attacks in worker processes, and prints as JSON which of them succeeded.
 
-Arguments: a folder, the Landlock version to emulate, and a JSON object of attacks and their arguments, where "server" is
-the process ID of this process.
+Arguments: a folder, the Landlock version to emulate, and a JSON object of attacks and their arguments, where "server"
+is the process ID of this process.
 """
 
 from __future__ import annotations
