@@ -167,7 +167,7 @@ async def test_attacks_on_a_server_of_an_ordinary_user_fail(
 
     command = [sys.executable, "-m", "tests.support.unprivileged", str(searchable), str(version), json.dumps(attacks)]
     server = await asyncio.create_subprocess_exec(
-        *command, stdout=subprocess.PIPE, user=user, group=user, extra_groups=user and []
+        *command, stdout=subprocess.PIPE, user=user, group=user, extra_groups=None if user is None else ()
     )
     output, _ = await server.communicate()
 
