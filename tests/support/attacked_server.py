@@ -1,4 +1,4 @@
-"""A program that attacks itself: runs attacks in worker processes, and prints as JSON which of them succeeded.
+"""A server that is attacked: runs attacks in worker processes, and prints as JSON which of them succeeded.
 
 Arguments: a folder, the Landlock version to emulate, and a JSON object of attacks and their arguments, where "server"
 is the process ID of this process.
