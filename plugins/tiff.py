@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -26,8 +26,6 @@ from engine import (
     Size,
     TargetCapabilities,
     any_of,
-    check_size,
-    color,
     conversion,
     hookimpl,
 )
@@ -35,7 +33,7 @@ from engine.option_types import Effort, Pages, Quality
 from plugins import _exif, _pillow, _tiff_tags
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from tifffile import TiffFile
 
 
 def _sniff(content: Content) -> int:
@@ -53,11 +51,14 @@ TIFF = FileFormat(
 )
 
 _MODULES = ("plugins._tifffile", "engine.mupdf")
-_BITS_PER_SAMPLE, _SUBFILE = 258, 254
+_BITS_PER_SAMPLE, _SAMPLE_FORMAT, _RESOLUTIONS, _RESOLUTION_UNIT = 258, 339, (282, 283), 296
+_UNSIGNED, _INCH, _CENTIMETRE = 1, 2, 3
+_NOT_IN_PILLOW = frozenset({50001})  # WebP: its libtiff lacks the codec
+# Raised by Pillow for pages that it does not know.
+_UNREADABLE = (OSError, SyntaxError, TypeError, ValueError, KeyError, IndexError, struct.error)
 _BYTE, _ASCII, _LONG = 1, 2, 4
 _PLACEHOLDER = 0xFEEDF00D
-_REDUCED = 1  # subfile type: a smaller version of another page
-_MODES = {0: "L", 1: "L", 2: "RGB", 5: "CMYK"}
+_NO_PICTURE = 0b101  # subfile types: a smaller version of another page, and a transparency mask
 _JPEG_QUALITY, _EFFORT = 90, 5
 _LEVELS = (1, 1, 2, 3, 4, 6, 7, 9, 10)  # of libdeflate by effort; 4 takes the time of LZW
 Compression: TypeAlias = Annotated[
@@ -79,71 +80,96 @@ _PHOTOMETRIC_NAMES = {
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     try:
         image = _pillow.open_image(data, "TIFF")
-    except (OSError, TypeError, SyntaxError):
+        sizes = _sizes(image)
+    except _UNREADABLE:
+        sizes = {}
+    if not sizes:
         return _decode_with_tifffile(data, pages)
-    sizes, deep = _pages(image)
     order = _pillow.select(list(sizes), pages)
     raster = _pillow.to_raster(image, order, sizes=[sizes[index] for index in order])
-    bare = raster.bare and getattr(image, "n_frames", 1) == 1  # without thumbnails
-    return replace(raster, deep_frames=_decode_deep(data, order) if deep else None, bare=bare)
+    return replace(raster, bare=raster.bare and getattr(image, "n_frames", 1) == 1)  # without thumbnails
 
 
-def _pages(image: Image.Image) -> tuple[dict[int, Size], bool]:
-    """The sizes of the pages by index, without thumbnails, and whether a page has more than 8 bits per sample.
+def _sizes(image: Image.Image) -> dict[int, Size]:
+    """The sizes of the pages by index, without thumbnails and masks. Empty if Pillow cannot read a page exactly.
 
     Stops one page after the limit.
     """
-    pages: dict[int, Size] = {}
-    deep = False
+    sizes: dict[int, Size] = {}
     # Counting all pages first takes seconds for thousands of pages.
     for index, page in enumerate(ImageSequence.Iterator(image)):
-        tags = getattr(page, "tag_v2", {})
-        deep = deep or max(tags.get(_BITS_PER_SAMPLE, (1,))) > 8
-        if not int(tags.get(_SUBFILE, 0)) & _REDUCED:
-            pages[index] = page.size
-        if len(pages) > MAX_FRAMES:
+        if not _is_for_pillow(getattr(page, "tag_v2", {})):
+            return {}
+        if not int(page.tag_v2.get(_tiff_tags.SUBFILE, 0)) & _NO_PICTURE:  # type: ignore[attr-defined]
+            sizes[index] = page.size
+        if len(sizes) > MAX_FRAMES:
             break
-    image.seek(next(iter(pages), 0))
-    return pages or {0: image.size}, deep
+    image.seek(next(iter(sizes), 0))
+    return sizes
+
+
+def _is_for_pillow(tags: Mapping[int, Any]) -> bool:
+    """Whether a page has integers of at most 8 bits, a compression of Pillow, and no sub-directories."""
+    return (
+        max(tags.get(_BITS_PER_SAMPLE, (1,))) <= 8
+        and tags.get(_tiff_tags.COMPRESSION, 1) not in _NOT_IN_PILLOW
+        and set(tags.get(_SAMPLE_FORMAT, (_UNSIGNED,))) == {_UNSIGNED}
+        and _tiff_tags.SUB_DIRECTORIES not in tags
+    )
 
 
 def _decode_with_tifffile(data: bytes, selected: str | None) -> Raster:
-    """Decodes files that Pillow cannot read, such as floating-point colour."""
     from plugins import _tifffile
 
-    with _tifffile.open_tiff(BytesIO(data), "r") as file:
-        order = _pillow.select(list(range(min(file.properties(index=...).n_images, MAX_FRAMES + 1))), selected)
-    frames = (replace(frame, pixels=frame.image) for frame in _decode_deep(data, order))
-    return Raster(frames, count=len(order), deep_frames=_decode_deep(data, order))
+    with _tifffile.open_file(data) as file:
+        pages = _tifffile.pictures(file)
+        order = _pillow.select(list(range(len(pages))), selected)
+        chosen = [pages[index] for index in order]
+        bits = max((_tifffile.bits(page) for page in chosen if _tifffile.is_deep(page)), default=8)
+        sizes = [_tifffile.upright_size(page) for page in chosen]
+        turned = any(_tifffile.orientation(page) > 1 for page in chosen)
+        directory = _read_directory(data, file)
+    return Raster(
+        _frames(data, order, deep=False),
+        count=len(order),
+        deep_frames=_frames(data, order, deep=True) if bits > 8 else None,
+        source_bit_depth=min(bits, 16),
+        exif=_exif.from_directory(directory),
+        xmp=_pillow.upright_xmp(directory.get(_exif.XMP)),
+        dpi=_read_dpi(directory),
+        turned=turned,
+        sizes=sizes,
+    )
 
 
-def _decode_deep(data: bytes, order: list[int]) -> Iterator[Frame]:
+def _read_directory(data: bytes, file: TiffFile) -> Image.Exif:
+    """The tags of the first page; empty if they are invalid."""
+    tags = Image.Exif()
+    tags.endian, tags.bigtiff = file.byteorder, file.is_bigtiff
+    try:
+        tags.load_from_fp(BytesIO(data), file.pages.first.offset)
+    except _UNREADABLE:
+        return Image.Exif()
+    return tags
+
+
+def _frames(data: bytes, order: list[int], *, deep: bool) -> Iterator[Frame]:
     from plugins import _tifffile
 
-    with _tifffile.open_tiff(BytesIO(data), "r") as file:
-        for page in order:
-            tags = file.metadata(index=..., page=page)
-            check_size(tags["ImageWidth"], tags["ImageLength"])
-            pixels = _to_deep_pixels(file.read(index=..., page=page), tags)
-            yield Frame(pixels, tags.get("InterColorProfile"))
+    with _tifffile.open_file(data) as file:
+        pages = _tifffile.pictures(file)
+        for index in order:
+            frame = Frame(_tifffile.read(pages[index]), _tifffile.profile(pages[index]))
+            yield frame if deep else replace(frame, pixels=frame.image)
+            del frame  # so that it is not in memory while the next one is decoded
 
 
-def _to_deep_pixels(array: NDArray[Any], tags: dict[str, Any]) -> DeepPixels:
-    import numpy as np
-
-    photometric = int(tags["PhotometricInterpretation"])
-    mode = _MODES[photometric]
-    if array.ndim == 3 and int(tags.get("PlanarConfiguration", 1)) == 2:
-        array = np.moveaxis(array, 0, -1)
-    if array.ndim == 3:
-        mode += "A" if array.shape[2] > len(mode) and mode != "CMYK" else ""
-        array = array[..., : len(mode)] if len(mode) > 1 else array[..., 0]
-    bits = int(np.max(tags["BitsPerSample"]))
-    array = array if array.dtype.kind == "u" and bits <= 16 else color.to_16_bits(array)
-    if photometric == 0:
-        array = (1 << min(bits, 16)) - 1 - array
-    array = _pillow.apply_orientation(array, int(tags.get("Orientation", 1)))
-    return DeepPixels.from_bits(array, min(bits, 16), mode)
+def _read_dpi(directory: Image.Exif) -> tuple[float, float] | None:
+    per_inch = {_INCH: 1, _CENTIMETRE: 2.54}.get(directory.get(_RESOLUTION_UNIT, _INCH))
+    across, down = (directory.get(tag) for tag in _RESOLUTIONS)
+    if per_inch is None or across is None or down is None:
+        return None
+    return _pillow.plausible_dpi((across * per_inch, down * per_inch))
 
 
 # Few readers support LA with 16 bits.
@@ -169,7 +195,7 @@ def encode(
     converted = raster.converted_for(_JPEG_CAPABILITIES if compression == "jpeg" else _CAPABILITIES)
     file = BytesIO()
     tags = _exif.parse(raster.exif)
-    with _tifffile.open_tiff(file, "w") as pages:
+    with _tifffile.open_writer(file) as pages:
         for number, frame in enumerate(converted.frames):
             pages.write(
                 **_page_parameters(frame.pixels),
