@@ -153,7 +153,7 @@ def _to_unsigned(samples: NDArray[Any], page: TiffPage) -> tuple[NDArray[np.uint
     if samples.dtype.kind != "u":
         return color.to_16_bits(samples), 16
     depth = bits(page)
-    return (samples >> max(depth - 16, 0)).astype(np.uint16, copy=False), min(depth, 16)
+    return np.right_shift(samples, max(depth - 16, 0), dtype=samples.dtype).astype(np.uint16), min(depth, 16)
 
 
 def _alpha_band(page: TiffPage, colors: int) -> int | None:
@@ -167,8 +167,8 @@ def _alpha_band(page: TiffPage, colors: int) -> int | None:
 def _divide(samples: NDArray[np.uint16], alpha: NDArray[np.uint16], maximum: int) -> NDArray[np.uint16]:
     """Samples that are multiplied by alpha, without it."""
     divisor = np.maximum(alpha, 1).astype(np.uint32)
-    quotient: NDArray[Any] = (samples * np.uint32(maximum) + divisor // 2) // divisor
-    return np.minimum(quotient, maximum).astype(np.uint16)
+    quotients = np.floor_divide(samples * np.uint32(maximum) + divisor // 2, divisor)
+    return np.minimum(quotients, maximum).astype(np.uint16)  # type: ignore[no-any-return]
 
 
 def _apply_palette(indexes: NDArray[Any], page: TiffPage) -> Image.Image:
@@ -191,17 +191,17 @@ def _lab_to_srgb(array: NDArray[Any], page: TiffPage) -> DeepPixels:
 
 def _lab_values(samples: NDArray[Any], band: int, page: TiffPage) -> NDArray[np.float32]:
     """The values of L (band 0), a or b."""
-    values = samples.astype(np.float32)
     if samples.dtype.kind == "f":
-        return values
-    depth = bits(page)
+        return samples.astype(np.float32)
+    unsigned = samples.view(f"u{samples.itemsize}")  # the format of the samples may be that of a and b
+    values, depth = unsigned.astype(np.float32), bits(page)
     if page.photometric == PHOTOMETRIC.ITULAB:
         low, high = _ITU_LAB[band]
         return low + values * np.float32((high - low) / ((1 << depth) - 1))
     unit = np.float32(1 << (depth - 8))
     if band == 0:
-        white = unit * 255 if page.photometric == PHOTOMETRIC.ICCLAB else np.iinfo(samples.dtype).max
+        white = unit * 255 if page.photometric == PHOTOMETRIC.ICCLAB else np.iinfo(unsigned.dtype).max
         return values * np.float32(100 / white)
     if page.photometric == PHOTOMETRIC.ICCLAB:
         return values / unit - 128
-    return samples.astype(f"i{samples.itemsize}") / unit
+    return samples.view(f"i{samples.itemsize}").astype(np.float32) / unit

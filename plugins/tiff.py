@@ -53,7 +53,7 @@ TIFF = FileFormat(
 _MODULES = ("plugins._tifffile", "engine.mupdf")
 _BITS_PER_SAMPLE, _SAMPLE_FORMAT, _RESOLUTIONS, _RESOLUTION_UNIT = 258, 339, (282, 283), 296
 _UNSIGNED, _INCH, _CENTIMETRE = 1, 2, 3
-_NOT_IN_PILLOW = frozenset({50001})  # WebP: its libtiff lacks the codec
+_WEBP = 50001
 # Raised by Pillow for pages that it does not know.
 _UNREADABLE = (OSError, SyntaxError, TypeError, ValueError, KeyError, IndexError, struct.error)
 _BYTE, _ASCII, _LONG = 1, 2, 4
@@ -112,7 +112,7 @@ def _is_for_pillow(tags: Mapping[int, Any]) -> bool:
     """Whether a page has integers of at most 8 bits, a compression of Pillow, and no sub-directories."""
     return (
         max(tags.get(_BITS_PER_SAMPLE, (1,))) <= 8
-        and tags.get(_tiff_tags.COMPRESSION, 1) not in _NOT_IN_PILLOW
+        and tags.get(_tiff_tags.COMPRESSION, 1) != _WEBP  # Pillow's libtiff lacks the codec
         and set(tags.get(_SAMPLE_FORMAT, (_UNSIGNED,))) == {_UNSIGNED}
         and _tiff_tags.SUB_DIRECTORIES not in tags
     )
