@@ -5,14 +5,14 @@ from __future__ import annotations
 from enum import IntEnum
 from io import BytesIO
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 import imagecodecs
 import imageio.plugins.tifffile_v3  # noqa: F401
 import imageio.v3 as iio
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageCms
+from PIL import Image, ImageChops, ImageCms
 from tifffile import COMPRESSION, PHOTOMETRIC, TiffFile, TiffFileError, TiffPage
 
 from engine import MAX_FRAMES, CorruptInput, DeepPixels, Size, check_size, color
@@ -38,6 +38,71 @@ _MODES = {
 _LAB = (PHOTOMETRIC.CIELAB, PHOTOMETRIC.ICCLAB, PHOTOMETRIC.ITULAB)
 _ITU_LAB = ((0, 100), (-85, 85), (-75, 125))  # the default ranges of L, a and b
 _JPEG = (COMPRESSION.OJPEG, COMPRESSION.JPEG, COMPRESSION.ALT_JPEG, COMPRESSION.JPEG_LOSSY)
+
+
+class Writer:
+    """Writes pages with tifffile, through imageio. A context; the file is complete after it."""
+
+    def __init__(self) -> None:
+        self._file = BytesIO()
+        self._pages: list[COMPRESSION | None] = []  # the tag to be corrected of each page
+
+    def __enter__(self) -> Self:
+        self._handle = iio.imopen(self._file, "w", plugin="tifffile")
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._handle.close()
+
+    def write(self, array: NDArray[Any], **parameters: Any) -> None:
+        """Adds a page. `parameters` are those of TiffWriter.write."""
+        self._handle.write(array, metadata=None, software=False, **parameters)
+        self._pages.append(None)
+
+    def write_bilevel(self, image: Image.Image, **parameters: Any) -> None:
+        """Adds a page of mode 1, by Group 4 or deflate: the smaller. `parameters` are those of TiffWriter.write."""
+        inverted = ImageChops.invert(image)  # 0 is white for Group 4
+        choices = {
+            COMPRESSION.CCITT_T6: _group4(inverted),
+            COMPRESSION.ADOBE_DEFLATE: imagecodecs.zlib_encode(inverted.tobytes()),
+        }
+        compression = min(choices, key=lambda choice: len(choices[choice]))
+        # tifffile writes compressed strips as they are, but knows only the second compression.
+        strips: Any = [iter([choices[compression]])]
+        self._handle.write(
+            strips,
+            is_batch=True,
+            shape=(image.height, image.width),
+            dtype=np.bool_,
+            photometric="miniswhite",
+            compression="zlib",
+            rowsperstrip=image.height,
+            metadata=None,
+            software=False,
+            **parameters,
+        )
+        self._pages.append(compression)
+
+    def getvalue(self) -> bytes:
+        """The file."""
+        if any(self._pages):
+            self._file.seek(0)
+            with TiffFile(self._file, mode="r+") as file:
+                for page, compression in zip(file.pages, self._pages, strict=True):
+                    if compression and isinstance(page, TiffPage):
+                        page.tags["Compression"].overwrite(compression)
+        return self._file.getvalue()
+
+
+def _group4(image: Image.Image) -> bytes:
+    """A picture of mode 1 compressed by Group 4, as one strip."""
+    file = BytesIO()
+    image.save(file, "TIFF", compression="group4", strip_size=image.width * image.height)
+    data = file.getvalue()
+    with open_file(data) as written:
+        page = written.pages.first
+        (offset,), (size,) = page.dataoffsets, page.databytecounts
+    return data[offset : offset + size]
 
 
 def open_file(data: bytes) -> TiffFile:

@@ -33,6 +33,7 @@ from engine.option_types import Effort, Pages, Quality
 from plugins import _exif, _pillow, _tiff_tags
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from tifffile import TiffFile
 
 
@@ -60,10 +61,14 @@ _BYTE, _ASCII, _LONG = 1, 2, 4
 _PLACEHOLDER = 0xFEEDF00D
 _NO_PICTURE = 0b101  # subfile types: a smaller version of another page, and a transparency mask
 _JPEG_QUALITY, _EFFORT = 90, 5
-_LEVELS = (1, 1, 2, 3, 4, 6, 7, 9, 10)  # of libdeflate by effort; 4 takes the time of LZW
+_LEVELS = (1, 1, 1, 2, 2, 4, 6, 9, 10)  # of libdeflate by effort; 2 is faster than LZW
+_SAMPLE_ROWS, _SAMPLES = 32, 3  # of a picture, to choose the predictor
 Compression: TypeAlias = Annotated[
     Literal["none", "lzw", "deflate", "jpeg"],
-    Field(description="Compression of TIFF; `jpeg` is lossy, with 8 bits per sample and without transparency."),
+    Field(
+        description="Compression of TIFF. By default Group 4 for pages of 1 bit, otherwise `deflate`. "
+        "`jpeg` is lossy, with 8 bits per sample and without transparency."
+    ),
 ]
 _PHOTOMETRIC_NAMES = {
     "1": "minisblack",
@@ -181,7 +186,11 @@ _JPEG_CAPABILITIES = TargetCapabilities(("L", "RGB"), icc=True, pages=True)
 
 @conversion(RASTER, TIFF, cost=2, modules=_MODULES)
 def encode(
-    raster: Raster, *, compression: Compression = "deflate", quality: Quality = _JPEG_QUALITY, effort: Effort = _EFFORT
+    raster: Raster,
+    *,
+    compression: Compression | None = None,
+    quality: Quality = _JPEG_QUALITY,
+    effort: Effort = _EFFORT,
 ) -> bytes:
     """`quality` applies to JPEG compression, `effort` to deflate."""
     from plugins import _tifffile
@@ -189,56 +198,67 @@ def encode(
     if compression != "jpeg" and quality != _JPEG_QUALITY:
         message = "quality has an effect only with the compression jpeg."
         warn(FidelityWarning("quality_ignored", message), stacklevel=2)
-    if compression != "deflate" and effort != _EFFORT:
+    if compression not in (None, "deflate") and effort != _EFFORT:
         message = "effort has an effect only with the compression deflate."
         warn(FidelityWarning("option_ignored", message), stacklevel=2)
     converted = raster.converted_for(_JPEG_CAPABILITIES if compression == "jpeg" else _CAPABILITIES)
-    file = BytesIO()
     tags = _exif.parse(raster.exif)
-    with _tifffile.open_writer(file) as pages:
+    with _tifffile.Writer() as writer:
         for number, frame in enumerate(converted.frames):
-            pages.write(
-                **_page_parameters(frame.pixels),
-                **_compression_parameters(frame.pixels, compression, quality, effort),
-                iccprofile=frame.icc_profile,
-                resolution=raster.dpi,
-                resolutionunit="inch" if raster.dpi else None,
-                extratags=() if number else list(_extra_tags(tags, raster.xmp)),
-                metadata=None,
-                software=False,
-            )
-    return _append_directories(file.getvalue(), tags)
+            common: dict[str, Any] = {
+                "iccprofile": frame.icc_profile,
+                "resolution": raster.dpi,
+                "resolutionunit": "inch" if raster.dpi else None,
+                "extratags": () if number else list(_extra_tags(tags, raster.xmp)),
+            }
+            if compression is None and frame.pixels.mode == "1":
+                writer.write_bilevel(frame.image, **common)
+            else:
+                array, parameters = _page(frame.pixels)
+                method = _compression_parameters(array, frame.pixels.mode, compression or "deflate", quality, effort)
+                writer.write(array, **parameters, **method, **common)
+    return _append_directories(writer.getvalue(), tags)
 
 
 def _compression_parameters(
-    pixels: Image.Image | DeepPixels, compression: Compression, quality: int, effort: int
+    array: NDArray[Any], mode: str, compression: str, quality: int, effort: int
 ) -> dict[str, Any]:
     """The parameters of tifffile for a compression."""
     if compression == "jpeg":
         return {"compression": "jpeg", "compressionargs": {"level": quality}}
     if compression == "none":
         return {}
-    predictor = {"predictor": pixels.mode not in ("1", "P")}
+    predictor = {"predictor": mode not in ("1", "P") and _predictor_helps(array)}
     if compression == "lzw":
         return {"compression": "lzw", **predictor}
     return {"compression": "zlib", "compressionargs": {"level": _LEVELS[effort - 1]}, **predictor}
 
 
-def _page_parameters(pixels: Image.Image | DeepPixels) -> dict[str, Any]:
-    """The parameters of tifffile for the pixels of a page."""
+def _predictor_helps(array: NDArray[Any]) -> bool:
+    """Whether differences of neighbouring pixels compress better than the pixels: of photos, but not of drawings."""
+    import numpy as np
+    from imagecodecs import deflate_encode, delta_encode
+
+    starts = np.linspace(0, max(len(array) - _SAMPLE_ROWS, 0), _SAMPLES, dtype=int)
+    rows = np.concatenate([array[start : start + _SAMPLE_ROWS] for start in starts])
+    return len(deflate_encode(delta_encode(rows, axis=1).tobytes(), 1)) < len(deflate_encode(rows.tobytes(), 1))
+
+
+def _page(pixels: Image.Image | DeepPixels) -> tuple[NDArray[Any], dict[str, Any]]:
+    """The samples of a page, and the parameters of tifffile for them."""
     import numpy as np
 
     mode = pixels.mode
     array = pixels.array if isinstance(pixels, DeepPixels) else np.asarray(pixels)
-    parameters: dict[str, Any] = {"ndimage": array, "photometric": _PHOTOMETRIC_NAMES[mode]}
+    parameters: dict[str, Any] = {"photometric": _PHOTOMETRIC_NAMES[mode]}
     if isinstance(pixels, Image.Image) and mode == "P":
         palette = np.zeros((256, 3), np.uint16)
         colours = np.asarray(pixels.getpalette(), np.uint16).reshape(-1, 3) * 257
         palette[: len(colours)] = colours
-        return {**parameters, "colormap": palette.T}
+        return array, {**parameters, "colormap": palette.T}
     if mode in ("LA", "RGBA"):
         parameters["extrasamples"] = ["unassalpha"]
-    return {**parameters, "planarconfig": "contig"} if array.ndim == 3 else parameters
+    return array, ({**parameters, "planarconfig": "contig"} if array.ndim == 3 else parameters)
 
 
 def _extra_tags(tags: Image.Exif, xmp: bytes | None) -> Iterator[tuple[int, int, int, Any, bool]]:
