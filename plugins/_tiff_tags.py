@@ -12,8 +12,9 @@ from engine import Content
 Directory: TypeAlias = Mapping[int, tuple[int, ...] | bytes]
 """The tags of one directory: integers, or bytes for the types ASCII and undefined."""
 
-SUBFILE, WIDTH, HEIGHT, COMPRESSION, PHOTOMETRIC, MAKE, SOFTWARE = 254, 256, 257, 259, 262, 271, 305
+SUBFILE, WIDTH, HEIGHT, COMPRESSION, PHOTOMETRIC, MAKE = 254, 256, 257, 259, 262, 271
 SUB_DIRECTORIES, DNG_VERSION = 330, 50706
+REDUCED, MASK = 1, 4  # subfile types: a smaller version of another page, and a transparency mask
 STRIP_OFFSETS, STRIP_BYTE_COUNTS, PANASONIC_OFFSET = 273, 279, 280
 _SEE_VENDOR_TAG = 0xFFFFFFFF  # strip offset of files that have it in a tag of the manufacturer
 CFA, LINEAR_RAW = 32803, 34892
@@ -90,6 +91,32 @@ def holds_sensor_data(directories: list[Directory]) -> bool:
         directory.get(PHOTOMETRIC) in ((CFA,), (LINEAR_RAW,)) or directory.get(COMPRESSION) in ((32767,), (34713,))
         for directory in directories
     )
+
+
+def holds_only_thumbnails(directories: list[Directory]) -> bool:
+    """Whether every directory with a picture describes a smaller version of another one."""
+    pictures = [directory for directory in directories if _area(directory)]
+    return bool(pictures) and all(_is_reduced(directory) for directory in pictures)
+
+
+def hides_picture(directories: list[Directory]) -> bool:
+    """Whether the first directory is a thumbnail, and the picture another one."""
+    return bool(directories) and _is_reduced(directories[0]) and declared_area(directories) > _area(directories[0])
+
+
+def declared_area(directories: list[Directory]) -> int:
+    """The number of pixels of the largest picture that is no thumbnail; 0 if there is none."""
+    return max((_area(directory) for directory in directories if not _is_reduced(directory)), default=0)
+
+
+def _area(directory: Directory) -> int:
+    width, height = directory.get(WIDTH, ()), directory.get(HEIGHT, ())
+    return int(width[0]) * int(height[0]) if width and height else 0
+
+
+def _is_reduced(directory: Directory) -> bool:
+    value = directory.get(SUBFILE, ())
+    return bool(value) and bool(int(value[0]) & REDUCED)
 
 
 def is_truncated(content: Content, directories: list[Directory]) -> bool:

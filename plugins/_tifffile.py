@@ -16,17 +16,18 @@ from PIL import Image, ImageChops, ImageCms
 from tifffile import COMPRESSION, PHOTOMETRIC, TiffFile, TiffFileError, TiffPage
 
 from engine import MAX_FRAMES, CorruptInput, DeepPixels, Size, check_size, color
-from plugins import _pillow
+from plugins import _pillow, _tiff_tags
 
 # Loaded at import: the sandbox of a job may refuse to load them.
 _DECODERS = (
-    *("bitorder", "ccittfax3", "ccittfax4", "ccittrle", "cms", "deflate", "delta", "float24", "floatpred", "jpeg"),
-    *("jpeg2k", "jpeg8", "jpegsof3", "jpegxl", "jpegxr", "lerc", "ljpeg", "lzma", "lzw", "packbits", "packints"),
-    *("pixarlog", "png", "webp", "zlib", "zstd"),
+    *("bitorder", "ccittfax3", "ccittfax4", "ccittrle", "deflate", "delta", "float24", "floatpred", "jpeg", "jpeg2k"),
+    *("jpeg8", "jpegsof3", "jpegxl", "jpegxr", "lerc", "ljpeg", "lzma", "lzw", "packbits", "packints", "pixarlog"),
+    *("png", "webp", "zlib", "zstd"),
 )
-_CODECS = [getattr(imagecodecs, f"{name}_decode") for name in _DECODERS if name != "cms"]
+_CODECS = [imagecodecs.cms_transform, *(getattr(imagecodecs, f"{name}_decode") for name in _DECODERS)]
 
-_NO_PICTURE = 0b101  # subfile types: a smaller version of another page, and a transparency mask
+
+_NO_PICTURE = _tiff_tags.REDUCED | _tiff_tags.MASK
 _ASSOCIATED, _UNASSOCIATED = 1, 2  # kinds of alpha
 _MODES = {
     PHOTOMETRIC.MINISWHITE: "L",

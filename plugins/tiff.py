@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 def _sniff(content: Content) -> int:
     """0 for camera RAW files: of those without a plugin, only the thumbnail could be read."""
-    return 0 if _tiff_tags.holds_sensor_data(_tiff_tags.read_directories(content)) else 4
+    directories = _tiff_tags.read_directories(content)
+    only_thumbnails = _tiff_tags.camera_make(directories) and _tiff_tags.holds_only_thumbnails(directories)
+    return 0 if only_thumbnails or _tiff_tags.holds_sensor_data(directories) else 4
 
 
 TIFF = FileFormat(
@@ -51,7 +53,7 @@ TIFF = FileFormat(
     is_complete=_tiff_tags.is_complete,
 )
 
-_MODULES = ("plugins._tifffile", "engine.mupdf")
+MODULES = ("plugins._tifffile", "engine.mupdf")
 _BITS_PER_SAMPLE, _SAMPLE_FORMAT, _RESOLUTIONS, _RESOLUTION_UNIT = 258, 339, (282, 283), 296
 _UNSIGNED, _INCH, _CENTIMETRE = 1, 2, 3
 _WEBP = 50001
@@ -59,7 +61,6 @@ _WEBP = 50001
 _UNREADABLE = (OSError, SyntaxError, TypeError, ValueError, KeyError, IndexError, struct.error)
 _BYTE, _ASCII, _LONG = 1, 2, 4
 _PLACEHOLDER = 0xFEEDF00D
-_NO_PICTURE = 0b101  # subfile types: a smaller version of another page, and a transparency mask
 _JPEG_QUALITY, _EFFORT = 90, 5
 _LEVELS = (1, 1, 1, 2, 2, 4, 6, 9, 10)  # of libdeflate by effort; 2 is faster than LZW
 _SAMPLE_ROWS, _SAMPLES = 32, 3  # of a picture, to choose the predictor
@@ -81,7 +82,7 @@ _PHOTOMETRIC_NAMES = {
 }
 
 
-@conversion(TIFF, RASTER, modules=_MODULES)
+@conversion(TIFF, RASTER, modules=MODULES)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     try:
         image = _pillow.open_image(data, "TIFF")
@@ -105,7 +106,7 @@ def _sizes(image: Image.Image) -> dict[int, Size]:
     for index, page in enumerate(ImageSequence.Iterator(image)):
         if not _is_for_pillow(getattr(page, "tag_v2", {})):
             return {}
-        if not int(page.tag_v2.get(_tiff_tags.SUBFILE, 0)) & _NO_PICTURE:  # type: ignore[attr-defined]
+        if not int(page.tag_v2.get(_tiff_tags.SUBFILE, 0)) & (_tiff_tags.REDUCED | _tiff_tags.MASK):  # type: ignore[attr-defined]
             sizes[index] = page.size
         if len(sizes) > MAX_FRAMES:
             break
@@ -184,7 +185,7 @@ _CAPABILITIES = TargetCapabilities(
 _JPEG_CAPABILITIES = TargetCapabilities(("L", "RGB"), icc=True, pages=True)
 
 
-@conversion(RASTER, TIFF, cost=2, modules=_MODULES)
+@conversion(RASTER, TIFF, cost=2, modules=MODULES)
 def encode(
     raster: Raster,
     *,
