@@ -54,8 +54,8 @@ TIFF = FileFormat(
 )
 
 MODULES = ("plugins._tifffile", "engine.mupdf")
-_BITS_PER_SAMPLE, _SAMPLE_FORMAT, _RESOLUTIONS, _RESOLUTION_UNIT = 258, 339, (282, 283), 296
-_UNSIGNED, _INCH, _CENTIMETRE = 1, 2, 3
+_BITS_PER_SAMPLE, _SAMPLE_FORMAT = 258, 339
+_UNSIGNED, _INCH = 1, 2
 _WEBP = 50001
 # Raised by Pillow for pages that it does not know.
 _UNREADABLE = (OSError, SyntaxError, TypeError, ValueError, KeyError, IndexError, struct.error)
@@ -63,7 +63,7 @@ _BYTE, _ASCII, _LONG = 1, 2, 4
 _PLACEHOLDER = 0xFEEDF00D
 _JPEG_QUALITY, _EFFORT = 90, 5
 _LEVELS = (1, 1, 1, 2, 2, 4, 6, 9, 10)  # of libdeflate by effort; 2 is faster than LZW
-_SAMPLE_ROWS, _SAMPLES = 32, 3  # of a picture, to choose the predictor
+_SAMPLE_ROWS, _SAMPLES = 16, 3  # of a picture, to choose the predictor
 Compression: TypeAlias = Annotated[
     Literal["none", "lzw", "deflate", "jpeg"],
     Field(
@@ -134,6 +134,7 @@ def _decode_with_tifffile(data: bytes, selected: str | None) -> Raster:
         bits = max((_tifffile.bits(page) for page in chosen if _tifffile.is_deep(page)), default=8)
         sizes = [_tifffile.upright_size(page) for page in chosen]
         turned = any(_tifffile.orientation(page) > 1 for page in chosen)
+        dpi = _pillow.plausible_dpi(file.pages.first.get_resolution(unit=_INCH))
         directory = _read_directory(data, file)
     return Raster(
         _frames(data, order, deep=False),
@@ -142,7 +143,7 @@ def _decode_with_tifffile(data: bytes, selected: str | None) -> Raster:
         source_bit_depth=min(bits, 16),
         exif=_exif.from_directory(directory),
         xmp=_pillow.upright_xmp(directory.get(_exif.XMP)),
-        dpi=_read_dpi(directory),
+        dpi=dpi,
         turned=turned,
         sizes=sizes,
     )
@@ -168,14 +169,6 @@ def _frames(data: bytes, order: list[int], *, deep: bool) -> Iterator[Frame]:
             frame = Frame(_tifffile.read(pages[index]), _tifffile.profile(pages[index]))
             yield frame if deep else replace(frame, pixels=frame.image)
             del frame  # so that it is not in memory while the next one is decoded
-
-
-def _read_dpi(directory: Image.Exif) -> tuple[float, float] | None:
-    per_inch = {_INCH: 1, _CENTIMETRE: 2.54}.get(directory.get(_RESOLUTION_UNIT, _INCH))
-    across, down = (directory.get(tag) for tag in _RESOLUTIONS)
-    if per_inch is None or across is None or down is None:
-        return None
-    return _pillow.plausible_dpi((across * per_inch, down * per_inch))
 
 
 # Few readers support LA with 16 bits.
@@ -242,7 +235,7 @@ def _predictor_helps(array: NDArray[Any]) -> bool:
 
     starts = np.linspace(0, max(len(array) - _SAMPLE_ROWS, 0), _SAMPLES, dtype=int)
     rows = np.concatenate([array[start : start + _SAMPLE_ROWS] for start in starts])
-    return len(deflate_encode(delta_encode(rows, axis=1).tobytes(), 1)) < len(deflate_encode(rows.tobytes(), 1))
+    return len(deflate_encode(delta_encode(rows, axis=1).tobytes(), 2)) < len(deflate_encode(rows.tobytes(), 2))
 
 
 def _page(pixels: Image.Image | DeepPixels) -> tuple[NDArray[Any], dict[str, Any]]:
