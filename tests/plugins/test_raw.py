@@ -61,17 +61,17 @@ def test_a_picture_is_no_brighter_than_the_cameras(exponent: float, target: str)
 
     result = _converted(data, target, "dng")
 
-    assert _brightness(Image.fromarray(_developed(data))) / _brightness(preview) > 1.12
+    assert _brightness(Image.fromarray(_developed(data))) / _brightness(preview) > 1.11
     assert _brightness(result) == pytest.approx(_brightness(preview), rel=0.05)
 
 
-def test_a_brighter_preview_clips_no_highlights() -> None:
+def test_a_bright_preview_clips_no_highlights() -> None:
     data, preview = _with_preview(0.2)
 
-    result = np.asarray(_converted(data))
+    result, developed = np.asarray(_converted(data)), _developed(data)
 
-    assert _brightness(preview) > 1.2 * result.mean()
-    assert (result.max(axis=2) == 255).mean() < 0.03
+    assert _brightness(preview) > 1.2 * _brightness(Image.fromarray(developed))
+    assert (result.max(axis=2) == 255).mean() < (developed.max(axis=2) == 255).mean() + 0.01
 
 
 @pytest.mark.parametrize("entry", [entry for entry in load_corpus() if entry.name.startswith("raw/")], ids=str)
@@ -94,7 +94,7 @@ def test_black_bars_of_a_preview_do_not_count() -> None:
     mean = _brightness(Image.fromarray(_developed(data)))
     exponent = min(np.arange(0.5, 1.5, 0.01), key=lambda power: abs(_brightness(_with_preview(power)[1]) - mean))
 
-    framed, _ = _with_preview(exponent, bars=30)
+    framed, _ = _with_preview(exponent, bars=10)
 
     np.testing.assert_array_equal(np.asarray(_converted(framed)), _developed(framed))
 
