@@ -133,7 +133,7 @@ def _scan_frames(data: bytes, brightness: float, *, bits: int) -> Iterator[Frame
 
 
 def _encode_if_linear(array: NDArray[np.uint16], brightness: float) -> None:
-    """Encodes linear samples in place. The mean tells them from encoded ones: scanners store both, without a tag."""
+    """Encodes linear samples in place. The mean distinguishes them: scanners write no tag."""
     import numpy as np
 
     table = np.rint(_encode(np.linspace(0, 1, 65536, dtype=np.float32)) * 65535).astype(np.uint16)
@@ -222,7 +222,7 @@ def _extract_preview(raw: RawPy) -> bytes | NDArray[Any] | None:
 
 
 def _matching_gain(raw: RawPy, brightness: float) -> float:
-    """The factor of linear samples, at least 1, that gives the developed picture this mean, or clips _CLIPPED of it."""
+    """The factor of linear samples, at least 1, for this mean of the developed picture; it clips at most _CLIPPED."""
     import numpy as np
 
     linear = raw.postprocess(use_camera_wb=True, output_bps=16, no_auto_bright=True, gamma=(1, 1))
