@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from warnings import warn
 
 from PIL import Image, PngImagePlugin
@@ -26,7 +27,7 @@ from engine import (
     hookimpl,
 )
 from engine.option_types import Effort, Pages, Progressive
-from plugins import _exif, _pillow
+from plugins import _cicp, _exif, _pillow
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
@@ -47,8 +48,18 @@ _MAX_ZLIB_LEVEL = 9
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _INTERLACE = 20  # offset of the interlace method in the IHDR chunk
 _DEPTH = 24  # offset of the bits per sample
+_COLOR_TYPE = 25
 _HEADER_END = 33  # offset after signature and IHDR
 _METADATA_CHUNKS = (b"eXIf", b"iTXt", b"tEXt", b"zTXt")
+# Chunks that describe colors, with the size of their content.
+_COLOR_CHUNKS: Mapping[bytes, int | None] = MappingProxyType(
+    {b"cICP": 4, b"iCCP": None, b"sRGB": 1, b"gAMA": 4, b"cHRM": 32, b"mDCV": 24, b"cLLI": 8}
+)
+_GRAY_TYPES = (0, 4)  # of color, in the IHDR chunk
+_RGB = 0  # the matrix of cICP
+_FIXED_POINT, _LUMINANCE_UNITS = 100_000, 10_000  # of gAMA and cHRM; of cLLI and mDCV, per cd/m²
+_SRGB = (_cicp.SRGB, _cicp.CURVES[_cicp.SRGB_TRANSFER])
+_SRGB_GAMMA, _MIN_GAMMA, _TOLERANCE = 0.45455, 0.1, 0.003
 _XMP = "XML:com.adobe.xmp"
 
 
@@ -69,7 +80,67 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     frames = list(range(1 if has_default else 0, count))
     order = _pillow.select(frames, pages)
     raster = _pillow.to_raster(image, order, animated=len(order) > 1)
-    return replace(raster, deep_frames=_decode_deep(data)) if _is_deep(data) and len(frames) == 1 else raster
+    if _is_deep(data) and len(frames) == 1:
+        raster = replace(raster, deep_frames=_decode_deep(data))
+    return _with_colors(raster, data)
+
+
+def _with_colors(raster: Raster, data: bytes) -> Raster:
+    """The raster with the colors of its chunks: cICP has precedence over iCCP, sRGB, and gAMA with cHRM, in this order.
+
+    HDR becomes sRGB, other colors a profile.
+    """
+    chunks = _color_chunks(data)
+    primaries, transfer, matrix, _ = chunks.get(b"cICP", bytes(4))
+    described = primaries in _cicp.PRIMARIES and matrix == _RGB
+    if described and transfer in _cicp.HDR:
+        mapped = raster.map(lambda frame: _cicp.tone_map(frame, _cicp.PRIMARIES[primaries], transfer, _peak(chunks)))
+        if mapped.deep_frames is None:
+            return mapped
+        # From 16 bits, because 8 are few for HDR.
+        return replace(mapped, frames=(replace(frame, pixels=frame.image) for frame in mapped.deep_frames))
+    if described and transfer in _cicp.CURVES:
+        colors = _cicp.PRIMARIES[primaries], _cicp.CURVES[transfer]
+        profile = None if colors == _SRGB else _cicp.profile(*colors, gray=data[_COLOR_TYPE] in _GRAY_TYPES)
+        return raster.map(lambda frame: replace(frame, icc_profile=profile))
+    if chunks.keys() & {b"iCCP", b"sRGB"} or (measured := _read_gamma(chunks)) is None:
+        return raster
+    profile = _cicp.profile(*measured, gray=data[_COLOR_TYPE] in _GRAY_TYPES)
+    return raster.map(lambda frame: replace(frame, icc_profile=profile))
+
+
+def _color_chunks(data: bytes) -> dict[bytes, bytes]:
+    """The content of the chunks that describe colors, by type, if it has the right size."""
+    found: dict[bytes, bytes] = {}
+    for kind, chunk in _read_chunks(memoryview(data)):
+        if kind == b"IDAT":
+            break
+        if kind in _COLOR_CHUNKS and _COLOR_CHUNKS[kind] in (None, len(chunk) - 12):
+            found.setdefault(kind, bytes(chunk[8:-4]))
+    return found
+
+
+def _read_gamma(chunks: Mapping[bytes, bytes]) -> tuple[_cicp.Primaries, _cicp.Curve] | None:
+    """The colors that gAMA and cHRM describe. None if they are invalid or those of sRGB."""
+    encoding = int.from_bytes(chunks.get(b"gAMA", b"")) / _FIXED_POINT
+    if not _MIN_GAMMA <= encoding <= 1 / _MIN_GAMMA:
+        return None
+    primaries = _cicp.SRGB
+    if b"cHRM" in chunks:
+        primaries = tuple(value / _FIXED_POINT for value in struct.unpack(">8I", chunks[b"cHRM"]))
+        if not _cicp.are_valid(primaries):
+            return None
+    values = zip((encoding, *primaries), (_SRGB_GAMMA, *_cicp.SRGB), strict=True)
+    if all(abs(value - expected) < _TOLERANCE for value, expected in values):
+        return None
+    return primaries, _cicp.gamma(1 / encoding)
+
+
+def _peak(chunks: Mapping[bytes, bytes]) -> float:
+    """The brightness of the brightest color in cd/m²: of the content, or of the screen on which it was made."""
+    content = int.from_bytes(chunks.get(b"cLLI", b"")[:4])
+    screen = int.from_bytes(chunks.get(b"mDCV", b"")[16:20])
+    return (content or screen) / _LUMINANCE_UNITS or _cicp.DEFAULT_PEAK
 
 
 def _decode_deep(data: bytes) -> Iterator[Frame]:
