@@ -79,12 +79,11 @@ def _decode_bit_fields(data: bytes) -> Iterator[Frame]:
     per_row = (width * bits + 31) // 32 * 32 // bits
     pixels = np.frombuffer(data, f"<u{bits // 8}", per_row * abs(height), offset).reshape(abs(height), per_row)
     rows = pixels[:, :width] if height < 0 else pixels[::-1, :width]
-    samples = np.empty((*rows.shape, 4), np.uint8)
+    samples = np.empty((*rows.shape, 4 if masks[3] else 3), np.uint8)
     for top in range(0, abs(height), _STRIP):
-        for band, mask in enumerate(masks):
+        for band, mask in enumerate(masks[: samples.shape[2]]):
             samples[top : top + _STRIP, :, band] = _samples(rows[top : top + _STRIP], mask)
-    has_alpha = masks[3] != 0 and samples[..., 3].any()  # as browsers: without any opaque pixel, alpha is unused
-    yield Frame(Image.fromarray(samples if has_alpha else np.ascontiguousarray(samples[..., :3])))
+    yield Frame(Image.fromarray(samples))
 
 
 def _samples(pixels: NDArray[np.unsignedinteger], mask: int) -> NDArray[np.uint8]:

@@ -59,7 +59,7 @@ _GRAY_TYPES = (0, 4)  # of color, in the IHDR chunk
 _RGB = 0  # the matrix of cICP
 _FIXED_POINT, _LUMINANCE_UNITS = 100_000, 10_000  # of gAMA and cHRM; of cLLI and mDCV, per cd/m²
 _SRGB = (_cicp.SRGB, _cicp.CURVES[_cicp.SRGB_TRANSFER])
-_SRGB_GAMMA, _MIN_GAMMA, _TOLERANCE = 0.45455, 0.1, 0.003
+_SRGB_GAMMA, _MIN_GAMMA, _TOLERANCE = 0.45455, 0.1, 0.005
 _XMP = "XML:com.adobe.xmp"
 
 
