@@ -199,8 +199,9 @@ def _display_light(linear: NDArray[np.float32]) -> NDArray[np.float32]:
     import numpy as np
 
     luminance = linear @ np.array([0.2627, 0.6780, 0.0593], np.float32)
-    gain: NDArray[np.float32] = np.float32(DEFAULT_PEAK / _REFERENCE_WHITE) * np.maximum(luminance, 1e-9) ** 0.2
-    return linear * gain[..., None]
+    gain = DEFAULT_PEAK / _REFERENCE_WHITE * np.maximum(luminance, 1e-9) ** 0.2
+    light: NDArray[np.float32] = (linear * gain[..., None]).astype(np.float32)
+    return light
 
 
 def _gain(brightest: NDArray[np.float32], peak: float) -> NDArray[np.float32]:

@@ -50,7 +50,7 @@ _INTERLACE = 20  # offset of the interlace method in the IHDR chunk
 _DEPTH = 24  # offset of the bits per sample
 _COLOR_TYPE = 25
 _HEADER_END = 33  # offset after signature and IHDR
-_METADATA_CHUNKS = (b"eXIf", b"iTXt", b"tEXt", b"zTXt")
+_METADATA_CHUNKS = frozenset({b"eXIf", b"iTXt", b"tEXt", b"zTXt"})
 # Chunks that describe colors, with the size of their content.
 _COLOR_CHUNKS: Mapping[bytes, int | None] = MappingProxyType(
     {b"cICP": 4, b"iCCP": None, b"sRGB": 1, b"gAMA": 4, b"cHRM": 32, b"mDCV": 24, b"cLLI": 8}
@@ -70,8 +70,9 @@ def _is_deep(content: bytes) -> bool:
 @conversion(PNG, RASTER, cost=2)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     image = _pillow.open_image(data, "PNG")
+    kinds = [kind for kind, _ in _read_chunks(memoryview(data))]
     # Pillow reads metadata after the pixels only by decoding them.
-    if max(map(data.rfind, _METADATA_CHUNKS)) > data.find(b"IDAT"):
+    if b"IDAT" in kinds and not _METADATA_CHUNKS.isdisjoint(kinds[kinds.index(b"IDAT") :]):
         image.load()
     # The header may contain any number.
     count = min(getattr(image, "n_frames", 1), MAX_FRAMES + 2)
