@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 from warnings import warn
 
 from PIL import Image, PngImagePlugin
@@ -29,6 +30,9 @@ from engine import (
 from engine.option_types import Effort, Pages, Progressive
 from plugins import _cicp, _exif, _pillow
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 PNG = FileFormat(
@@ -43,7 +47,8 @@ PNG = FileFormat(
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 # Levels of libdeflate by effort. 6 has the size of zlib's default in a third of the time; 11 and 12 save nothing.
 _LEVELS = (1, 2, 3, 4, 6, 7, 8, 9, 10)
-_MAX_ZLIB_LEVEL = 9
+_MAX_ZLIB_LEVEL, _FASTEST = 9, 1
+_BANDS, _BAND = 8, 8  # of rows that are compressed to decide on filters: their number, and the rows of each
 # Adam7: the first column and row of each pass, and the distances of its columns and rows.
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _INTERLACE = 20  # offset of the interlace method in the IHDR chunk
@@ -55,7 +60,8 @@ _METADATA_CHUNKS = frozenset({b"eXIf", b"iTXt", b"tEXt", b"zTXt"})
 _COLOR_CHUNKS: Mapping[bytes, int | None] = MappingProxyType(
     {b"cICP": 4, b"iCCP": None, b"sRGB": 1, b"gAMA": 4, b"cHRM": 32, b"mDCV": 24, b"cLLI": 8}
 )
-_GRAY_TYPES = (0, 4)  # of color, in the IHDR chunk
+_COLOR_TYPES: Mapping[str, int] = MappingProxyType({"L": 0, "RGB": 2, "LA": 4, "RGBA": 6})  # in the IHDR chunk
+_GRAY_TYPES = (0, 4)
 _RGB = 0  # the matrix of cICP
 _FIXED_POINT, _LUMINANCE_UNITS = 100_000, 10_000  # of gAMA and cHRM; of cLLI and mDCV, per cd/m²
 _SRGB = (_cicp.SRGB, _cicp.CURVES[_cicp.SRGB_TRANSFER])
@@ -160,12 +166,10 @@ def encode(raster: Raster, *, effort: Effort = 5, progressive: Progressive = Fal
     modes = ("RGBA",) if raster.animated else ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
     deep = () if raster.animated else ("L", "LA", "RGB", "RGBA")
     frames = list(raster.converted_for(TargetCapabilities(modes, deep_modes=deep, icc=True, animation=True)).frames)
-    passes = _passes(frames[0].pixels) if progressive else ()
-    if isinstance(frames[0].pixels, DeepPixels):
-        from imagecodecs import png_encode
-
-        uncompressed = png_encode(frames[0].pixels.array, level=0)
-        return _compress(_insert_chunks(bytes(uncompressed), _metadata_chunks(raster, frames[0])), level, passes)
+    pixels = frames[0].pixels
+    if len(frames) == 1 and pixels.mode in _COLOR_TYPES:
+        return _encode_samples(pixels, level, list(_metadata_chunks(raster, frames[0])), interlaced=progressive)
+    image = frames[0].image
     if progressive and len(frames) > 1:
         warn(FidelityWarning("option_ignored", "progressive has no effect on animated PNG."), stacklevel=2)
     info = PngImagePlugin.PngInfo()
@@ -173,7 +177,7 @@ def encode(raster: Raster, *, effort: Effort = 5, progressive: Progressive = Fal
         info.add_itxt(_XMP, raster.xmp.decode("utf-8", "replace"))
     parameters = _pillow.animation_parameters(raster, frames)
     data = _pillow.encode(
-        frames[0].image,
+        image,
         "PNG",
         compress_level=0 if len(frames) == 1 else min(level, _MAX_ZLIB_LEVEL),
         icc_profile=frames[0].icc_profile,
@@ -182,7 +186,49 @@ def encode(raster: Raster, *, effort: Effort = 5, progressive: Progressive = Fal
         pnginfo=info,
         **parameters,
     )
-    return _compress(data, level, passes) if len(frames) == 1 else data
+    return _compress(data, level, _passes(image) if progressive else ()) if len(frames) == 1 else data
+
+
+def _encode_samples(pixels: Image.Image | DeepPixels, level: int, metadata: list[bytes], *, interlaced: bool) -> bytes:
+    """A still without palette, through libpng only if its filters make the file smaller."""
+    import numpy as np
+    from imagecodecs import deflate_encode
+
+    samples = np.asarray(pixels) if isinstance(pixels, Image.Image) else pixels.array
+    header = (*pixels.size, 8 * samples.itemsize, _COLOR_TYPES[pixels.mode], 0, 0, int(interlaced))
+    filtered = _filters_help(samples)
+    passes = [samples[y::down, x::across] for x, y, across, down in _PASSES] if interlaced else [samples]
+    parts = [_rows(part, filtered=filtered) for part in passes if part.size]
+    rows = bytearray().join(parts) if interlaced else parts.pop()
+    del samples, passes, pixels  # free memory before compression
+    chunks = _chunk(b"IHDR", struct.pack(">IIBBBBB", *header)), *metadata
+    return b"".join([_SIGNATURE, *chunks, _chunk(b"IDAT", bytes(deflate_encode(rows, level))), _chunk(b"IEND", b"")])
+
+
+def _filters_help(samples: NDArray[Any]) -> bool:
+    """Whether differences between pixels compress better than the pixels, as in photos; not in drawings and text."""
+    import numpy as np
+    from imagecodecs import deflate_encode
+
+    starts = range(0, len(samples), max(_BAND, len(samples) // _BANDS))
+    bands = np.concatenate([samples[start : start + _BAND] for start in starts])
+    differences = np.diff(bands, axis=1, prepend=np.zeros_like(bands[:, :1]))
+    return len(deflate_encode(differences.tobytes(), _FASTEST)) < len(deflate_encode(bands.tobytes(), _FASTEST))
+
+
+def _rows(samples: NDArray[Any], *, filtered: bool) -> bytearray:
+    """The rows as PNG stores them before compression, each after the number of its filter."""
+    import numpy as np
+    from imagecodecs import PNG as LIBPNG
+    from imagecodecs import png_encode
+
+    if filtered:
+        return _split(bytes(png_encode(np.ascontiguousarray(samples), level=0, filter=LIBPNG.FILTER.ALL)))[1]
+    big_endian = samples.astype(samples.dtype.newbyteorder(">"), order="C", copy=False)
+    rows = bytearray(len(samples) * (1 + big_endian[0].nbytes))
+    view = np.frombuffer(rows, np.uint8).reshape(len(samples), -1)
+    view[:, 1:] = big_endian.reshape(len(samples), -1).view(np.uint8)
+    return rows
 
 
 def _metadata_chunks(raster: Raster, frame: Frame) -> Iterator[bytes]:
@@ -201,24 +247,13 @@ def _chunk(kind: bytes, body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
-def _insert_chunks(data: bytes, chunks: Iterator[bytes]) -> bytes:
-    return data[:_HEADER_END] + b"".join(chunks) + data[_HEADER_END:]
-
-
-def _passes(pixels: Image.Image | DeepPixels) -> Iterator[bytes]:
+def _passes(image: Image.Image) -> Iterator[bytes]:
     """The pictures of the passes of an interlaced PNG, as uncompressed files."""
-    import numpy as np
-    from imagecodecs import png_encode
-
     for x, y, across, down in _PASSES:
-        size = (pixels.size[0] - x + across - 1) // across, (pixels.size[1] - y + down - 1) // down
-        if min(size) < 1:
-            continue
-        if isinstance(pixels, DeepPixels):
-            yield bytes(png_encode(np.ascontiguousarray(pixels.array[y::down, x::across]), level=0))
-        else:
+        size = (image.width - x + across - 1) // across, (image.height - y + down - 1) // down
+        if min(size) > 0:
             matrix = (across, 0, x + 0.5 - across / 2, 0, down, y + 0.5 - down / 2)
-            part = pixels.transform(size, Image.Transform.AFFINE, matrix)
+            part = image.transform(size, Image.Transform.AFFINE, matrix)
             yield _pillow.encode(part, "PNG", compress_level=0)
 
 
