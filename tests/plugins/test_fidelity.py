@@ -11,7 +11,7 @@ import pikepdf
 import pytest
 import tifffile
 from numpy.typing import NDArray
-from PIL import Image, ImageCms, ImageOps
+from PIL import Image, ImageCms, ImageDraw, ImageOps
 
 from engine import pipeline
 from engine.options import OptionValue
@@ -317,6 +317,21 @@ def test_a_png_has_about_the_size_of_pillows_and_the_same_pixels(mode: str) -> N
     made = convert(encoded(drawn, "TIFF"), "png").data
     assert np.array_equal(np.asarray(opened(made).convert("RGBA")), np.asarray(drawn.convert("RGBA")))
     assert len(made) < 1.03 * len(encoded(drawn, "PNG"))
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
+@pytest.mark.parametrize("progressive", [False, True])
+def test_a_drawing_is_smaller_than_with_filters(mode: str, progressive: bool) -> None:
+    drawn = Image.new("RGB", (800, 600), "white")
+    for line in range(50):
+        text = f"{line % 7}: The quick brown fox jumps over the lazy dog. " * 4
+        ImageDraw.Draw(drawn).text((5, 12 * line), text, fill=(0, 40, 90))
+    data = encoded(drawn.convert(mode), "PNG")
+
+    result = convert(encoded(drawn.convert(mode), "TIFF"), "png", progressive=progressive).data
+
+    assert len(result) < (1.2 if progressive else 0.9) * len(data)
+    np.testing.assert_array_equal(np.asarray(opened(result)), np.asarray(opened(data)))
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA"])
