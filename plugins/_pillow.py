@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from io import BytesIO
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image, ImageFile, ImageOps
@@ -175,10 +176,12 @@ def animation_parameters(raster: Raster, frames: list[Frame]) -> dict[str, Any]:
     """The parameters of Pillow's encoders for an animation; empty for a single frame."""
     if len(frames) == 1:
         return {}
+    # Rounding times and not durations keeps the total.
+    ends = [round(end) for end in accumulate((frame.duration for frame in frames), initial=0.0)]
     return {
         "save_all": True,
         "append_images": [frame.image for frame in frames[1:]],
-        "duration": [round(frame.duration) for frame in frames],
+        "duration": [after - before for before, after in pairwise(ends)],
         "loop": raster.loop_count,
     }
 
