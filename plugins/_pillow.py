@@ -138,15 +138,25 @@ def _read_xmp(image: Image.Image) -> bytes | None:
     """The XMP packet with the orientation reset, because the pixels are turned upright."""
     packet = image.info.get("xmp")
     packet = packet.encode() if isinstance(packet, str) else packet
-    return _XMP_ORIENTATION.sub(rb"\g<1>1", packet) if isinstance(packet, bytes) else None
+    return without_orientation(packet) if isinstance(packet, bytes) else None
+
+
+def without_orientation(packet: bytes) -> bytes:
+    """An XMP packet with the orientation reset."""
+    return _XMP_ORIENTATION.sub(rb"\g<1>1", packet)
 
 
 def read_dpi(image: Image.Image) -> tuple[float, float] | None:
-    """Horizontal and vertical dots per inch. None if missing or not within 10 to 10,000."""
+    """Horizontal and vertical dots per inch. None if missing or implausible."""
     try:
         across, down = (float(value) for value in image.info["dpi"])
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
         return None
+    return plausible_dpi(across, down)
+
+
+def plausible_dpi(across: float, down: float) -> tuple[float, float] | None:
+    """Both resolutions, or None if they are not within 10 to 10,000."""
     return (across, down) if 10 <= across <= 10_000 and 10 <= down <= 10_000 else None
 
 
