@@ -68,7 +68,8 @@ def deep_frames(file: PsdFile) -> Iterator[Frame]:
     is_linear = file.depth == 32 and mode != "CMYK"
     if is_linear and profile is None:
         planes[: len(mode)] = _from_linear(planes[: len(mode)])
-    array = np.ascontiguousarray(np.moveaxis(_to_16_bits(planes), 0, -1))
+    # Unlike ascontiguousarray, a copy has the usual strides even for a side of one pixel, which encoders require.
+    array = np.moveaxis(_to_16_bits(planes), 0, -1).copy()
     array = array[..., 0] if len(planes) == 1 else array
     mode += "A" * _has_alpha(file, mode)
     if is_linear and profile:
