@@ -6,18 +6,20 @@ import struct
 from io import BytesIO
 from typing import Any
 
+import imagecodecs
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from PIL import Image, ImageCms
+from PIL import Image
 from psd_tools import PSDImage
+from psd_tools.constants import Resource, Tag
 
-from engine import CorruptInput, TooLarge, pipeline
+from engine import CorruptInput, DeepPixels, TooLarge, pipeline
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
 from tests.support import psd_files, readers
 from tests.support.psd_files import CMYK, GRAY, LAB, RAW, RGB, RLE, ZIP, ZIP_WITH_PREDICTION, build
-from tests.support.rasters import photo, swapped_profile, with_16_bits
+from tests.support.rasters import photo, raster_of, swapped_profile, with_16_bits
 
 _REGISTRY = load_registry()
 _TARGETS = ("png", "jpeg", "tiff", "webp", "avif", "heic", "gif", "bmp", "pdf", "eps", "psd")
@@ -36,8 +38,6 @@ def decoded(data: bytes, target: str = "png") -> NDArray[Any]:
 
 
 def _png(data: bytes) -> NDArray[Any]:
-    import imagecodecs
-
     return np.asarray(imagecodecs.png_decode(data))
 
 
@@ -160,8 +160,6 @@ def test_floats_are_linear_light_in_every_target(profile: bool) -> None:
 
 
 def _linear_profile() -> bytes:
-    import imagecodecs
-
     profile: bytes = imagecodecs.cms_profile(
         "rgb",
         gamma=1.0,
@@ -277,9 +275,105 @@ def test_resolution_and_profile_are_kept(target: str) -> None:
     assert image.info["icc_profile"] == swapped_profile()
 
 
-def _layered(kind: bytes, content: bytes, *, merged: bool) -> bytes:
-    """A green picture of the size 16 x 12 below a layer with a tagged block, with or without a merged picture."""
+def _layered(adjustment: Tag, *, merged: bool) -> bytes:
+    """A green picture below an adjustment, with or without a merged picture."""
     document = PSDImage.new("RGB", (16, 12))
     document.create_pixel_layer(Image.new("RGB", (16, 12), (10, 200, 30)))
-    layer = document.create_pixel_layer(Image.new("RGB", (1, 1)))
-    layer.tagged_blocks.set_data(kind, content)
+    document.create_pixel_layer(Image.new("RGB", (1, 1))).tagged_blocks.set_data(adjustment)
+    document.image_resources.get_data(Resource.VERSION_INFO).has_composite = merged
+    file = BytesIO()
+    document.save(file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("adjustment", "merged", "expected", "warnings"),
+    [
+        (Tag.INVERT, False, (245, 55, 225), set()),
+        (Tag.BRIGHTNESS_AND_CONTRAST, False, (10, 200, 30), {"layers_dropped"}),
+        (Tag.BRIGHTNESS_AND_CONTRAST, True, (10, 200, 30), set()),
+    ],
+)
+def test_adjustments_that_cannot_be_drawn_are_reported(
+    adjustment: Tag, merged: bool, expected: tuple[int, int, int], warnings: set[str]
+) -> None:
+    result = convert(_layered(adjustment, merged=merged))
+
+    assert tuple(np.asarray(Image.open(BytesIO(result.data)).convert("RGB"))[5, 5]) == expected
+    assert codes(result) == warnings
+
+
+@pytest.mark.parametrize("depth", [8, 16])
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "LA", "CMYK"])
+def test_written_files_keep_depth_and_transparency(mode: str, depth: int) -> None:
+    """The merged picture is blended with white, and its transparency is marked by a negative number of layers."""
+    pixels = with_16_bits(photo((33, 21), mode)) if depth == 16 else photo((33, 21), mode)
+    encode = next(step for step in _REGISTRY.plan([_REGISTRY.formats["png"]], "psd").steps if str(step.target) == "psd")
+
+    data = encode(raster_of(pixels))
+
+    document = PSDImage.open(BytesIO(data))
+    array = (pixels.array if isinstance(pixels, DeepPixels) else np.asarray(pixels)).reshape(21, 33, -1)
+    maximum = (1 << depth) - 1
+    assert (document.depth, document.channels, len(document)) == (depth, len(mode), int(mode.endswith("A")))
+    stored = PSDImage.open(BytesIO(data)).topil(apply_icc=False)
+    if not mode.endswith("A"):
+        ink = document.numpy("color")
+        np.testing.assert_allclose((1 - ink if mode == "CMYK" else ink) * maximum, array, atol=0.6)
+        return
+    assert stored is not None
+    assert stored.mode == mode
+    layer = document[0].numpy()
+    np.testing.assert_allclose(layer * maximum, array, atol=0.6)
+    merged = np.asarray(stored)[..., -1]
+    np.testing.assert_allclose(merged, array[..., -1] * 255.0 / maximum, atol=1)
+    again = pipeline.run(_REGISTRY.plan([_REGISTRY.formats["psd"]], "png"), [data])
+    assert not again.warnings
+    opaque = array[..., -1] > maximum // 2  # the other colors are imprecise in the merged picture
+    found = _png(again.data)
+    found = found[..., [0, -1]] if mode == "LA" else found
+    np.testing.assert_allclose(found[opaque].astype(float), array[opaque], atol=1)
+
+
+def _sections() -> bytes:
+    resources = {psd_files.RESOLUTION: bytes(16), psd_files.XMP: b"x" * 31}
+    return build(planes(samples(4, 16)), RGB, layers=-2, resources=resources)
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.001, 0.003, 0.01, 0.02, 0.03, 0.05, 0.1, 0.5, 0.9, 0.999])
+def test_truncated_files_are_refused(kept: float) -> None:
+    data = _sections()
+
+    with pytest.raises(CorruptInput):
+        pipeline.run(_REGISTRY.plan([_REGISTRY.formats["psd"]], "png"), [data[: int(len(data) * kept)]])
+
+
+@pytest.mark.parametrize(
+    ("offset", "field"),
+    [
+        (4, b"\0\3"),  # version
+        (12, b"\0\2"),  # fewer channels than colors
+        (14, b"\0\0\0\0"),  # height
+        (22, b"\0\7"),  # depth
+        (24, b"\0\5"),  # color mode
+        (26, b"\x7f\xff\xff\xff"),  # length of the palette
+        (30, b"\x7f\xff\xff\xff"),  # length of the resources
+        (34, b"\xff\xff\xff\xff"),  # length of the layers
+        (38, b"\0\7"),  # compression
+        (40, b"\xff\xff"),  # length of a row
+    ],
+)
+def test_invalid_fields_are_refused(offset: int, field: bytes) -> None:
+    data = bytearray(build(planes(samples(3)), RGB))
+    data[offset : offset + len(field)] = field
+
+    with pytest.raises(CorruptInput):
+        pipeline.run(_REGISTRY.plan([_REGISTRY.formats["psd"]], "png"), [bytes(data)])
+
+
+def test_large_claims_are_refused_before_decoding() -> None:
+    data = bytearray(build(planes(samples(3)), RGB))
+    data[14:22] = struct.pack(">II", 300_000, 300_000)
+
+    with pytest.raises(TooLarge):
+        pipeline.run(_REGISTRY.plan([_REGISTRY.formats["psd"]], "png"), [bytes(data)])
