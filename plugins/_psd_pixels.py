@@ -17,6 +17,7 @@ _BITMAP, _INDEXED, _DUOTONE = 0, 2, 8  # color modes
 _ICC_PROFILE, _TRANSPARENT_INDEX = 1039, 1047  # resources
 _MODES = {_BITMAP: "1", GRAY: "L", _INDEXED: "P", RGB: "RGB", CMYK: "CMYK", _DUOTONE: "L", LAB: "LAB"}
 _PALETTE_SIZE = 768
+_BLEND_TOLERANCE = 3 / 255  # of rounding
 
 
 def is_deep(file: PsdFile) -> bool:
@@ -119,14 +120,19 @@ def _read_planes(file: PsdFile, mode: str) -> NDArray[Any]:
 
 
 def _remove_white(planes: NDArray[Any], maximum: int) -> NDArray[Any]:
-    """Reverses blending of the colors with white by the last plane."""
+    """Reverses blending of the colors with white by the last plane.
+
+    Some programs do not blend them, which shows where colors are darker than their share of white.
+    """
+    partial = (planes[-1] > 0) & (planes[-1] < maximum)
+    alpha = planes[-1][partial].astype(np.float32)
+    least = maximum * (1 - _BLEND_TOLERANCE) - alpha
+    if any((plane[partial] < least).any() for plane in planes[:-1]):
+        return planes
     planes = planes.copy()
-    alpha = planes[-1]
-    partial = (alpha > 0) & (alpha < maximum)
-    opacity = alpha[partial] / np.float32(maximum)
     rounding = 0 if maximum == 1 else 0.5
     for plane in planes[:-1]:
-        plane[partial] = np.clip(maximum - (maximum - plane[partial]) / opacity + rounding, 0, maximum)
+        plane[partial] = np.clip(maximum - (maximum - plane[partial]) * (maximum / alpha) + rounding, 0, maximum)
     return planes
 
 

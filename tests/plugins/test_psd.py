@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from psd_tools import PSDImage
 from psd_tools.constants import Resource, Tag
+from psd_tools.psd.descriptor import Bool, Descriptor
+from psd_tools.psd.tagged_blocks import DescriptorBlock2
 
 from engine import CorruptInput, DeepPixels, TooLarge, pipeline
 from engine.pipeline import PipelineResult
@@ -109,6 +111,14 @@ def test_transparency_is_separated_from_white(
 
 
 @pytest.mark.parametrize("depth", [8, 16])
+def test_transparency_that_is_not_blended_with_white_is_kept(depth: int) -> None:
+    """As ImageMagick writes it."""
+    array = samples(4, depth)
+
+    np.testing.assert_array_equal(decoded(build(planes(array), RGB, layers=-1)), array)
+
+
+@pytest.mark.parametrize("depth", [8, 16])
 @pytest.mark.parametrize(("mode", "bands"), [(CMYK, 4), (LAB, 3)])
 def test_transparency_of_other_colors_is_kept(mode: int, bands: int, depth: int) -> None:
     array = samples(bands, depth)
@@ -172,7 +182,7 @@ def _linear_profile() -> bytes:
 @pytest.mark.parametrize("depth", [8, 16])
 def test_lab_is_converted(depth: int) -> None:
     """L 60, a 25, b 25 of Photoshop is a salmon."""
-    lab = np.empty((3, 4, 6), {8: np.dtype("u1"), 16: np.dtype(">u2")}[depth])
+    lab = np.empty((3, 4, 6), "u1" if depth == 8 else ">u2")
     lab[0], lab[1], lab[2] = 0.6 * np.iinfo(lab.dtype).max, 153 * 256 ** (depth // 16), 153 * 256 ** (depth // 16)
 
     found = _png(convert(build(lab, LAB), "png").data)
@@ -290,8 +300,9 @@ def _layered(adjustment: Tag, *, merged: bool) -> bytes:
     ("adjustment", "merged", "expected", "warnings"),
     [
         (Tag.INVERT, False, (245, 55, 225), set()),
-        (Tag.BRIGHTNESS_AND_CONTRAST, False, (10, 200, 30), {"layers_dropped"}),
-        (Tag.BRIGHTNESS_AND_CONTRAST, True, (10, 200, 30), set()),
+        (Tag.VIBRANCE, False, (10, 200, 30), {"layers_dropped"}),
+        (Tag.VIBRANCE, True, (10, 200, 30), set()),
+        (Tag.GRADIENT_FILL_SETTING, False, (10, 200, 30), {"layers_dropped"}),
     ],
 )
 def test_adjustments_that_cannot_be_drawn_are_reported(
@@ -299,8 +310,26 @@ def test_adjustments_that_cannot_be_drawn_are_reported(
 ) -> None:
     result = convert(_layered(adjustment, merged=merged))
 
-    assert tuple(np.asarray(Image.open(BytesIO(result.data)).convert("RGB"))[5, 5]) == expected
+    assert tuple(np.asarray(Image.open(BytesIO(result.data)).convert("RGB"))[5, 5]) == pytest.approx(expected, abs=1)
     assert codes(result) == warnings
+
+
+def test_effects_that_cannot_be_drawn_are_reported() -> None:
+    document = PSDImage.new("RGB", (16, 12))
+    layer = document.create_pixel_layer(Image.new("RGB", (8, 6), (10, 200, 30)))
+    stroke, effects = Descriptor(classID=b"FrFX"), DescriptorBlock2(classID=b"null")
+    stroke[b"enab"], stroke[b"present"] = Bool(True), Bool(True)
+    effects[b"masterFXSwitch"], effects[b"FrFX"] = Bool(True), stroke
+    layer.tagged_blocks.set_data(Tag.OBJECT_BASED_EFFECTS_LAYER_INFO)
+    layer.tagged_blocks[Tag.OBJECT_BASED_EFFECTS_LAYER_INFO].data = effects
+    document.image_resources.get_data(Resource.VERSION_INFO).has_composite = False
+    file = BytesIO()
+    document.save(file)
+
+    result = convert(file.getvalue())
+
+    assert [str(warned.message).endswith("without Stroke.") for warned in result.warnings] == [True]
+    assert np.asarray(Image.open(BytesIO(result.data)))[3, 3].tolist() == [10, 200, 30, 255]
 
 
 @pytest.mark.parametrize("depth", [8, 16])
@@ -318,12 +347,13 @@ def test_written_files_keep_depth_and_transparency(mode: str, depth: int) -> Non
     assert (document.depth, document.channels, len(document)) == (depth, len(mode), int(mode.endswith("A")))
     stored = PSDImage.open(BytesIO(data)).topil(apply_icc=False)
     if not mode.endswith("A"):
-        ink = document.numpy("color")
+        ink = document.numpy("color").astype(float)
         np.testing.assert_allclose((1 - ink if mode == "CMYK" else ink) * maximum, array, atol=0.6)
         return
     assert stored is not None
     assert stored.mode == mode
     layer = document[0].numpy()
+    assert layer is not None
     np.testing.assert_allclose(layer * maximum, array, atol=0.6)
     merged = np.asarray(stored)[..., -1]
     np.testing.assert_allclose(merged, array[..., -1] * 255.0 / maximum, atol=1)
