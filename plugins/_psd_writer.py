@@ -14,7 +14,7 @@ from PIL import Image
 from engine import DeepPixels
 from plugins._psd_reader import CMYK, GRAY, RGB
 
-_MODES = {"L": GRAY, "LA": GRAY, "RGB": RGB, "RGBA": RGB, "CMYK": CMYK}
+_MODES = {"L": GRAY, "RGB": RGB, "RGBA": RGB, "CMYK": CMYK}
 _RLE = 1  # compression
 _ALPHA = -1  # id of the channel of a layer
 _LAYER_NAME = b"\7Layer 1"  # with its length, padded to a multiple of four bytes
@@ -33,8 +33,8 @@ def write(pixels: Image.Image | DeepPixels, resources: Mapping[int, bytes]) -> b
             struct.pack(">4sH6xHIIHH", b"8BPS", 1, len(planes), height, width, depth, _MODES[mode]),
             _section(b""),
             _section(b"".join(_resource(number, content) for number, content in resources.items())),
-            _section(_layers(planes, depth) if mode.endswith("A") else b""),
-            _compress(_on_white(planes) if mode.endswith("A") else planes),
+            _section(_layers(planes, depth) if mode == "RGBA" else b""),
+            _compress(_on_white(planes) if mode == "RGBA" else planes),
         )
     )
 

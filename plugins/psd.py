@@ -70,7 +70,7 @@ def _with_metadata(raster: Raster, file: PsdFile) -> Raster:
     )
 
 
-_MODES = ("L", "LA", "RGB", "RGBA", "CMYK")
+_MODES = ("L", "RGB", "RGBA", "CMYK")  # ImageMagick 6 misreads LA
 
 
 # Memory for pictures with alpha, for which there is a layer too.
