@@ -68,7 +68,8 @@ def deep_frames(file: PsdFile) -> Iterator[Frame]:
     planes = _read_planes(file, mode)
     is_linear = file.depth == 32 and mode != "CMYK"
     if is_linear and profile is None:
-        planes[: len(mode)] = _from_linear(planes[: len(mode)])
+        for plane in planes[: len(mode)]:
+            plane[:] = _from_linear(plane)
     # Unlike ascontiguousarray, a copy has the usual strides even for a side of one pixel, which encoders require.
     array = np.moveaxis(_to_16_bits(planes), 0, -1).copy()
     array = array[..., 0] if len(planes) == 1 else array
@@ -108,7 +109,8 @@ def _read_planes(file: PsdFile, mode: str) -> NDArray[Any]:
     has_alpha = _has_alpha(file, mode)
     planes = file.planes(_band_count(mode) + has_alpha)
     if file.depth == 32:
-        planes = np.nan_to_num(planes.astype(np.float32)).clip(0, 1)
+        planes = np.nan_to_num(planes.astype(np.float32), copy=False)
+        planes.clip(0, 1, out=planes)
     elif file.depth == 16:
         planes = planes.astype(np.uint16)
     maximum = 1 if file.depth == 32 else np.iinfo(planes.dtype).max
@@ -137,9 +139,11 @@ def _remove_white(planes: NDArray[Any], maximum: int) -> NDArray[Any]:
 
 
 def _to_16_bits(planes: NDArray[Any]) -> NDArray[np.uint16]:
-    return planes if planes.dtype == np.uint16 else (planes * 65535 + 0.5).astype(np.uint16)
+    if planes.dtype == np.uint16:
+        return planes
+    return np.stack([(plane * 65535 + 0.5).astype(np.uint16) for plane in planes])
 
 
-def _from_linear(planes: NDArray[np.float32]) -> NDArray[np.float32]:
+def _from_linear(values: NDArray[np.float32]) -> NDArray[np.float32]:
     """Linear light with the transfer function of sRGB."""
-    return np.where(planes <= 0.0031308, planes * 12.92, 1.055 * planes ** (1 / 2.4) - 0.055)
+    return np.where(values <= 0.0031308, values * 12.92, 1.055 * values ** (1 / 2.4) - 0.055)

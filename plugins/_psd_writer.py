@@ -67,9 +67,11 @@ def _layers(planes: NDArray[Any], depth: int) -> bytes:
 def _on_white(planes: NDArray[Any]) -> NDArray[Any]:
     """The colors blended with white by the last plane, and that plane."""
     maximum = np.iinfo(planes.dtype).max
-    colors, alpha = planes[:-1].astype(np.uint32), planes[-1].astype(np.uint32)
-    blended = (colors * alpha + maximum // 2) // maximum + (maximum - alpha)
-    return np.concatenate((blended.astype(planes.dtype), planes[-1:]))
+    opacity = planes[-1] / np.float32(maximum)
+    blended = planes.copy()
+    for plane in blended[:-1]:
+        plane[:] = maximum - (maximum - plane) * opacity + 0.5
+    return blended
 
 
 def _compress(planes: NDArray[Any]) -> bytes:
