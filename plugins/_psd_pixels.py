@@ -31,9 +31,9 @@ def frames(file: PsdFile) -> Iterator[Frame]:
     if is_deep(file):
         yield from (replace(frame, pixels=frame.image) for frame in deep_frames(file))
         return
-    mode, profile = _color_mode(file), file.resources.get(_ICC_PROFILE)
-    planes = _read_planes(file, mode)
-    has_alpha = _has_alpha(file, mode)
+    mode = _color_mode(file)
+    profile = color.matching_profile(mode, file.resources.get(_ICC_PROFILE))
+    planes, has_alpha = _read_planes(file, mode), _has_alpha(file, mode)
     if mode in ("L", "RGB"):
         yield Frame(_merge(mode + "A" * has_alpha, planes), profile)
         return
@@ -98,7 +98,7 @@ def _band_count(mode: str) -> int:
 
 
 def _has_alpha(file: PsdFile, mode: str) -> bool:
-    return file.has_alpha and file.channels > _band_count(mode)
+    return mode != "1" and file.has_alpha and file.channels > _band_count(mode)
 
 
 def _read_planes(file: PsdFile, mode: str) -> NDArray[Any]:
@@ -114,7 +114,7 @@ def _read_planes(file: PsdFile, mode: str) -> NDArray[Any]:
     elif file.depth == 16:
         planes = planes.astype(np.uint16)
     maximum = 1 if file.depth == 32 else np.iinfo(planes.dtype).max
-    if has_alpha and mode not in ("1", "P"):
+    if has_alpha and mode != "P":
         planes = _remove_white(planes, maximum)
     if mode == "CMYK":
         planes = np.concatenate((maximum - planes[:4], planes[4:]))

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from psd_tools import PSDImage
 from psd_tools.constants import Resource, Tag
-from psd_tools.psd.descriptor import Bool, Descriptor
-from psd_tools.psd.tagged_blocks import DescriptorBlock2
+from psd_tools.psd.descriptor import Bool, Descriptor, DescriptorBlock2
 
 from engine import CorruptInput, DeepPixels, TooLarge, pipeline
 from engine.pipeline import PipelineResult
@@ -269,7 +268,8 @@ def test_the_merged_picture_is_upright_as_stored(target: str) -> None:
 @pytest.mark.parametrize("target", ["psd", "tiff", "png"])
 def test_resolution_and_profile_are_kept(target: str) -> None:
     fixed = struct.pack(">IHHIHH", 300 << 16, 1, 1, 150 << 16, 1, 1)
-    resources = {psd_files.RESOLUTION: fixed, psd_files.ICC_PROFILE: swapped_profile()}
+    profile = swapped_profile()
+    resources = {psd_files.RESOLUTION: fixed, psd_files.ICC_PROFILE: profile}
     data = build(planes(samples(3)), RGB, resources=resources)
 
     result = convert(data, target).data
@@ -278,11 +278,11 @@ def test_resolution_and_profile_are_kept(target: str) -> None:
         found = PSDImage.open(BytesIO(result)).image_resources
         assert found.get_data(psd_files.RESOLUTION).horizontal == 300 << 16
         assert found.get_data(psd_files.RESOLUTION).vertical == 150 << 16
-        assert found.get_data(psd_files.ICC_PROFILE) == swapped_profile()
+        assert found.get_data(psd_files.ICC_PROFILE) == profile
         return
     image = Image.open(BytesIO(result))
     assert image.info["dpi"] == pytest.approx((300, 150), abs=0.5)
-    assert image.info["icc_profile"] == swapped_profile()
+    assert image.info["icc_profile"] == profile
 
 
 def _layered(adjustment: Tag, *, merged: bool) -> bytes:
