@@ -19,7 +19,20 @@ from engine import CorruptInput, DeepPixels, TooLarge, pipeline
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
 from tests.support import psd_files, readers
-from tests.support.psd_files import CMYK, GRAY, LAB, RAW, RGB, RLE, ZIP, ZIP_WITH_PREDICTION, build
+from tests.support.psd_files import (
+    CMYK,
+    GRAY,
+    LAB,
+    RAW,
+    RGB,
+    RLE,
+    ZIP,
+    ZIP_WITH_PREDICTION,
+    build,
+    on_white,
+    planes,
+    samples,
+)
 from tests.support.rasters import photo, raster_of, swapped_profile, with_16_bits
 
 _REGISTRY = load_registry()
@@ -46,17 +59,6 @@ def codes(result: PipelineResult) -> set[str]:
     return {warned.code for warned in result.warnings}
 
 
-def samples(bands: int, depth: int = 8, size: tuple[int, int] = (37, 23)) -> NDArray[Any]:
-    """Height x width x bands of different values."""
-    dtype = {8: np.uint8, 16: np.uint16}[depth]
-    return np.random.default_rng(bands).integers(0, 1 << depth, (size[1], size[0], bands)).astype(dtype)
-
-
-def planes(array: NDArray[Any]) -> NDArray[Any]:
-    """The samples as a file stores them."""
-    return np.ascontiguousarray(np.moveaxis(array, -1, 0), array.dtype.newbyteorder(">"))
-
-
 @pytest.mark.parametrize("compression", [RAW, RLE, ZIP, ZIP_WITH_PREDICTION])
 @pytest.mark.parametrize("depth", [8, 16])
 @pytest.mark.parametrize("saved", [1, 2])
@@ -80,14 +82,6 @@ def test_saved_channels_leave_other_colors_alone(mode: int, bands: int, saved: i
     with_saved = convert(build(planes(array), mode), "bmp").data
 
     assert with_saved == convert(build(planes(array[..., :bands]), mode), "bmp").data
-
-
-def on_white(array: NDArray[Any]) -> NDArray[Any]:
-    """The colors blended with white, and the unchanged alpha."""
-    maximum = np.iinfo(array.dtype).max
-    alpha = array[..., -1:] / maximum
-    colors = array[..., :-1] * alpha + maximum * (1 - alpha)
-    return np.dstack((np.rint(colors).astype(array.dtype), array[..., -1]))
 
 
 @pytest.mark.parametrize("saved", [0, 1])

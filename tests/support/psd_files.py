@@ -84,3 +84,22 @@ def _compress(planes: NDArray[Any], compression: int, width: int, depth: int, ve
     if compression == ZIP_WITH_PREDICTION:
         samples = encode_prediction(samples, width, rows, depth)
     return samples if compression == RAW else zlib.compress(samples)
+
+
+def samples(bands: int, depth: int = 8, size: tuple[int, int] = (37, 23)) -> NDArray[Any]:
+    """Height x width x bands of different values."""
+    dtype = {8: np.uint8, 16: np.uint16}[depth]
+    return np.random.default_rng(bands).integers(0, 1 << depth, (size[1], size[0], bands)).astype(dtype)
+
+
+def planes(array: NDArray[Any]) -> NDArray[Any]:
+    """The samples as a file stores them."""
+    return np.ascontiguousarray(np.moveaxis(array, -1, 0), array.dtype.newbyteorder(">"))
+
+
+def on_white(array: NDArray[Any]) -> NDArray[Any]:
+    """The colors blended with white, and the unchanged alpha."""
+    maximum = np.iinfo(array.dtype).max
+    alpha = array[..., -1:] / maximum
+    colors = array[..., :-1] * alpha + maximum * (1 - alpha)
+    return np.dstack((np.rint(colors).astype(array.dtype), array[..., -1]))
