@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from engine import CorruptInput, DeepPixels, Frame, color
-from plugins._psd_reader import CMYK, GRAY, LAB, MULTICHANNEL, RGB, PsdFile
+from plugins._psd_reader import BITMAP, CMYK, DUOTONE, GRAY, INDEXED, LAB, MULTICHANNEL, RGB, PsdFile
 
-_BITMAP, _INDEXED, _DUOTONE = 0, 2, 8  # color modes
 _ICC_PROFILE, _TRANSPARENT_INDEX = 1039, 1047  # resources
-_MODES = {_BITMAP: "1", GRAY: "L", _INDEXED: "P", RGB: "RGB", CMYK: "CMYK", _DUOTONE: "L", LAB: "LAB"}
+_MODES = {BITMAP: "1", GRAY: "L", INDEXED: "P", RGB: "RGB", CMYK: "CMYK", DUOTONE: "L", LAB: "LAB"}
 _PALETTE_SIZE = 768
 _BLEND_TOLERANCE = 3 / 255  # of rounding
 
