@@ -360,14 +360,10 @@ def test_written_files_keep_depth_and_transparency(mode: str, depth: int) -> Non
     np.testing.assert_allclose(found[opaque].astype(float), array[opaque], atol=1)
 
 
-def _sections() -> bytes:
-    resources = {psd_files.RESOLUTION: bytes(16), psd_files.XMP: b"x" * 31}
-    return build(planes(samples(4, 16)), RGB, layers=-2, resources=resources)
-
-
 @pytest.mark.parametrize("kept", [0.0, 0.001, 0.003, 0.01, 0.02, 0.03, 0.05, 0.1, 0.5, 0.9, 0.999])
 def test_truncated_files_are_refused(kept: float) -> None:
-    data = _sections()
+    resources = {psd_files.RESOLUTION: bytes(16), psd_files.XMP: b"x" * 31}
+    data = build(planes(samples(4, 16)), RGB, layers=-2, resources=resources)
 
     with pytest.raises(CorruptInput):
         pipeline.run(_REGISTRY.plan([_PSD], "png"), [data[: int(len(data) * kept)]])
