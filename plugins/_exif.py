@@ -99,6 +99,15 @@ def has_position(exif: bytes) -> bool:
         return False
 
 
+def without_orientation(exif: bytes) -> bytes | None:
+    """An EXIF block without orientation, and without the preview if it had one. None if the block is invalid."""
+    try:
+        tags = parse(exif)
+        return exif if tags.get(ORIENTATION, 1) == 1 else _copy(tags, tags)
+    except _INVALID_TAGS:
+        return None
+
+
 def without_preview(exif: bytes | None) -> bytes | None:
     """An EXIF block without the preview, which shows the picture as it was before it was cropped or rotated."""
     try:

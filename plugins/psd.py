@@ -1,69 +1,96 @@
-"""PSD (Adobe Photoshop): the merged picture, through Pillow or psd-tools. Layers are not kept."""
+"""PSD and PSB (Adobe Photoshop): the merged picture. Layers are composited only if it is missing, and never written."""
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
+from typing import TYPE_CHECKING
+from warnings import warn
 
 from engine import (
     RASTER,
     AnyConversion,
+    FidelityWarning,
     FileFormat,
     Loss,
     Raster,
     Signature,
     TargetCapabilities,
-    check_size,
+    any_of,
     conversion,
     hookimpl,
 )
 from plugins import _exif, _pillow
 
+if TYPE_CHECKING:
+    from plugins._psd_reader import PsdFile
+
 PSD = FileFormat(
     "psd",
     media_type="image/vnd.adobe.photoshop",
-    extensions=("psd",),
-    sniff=Signature((0, b"8BPS"), (4, b"\0\1")),
+    extensions=("psd", "psb"),
+    sniff=any_of(*(Signature((0, b"8BPS"), (4, version)) for version in (b"\0\1", b"\0\2"))),
     bytes_per_pixel=0.5,
 )
 
-_MODULES = ("plugins._psd_tools", "PIL.PsdImagePlugin", "engine.mupdf", "engine.text_encodings")
-_GREY, _RGB = 1, 3  # colour modes that are read with 16 bits
-_VERSION, _EXIF, _XMP = 1057, 1058, 1060  # resource ids
-_MERGED_FLAG = 4  # offset in the version resource: whether the file has a merged picture
+_MODULES = ("plugins._psd_pixels", "plugins._psd_tools", "plugins._psd_writer", "engine.mupdf", "engine.text_encodings")
+_RESOLUTION, _ICC_PROFILE, _EXIF, _XMP = 1005, 1039, 1058, 1060  # numbers of resources
+_DPI = struct.Struct(">IHHIHH")  # with 16 fractional bits, each with two units to show it in
 
 
-@conversion(PSD, RASTER, loss=Loss.STRUCTURE, cost=2, isolated=True, modules=_MODULES)
+@conversion(PSD, RASTER, loss=Loss.STRUCTURE, cost=2, modules=_MODULES)
 def decode(data: bytes) -> Raster:
-    from plugins import _psd_tools
+    from plugins import _psd_pixels, _psd_reader
 
-    depth, mode = (int.from_bytes(data[offset : offset + 2], "big") for offset in (22, 24))
-    check_size(int.from_bytes(data[18:22], "big"), int.from_bytes(data[14:18], "big"))
-    if depth > 8:
-        deep = _psd_tools.deep_frames(data) if mode in (_GREY, _RGB) else None
-        return Raster(_psd_tools.composite(data), deep_frames=deep)
-    image = _pillow.open_image(data, "PSD")
-    resources = {number: block for number, _, block in getattr(image, "resources", ())}
-    version = resources.get(_VERSION, b"\0\0\0\0\1")
-    raster = _pillow.to_raster(image, [image.tell()])
-    if not version[_MERGED_FLAG]:
+    file = _psd_reader.read(data)
+    raster = _with_metadata(Raster(_psd_pixels.frames(file), sizes=[(file.width, file.height)]), file)
+    if file.has_layers and not file.has_merged_picture:
+        from plugins import _psd_tools
+
         # Compositing layers takes more memory than the size of the picture suggests.
-        raster = replace(raster, frames=_psd_tools.composite(data), sizes=())
-    exif = resources.get(_EXIF)
+        return replace(raster, frames=_psd_tools.composite(data), sizes=())
+    if file.depth <= 8:
+        return raster
+    if not _psd_pixels.is_deep(file):
+        warn(FidelityWarning("depth_reduced", "These colors are read with 8 bits per sample."), stacklevel=2)
+        return raster
+    return replace(raster, deep_frames=_psd_pixels.deep_frames(file))
+
+
+def _with_metadata(raster: Raster, file: PsdFile) -> Raster:
+    dpi = file.resources.get(_RESOLUTION, b"")
+    exif, xmp = file.resources.get(_EXIF), file.resources.get(_XMP)
+    across, _, _, down, *_ = _DPI.unpack_from(dpi) if len(dpi) >= _DPI.size else (0, 0, 0, 0)
+    # The pixels are upright as they are: Photoshop ignores the orientation, and other programs copy it unchanged.
     return replace(
         raster,
-        exif=_exif.PREFIX + exif if exif else None,
-        xmp=resources.get(_XMP),
-        bare=False,
+        exif=_exif.without_orientation(_exif.PREFIX + exif.removeprefix(_exif.PREFIX)) if exif else None,
+        xmp=_pillow.upright_xmp(xmp),
+        dpi=_pillow.plausible_dpi((across / 65536, down / 65536)),
     )
 
 
-# Memory for pictures with alpha, for which psd-tools writes a layer too.
+_MODES = ("L", "RGB", "RGBA", "CMYK")  # ImageMagick 6 misreads LA
+
+
+# Memory for pictures with alpha, for which there is a layer too.
 @conversion(RASTER, PSD, cost=3, memory=70, modules=_MODULES)
 def encode(raster: Raster) -> bytes:
-    from plugins import _psd_tools
+    from plugins import _psd_writer
 
-    frame = raster.first_frame(TargetCapabilities(("L", "RGB", "RGBA", "CMYK"), icc=True, max_side=30_000))
-    return _psd_tools.encode(frame, raster.exif and raster.exif.removeprefix(_exif.PREFIX), raster.xmp)
+    frame = raster.first_frame(TargetCapabilities(_MODES, deep_modes=_MODES, icc=True, max_side=30_000))
+    resources = {
+        _RESOLUTION: raster.dpi and _dpi_resource(*raster.dpi),
+        _ICC_PROFILE: frame.icc_profile,
+        _EXIF: raster.exif and raster.exif.removeprefix(_exif.PREFIX),
+        _XMP: raster.xmp,
+    }
+    return _psd_writer.write(frame.pixels, {number: block for number, block in resources.items() if block})
+
+
+def _dpi_resource(across: float, down: float) -> bytes:
+    inches = 1
+    return _DPI.pack(round(across * 65536), inches, inches, round(down * 65536), inches, inches)
 
 
 @hookimpl

@@ -26,8 +26,8 @@ from tests.support.samples import sample, samples_with_traits, saved
 
 _REGISTRY = load_registry()
 _DPI = {"pdf": 150, "eps": 150, "svg": 96}  # of formats without pixels
-_DEPTHS = {"png": (8, 16), "tiff": (8, 16), "avif": (8, 10, 12), "heic": (8, 10)}  # others have 8 bits
-_HOLDS_EXIF = ("jpeg", "png", "webp", "avif", "heic", "tiff")
+_DEPTHS = {"png": (8, 16), "tiff": (8, 16), "avif": (8, 10, 12), "heic": (8, 10), "psd": (8, 16)}  # others have 8 bits
+_HOLDS_EXIF = ("jpeg", "png", "webp", "avif", "heic", "tiff", "psd")
 
 
 @dataclass(frozen=True)

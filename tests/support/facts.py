@@ -11,12 +11,15 @@ import numpy as np
 import pikepdf
 import pillow_heif
 from PIL import Image, JpegImagePlugin
+from psd_tools import PSDImage
+from psd_tools.api.utils import has_transparency
+from psd_tools.constants import Resource
 
 from tests.support import readers
 
 Facts: TypeAlias = dict[str, Any]
 
-_RASTERS = ("jpeg", "png", "webp", "avif", "heic", "gif", "bmp", "tiff", "psd")
+_RASTERS = ("jpeg", "png", "webp", "avif", "heic", "gif", "bmp", "tiff")
 _MAKE, _GPS, _BITS, _COMPRESSION = 271, 0x8825, 258, 259
 _COMPRESSIONS = {1: "none", 5: "lzw", 7: "jpeg", 8: "deflate"}
 _AV1_SAMPLING = {0: "4:4:4", 0x0C: "4:2:0", 0x1C: "gray"}
@@ -49,7 +52,7 @@ def _picture(data: bytes) -> Facts:
     dpi = image.info.get("dpi") if image.format != "JPEG" or image.info.get("jfif_unit") else None
     return {
         "size": image.size,
-        "count": getattr(image, "n_frames", 1) if image.format != "PSD" else 1,  # otherwise the number of layers
+        "count": getattr(image, "n_frames", 1),
         "dpi": dpi and tuple(round(float(value)) for value in dpi),
         "profile": image.info.get("icc_profile"),
         "alpha": image.mode in ("LA", "RGBA", "PA") or "transparency" in image.info,
@@ -82,6 +85,26 @@ def _avif(data: bytes) -> Facts:
 def _heic(data: bytes) -> Facts:
     info = pillow_heif.open_heif(BytesIO(data), convert_hdr_to_8bit=False).info
     return {"depth": info["bit_depth"], "lossless": info.get("chroma") == 444}
+
+
+def _psd(data: bytes) -> Facts:
+    document = PSDImage.open(BytesIO(data))
+    resolution, profile, block = (
+        document.image_resources.get_data(number)
+        for number in (Resource.RESOLUTION_INFO, Resource.ICC_PROFILE, Resource.EXIF_DATA_1)
+    )
+    exif = Image.Exif()
+    exif.load(block or b"")
+    return {
+        "size": document.size,
+        "count": 1,
+        "dpi": resolution and (round(resolution.horizontal / 65536), round(resolution.vertical / 65536)),
+        "profile": profile,
+        "alpha": has_transparency(document),
+        "camera": exif.get(_MAKE),
+        "position": bool(exif.get_ifd(_GPS)),
+        "depth": document.depth,
+    }
 
 
 def _tiff(data: bytes) -> Facts:
@@ -126,7 +149,7 @@ _DETAILS: dict[str, Callable[[bytes], Facts]] = {
     "heic": _heic,
     "gif": _no_details,
     "bmp": _no_details,
-    "psd": _no_details,
+    "psd": _psd,
     "tiff": _tiff,
     "pdf": _pdf,
     "eps": _eps,

@@ -16,6 +16,7 @@ import pypdfium2
 import pyvips
 from numpy.typing import NDArray
 from PIL import Image
+from psd_tools import PSDImage
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def _eps(data: bytes) -> Reading:
 
 
 def _psd(data: bytes) -> Reading:
-    image = Image.open(BytesIO(data), formats=["PSD"])
+    image = PSDImage.open(BytesIO(data)).composite(apply_icc=False)  # Pillow reads only 8 bits per sample
     white = Image.new("RGBA", image.size, "white")
     white.alpha_composite(image.convert("RGBA"))
     return Reading(image.size, 1, np.asarray(white.convert("RGB")))

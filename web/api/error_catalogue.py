@@ -271,6 +271,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "frames_dropped": "all frames of an animation but the first",
         "hdr_reduced": "high dynamic range; the picture is as browsers show it on a screen without HDR",
         "kept_original": "nothing; the result is the original, because the converted file is larger",
+        "layers_dropped": "layers and effects of a PSD without a merged picture that cannot be drawn",
         "location_removed": "the position in the metadata; `metadata=all` keeps it",
         "option_ignored": "nothing; options of the request have no effect on this pair of formats",
         "pages_dropped": "all pages but the first",

@@ -1,0 +1,167 @@
+"""Reads PSD and PSB files: header, image resources, and the merged picture with its channels. Layers are skipped."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from psd_tools.compression import decode_prediction, decode_rle
+
+from engine import CorruptInput, check_size
+
+BITMAP, GRAY, INDEXED, RGB, CMYK, MULTICHANNEL, DUOTONE, LAB = 0, 1, 2, 3, 4, 7, 8, 9  # color modes
+
+_HEADER = struct.Struct(">4sH6xHIIHH")
+_PSB = 2  # version
+_RAW, _RLE, _ZIP, _ZIP_WITH_PREDICTION = range(4)
+_SAMPLE_TYPES = {1: "u1", 8: "u1", 16: ">u2", 32: ">f4"}
+_MIN_RESOURCE, _MIN_BLOCK = 11, 12  # bytes
+_VERSION_INFO, _MERGED_FLAG = 1057, 4  # resource, and the offset in it of whether the file has a merged picture
+
+# Blocks after the layers. In PSB, these and others have a length of 8 bytes; the others are never before these.
+_LAYERS = frozenset({b"Lr16", b"Lr32", b"Layr"})
+_TRANSPARENCY = frozenset({b"Mt16", b"Mt32", b"Mtrn"})
+
+
+class _Cursor:
+    """A position in a file or a section of it. Raises CorruptInput at the end of the data."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self._position = 0
+
+    def __len__(self) -> int:
+        return len(self._data) - self._position
+
+    def take(self, size: int) -> memoryview:
+        if size > len(self):
+            raise CorruptInput("The file is truncated.")
+        self._position += size
+        return self._data[self._position - size : self._position]
+
+    def integer(self, size: int) -> int:
+        return int.from_bytes(self.take(size), "big")
+
+    def rest(self) -> memoryview:
+        return self.take(len(self))
+
+    def section(self, length_size: int = 4) -> _Cursor:
+        """The content of a section that begins with its length."""
+        return _Cursor(self.take(self.integer(length_size)))
+
+
+@dataclass(frozen=True)
+class PsdFile:
+    """The parts of a file without its layers.
+
+    `has_layers`: it has layers, which may be the background only. `has_alpha`: the first channel after the colors is
+    the transparency of the merged picture. Without it, all further channels are saved selections or spot colors.
+    `palette` is the data of the color mode.
+    """
+
+    version: int
+    channels: int
+    width: int
+    height: int
+    depth: int
+    mode: int
+    palette: bytes
+    resources: Mapping[int, bytes]
+    has_layers: bool
+    has_alpha: bool
+    _merged: memoryview = field(repr=False)
+
+    @property
+    def has_merged_picture(self) -> bool:
+        """Whether the file has a merged picture. Photoshop writes a white one if it saves only layers."""
+        version = self.resources.get(_VERSION_INFO, b"")
+        return len(self._merged) > 2 and (len(version) <= _MERGED_FLAG or version[_MERGED_FLAG] > 0)
+
+    def planes(self, count: int) -> NDArray[Any]:
+        """The first `count` channels of the merged picture: channels x height x width; width in bytes for bitmaps.
+
+        Raises CorruptInput.
+        """
+        merged = _Cursor(self._merged)
+        samples = self._decompress(merged.integer(2), merged, count * self.height, (self.width * self.depth + 7) // 8)
+        planes: NDArray[Any] = np.frombuffer(samples, _SAMPLE_TYPES[self.depth])
+        return planes.reshape(count, self.height, -1)
+
+    def _decompress(self, compression: int, merged: _Cursor, rows: int, row_bytes: int) -> bytes | memoryview:
+        if compression == _RAW:
+            return merged.take(rows * row_bytes)
+        if compression == _RLE:
+            count_bytes = 2 * self.version
+            counts = merged.take(self.channels * self.height * count_bytes)[: rows * count_bytes]
+            packed = merged.take(int(np.frombuffer(counts, f">u{count_bytes}").sum(dtype=np.int64)))
+            rle: bytes = decode_rle(bytes(counts) + packed, self.width, rows, self.depth, self.version)
+            return rle
+        if compression not in (_ZIP, _ZIP_WITH_PREDICTION):
+            raise CorruptInput("The merged picture has an unknown compression.")
+        try:
+            samples = zlib.decompressobj().decompress(merged.rest(), rows * row_bytes)
+        except zlib.error as error:
+            raise CorruptInput("The merged picture cannot be decompressed.") from error
+        if len(samples) < rows * row_bytes:
+            raise CorruptInput("The file is truncated.")
+        if compression == _ZIP_WITH_PREDICTION:
+            samples = decode_prediction(samples, self.width, rows, self.depth)
+        return samples
+
+
+def read(data: bytes) -> PsdFile:
+    """Reads everything but the samples. Raises CorruptInput, and TooLarge for too many pixels."""
+    file = _Cursor(memoryview(data))
+    signature, version, channels, height, width, depth, mode = _HEADER.unpack(file.take(_HEADER.size))
+    if signature != b"8BPS" or version not in (1, _PSB) or depth not in _SAMPLE_TYPES or not width * height:
+        raise CorruptInput("The header of the file is invalid.")
+    check_size(width, height)
+    palette = bytes(file.section().rest())
+    resources = dict(_resources(file.section()))
+    has_layers, has_alpha = _read_layers(file.section(4 * version), version)
+    return PsdFile(
+        version, channels, width, height, depth, mode, palette, resources, has_layers, has_alpha, file.rest()
+    )
+
+
+def _resources(section: _Cursor) -> Iterator[tuple[int, bytes]]:
+    """The numbers and contents of image resources. Stops at invalid ones, because the picture can do without."""
+    while len(section) > _MIN_RESOURCE:
+        try:
+            section.take(4)  # the signature, of which there are several
+            number = section.integer(2)
+            name_size = section.integer(1)
+            section.take(name_size | 1)  # padded, with its length, to an even number of bytes
+            content = bytes(section.section().rest())
+        except CorruptInput:
+            return
+        if len(content) % 2 and len(section):
+            section.take(1)
+        yield number, content
+
+
+def _read_layers(section: _Cursor, version: int) -> tuple[bool, bool]:
+    """Whether there are layers, and whether the merged picture has transparency: their number is then negative."""
+    if not len(section):
+        return False, False
+    layers = section.section(4 * version)
+    if len(layers) >= 2 or not len(section):
+        count = int.from_bytes(layers.rest()[:2], "big", signed=True)
+        return count != 0, count < 0
+    # Files with 16 and 32 bits per sample have the layers in a block.
+    section.section()  # mask
+    has_layers = has_alpha = False
+    while len(section) >= _MIN_BLOCK and bytes(section.take(4)) in (b"8BIM", b"8B64"):
+        key = bytes(section.take(4))
+        content = section.section(4 * version if key in _LAYERS | _TRANSPARENCY else 4)
+        section.take(min(-len(content) % 4, len(section)))
+        if key in _LAYERS:
+            count = int.from_bytes(content.rest()[:2], "big", signed=True)
+            has_layers, has_alpha = count != 0, has_alpha or count < 0
+        has_alpha = has_alpha or key in _TRANSPARENCY
+    return has_layers, has_alpha

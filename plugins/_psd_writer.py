@@ -1,0 +1,81 @@
+"""Writes PSD files: the merged picture, and with transparency one layer, because only layers can be transparent."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from imagecodecs import packbits_encode
+from numpy.typing import NDArray
+from PIL import Image
+
+from engine import DeepPixels
+from plugins._psd_reader import CMYK, GRAY, RGB
+
+_MODES = {"L": GRAY, "RGB": RGB, "RGBA": RGB, "CMYK": CMYK}
+_RLE = 1  # compression
+_ALPHA = -1  # id of the channel of a layer
+_LAYER_NAME = b"\7Layer 1"  # with its length, padded to a multiple of four bytes
+
+
+def write(pixels: Image.Image | DeepPixels, resources: Mapping[int, bytes]) -> bytes:
+    """A file with 8 or 16 bits per sample. `resources` are its image resources by number."""
+    mode = pixels.mode
+    array = pixels.array if isinstance(pixels, DeepPixels) else np.asarray(pixels)
+    planes: NDArray[Any] = np.moveaxis(array, -1, 0) if array.ndim == 3 else array[None]
+    if mode == "CMYK":
+        planes = np.iinfo(array.dtype).max - planes  # stored inverted
+    height, width, depth = *planes.shape[1:], array.itemsize * 8
+    return b"".join(
+        (
+            struct.pack(">4sH6xHIIHH", b"8BPS", 1, len(planes), height, width, depth, _MODES[mode]),
+            _section(b""),
+            _section(b"".join(_resource(number, content) for number, content in resources.items())),
+            _section(_layers(planes, depth) if mode == "RGBA" else b""),
+            _compress(_on_white(planes) if mode == "RGBA" else planes),
+        )
+    )
+
+
+def _section(content: bytes, multiple: int = 1) -> bytes:
+    """The content after its length, which includes padding to a `multiple` of bytes."""
+    content += b"\0" * (-len(content) % multiple)
+    return struct.pack(">I", len(content)) + content
+
+
+def _resource(number: int, content: bytes) -> bytes:
+    return struct.pack(">4sHHI", b"8BIM", number, 0, len(content)) + content + b"\0" * (len(content) % 2)
+
+
+def _layers(planes: NDArray[Any], depth: int) -> bytes:
+    """The content of the section of layers. The number of layers is negative: the merged picture has transparency."""
+    height, width = planes.shape[1:]
+    channels = {_ALPHA: _compress(planes[-1:])}
+    channels |= {number: _compress(plane[None]) for number, plane in enumerate(planes[:-1])}
+    lengths = [struct.pack(">hI", number, len(content)) for number, content in channels.items()]
+    record = struct.pack(">hIIIIH", -1, 0, 0, height, width, len(channels)) + b"".join(lengths)
+    record += struct.pack(">4s4sBBBx", b"8BIM", b"norm", 255, 0, 0)
+    record += _section(_section(b"") + _section(b"") + _LAYER_NAME)  # no mask, no blending ranges
+    layers = _section(record + b"".join(channels.values()), 4)
+    if depth == 8:
+        return layers + _section(b"")
+    return _section(b"") * 2 + b"8BIMMt16" + _section(b"") + b"8BIMLr16" + layers
+
+
+def _on_white(planes: NDArray[Any]) -> NDArray[Any]:
+    """The colors blended with white by the last plane, and that plane."""
+    maximum = np.iinfo(planes.dtype).max
+    opacity = planes[-1] / np.float32(maximum)
+    blended = planes.copy()
+    for plane in blended[:-1]:
+        plane[:] = maximum - (maximum - plane) * opacity + 0.5
+    return blended
+
+
+def _compress(planes: NDArray[Any]) -> bytes:
+    """The compression, the lengths of the rows, and the rows in PackBits."""
+    samples = np.ascontiguousarray(planes, planes.dtype.newbyteorder(">"))
+    rows = [packbits_encode(row) for row in samples.view(np.uint8).reshape(-1, samples.strides[1])]
+    return struct.pack(f">H{len(rows)}H", _RLE, *map(len, rows)) + b"".join(rows)
