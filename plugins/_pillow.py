@@ -13,7 +13,6 @@ from engine import MAX_FRAMES, MAX_PIXELS, Frame, PageRanges, Raster, Size, TooL
 from plugins import _exif
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 _MAX_JPEG_BYTES = 8  # per pixel, of noise at quality 100
@@ -150,7 +149,7 @@ def read_dpi(image: Image.Image) -> tuple[float, float] | None:
     return (across, down) if 10 <= across <= 10_000 and 10 <= down <= 10_000 else None
 
 
-def apply_orientation(array: NDArray[np.uint16], orientation: int) -> NDArray[np.uint16]:
+def apply_orientation(array: NDArray[Any], orientation: int) -> NDArray[Any]:
     """Turns an array of height x width (x bands) upright, from an EXIF orientation of 1 to 8."""
     import numpy as np
 
