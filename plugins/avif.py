@@ -43,6 +43,8 @@ _IDENTITY = 0  # matrix of RGB
 _LOSSLESS = 100  # quality
 _SPEEDS = (9, 9, 8, 7, 6, 5, 4, 4, 3)  # of libavif by effort; each step below 6 takes a multiple of the time
 _PROFILE_SPACE = slice(16, 20)  # of the header of an ICC profile
+_SLOWEST = ((2, 3), (8, 4), (13, 6), (36, 8))  # megapixels, and the lowest speed for pictures up to that size
+_FASTEST = 9
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
@@ -97,7 +99,8 @@ def encode(raster: Raster, *, quality: Quality = 65, lossless: Lossless = False,
     )
     converted = raster.converted_for(target)
     frames = list(converted.frames)
-    speed = _SPEEDS[effort - 1]
+    pixels = sum(width * height for width, height in (frame.size for frame in frames))
+    speed = _speed(effort, pixels * 2 if lossless else pixels)
     if len(frames) == 1:
         data = _encode_still(frames[0], converted.bit_depth or 8, quality, speed, lossless=lossless)
         return _avif_boxes.add_metadata(data, frames[0].icc_profile, raster.exif, raster.xmp)
@@ -115,6 +118,12 @@ def encode(raster: Raster, *, quality: Quality = 65, lossless: Lossless = False,
         **_pillow.animation_parameters(raster, frames),
     )
     return _avif_boxes.with_loop_count(data, raster.loop_count)
+
+
+def _speed(effort: int, pixels: int) -> int:
+    """The speed of libavif: larger pictures are encoded faster, so that they take at most some 10 seconds."""
+    lowest = next((speed for megapixels, speed in _SLOWEST if pixels <= megapixels * 1_000_000), _FASTEST)
+    return max(_SPEEDS[effort - 1], lowest)
 
 
 def _encode_still(frame: Frame, bits: int, quality: int, speed: int, *, lossless: bool) -> bytes:
