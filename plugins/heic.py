@@ -79,13 +79,13 @@ def _decode_deep(data: bytes, pages: str | None) -> Iterator[Frame]:
         picture = pictures.pop(index)
         mode, _, depth = picture.mode.partition(";")
         samples: NDArray[np.uint16] = np.asarray(picture)
-        profile = picture.info.get("icc_profile")
+        info: dict[str, Any] = picture.info
         del picture  # and its pixels, once they are scaled
         pixels = DeepPixels.from_bits(samples, int(depth or 8), mode)
         del samples
         if mode == "RGBa":
             pixels = _with_straight_alpha(pixels)
-        yield Frame(pixels, profile)
+        yield Frame(pixels, info.get("icc_profile"))
         del pixels
 
 
