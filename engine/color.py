@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 WHITE = (255, 255, 255)
 
 _COLOR_SPACES = {"1": "GRAY", "L": "GRAY", "LA": "GRAY", "CMYK": "CMYK", "LAB": "Lab"}
+_STRIP = 64  # rows
 _RELATIVE = ImageCms.Intent.RELATIVE_COLORIMETRIC
 _BLACK_POINT = ImageCms.Flags.BLACKPOINTCOMPENSATION
 
@@ -48,6 +49,20 @@ def to_8_bits(array: NDArray[np.uint16]) -> NDArray[np.uint8]:
 
     # 32 bits would avoid the overflow, but take ten times as long.
     return ((np.minimum(array, 65535 - 128) + np.uint16(128)) // np.uint16(257)).astype(np.uint8)
+
+
+def scale(array: NDArray[Any], maximum: int, new_maximum: int) -> NDArray[np.uint16]:
+    """Integer samples from 0 to `maximum` scaled to 0 to `new_maximum`, which is at most 65535, and rounded."""
+    import numpy as np
+
+    scaled = np.empty(array.shape, np.uint16)
+    # In strips, because the products have twice the size of the samples.
+    for top in range(0, len(array), _STRIP):
+        strip = array[top : top + _STRIP].astype(np.uint32)
+        strip *= new_maximum
+        strip += maximum // 2
+        scaled[top : top + _STRIP] = strip // maximum
+    return scaled
 
 
 def matching_profile(mode: str, profile: bytes | None) -> bytes | None:

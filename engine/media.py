@@ -39,21 +39,11 @@ class DeepPixels:
     @classmethod
     def from_bits(cls, array: NDArray[np.uint16], bits: int, mode: str) -> DeepPixels:
         """Scales samples of `bits` bits to the full 16-bit range."""
-        import numpy as np
-
-        if bits == 16:
-            return cls(array, mode)
-        maximum = (1 << bits) - 1
-        return cls(((array.astype(np.uint32) * 65535 + maximum // 2) // maximum).astype(np.uint16), mode)
+        return cls(array if bits == 16 else color.scale(array, (1 << bits) - 1, 65535), mode)
 
     def to_bits(self, bits: int) -> NDArray[np.uint16]:
         """The samples scaled to `bits` bits, right-aligned. Reverses `from_bits`."""
-        import numpy as np
-
-        if bits == 16:
-            return self.array
-        maximum = (1 << bits) - 1
-        return ((self.array.astype(np.uint32) * maximum + 32767) // 65535).astype(np.uint16)
+        return self.array if bits == 16 else color.scale(self.array, 65535, (1 << bits) - 1)
 
     @classmethod
     def from_image(cls, image: Image.Image) -> DeepPixels:

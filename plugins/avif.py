@@ -2,12 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from warnings import warn
+
+from PIL import Image
 
 from engine import (
     RASTER,
     AnyConversion,
     Brands,
     DeepPixels,
+    FidelityWarning,
     FileFormat,
     Frame,
     InvalidOption,
@@ -19,8 +23,7 @@ from engine import (
     hookimpl,
 )
 from engine.option_types import Effort, Lossless, Pages, Quality
-from plugins import _exif, _pillow
-from plugins._avif_metadata import add_metadata
+from plugins import _avif_boxes, _exif, _pillow
 
 AVIF = FileFormat(
     "avif",
@@ -39,33 +42,52 @@ _UNSPECIFIED = 2  # primaries and transfer of pictures with a profile
 _IDENTITY = 0  # matrix of RGB
 _LOSSLESS = 100  # quality
 _SPEEDS = (9, 9, 8, 7, 6, 5, 4, 4, 3)  # of libavif by effort; each step below 6 takes a multiple of the time
+_PROFILE_SPACE = slice(16, 20)  # of the header of an ICC profile
+_SLOWEST = ((2, 3), (8, 4), (13, 6), (36, 8))  # megapixels, and the lowest speed for pictures up to that size
+_FASTEST = 9
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
 @conversion(AVIF, RASTER, cost=1.5, modules=_MODULES)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
-    bits = _bit_depth(data)
-    raster = _pillow.decode(data, "AVIF", animated=True, lossy=True, pages=pages)
-    if bits == 8 or getattr(_pillow.open_image(data, "AVIF"), "n_frames", 1) > 1:
-        return raster
-    return replace(raster, deep_frames=_decode_deep(data, bits), source_bit_depth=bits)
+    """Decodes stills with imagecodecs, which has more than 8 bits per sample and takes less time than Pillow."""
+    data = _avif_boxes.repair(data)
+    image = _pillow.open_image(data, "AVIF")
+    bits = _avif_boxes.bit_depth(data)
+    if getattr(image, "n_frames", 1) > 1:
+        if bits > 8:
+            message = "Animations are converted with 8 bits per sample."
+            warn(FidelityWarning("depth_reduced", message), stacklevel=2)
+        raster = _pillow.decode(data, "AVIF", animated=True, lossy=True, pages=pages)
+        return replace(raster, loop_count=_avif_boxes.loop_count(data))
+    raster = _pillow.to_raster(image, _pillow.select([0], pages), lossy=True)
+    aperture = _avif_boxes.clean_aperture(data, *image.size)
+    if aperture:
+        size = aperture[2] - aperture[0], aperture[3] - aperture[1]
+        raster = replace(raster, sizes=[size[::-1] if _exif.read_orientation(image) >= 5 else size])
+    frames = _decode_still(data, image, bits, aperture)
+    if bits == 8:
+        return replace(raster, frames=frames)
+    reduced = (replace(frame, pixels=frame.image) for frame in _decode_still(data, image, bits, aperture))
+    return replace(raster, frames=reduced, deep_frames=frames, source_bit_depth=bits)
 
 
-def _bit_depth(data: bytes) -> int:
-    """Bits per sample from the AV1 configuration box: 8, 10 or 12."""
-    offset = data.find(b"av1C")
-    flags = data[offset + 6] if 0 <= offset < len(data) - 6 else 0
-    return (12 if flags & 0x20 else 10) if flags & 0x40 else 8
-
-
-def _decode_deep(data: bytes, bits: int) -> Iterator[Frame]:
+def _decode_still(
+    data: bytes, header: Image.Image, bits: int, aperture: _avif_boxes.Rectangle | None
+) -> Iterator[Frame]:
+    import numpy as np
     from imagecodecs import avif_decode
 
-    header = _pillow.open_image(data, "AVIF")
+    profile = header.info.get("icc_profile")
     array = avif_decode(data, numthreads=1)
-    bands = array.shape[2] if array.ndim == 3 else 1
-    array = _pillow.apply_orientation(array, header.getexif().get(_exif.ORIENTATION, 1))
-    yield Frame(DeepPixels.from_bits(array, bits, _MODES[bands]), header.info.get("icc_profile"))
+    if aperture:
+        left, top, right, bottom = aperture
+        array = array[top:bottom, left:right]
+    array = _pillow.apply_orientation(array, _exif.read_orientation(header))
+    if array.ndim == 2 and profile and profile[_PROFILE_SPACE] == b"RGB ":
+        array = np.repeat(array[..., None], 3, axis=2)
+    mode = _MODES[array.shape[2] if array.ndim == 3 else 1]
+    yield Frame(Image.fromarray(array, mode) if bits == 8 else DeepPixels.from_bits(array, bits, mode), profile)
 
 
 @conversion(RASTER, AVIF, loss=Loss.DETAIL, cost=30, memory=28, modules=_MODULES)
@@ -77,14 +99,15 @@ def encode(raster: Raster, *, quality: Quality = 65, lossless: Lossless = False,
     )
     converted = raster.converted_for(target)
     frames = list(converted.frames)
-    speed = _SPEEDS[effort - 1]
+    pixels = sum(width * height for width, height in (frame.size for frame in frames))
+    speed = _speed(effort, pixels * 2 if lossless else pixels)
     if len(frames) == 1:
         data = _encode_still(frames[0], converted.bit_depth or 8, quality, speed, lossless=lossless)
-        return add_metadata(data, frames[0].icc_profile, raster.exif, raster.xmp)
+        return _avif_boxes.add_metadata(data, frames[0].icc_profile, raster.exif, raster.xmp)
     if lossless:
         message = "An animation cannot be written as lossless AVIF. WebP and PNG can hold it."
         raise InvalidOption(message, reason="unsupported", param="lossless")
-    return _pillow.encode(
+    data = _pillow.encode(
         frames[0].image,
         "AVIF",
         quality=quality,
@@ -94,6 +117,13 @@ def encode(raster: Raster, *, quality: Quality = 65, lossless: Lossless = False,
         xmp=raster.xmp,
         **_pillow.animation_parameters(raster, frames),
     )
+    return _avif_boxes.with_loop_count(data, raster.loop_count)
+
+
+def _speed(effort: int, pixels: int) -> int:
+    """The speed of libavif: larger pictures are encoded faster, so that they take at most some 10 seconds."""
+    lowest = next((speed for megapixels, speed in _SLOWEST if pixels <= megapixels * 1_000_000), _FASTEST)
+    return max(_SPEEDS[effort - 1], lowest)
 
 
 def _encode_still(frame: Frame, bits: int, quality: int, speed: int, *, lossless: bool) -> bytes:

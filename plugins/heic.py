@@ -16,6 +16,7 @@ from engine import (
     Frame,
     Loss,
     Raster,
+    Size,
     TargetCapabilities,
     boxes_are_complete,
     check_side,
@@ -43,6 +44,8 @@ _MODULES = ("pillow_heif.HeifImagePlugin",)
 _MODES = ("L", "RGB", "RGBA")
 # Presets of x265 by effort. The default, slow, takes twice the time of veryfast for 5 % fewer bytes.
 _PRESETS = (*("ultrafast",) * 3, *("veryfast",) * 3, *("slow",) * 2, "slower")
+_FASTER = ("slower", "slow", "veryfast", "ultrafast")
+_SLOWEST = ((4, "slower"), (8, "veryfast"))  # megapixels, and the slowest preset up to that size
 _EQUAL_QUALITY = {"x265:aq-strength": "1.0"}  # the value of all presets but ultrafast
 _LOSSLESS = {
     "quality": -1,
@@ -63,20 +66,36 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
 
 
 def _decode_deep(data: bytes, pages: str | None) -> Iterator[Frame]:
-    """The primary picture, then the others. libheif turns them upright and left-aligns samples of more than 8 bits."""
+    """The primary picture, then the others. libheif turns them upright."""
     import numpy as np
     import pillow_heif
 
-    pictures = pillow_heif.open_heif(BytesIO(data), convert_hdr_to_8bit=False)
-    others = [index for index in range(len(pictures)) if index != pictures.primary_index]
-    for index in _pillow.select([pictures.primary_index, *others], pages):
-        picture = pictures[index]
+    file = pillow_heif.open_heif(BytesIO(data), convert_hdr_to_8bit=False, hdr_to_16bit=False)
+    pictures = dict(enumerate(file))
+    others = [index for index in pictures if index != file.primary_index]
+    order = _pillow.select([file.primary_index, *others], pages)
+    del file
+    for index in order:
+        picture = pictures.pop(index)
+        mode, _, depth = picture.mode.partition(";")
+        samples: NDArray[np.uint16] = np.asarray(picture)
         info: dict[str, Any] = picture.info
-        mode, _, deep = picture.mode.partition(";")
-        bits = info["bit_depth"] if deep else 8
-        array: NDArray[np.uint16] = np.asarray(picture).astype(np.uint16, copy=False)
-        samples = np.right_shift(array, 16 - bits if deep else 0, dtype=np.uint16)
-        yield Frame(DeepPixels.from_bits(samples, bits, mode), info.get("icc_profile"))
+        del picture  # and its pixels, once they are scaled
+        pixels = DeepPixels.from_bits(samples, int(depth or 8), mode)
+        del samples
+        if mode == "RGBa":
+            pixels = _with_straight_alpha(pixels)
+        yield Frame(pixels, info.get("icc_profile"))
+        del pixels
+
+
+def _with_straight_alpha(pixels: DeepPixels) -> DeepPixels:
+    """RGBA from colors that are multiplied by alpha."""
+    import numpy as np
+
+    alpha = np.maximum(pixels.array[..., 3:], 1)
+    colors = np.minimum(pixels.array[..., :3].astype(np.uint32) * 65535 // alpha, 65535)
+    return DeepPixels(np.dstack((colors.astype(np.uint16), pixels.array[..., 3:])), "RGBA")
 
 
 @conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40, memory=30, modules=_MODULES)
@@ -97,11 +116,19 @@ def encode(raster: Raster, *, quality: Quality = 60, lossless: Lossless = False,
     file = BytesIO()
     picture.save(
         file,
-        enc_params={"preset": _PRESETS[effort - 1], **_EQUAL_QUALITY},
+        enc_params={"preset": _preset(effort, frame.size), **_EQUAL_QUALITY},
         **parameters,
         **{name: block for name, block in metadata.items() if block},
     )
     return file.getvalue()
+
+
+def _preset(effort: int, size: Size) -> str:
+    """The preset of x265: larger pictures are encoded faster, so that they take at most some 20 seconds."""
+    width, height = size
+    pixels = width * height
+    slowest = next((preset for megapixels, preset in _SLOWEST if pixels <= megapixels * 1_000_000), _FASTER[-1])
+    return max(_PRESETS[effort - 1], slowest, key=_FASTER.index)
 
 
 @hookimpl

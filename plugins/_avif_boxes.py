@@ -1,0 +1,265 @@
+"""The boxes of AVIF files (ISO/IEC 14496-12 and 23008-12): reads and writes what the codecs do not."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from itertools import chain
+from typing import NamedTuple
+
+from plugins import _exif
+
+_PICTURE = 1  # the first item of a file of libavif
+_VERSION = 4  # bytes of version and flags at the start of the content of a full box
+_ITEM_COUNT, _LOCATION_COUNT = _VERSION, _VERSION + 2  # offsets in iinf and iloc
+_LOCATION = ">HHHII"  # an entry of iloc: item, file, number of extents (1), offset and length
+_FIRST_ASSOCIATIONS = _VERSION + 6  # offset in ipma of the number of properties of the first item
+_REPEATS = 1  # flag of elst
+_DURATIONS = {b"mvhd": (16, 24), b"tkhd": (20, 28), b"elst": (8, 8)}  # offsets in versions 0 and 1
+
+Rectangle = tuple[int, int, int, int]
+"""Left, top, right and bottom in pixels."""
+
+
+class _Box(NamedTuple):
+    """The type of a box, and the offsets of the box, its content and its end in the file."""
+
+    kind: bytes
+    start: int
+    content: int
+    end: int
+
+
+def _boxes(data: bytes, start: int = 0, end: int | None = None) -> Iterator[_Box]:
+    """The boxes between two offsets, up to the first invalid one."""
+    end = len(data) if end is None else end
+    while start + 8 <= end:
+        size, kind = struct.unpack_from(">I4s", data, start)
+        content = start + 8
+        if size == 1 and start + 16 <= end:
+            (size,) = struct.unpack_from(">Q", data, content)
+            content += 8
+        size = size or end - start
+        if start + size < content or start + size > end:
+            return
+        yield _Box(kind, start, content, start + size)
+        start += size
+
+
+def _find(data: bytes, *path: bytes, inside: _Box | None = None) -> _Box | None:
+    """The first box at a path of types, from the top of the file or `inside` a box."""
+    for kind in path:
+        children = _boxes(data) if inside is None else _children(data, inside)
+        inside = next((box for box in children if box.kind == kind), None)
+        if inside is None:
+            return None
+    return inside
+
+
+def _children(data: bytes, box: _Box) -> Iterator[_Box]:
+    return _boxes(data, box.content + (_VERSION if box.kind == b"meta" else 0), box.end)
+
+
+def bit_depth(data: bytes) -> int:
+    """Bits per sample from the first AV1 configuration, preferably that of the primary picture: 8, 10 or 12."""
+    configuration = next((content for kind, content in _primary_properties(data) if kind == b"av1C"), None)
+    if configuration is None:  # a grid or a sequence
+        configuration = data[data.find(b"av1C") + 4 :][:4] if b"av1C" in data else bytes(4)
+    flags = configuration[2] if len(configuration) > 2 else 0
+    return (12 if flags & 0x20 else 10) if flags & 0x40 else 8
+
+
+def clean_aperture(data: bytes, width: int, height: int) -> Rectangle | None:
+    """The part of the primary picture, of `width` x `height` pixels before it is turned, that is to be shown.
+
+    None for the whole picture, and if the property is invalid.
+    """
+    content = next((content for kind, content in _primary_properties(data) if kind == b"clap"), b"")
+    if len(content) != 32:
+        return None
+    values = struct.unpack(">4I iI iI", content)
+    if 0 in values[1::2]:
+        return None
+    shown_width, shown_height, right, down = (a / b for a, b in zip(values[::2], values[1::2], strict=True))
+    left, top = (width - shown_width) / 2 + right, (height - shown_height) / 2 + down
+    edges = (left, top, left + shown_width, top + shown_height)
+    rectangle = tuple(map(round, edges))
+    inside = 0 <= rectangle[0] < rectangle[2] <= width and 0 <= rectangle[1] < rectangle[3] <= height
+    return rectangle if inside and rectangle != (0, 0, width, height) else None
+
+
+def _primary_properties(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The type and content of each property of the primary item."""
+    item, container = _find(data, b"meta", b"pitm"), _find(data, b"meta", b"iprp")
+    properties = _find(data, b"ipco", inside=container) if container else None
+    if item is None or container is None or properties is None:
+        return
+    primary = int.from_bytes(data[item.content + _VERSION : item.end])
+    known = [(box.kind, data[box.content : box.end]) for box in _children(data, properties)]
+    lists = (_associations(data, box) for box in _children(data, container) if box.kind == b"ipma")
+    for number, _, indexes in chain.from_iterable(lists):
+        if number == primary:
+            yield from (known[index - 1] for index in indexes if 0 < index <= len(known))
+
+
+def _associations(data: bytes, box: _Box) -> Iterator[tuple[int, bytes, list[int]]]:
+    """Of each entry of ipma: the item, the entry itself, and the indexes of its properties from 1."""
+    if box.end - box.content < _VERSION + 4:
+        return
+    wide_items, wide_indexes = data[box.content] > 0, data[box.content + 3] & 1
+    (count,) = struct.unpack_from(">I", data, box.content + _VERSION)
+    start = box.content + _VERSION + 4
+    size, step = 4 if wide_items else 2, 2 if wide_indexes else 1
+    mask = 0x7FFF if wide_indexes else 0x7F  # without the flag of essential properties
+    for _ in range(count):
+        first = start + size + 1
+        end = first + step * data[first - 1] if first <= box.end else box.end + 1
+        if end > box.end:
+            return
+        indexes = [int.from_bytes(data[offset : offset + step]) & mask for offset in range(first, end, step)]
+        yield int.from_bytes(data[start : start + size]), data[start:end], indexes
+        start = end
+
+
+def repair(data: bytes) -> bytes:
+    """The file without two errors of older encoders for which libavif refuses it.
+
+    They are several ipma boxes of the same version and flags, and alpha of the item 0 instead of the primary item.
+    """
+    properties, references = _find(data, b"meta", b"iprp"), _find(data, b"meta", b"iref")
+    if references is not None:
+        data = _with_valid_references(data, references)
+    return data if properties is None else _with_single_associations(data, properties)
+
+
+def _with_valid_references(data: bytes, references: _Box) -> bytes:
+    item = _find(data, b"meta", b"pitm")
+    if item is None or references.end - references.content < _VERSION:
+        return data
+    size = 4 if data[references.content] else 2  # of the number of an item
+    primary = data[item.content + _VERSION : item.end]  # of the same size, or shorter
+    changed = bytearray(data)
+    for box in _boxes(data, references.content + _VERSION, references.end):
+        for offset in range(box.content + size + 2, box.end - size + 1, size):
+            if box.kind == b"auxl" and not any(data[offset : offset + size]):
+                changed[offset : offset + size] = primary.rjust(size, b"\0")[-size:]
+    return bytes(changed)
+
+
+def _with_single_associations(data: bytes, properties: _Box) -> bytes:
+    boxes = [box for box in _children(data, properties) if box.kind == b"ipma"]
+    kinds = {data[box.content : box.content + _VERSION] for box in boxes}
+    if len(boxes) < 2 or len(kinds) > 1:
+        return data
+    entries = sorted(entry for box in boxes for _, entry, _ in _associations(data, box))
+    merged = _box(b"ipma", kinds.pop() + struct.pack(">I", len(entries)) + b"".join(entries))
+    others = [data[box.start : box.end] for box in _children(data, properties) if box.kind != b"ipma"]
+    content = _box(b"iprp", b"".join([*others, merged]))
+    # A box that readers skip keeps all offsets.
+    spare = properties.end - properties.start - len(content)
+    return data[: properties.start] + content + _box(b"free", bytes(spare - 8)) + data[properties.end :]
+
+
+def loop_count(data: bytes) -> int:
+    """How often a sequence plays, from the edit list of its first track; 0: forever."""
+    track = _find(data, b"moov", b"trak")
+    header = _find(data, b"tkhd", inside=track) if track else None
+    edits = _find(data, b"edts", b"elst", inside=track) if track else None
+    if header is None or edits is None:
+        return 0  # as browsers do
+    if not data[edits.content + 3] & _REPEATS:
+        return 1
+    total, once = _duration(data, header), _duration(data, edits)
+    return -(-total // once) if total is not None and once else 0
+
+
+def with_loop_count(data: bytes, count: int) -> bytes:
+    """A sequence of libavif, which plays forever, that plays `count` times; 0: forever."""
+    movie = _find(data, b"moov")
+    changed = bytearray(data)
+    for track in _children(data, movie) if movie and count else ():
+        edits = _find(data, b"edts", b"elst", inside=track)
+        once = _duration(data, edits) if edits else None
+        if once is not None:
+            for header in (_find(data, b"moov", b"mvhd"), _find(data, b"tkhd", inside=track)):
+                if header is not None:
+                    offset, layout = _duration_field(data, header)
+                    struct.pack_into(layout, changed, offset, once * count)
+    return bytes(changed)
+
+
+def _duration(data: bytes, box: _Box) -> int | None:
+    """The duration in mvhd, tkhd or elst, in units of the movie's timescale. None if it is indefinite."""
+    offset, layout = _duration_field(data, box)
+    (duration,) = struct.unpack_from(layout, data, offset)
+    return None if duration == (1 << 8 * struct.calcsize(layout)) - 1 else int(duration)
+
+
+def _duration_field(data: bytes, box: _Box) -> tuple[int, str]:
+    """The offset of the duration in mvhd, tkhd or elst, and its type."""
+    version = min(data[box.content], 1)
+    return box.content + _DURATIONS[box.kind][version], (">I", ">Q")[version]
+
+
+def add_metadata(data: bytes, icc_profile: bytes | None, exif: bytes | None, xmp: bytes | None) -> bytes:
+    """`data` with metadata. It must be a file of libavif: one extent per item, offsets of 4 bytes, no metadata."""
+    contents = []
+    if exif:
+        # Four bytes for the offset of the TIFF header in the rest.
+        contents.append((b"Exif\0", b"\0\0\0\0" + exif.removeprefix(_exif.PREFIX)))
+    if xmp:
+        contents.append((b"mime\0application/rdf+xml\0", xmp))
+    file = _contents(data)
+    boxes = _contents(file[b"meta"][_VERSION:])
+    if icc_profile:
+        boxes[b"iprp"] = _with_profile(boxes[b"iprp"], icc_profile)
+    (count,) = struct.unpack_from(">H", boxes[b"iinf"], _ITEM_COUNT)
+    for number, (kind, _) in enumerate(contents, count + 1):
+        entry = _box(b"infe", struct.pack(">IHH", 2 << 24, number, 0) + kind)
+        boxes[b"iinf"] = _append(boxes[b"iinf"], _ITEM_COUNT, entry)
+        reference = _box(b"cdsc", struct.pack(">HHH", number, 1, _PICTURE))
+        boxes[b"iref"] = boxes.get(b"iref", bytes(_VERSION)) + reference
+    size = struct.calcsize(_LOCATION)
+    new_size = _VERSION + sum(8 + len(content) for content in boxes.values()) + size * len(contents)
+    growth = new_size - len(file[b"meta"])
+    locations = boxes[b"iloc"][_LOCATION_COUNT + 2 :]
+    moved = (
+        struct.pack(_LOCATION, item, source, extents, offset + growth, length)
+        for item, source, extents, offset, length in struct.iter_unpack(_LOCATION, locations)
+    )
+    boxes[b"iloc"] = boxes[b"iloc"][: _LOCATION_COUNT + 2] + b"".join(moved)
+    end = len(data) + growth + 8
+    for number, (_, content) in enumerate(contents, count + 1):
+        location = struct.pack(_LOCATION, number, 0, 1, end, len(content))
+        boxes[b"iloc"] = _append(boxes[b"iloc"], _LOCATION_COUNT, location)
+        end += len(content)
+    file[b"meta"] = bytes(_VERSION) + b"".join(_box(kind, content) for kind, content in boxes.items())
+    added = [_box(b"mdat", b"".join(content for _, content in contents))] if contents else []
+    return b"".join([*(_box(kind, content) for kind, content in file.items()), *added])
+
+
+def _with_profile(properties: bytes, icc_profile: bytes) -> bytes:
+    """The content of iprp with the profile as a property of the picture."""
+    boxes = _contents(properties)
+    index = 1 + sum(1 for _ in _boxes(boxes[b"ipco"]))
+    boxes[b"ipco"] += _box(b"colr", b"prof" + icc_profile)
+    associations = bytearray(boxes[b"ipma"])
+    associations[_FIRST_ASSOCIATIONS] += 1
+    associations.insert(_FIRST_ASSOCIATIONS + 1, index)
+    boxes[b"ipma"] = bytes(associations)
+    return b"".join(_box(kind, content) for kind, content in boxes.items())
+
+
+def _contents(data: bytes) -> dict[bytes, bytes]:
+    """The contents of boxes by type, in their order."""
+    return {box.kind: data[box.content : box.end] for box in _boxes(data)}
+
+
+def _box(kind: bytes, content: bytes) -> bytes:
+    return struct.pack(">I4s", 8 + len(content), kind) + content
+
+
+def _append(content: bytes, count_offset: int, entry: bytes) -> bytes:
+    """A list with a 16-bit count, and one more entry."""
+    (count,) = struct.unpack_from(">H", content, count_offset)
+    return content[:count_offset] + struct.pack(">H", count + 1) + content[count_offset + 2 :] + entry

@@ -1,0 +1,224 @@
+"""AVIF files as other encoders write them, loop counts, and the effort for large pictures."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Callable, Iterator
+from io import BytesIO
+
+import imagecodecs
+import numpy as np
+import pytest
+from PIL import Image, ImageCms
+
+from engine import Frame, Raster, pipeline
+from engine.options import OptionValue
+from engine.pipeline import PipelineResult
+from engine.registry import load_registry
+from plugins import avif
+from tests.support.browser import running_browser
+from tests.support.rasters import photo
+from tests.support.samples import saved
+
+_REGISTRY = load_registry()
+_LOOP_COUNT = """async data => {
+    const file = await (await fetch("data:image/avif;base64," + data)).arrayBuffer();
+    const decoder = new ImageDecoder({data: file, type: "image/avif"});
+    await decoder.tracks.ready;
+    return 1 + decoder.tracks.selectedTrack.repetitionCount;
+}"""
+
+
+def _convert(data: bytes, target: str, **options: OptionValue) -> PipelineResult:
+    source = _REGISTRY.identify_content(data)
+    return pipeline.run(_REGISTRY.plan([source], target, options=options), [data], options)
+
+
+def _pixels(data: bytes) -> np.ndarray:
+    return np.asarray(Image.open(BytesIO(_convert(data, "png").data)).convert("RGBA"), int)
+
+
+def _boxes(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    while data:
+        size = int.from_bytes(data[:4])
+        yield data[4:8], data[8:size]
+        data = data[size:]
+
+
+def _box(kind: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", 8 + len(content)) + kind + content
+
+
+def _edited(data: bytes, edit: Callable[[dict[bytes, bytes]], None]) -> bytes:
+    """A still of libavif with changed boxes in its box of metadata."""
+    file = dict(_boxes(data))
+    boxes = dict(_boxes(file[b"meta"][4:]))
+    edit(boxes)
+    shift = 4 + sum(8 + len(content) for content in boxes.values()) - len(file[b"meta"])
+    entries = struct.iter_unpack(">HHHII", boxes[b"iloc"][8:])
+    moved = [struct.pack(">HHHII", *entry[:3], entry[3] + shift, entry[4]) for entry in entries]
+    boxes[b"iloc"] = boxes[b"iloc"][:8] + b"".join(moved)
+    file[b"meta"] = bytes(4) + b"".join(_box(*box) for box in boxes.items())
+    return b"".join(_box(*box) for box in file.items())
+
+
+def _associations(content: bytes) -> Iterator[bytes]:
+    """The entries of a list of property associations."""
+    content = content[8:]
+    while content:
+        end = 3 + content[2]
+        yield content[:end]
+        content = content[end:]
+
+
+def _split_associations(boxes: dict[bytes, bytes]) -> None:
+    properties = dict(_boxes(boxes[b"iprp"]))
+    lists = [struct.pack(">II", 0, 1) + entry for entry in _associations(properties[b"ipma"])]
+    boxes[b"iprp"] = _box(b"ipco", properties[b"ipco"]) + b"".join(_box(b"ipma", each) for each in lists)
+
+
+def _refer_to_item_0(boxes: dict[bytes, bytes]) -> None:
+    references = bytearray(boxes[b"iref"])
+    offset = references.index(b"auxl") + 8
+    references[offset : offset + 2] = bytes(2)
+    boxes[b"iref"] = bytes(references)
+
+
+def _with_aperture(*values: int) -> Callable[[dict[bytes, bytes]], None]:
+    """Adds a clean aperture, which precedes the rotation, to all items."""
+
+    def edit(boxes: dict[bytes, bytes]) -> None:
+        properties = dict(_boxes(boxes[b"iprp"]))
+        kinds = [kind for kind, _ in _boxes(properties[b"ipco"])]
+        entries = b""
+        for entry in _associations(properties[b"ipma"]):
+            indexes = bytearray(entry[3:])
+            turned = [at for at, index in enumerate(indexes) if kinds[(index & 0x7F) - 1] in (b"irot", b"imir")]
+            indexes.insert(turned[0] if turned else len(indexes), 0x80 | (len(kinds) + 1))
+            entries += entry[:2] + bytes([len(indexes)]) + indexes
+        aperture = _box(b"clap", struct.pack(">4I iI iI", *values))
+        associations = properties[b"ipma"][:8] + entries
+        boxes[b"iprp"] = _box(b"ipco", properties[b"ipco"] + aperture) + _box(b"ipma", associations)
+
+    return edit
+
+
+def _animation(count: int = 3, **parameters: object) -> bytes:
+    frames = [photo((60, 40), "RGBA").rotate(90 * index) for index in range(count)]
+    return saved(frames[0], "AVIF", save_all=True, append_images=frames[1:], duration=100, **parameters)
+
+
+@pytest.mark.parametrize("edit", [_split_associations, _refer_to_item_0])
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_alpha_as_older_encoders_write_it(edit: Callable[[dict[bytes, bytes]], None], orientation: int) -> None:
+    tags = Image.Exif()
+    tags[0x0112] = orientation
+    valid = saved(photo((90, 60), "RGBA"), "AVIF", exif=tags)
+
+    assert np.array_equal(_pixels(_edited(valid, edit)), _pixels(valid))
+    assert len(np.unique(_pixels(valid)[..., 3])) > 1
+
+
+def test_a_sequence_whose_alpha_belongs_to_no_item() -> None:
+    valid = _animation()
+    invalid = bytearray(valid)
+    offset = invalid.index(b"auxl") + 8
+    invalid[offset : offset + 2] = bytes(2)
+
+    assert _convert(bytes(invalid), "webp").data == _convert(valid, "webp").data
+
+
+@pytest.mark.parametrize("orientation", [1, 2, 6])
+@pytest.mark.parametrize("bits", [8, 10])
+def test_a_clean_aperture_crops_before_the_picture_is_turned(orientation: int, bits: int) -> None:
+    picture = np.asarray(photo((90, 60)))
+    data = bytes(imagecodecs.avif_encode(picture.astype(np.uint16) << 2, 90, bitspersample=10))
+    if bits == 8:
+        tags = Image.Exif()
+        tags[0x0112] = orientation
+        data = saved(photo((90, 60)), "AVIF", exif=tags, quality=90)
+    # 41 x 30 pixels, 20 from the left and 10 from the top.
+    cropped = _edited(data, _with_aperture(41, 1, 30, 1, -9, 2, -10, 2))
+
+    upright = Image.fromarray(picture[10:40, 20:61])
+    if bits == 8 and orientation != 1:
+        turn = Image.Transpose.FLIP_LEFT_RIGHT if orientation == 2 else Image.Transpose.ROTATE_270
+        upright = upright.transpose(turn)
+    shown = _pixels(cropped)[..., :3]
+    assert shown.shape == np.asarray(upright).shape
+    assert np.abs(shown - np.asarray(upright, int)).mean() < 6
+    assert _convert(cropped, "png").warnings == ()
+
+
+@pytest.mark.parametrize("values", [(41, 0, 30, 1, 0, 1, 0, 1), (80, 1, 60, 1, 30, 1, 0, 1)])
+def test_an_invalid_clean_aperture_is_ignored(values: tuple[int, ...]) -> None:
+    data = saved(photo((90, 60)), "AVIF")
+
+    assert np.array_equal(_pixels(_edited(data, _with_aperture(*values))), _pixels(data))
+
+
+@pytest.mark.parametrize("loop", [0, 1, 3])
+def test_loop_counts_are_written_and_read(loop: int) -> None:
+    frames = [photo((60, 40)).rotate(90 * index) for index in range(3)]
+    source = saved(frames[0], "WEBP", save_all=True, append_images=frames[1:], duration=100, loop=loop)
+
+    data = _convert(source, "avif").data
+
+    assert Image.open(BytesIO(_convert(data, "webp").data)).info["loop"] == loop
+
+
+def test_a_browser_plays_an_animation_as_often_as_its_source() -> None:
+    gif = saved(Image.new("L", (40, 30)), "GIF", save_all=True, append_images=[Image.new("L", (40, 30), 255)], loop=4)
+    data = _convert(gif, "avif").data
+
+    with running_browser() as browser:
+        page = browser.new_page()
+        page.goto("file:///")
+        assert page.evaluate(_LOOP_COUNT, base64.b64encode(data).decode()) == 5  # a GIF counts repeats
+
+
+def test_an_animation_with_ten_bits_is_reduced_with_a_warning() -> None:
+    frames = np.stack([np.asarray(photo((60, 40)).rotate(90 * index)) for index in range(2)]).astype(np.uint16) << 2
+    data = bytes(imagecodecs.avif_encode(frames, 80, bitspersample=10))
+
+    assert [warned.code for warned in _convert(data, "png").warnings] == ["depth_reduced"]
+
+
+@pytest.mark.parametrize("source", ["L", "RGB"])
+def test_a_monochrome_picture_keeps_the_meaning_of_its_profile(source: str) -> None:
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    gray = photo((90, 60), "L")
+    data = saved(gray.convert(source), "AVIF", subsampling="4:0:0", icc_profile=profile, quality=95)
+
+    with Image.open(BytesIO(_convert(data, "jpeg", quality=95).data)) as image:
+        assert image.info["icc_profile"] == profile
+        assert np.abs(np.asarray(image.convert("L"), int) - np.asarray(gray, int)).mean() < 3
+
+
+@pytest.mark.parametrize(
+    ("size", "efforts", "equal"),
+    [((4100, 3200), (4, 5), True), ((1000, 800), (4, 5), False), ((1700, 1200), (8, 9), True)],
+)
+def test_large_pictures_take_less_effort(size: tuple[int, int], efforts: tuple[int, int], equal: bool) -> None:
+    ramp = Image.linear_gradient("L").resize(size)
+    picture = Image.merge("RGB", (ramp, ramp.transpose(Image.Transpose.FLIP_LEFT_RIGHT), ramp))
+    slow, fast = (avif.encode.run(Raster([Frame(picture)], sizes=[size]), effort=effort) for effort in efforts)
+
+    assert (slow == fast) is equal
+
+
+@pytest.mark.parametrize("source", ["png", "tiff"])
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
+def test_a_deep_picture_keeps_twelve_bits(source: str, mode: str) -> None:
+    deep = np.asarray(photo((90, 60), mode)).astype(np.uint16) * 257
+    png = bytes(imagecodecs.png_encode(deep))
+    data = png if source == "png" else _convert(png, "tiff").data
+
+    result = _convert(data, "avif", quality=95)
+
+    seen = imagecodecs.avif_decode(result.data)
+    seen = seen[..., 0] if mode == "L" and seen.ndim == 3 else seen
+    assert seen.dtype == np.uint16
+    assert seen.max() > 1023
+    assert np.abs(seen.astype(int) - (deep >> 4)).mean() < 60
