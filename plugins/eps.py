@@ -85,6 +85,7 @@ def _extract_program(data: bytes) -> bytes:
     if data.startswith(_DOS_HEADER):
         start, size = struct.unpack_from("<II", data, 4)
         data = data[start : start + size]
+    data = data.removeprefix(b"\x04")  # ends a job on a serial line
     data = _DEFERRED_BOX.sub(lambda deferred: _box_in_trailer(data, deferred), data)
     first, newline, rest = data.partition(b"\r" if b"\n" not in data[:256] else b"\n")
     return data if b"EPSF" in first else b"%!PS-Adobe-3.0 EPSF-3.0" + newline + rest
@@ -200,10 +201,10 @@ def _is_srgb(picture: EmbeddableJpeg) -> bool:
     patches = Image.frombytes("RGB", (len(colors) // 3, 1), colors).convert(picture.mode)
     profile = color.matching_profile(patches.mode, picture.icc_profile)
     difference = ImageChops.difference(color.to_srgb(patches, profile), patches.convert("RGB"))
-    return max(high for _, high in difference.getextrema()) <= _SRGB_TOLERANCE
+    return max(difference.tobytes()) <= _SRGB_TOLERANCE
 
 
-@conversion(RASTER, EPS, loss=Loss.DETAIL, cost=2, terminal=True, modules=("imagecodecs._deflate",))
+@conversion(RASTER, EPS, loss=Loss.DETAIL, cost=1, terminal=True, modules=("imagecodecs._deflate",))
 def from_raster(raster: Raster, *, quality: Quality = JPEG_QUALITY) -> bytes:
     """Writes the first picture: as JPEG if the pixels come from a lossy codec, otherwise without loss."""
     warn_quality_ignored(raster, quality)
@@ -231,7 +232,7 @@ def _compress(image: Image.Image) -> bytes:
         return bytes(deflate_encode(image.tobytes(), _DEFLATE_LEVEL))
     samples = np.array(image)
     samples[:, 1:] -= samples[:, :-1].copy()
-    return bytes(deflate_encode(samples, _DEFLATE_LEVEL))
+    return bytes(deflate_encode(samples.tobytes(), _DEFLATE_LEVEL))
 
 
 def _draw_jpeg(picture: EmbeddableJpeg) -> bytes:

@@ -17,7 +17,7 @@ def remove_hidden_layers(document: Pdf) -> None:
     properties = document.Root.get("/OCProperties")
     if not isinstance(properties, Dictionary):
         return
-    layers = [layer for layer in as_list(properties.get("/OCGs")) if isinstance(layer, Dictionary)]
+    layers: list[Object] = [layer for layer in as_list(properties.get("/OCGs")) if isinstance(layer, Dictionary)]
     hidden = _hidden_layers(layers, properties.get("/D") or Dictionary())
     always, never = (document.make_indirect(Dictionary(Type=Name.OCG, Name=name)) for name in ("always", "never"))
     for item in list(document.objects):
