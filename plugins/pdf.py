@@ -172,7 +172,7 @@ def render(
         if full != (across, down):
             matrix = pymupdf.Matrix(across / page.rect.width, down / page.rect.height)
         pixels = page.get_pixmap(matrix=matrix, alpha=False)
-        image = Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples)
+        image = Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples_mv)
         return Frame(image, full_size=full if full != image.size else None)
 
     # One page more than the limit is enough to be refused.

@@ -31,12 +31,14 @@ def append(document: Pdf, other: Pdf) -> None:
     labels = page_labels(document.Root, len(document.pages)) + page_labels(other.Root, len(other.pages))
     labelled = any("/PageLabels" in pdf.Root for pdf in (document, other))
     resolve_page_numbers(other)
-    _rename_destinations(other, named_destinations(document.Root))
+    adds_destinations = len(named_destinations(other.Root)) > 0
+    if adds_destinations:
+        _rename_destinations(other, named_destinations(document.Root))
     start = len(document.pages)
     document.pages.extend(other.pages)
     # copy_foreign maps references to pages to the copies made by extend.
     ours, theirs = document.Root, document.copy_foreign(other.Root)
-    destinations = named_destinations(ours) | named_destinations(theirs)
+    destinations = named_destinations(ours) | named_destinations(theirs) if adds_destinations else {}
     pages: list[Object] = [page.obj for page in document.pages[start:]]
     _merge_structure(document, ours, theirs, pages)
     merges: dict[str, Callable[[Object, Object], None]] = {
