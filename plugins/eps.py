@@ -183,7 +183,7 @@ def _set_bounding_box(program: bytes, width: float, height: float) -> bytes:
     return _BOUNDING_BOX.sub(replacement, program, count=4)
 
 
-@conversion(JPEG, EPS, terminal=True, cost=0.5, modules=jpeg.MODULES)
+@conversion(JPEG, EPS, terminal=True, cost=0.5, modules=("numpy", *jpeg.MODULES))
 def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
     """Contains the JPEG with unchanged pixels, unless its profile is another than sRGB, which EPS cannot store."""
     picture = _jpeg_embedding.prepare(data, metadata)
