@@ -49,6 +49,7 @@ EPS = FileFormat(
 )
 
 _MODULES = ("engine.mupdf",)
+_PICTURE_MODULES = ("numpy", "imagecodecs._deflate")
 _BOUNDING_BOX = re.compile(rb"^%%(HiRes|Page)?BoundingBox: [-\d. ]+$", re.MULTILINE)
 _DEFERRED_BOX = re.compile(rb"(?<![^\r\n])(%%(?:HiRes)?BoundingBox:)[ \t]*\(atend\)")
 _BOX_COMMENT = rb"(?<![^\r\n])%s([-+.\d \t]+)"
@@ -183,7 +184,7 @@ def _set_bounding_box(program: bytes, width: float, height: float) -> bytes:
     return _BOUNDING_BOX.sub(replacement, program, count=4)
 
 
-@conversion(JPEG, EPS, terminal=True, cost=0.5, modules=("numpy", *jpeg.MODULES))
+@conversion(JPEG, EPS, terminal=True, cost=0.5, modules=(*_PICTURE_MODULES, *jpeg.MODULES))
 def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
     """Contains the JPEG with unchanged pixels, unless its profile is another than sRGB, which EPS cannot store."""
     picture = _jpeg_embedding.prepare(data, metadata)
@@ -204,7 +205,7 @@ def _is_srgb(picture: EmbeddableJpeg) -> bool:
     return max(difference.tobytes()) <= _SRGB_TOLERANCE
 
 
-@conversion(RASTER, EPS, loss=Loss.DETAIL, cost=1, terminal=True, modules=("imagecodecs._deflate",))
+@conversion(RASTER, EPS, loss=Loss.DETAIL, cost=1, memory=16, terminal=True, modules=_PICTURE_MODULES)
 def from_raster(raster: Raster, *, quality: Quality = JPEG_QUALITY) -> bytes:
     """Writes the first picture: as JPEG if the pixels come from a lossy codec, otherwise without loss."""
     warn_quality_ignored(raster, quality)
@@ -231,7 +232,7 @@ def _compress(image: Image.Image) -> bytes:
     if image.mode == "1":
         return bytes(deflate_encode(image.tobytes(), _DEFLATE_LEVEL))
     samples = np.array(image)
-    samples[:, 1:] -= samples[:, :-1].copy()
+    samples[:, 1:] -= samples[:, :-1]
     return bytes(deflate_encode(samples.tobytes(), _DEFLATE_LEVEL))
 
 
