@@ -1,10 +1,15 @@
-"""EPS (Encapsulated PostScript), through Ghostscript; pictures are written by Pillow."""
+"""EPS (Encapsulated PostScript): read, and written from documents, by Ghostscript; pictures are written here."""
 
 from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterable
+from io import BytesIO
+from itertools import product
 from typing import TYPE_CHECKING
+
+from PIL import Image, ImageChops
 
 from engine import (
     DOCUMENT,
@@ -18,13 +23,17 @@ from engine import (
     Signature,
     TargetCapabilities,
     any_of,
+    color,
     conversion,
     ends_with,
     hookimpl,
 )
-from engine.option_types import Metadata
-from plugins import _ghostscript, _pillow
-from plugins.pdf import PDF, filter_document, to_bytes, warn_pages_dropped
+from engine.option_types import Metadata, Quality
+from plugins import _ghostscript, _jpeg_embedding, _pillow, jpeg
+from plugins._jpeg_embedding import PLACEMENTS, EmbeddableJpeg
+from plugins._postscript import picture_program
+from plugins.jpeg import JPEG
+from plugins.pdf import JPEG_QUALITY, PDF, filter_document, warn_pages_dropped, warn_quality_ignored
 
 if TYPE_CHECKING:
     import pymupdf
@@ -40,7 +49,17 @@ EPS = FileFormat(
 )
 
 _MODULES = ("engine.mupdf",)
+_PICTURE_MODULES = ("numpy", "imagecodecs._deflate")
 _BOUNDING_BOX = re.compile(rb"^%%(HiRes|Page)?BoundingBox: [-\d. ]+$", re.MULTILINE)
+_DEFERRED_BOX = re.compile(rb"(?<![^\r\n])(%%(?:HiRes)?BoundingBox:)[ \t]*\(atend\)")
+_BOX_COMMENT = rb"(?<![^\r\n])%s([-+.\d \t]+)"
+_KEPT_IN_CATALOG = frozenset({"Type", "Pages", "OCProperties"})
+_KEPT_IN_PAGE = frozenset({"Type", "Parent", "Contents", "Resources", "MediaBox", "CropBox", "Rotate", "Group"})
+_TRAILER = -1  # as an object number of PyMuPDF
+_FORM = "<</Type/XObject/Subtype/Form/BBox[{}]/Matrix[{}]/Resources {}>>"
+_FLATE = "/FlateDecode"
+_DEFLATE_LEVEL = 6  # of libdeflate
+_SRGB_TOLERANCE = 3  # of 255
 
 # Ghostscript would compress pictures as JPEG by default.
 _LOSSLESS = [
@@ -62,28 +81,96 @@ def to_pdf(data: bytes) -> bytes:
 
 
 def _extract_program(data: bytes) -> bytes:
-    """The PostScript program with an EPSF header, without which Ghostscript ignores the bounding box."""
+    """The PostScript program as Ghostscript expects it: with an EPSF header, without which it ignores the bounding box,
+    and with the bounding box in the header, not in the trailer."""
     if data.startswith(_DOS_HEADER):
         start, size = struct.unpack_from("<II", data, 4)
         data = data[start : start + size]
+    data = data.removeprefix(b"\x04")  # ends a job on a serial line
+    data = _DEFERRED_BOX.sub(lambda deferred: _box_in_trailer(data, deferred), data)
     first, newline, rest = data.partition(b"\r" if b"\n" not in data[:256] else b"\n")
     return data if b"EPSF" in first else b"%!PS-Adobe-3.0 EPSF-3.0" + newline + rest
 
 
+def _box_in_trailer(data: bytes, deferred: re.Match[bytes]) -> bytes:
+    """The comment with the bounding box that `deferred` announces for the end of the file."""
+    boxes = re.findall(_BOX_COMMENT % re.escape(deferred[1]), data[deferred.end() :])
+    return deferred[1] + boxes[-1] if boxes else deferred[0]
+
+
 @conversion(DOCUMENT, EPS, cost=10, terminal=True, programs=_ghostscript.PROGRAMS, isolated=True, modules=_MODULES)
 def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
-    """Writes the first page as vectors."""
-    from engine.mupdf import pymupdf
-
+    """Writes the first page as vectors, as viewers show it."""
     warn_pages_dropped(document)
     filter_document(document, metadata)
-    # Copying the page to a new document removes structures on which Ghostscript fails.
+    document.select([0])
+    document = _without_hidden_layers(document)
     document.bake()
-    copy = pymupdf.open()
-    page = copy.new_page(width=document[0].rect.width, height=document[0].rect.height)
-    page.show_pdf_page(page.rect, document, 0)
-    program = _ghostscript.run(to_bytes(copy), "eps2write", "-dPDFSTOPONERROR")
-    return _set_bounding_box(program, page.rect.width, page.rect.height)
+    width, height = _make_upright(document)
+    _remove_structures(document)
+    program = _ghostscript.run(document.tobytes(garbage=1), "eps2write", "-dPDFSTOPONERROR")
+    return _set_bounding_box(program, width, height)
+
+
+def _without_hidden_layers(document: pymupdf.Document) -> pymupdf.Document:
+    """The document without the parts of hidden layers that Ghostscript would show."""
+    if not document.get_ocgs():
+        return document
+    import pikepdf
+
+    from plugins._pdf.layers import remove_hidden_layers
+
+    changed = BytesIO()
+    with pikepdf.open(BytesIO(document.tobytes())) as objects:
+        remove_hidden_layers(objects)
+        objects.save(changed)
+    return type(document)(stream=changed.getvalue(), filetype="pdf")
+
+
+def _make_upright(document: pymupdf.Document) -> tuple[float, float]:
+    """Draws the content of the only page as a form, with rotation, crop box and unit applied. Returns its size in
+    points.
+
+    Ghostscript writes the content outside the crop box, too, and fails on some resources of pages, but not of forms.
+    """
+    from engine.mupdf import pymupdf
+
+    page = document[0]
+    width, height, rotation = page.rect.width, page.rect.height, page.rotation
+    page.set_rotation(0)
+    area = page.rect * ~page.transformation_matrix
+    turned = page.rect * pymupdf.Matrix(rotation)
+    matrix = page.transformation_matrix * pymupdf.Matrix(rotation) * pymupdf.Matrix(1, 0, 0, -1, -turned.x0, turned.y1)
+    kind, resources = document.xref_get_key(page.xref, "Resources")
+    form, content = document.get_new_xref(), document.get_new_xref()
+    document.update_object(
+        form, _FORM.format(_numbers(area), _numbers(matrix), "<<>>" if kind == "null" else resources)
+    )
+    document.update_stream(form, page.read_contents())
+    document.update_object(content, "<<>>")
+    document.update_stream(content, b"/Page Do")
+    box = f"[0 0 {width:.4f} {height:.4f}]"
+    replaced = {
+        "Contents": f"{content} 0 R",
+        "Resources": f"<</XObject<</Page {form} 0 R>>>>",
+        **dict.fromkeys(("MediaBox", "CropBox"), box),
+    }
+    for key, value in replaced.items():
+        document.xref_set_key(page.xref, key, value)
+    return width, height
+
+
+def _numbers(values: Iterable[float]) -> str:
+    return " ".join(f"{value:.6f}" for value in values)
+
+
+def _remove_structures(document: pymupdf.Document) -> None:
+    """Removes from the document what does not change the look of a page. Ghostscript fails if some of it is invalid."""
+    for xref, kept in ((document.pdf_catalog(), _KEPT_IN_CATALOG), (document[0].xref, _KEPT_IN_PAGE)):
+        keys = [key for key in document.xref_get_keys(xref) if key in kept]
+        # Not set to null: Ghostscript fails on some keys without a value.
+        document.update_object(xref, f"<<{''.join(f'/{key} {document.xref_get_key(xref, key)[1]}' for key in keys)}>>")
+    document.xref_set_key(_TRAILER, "Info", "null")
 
 
 def _set_bounding_box(program: bytes, width: float, height: float) -> bytes:
@@ -97,14 +184,74 @@ def _set_bounding_box(program: bytes, width: float, height: float) -> bytes:
     return _BOUNDING_BOX.sub(replacement, program, count=4)
 
 
-@conversion(RASTER, EPS, loss=Loss.DETAIL, cost=2, terminal=True, modules=("PIL.EpsImagePlugin",))
-def from_raster(raster: Raster) -> bytes:
-    return _pillow.encode(raster.first_frame(TargetCapabilities(("L", "RGB", "CMYK"))).image, "EPS") + b"%%EOF\n"
+@conversion(JPEG, EPS, terminal=True, cost=0.5, modules=(*_PICTURE_MODULES, *jpeg.MODULES))
+def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
+    """Contains the JPEG with unchanged pixels, unless its profile is another than sRGB, which EPS cannot store."""
+    picture = _jpeg_embedding.prepare(data, metadata)
+    if picture.icc_profile and not _is_srgb(picture):
+        return from_raster.run(jpeg.decode.run(data))
+    return _draw_jpeg(picture)
+
+
+def _is_srgb(picture: EmbeddableJpeg) -> bool:
+    """Whether colors in the profile of the picture are, within rounding, the same in sRGB."""
+    if picture.mode == "CMYK":
+        return False
+    steps = range(0, 256, 51)
+    colors = bytes(value for rgb in product(steps, repeat=3) for value in rgb)
+    patches = Image.frombytes("RGB", (len(colors) // 3, 1), colors).convert(picture.mode)
+    profile = color.matching_profile(patches.mode, picture.icc_profile)
+    difference = ImageChops.difference(color.to_srgb(patches, profile), patches.convert("RGB"))
+    return max(difference.tobytes()) <= _SRGB_TOLERANCE
+
+
+@conversion(RASTER, EPS, loss=Loss.DETAIL, cost=1, memory=16, terminal=True, modules=_PICTURE_MODULES)
+def from_raster(raster: Raster, *, quality: Quality = JPEG_QUALITY) -> bytes:
+    """Writes the first picture: as JPEG if the pixels come from a lossy codec, otherwise without loss."""
+    warn_quality_ignored(raster, quality)
+    image = raster.first_frame(TargetCapabilities(("1", "L", "RGB", "CMYK"))).image
+    if raster.lossy and image.mode != "1":
+        return _draw_jpeg(_jpeg_embedding.prepare(_pillow.encode_jpeg(image, quality=quality), "none"))
+    return picture_program(
+        _compress(image),
+        filter_=_FLATE
+        if image.mode == "1"
+        else f"<< /Predictor 2 /Colors {len(image.mode)} /Columns {image.width} >> {_FLATE}",
+        size=image.size,
+        mode=image.mode,
+        page=image.size,
+        matrix=PLACEMENTS[1](*image.size),
+    )
+
+
+def _compress(image: Image.Image) -> bytes:
+    """The samples, as differences to their left neighbours if they have 8 bits, compressed."""
+    import numpy as np
+    from imagecodecs import deflate_encode
+
+    if image.mode == "1":
+        return bytes(deflate_encode(image.tobytes(), _DEFLATE_LEVEL))
+    samples = np.array(image)
+    samples[:, 1:] -= samples[:, :-1]
+    return bytes(deflate_encode(samples.tobytes(), _DEFLATE_LEVEL))
+
+
+def _draw_jpeg(picture: EmbeddableJpeg) -> bytes:
+    return picture_program(
+        picture.data,
+        filter_="/DCTDecode",
+        size=picture.size,
+        mode=picture.mode,
+        page=picture.upright_size,
+        matrix=PLACEMENTS[picture.orientation](*picture.upright_size),
+        inverted=picture.mode == "CMYK",
+    )
 
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    return [to_pdf, from_document, from_raster] if _ghostscript.REQUIREMENT.present else [from_raster]
+    pictures: list[AnyConversion] = [embed_jpeg, from_raster]
+    return [to_pdf, from_document, *pictures] if _ghostscript.REQUIREMENT.present else pictures
 
 
 @hookimpl

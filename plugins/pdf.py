@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING
 from warnings import warn
@@ -31,9 +30,10 @@ from engine import (
     hookimpl,
 )
 from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Pages, Password, Quality, Rotate, Width
-from plugins import _exif, _pillow, jpeg
+from plugins import _jpeg_embedding, _pillow, jpeg
+from plugins._jpeg_embedding import PLACEMENTS
 from plugins.geometry import needed_size
-from plugins.jpeg import JPEG, check_scans, filter_segments
+from plugins.jpeg import JPEG, filter_segments
 from plugins.metadata import filter_xmp
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ _EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
 _TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
 DPI = 150  # of rendered pages, by default
 _DEFAULT_DPI = 96  # of pictures without a resolution
-_JPEG_QUALITY = 92  # of pictures from a lossy codec
+JPEG_QUALITY = 92
+"""Of pictures from a lossy codec, by default."""
 
 
 @conversion(PDF, DOCUMENT, isolated=True, modules=_MODULES)
@@ -90,6 +91,13 @@ def warn_pages_dropped(document: pymupdf.Document) -> None:
     if document.page_count > 1:
         message = f"Only the first of {document.page_count} pages was converted."
         warn(FidelityWarning("pages_dropped", message), stacklevel=2)
+
+
+def warn_quality_ignored(raster: Raster, quality: int) -> None:
+    """Issues a warning if a quality is requested for pixels that are stored without loss."""
+    if quality != JPEG_QUALITY and not raster.lossy:
+        message = "Pictures from lossless formats are stored without loss: quality has no effect."
+        warn(FidelityWarning("quality_ignored", message), stacklevel=2)
 
 
 def encrypted_error(password: str | None) -> UnknownFormat:
@@ -164,7 +172,7 @@ def render(
         if full != (across, down):
             matrix = pymupdf.Matrix(across / page.rect.width, down / page.rect.height)
         pixels = page.get_pixmap(matrix=matrix, alpha=False)
-        image = Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples)
+        image = Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples_mv)
         return Frame(image, full_size=full if full != image.size else None)
 
     # One page more than the limit is enough to be refused.
@@ -184,26 +192,18 @@ def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
     """A PDF of one page that contains the JPEG with unchanged pixels."""
     from engine.mupdf import pymupdf
 
-    check_scans(data)
-    header = _pillow.open_image(data, "JPEG")
-    orientation = header.getexif().get(_exif.ORIENTATION, 1)
-    size, dpi = header.size, _pillow.read_dpi(header)
-    # Decoding at an eighth of the size detects truncated files, which would otherwise be embedded unnoticed.
-    header.draft("L", (max(1, size[0] // 8), max(1, size[1] // 8)))
-    header.load()
+    picture = _jpeg_embedding.prepare(data, metadata)
     document = pymupdf.open()
-    _add_page(document, filter_segments(data, metadata), size, dpi, orientation if orientation in _PLACEMENTS else 1)
+    _add_page(document, picture.data, picture.size, picture.dpi, picture.orientation)
     return to_bytes(document)
 
 
 @conversion(RASTER, PDF, terminal=True, cost=12, modules=_MODULES)
-def from_raster(raster: Raster, *, quality: Quality = _JPEG_QUALITY) -> bytes:
+def from_raster(raster: Raster, *, quality: Quality = JPEG_QUALITY) -> bytes:
     """A PDF with a page per frame: as JPEG if the pixels come from a lossy codec, otherwise lossless."""
     from engine.mupdf import pymupdf
 
-    if quality != _JPEG_QUALITY and not raster.lossy:
-        message = "Pictures from lossless formats are stored without loss: quality has no effect."
-        warn(FidelityWarning("quality_ignored", message), stacklevel=2)
+    warn_quality_ignored(raster, quality)
     document = pymupdf.open()
     converted = raster.converted_for(TargetCapabilities(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True))
     for frame in converted.frames:
@@ -223,19 +223,6 @@ def _encode_frame(frame: Frame, quality: int | None) -> bytes:
     return _pillow.encode(image, "PNG", icc_profile=frame.icc_profile)
 
 
-# By EXIF orientation: the matrix that places the unit square of a picture on a page of width w and height h.
-_PLACEMENTS: dict[int, Callable[[float, float], tuple[float, ...]]] = {
-    1: lambda w, h: (w, 0, 0, h, 0, 0),
-    2: lambda w, h: (-w, 0, 0, h, w, 0),
-    3: lambda w, h: (-w, 0, 0, -h, w, h),
-    4: lambda w, h: (w, 0, 0, -h, 0, h),
-    5: lambda w, h: (0, -h, -w, 0, w, h),
-    6: lambda w, h: (0, -h, w, 0, 0, h),
-    7: lambda w, h: (0, h, w, 0, 0, 0),
-    8: lambda w, h: (0, h, -w, 0, w, 0),
-}
-
-
 def _add_page(
     document: pymupdf.Document,
     stream: bytes,
@@ -251,7 +238,7 @@ def _add_page(
     page = document.new_page(width=width, height=height)
     page.insert_image(page.rect, stream=stream, keep_proportion=False)
     name = page.get_images()[0][7]
-    matrix = " ".join(f"{value:.4f}" for value in _PLACEMENTS[orientation](width, height))
+    matrix = " ".join(f"{value:.4f}" for value in PLACEMENTS[orientation](width, height))
     document.update_stream(page.get_contents()[0], f"q {matrix} cm /{name} Do Q".encode())
 
 

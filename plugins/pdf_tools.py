@@ -85,17 +85,32 @@ def merge(documents: list[pikepdf.Pdf]) -> pikepdf.Pdf:
 
     if any(document.is_encrypted for document in documents):
         warn(FidelityWarning("encryption_dropped", "The merged PDF is not encrypted."), stacklevel=2)
-    merged = pikepdf.Pdf.new()
-    info = documents[0].trailer.get("/Info")
-    if isinstance(info, pikepdf.Dictionary) and "/Type" not in info:  # in broken files another object
-        merged.trailer.Info = merged.copy_foreign(documents[0].make_indirect(info))
-    merged.Root.Version = pikepdf.Name("/" + max(document.pdf_version for document in documents))
+    version = max(document.pdf_version for document in documents)
+    merged = _without_encryption(documents.pop(0))
+    merged.Root.Version = pikepdf.Name(f"/{version}")
+    remove_signatures(merged)
     # Releases each input after its pages are copied, to limit memory.
     while documents:
         document = documents.pop(0)
         remove_signatures(document)
         append(merged, document)
     return merged
+
+
+def _without_encryption(document: pikepdf.Pdf) -> pikepdf.Pdf:
+    """The document itself, or a copy if it is encrypted."""
+    import pikepdf
+
+    from plugins._pdf.merge import append
+
+    if not document.is_encrypted:
+        return document
+    copy = pikepdf.Pdf.new()
+    info = document.trailer.get("/Info")
+    if isinstance(info, pikepdf.Dictionary) and "/Type" not in info:  # in broken files another object
+        copy.trailer.Info = copy.copy_foreign(document.make_indirect(info))
+    append(copy, document)
+    return copy
 
 
 @tool(

@@ -13,10 +13,11 @@ from typing import Any
 from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream, String
 
 from plugins._pdf.destinations import (
+    Change,
     change_destinations,
     destination_array,
     named_destinations,
-    resolve_page_numbers,
+    page_resolver,
     set_named_destinations,
 )
 from plugins._pdf.name_trees import make_name_tree, read_name_tree
@@ -26,7 +27,7 @@ from plugins._pdf.structure_tree import Ids, prune_structure
 
 def remove_pages(document: Pdf, indices: list[int]) -> None:
     """Deletes the pages at `indices`, which count from 0. At least one page must remain."""
-    resolve_page_numbers(document)
+    resolve = page_resolver(document)
     labels = page_labels(document.Root, len(document.pages))
     deleted = [document.pages[index].obj for index in indices]
     resources = _resource_ids(deleted)
@@ -35,7 +36,7 @@ def remove_pages(document: Pdf, indices: list[int]) -> None:
     remaining = {annotation.objgen for page in document.pages for annotation in _annotations(page.obj)}
     annotations = [item for page in deleted for item in _annotations(page) if item.objgen not in remaining]
     dead = {page.objgen for page in deleted} | _ids(annotations)
-    links = _drop_destinations(document, dead)
+    links = _drop_destinations(document, dead, resolve)
     dead |= _ids(links)
     prune_structure(document, dead, [*deleted, *annotations, *links])
     _drop_beads(document, dead)
@@ -58,14 +59,14 @@ def _drop_names(document: Pdf, dead: Ids) -> None:
         trees[key] = document.make_indirect(make_name_tree(remaining))
 
 
-def _drop_destinations(document: Pdf, dead: Ids) -> list[Object]:
-    """Removes the destinations on dead pages. Returns the removed links to them."""
+def _drop_destinations(document: Pdf, dead: Ids, resolve: Change) -> list[Object]:
+    """Removes the destinations on dead pages, after `resolve`. Returns the removed links to them."""
     destinations = named_destinations(document.Root)
-    living = {name: value for name, value in destinations.items() if not _is_on(value, dead)}
+    living = {name: value for name, value in destinations.items() if not _is_on(resolve(value), dead)}
 
     def change(value: Any) -> Any:
         is_name = isinstance(value, String | Name)
-        is_dead = value in destinations and value not in living if is_name else _is_on(value, dead)
+        is_dead = value in destinations and value not in living if is_name else _is_on(resolve(value), dead)
         return None if is_dead else value
 
     links = change_destinations(document, change)

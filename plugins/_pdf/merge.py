@@ -27,16 +27,17 @@ def append(document: Pdf, other: Pdf) -> None:
     Entries that a document has once, such as language or metadata, are those of the first document. `other` is
     modified and must not be used afterwards.
     """
-    first = len(document.pages) == 0
-    labels = page_labels(document.Root, len(document.pages)) + page_labels(other.Root, len(other.pages))
+    start = len(document.pages)
+    labels = page_labels(document.Root, start) + page_labels(other.Root, len(other.pages))
     labelled = any("/PageLabels" in pdf.Root for pdf in (document, other))
     resolve_page_numbers(other)
-    _rename_destinations(other, named_destinations(document.Root))
-    start = len(document.pages)
+    adds_destinations = len(named_destinations(other.Root)) > 0
+    if adds_destinations:
+        _rename_destinations(other, named_destinations(document.Root))
     document.pages.extend(other.pages)
     # copy_foreign maps references to pages to the copies made by extend.
     ours, theirs = document.Root, document.copy_foreign(other.Root)
-    destinations = named_destinations(ours) | named_destinations(theirs)
+    destinations = named_destinations(ours) | named_destinations(theirs) if adds_destinations else {}
     pages: list[Object] = [page.obj for page in document.pages[start:]]
     _merge_structure(document, ours, theirs, pages)
     merges: dict[str, Callable[[Object, Object], None]] = {
@@ -53,7 +54,7 @@ def append(document: Pdf, other: Pdf) -> None:
     for key in ("/Threads", "/AF"):
         if key in theirs:
             ours[key] = Array([*(ours.get(key) or ()), *theirs[key]])
-    if first:
+    if start == 0:
         for key in set(theirs.keys()) - set(ours.keys()) - {"/Pages"}:
             ours[key] = theirs[key]
     if destinations:

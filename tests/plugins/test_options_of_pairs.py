@@ -133,7 +133,7 @@ def _dpi(pair: Pair) -> None:
 def _quality(pair: Pair) -> None:
     options: OptionValues = {"compression": "jpeg"} if pair.target.name == "tiff" else {}
     high, low = (pair.convert({**options, "quality": quality}) for quality in (80, 20))
-    if pair.target.name == "pdf" and not any(pair.base["lossy"]):
+    if pair.target.name in ("pdf", "eps") and not any(pair.base["lossy"]):
         assert "quality_ignored" in _codes(low)
         assert _stable(low.data) == _stable(pair.result.data)
         return

@@ -240,15 +240,19 @@ def test_document_entries_are_those_of_the_first_document() -> None:
     )
 
 
+@pytest.mark.parametrize("locked", [0, 1])
 @pytest.mark.parametrize("password", ["user", "owner"])
-def test_encryption_is_dropped_with_a_warning(password: str) -> None:
-    plain = pikepdf.open(BytesIO(document("B", 1)))
-    locked = saved(plain, encryption=pikepdf.Encryption(user="user", owner="owner"))
+def test_encryption_is_dropped_with_a_warning(password: str, locked: int) -> None:
+    inputs = [document("A", 1), document("B", 1)]
+    plain = pikepdf.open(BytesIO(inputs[locked]))
+    inputs[locked] = saved(plain, encryption=pikepdf.Encryption(user="user", owner="owner"))
 
-    result = merge(document("A", 1), locked, password=password)
+    result = merge(*inputs, password=password)
 
     assert [warned.code for warned in result.warnings] == ["encryption_dropped"]
     assert _texts(result.data) == ["A page 1", "B page 1"]
+    with pikepdf.open(BytesIO(result.data)) as merged:
+        assert not merged.is_encrypted
 
 
 @pytest.mark.parametrize("password", [None, "wrong"])

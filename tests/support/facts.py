@@ -128,7 +128,7 @@ def _eps(data: bytes) -> Facts:
     box = re.search(rb"^%%BoundingBox: (\d+) (\d+) (\d+) (\d+)", data, re.MULTILINE)
     assert box
     left, bottom, right, top = map(int, box.groups())
-    return {"size": (right - left, top - bottom)}
+    return {"size": (right - left, top - bottom), "lossy": [b"/DCTDecode" in data]}
 
 
 def _svg(data: bytes) -> Facts:

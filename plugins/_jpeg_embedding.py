@@ -1,0 +1,101 @@
+"""JPEG files as streams of PDF and EPS: which readers decode them as they are, and how they are placed upright."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from PIL import Image
+
+from engine.option_types import Metadata
+from plugins import _exif, _pillow
+from plugins.jpeg import check_scans, filter_segments
+
+_MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")  # with a length, or the end; neither stuffing nor restarts
+_SCAN, _END, _APP14 = 0xDA, 0xD9, 0xEE
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # start of frame, by coding process
+_DECODED_EVERYWHERE = frozenset({0xC0, 0xC1, 0xC2})  # baseline, extended and progressive with Huffman coding
+_QUALITY = 95  # of pictures that are encoded again and have no quantization tables
+
+
+@dataclass(frozen=True)
+class EmbeddableJpeg:
+    """A JPEG with 8 bits per sample and Huffman coding.
+
+    `size` and `mode` (L, RGB or CMYK) are those of the stored pixels, which `orientation` (1 to 8, of EXIF) turns
+    upright. `dpi` is None if unknown. CMYK samples are stored inverted.
+    """
+
+    data: bytes
+    size: tuple[int, int]
+    mode: str
+    orientation: int
+    dpi: tuple[float, float] | None
+    icc_profile: bytes | None
+
+    @property
+    def upright_size(self) -> tuple[int, int]:
+        return self.size[::-1] if self.orientation >= 5 else self.size
+
+
+def prepare(data: bytes, metadata: Metadata) -> EmbeddableJpeg:
+    """The JPEG with filtered metadata and unchanged pixels; encoded again if few readers decode its coding process.
+
+    Raises OSError if the file is truncated, TooLarge if it has too many pixels or scans.
+    """
+    check_scans(data)
+    image = _pillow.open_image(data, "JPEG")
+    orientation, dpi, profile = _exif.read_orientation(image), _pillow.read_dpi(image), image.info.get("icc_profile")
+    size, mode = image.size, image.mode
+    process, is_complete = _inspect(data)
+    if process not in _DECODED_EVERYWHERE:
+        data = _encode_again(image)
+    elif not is_complete:
+        # Decoding fails for truncated files, at a low cost at an eighth of the size.
+        image.draft("L", (max(1, size[0] // 8), max(1, size[1] // 8)))
+        image.load()
+    return EmbeddableJpeg(filter_segments(data, metadata), size, mode, orientation, dpi, profile)
+
+
+def _inspect(data: bytes) -> tuple[int | None, bool]:
+    """The marker of the coding process, and whether there are a scan and an end of the picture."""
+    process, has_scan, position = None, False, 2
+    while (marker := _MARKER.search(data, position)) is not None:
+        code = data[marker.end() - 1]
+        if code == _END:
+            return process, has_scan
+        if code in _FRAMES:
+            process = process or code
+        has_scan |= code == _SCAN
+        position = marker.end() + int.from_bytes(data[marker.end() : marker.end() + 2], "big")
+    return process, False
+
+
+def _encode_again(image: Image.Image) -> bytes:
+    """Encodes a JPEG with Huffman coding and the same quantization tables."""
+    info = image.info
+    return _pillow.encode_jpeg(
+        image,
+        quality="keep" if getattr(image, "quantization", None) else _QUALITY,
+        icc_profile=info.get("icc_profile"),
+        exif=info.get("exif"),
+        xmp=info.get("xmp"),
+        dpi=info.get("dpi"),
+    )
+
+
+PLACEMENTS: Mapping[int, Callable[[float, float], tuple[float, ...]]] = MappingProxyType(
+    {
+        1: lambda w, h: (w, 0, 0, h, 0, 0),
+        2: lambda w, h: (-w, 0, 0, h, w, 0),
+        3: lambda w, h: (-w, 0, 0, -h, w, h),
+        4: lambda w, h: (w, 0, 0, -h, 0, h),
+        5: lambda w, h: (0, -h, -w, 0, w, h),
+        6: lambda w, h: (0, -h, w, 0, 0, h),
+        7: lambda w, h: (0, h, w, 0, 0, 0),
+        8: lambda w, h: (0, h, -w, 0, w, 0),
+    }
+)
+"""By EXIF orientation: the matrix that places the unit square of a picture on a page of width w and height h."""

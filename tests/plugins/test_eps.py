@@ -1,0 +1,347 @@
+"""EPS: the bounding box of programs, pages as viewers show them, and compressed pictures."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Callable
+from io import BytesIO
+
+import numpy as np
+import pikepdf
+import pytest
+from numpy.typing import NDArray
+from pikepdf import Array, Dictionary, Name
+from PIL import Image, ImageCms
+
+from engine import pipeline
+from engine.mupdf import pymupdf
+from engine.registry import load_registry
+from plugins._jpeg_embedding import PLACEMENTS
+from plugins._postscript import picture_program
+from tests.support import readers
+from tests.support.rasters import swapped_profile
+from tests.support.samples import quadrants, saved
+
+_REGISTRY = load_registry()
+_DRAWING = b"1 0 0 setrgbcolor 100 100 50 50 rectfill showpage\n"
+_BOX = b"%%BoundingBox: 100 100 300 250\n"
+_EPSF = b"%!PS-Adobe-3.0 EPSF-3.0\n"
+# A box in (200, 30, 40) left of one in (20, 60, 200), with arithmetic coding, which no library here writes.
+_ARITHMETIC = base64.b64decode(
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/4AAQSkZJRgABAQAAAQABAAD/2wBDAAgGBgcGBQgHBwcJCQgKDBQNDAsLDBkSEw8UHRofHh0aHBwgJC4nICIs"
+    "IxwcKDcpLDAxNDQ0Hyc5PTgyPC4zNDL/2wBDAQkJCQwLDBgNDRgyIRwhMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIy"
+    "MjIyMjIyMjL/yQARCAAQACADASIAAhEBAxEB/8wACgAQEAUBEBEF/9oADAMBAAIRAxEAPwD/AHJpdL3Tp4vpKO+Zon6wFcyA/9k="
+)
+_SIZE = (417, 313)  # of 200 x 150 points at 150 dpi
+
+
+def _convert(data: bytes, target: str) -> bytes:
+    return pipeline.run(_REGISTRY.plan([_REGISTRY.identify_content(data)], target), [data]).data
+
+
+def _program(header: bytes, trailer: bytes, first: bytes = _EPSF) -> bytes:
+    return first + header + b"%%EndComments\n" + _DRAWING + b"%%Trailer\n" + trailer + b"%%EOF\n"
+
+
+def _binary(program: bytes) -> bytes:
+    """A binary file with a preview before the program."""
+    preview = b"II*\0" + bytes(60)
+    start = 30 + len(preview)
+    return (
+        struct.pack("<4s6IH", b"\xc5\xd0\xd3\xc6", start, len(program), 0, 0, 30, len(preview), 0xFFFF)
+        + preview
+        + program
+    )
+
+
+_DEFERRED = _program(b"%%BoundingBox: (atend)\n", _BOX)
+_NESTED = b"%%BeginDocument: figure\n%%BoundingBox: 0 0 5 5\n%%EndDocument\n"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(_program(_BOX, b""), id="header"),
+        pytest.param(_DEFERRED, id="trailer"),
+        pytest.param(_program(b"%%BoundingBox:(atend)\n", _BOX), id="no space"),
+        pytest.param(_DEFERRED.replace(b"\n", b"\r"), id="CR"),
+        pytest.param(_DEFERRED.replace(b"\n", b"\r\n"), id="CRLF"),
+        pytest.param(_program(b"%%BoundingBox: (atend)\n", _NESTED + _BOX), id="nested document"),
+        pytest.param(_program(b"%%BoundingBox: (atend)\n", _BOX, b"%!PS-Adobe-3.0\n"), id="no EPSF"),
+        pytest.param(_binary(_DEFERRED), id="binary"),
+        pytest.param(b"\x04" + _DEFERRED, id="control character"),
+    ],
+)
+def test_the_bounding_box_is_the_page(data: bytes) -> None:
+    reading = readers.read("png", _convert(data, "png"))
+
+    assert reading.size == _SIZE
+    assert reading.pixels[-5, 5].tolist() == [255, 0, 0]
+
+
+def test_the_exact_bounding_box_in_the_trailer_counts() -> None:
+    header = b"%%HiResBoundingBox: (atend)\n%%BoundingBox: (atend)\n"
+    data = _program(header, _BOX + b"%%HiResBoundingBox: 100.6 100.6 299.4 249.4\n")
+
+    assert readers.read("png", _convert(data, "png")).size == (415, 310)
+
+
+def _page(change: Callable[[pikepdf.Pdf], None] = lambda _: None) -> bytes:
+    """A page of four colors and text, changed."""
+    drawn = pymupdf.open()
+    page = drawn.new_page(width=300, height=400)
+    for index, color in enumerate([(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0)]):
+        left, top = index % 2 * 150, index // 2 * 200
+        page.draw_rect((left, top, left + 150, top + 200), color=None, fill=color)
+    page.insert_text((40, 150), "Text", fontsize=40)
+    file = BytesIO()
+    with pikepdf.open(BytesIO(drawn.tobytes())) as document:
+        change(document)
+        document.save(file)
+    return file.getvalue()
+
+
+def _shown(data: bytes) -> NDArray[np.uint8]:
+    """The first page as MuPDF draws it at 72 dpi."""
+    with pymupdf.open("pdf", data) as document:
+        pixels = document[0].get_pixmap(alpha=False)
+        return np.frombuffer(pixels.samples, np.uint8).reshape(pixels.height, pixels.width, 3)
+
+
+def _assert_shown(data: bytes) -> None:
+    """Asserts that Ghostscript draws the EPS of a PDF as MuPDF draws the page."""
+    actual, expected = readers.read("eps", _convert(data, "eps")).pixels.astype(int), _shown(data).astype(int)
+    assert actual.shape == expected.shape
+    assert np.abs(actual - expected).mean() < 2.5
+
+
+@pytest.mark.parametrize("rotation", [0, 90, 180, 270])
+@pytest.mark.parametrize("crop", [None, (30, 40, 250, 300)])
+@pytest.mark.parametrize("origin", [(0, 0), (-50, 100)])
+@pytest.mark.parametrize("unit", [1, 2])
+def test_rotation_and_crop_box_are_applied(
+    rotation: int, crop: tuple[int, ...] | None, origin: tuple[int, int], unit: int
+) -> None:
+    x, y = origin
+
+    def change(document: pikepdf.Pdf) -> None:
+        page = document.pages[0]
+        page.contents_add(f"q 1 0 0 1 {x} {y} cm".encode(), prepend=True)
+        page.contents_add(b"Q")
+        page.MediaBox = Array([x, y, x + 300, y + 400])
+        page.Rotate, page.UserUnit = rotation, unit
+        if crop:
+            page.CropBox = Array([crop[0] + x, crop[1] + y, crop[2] + x, crop[3] + y])
+
+    _assert_shown(_page(change))
+
+
+def test_inherited_rotation_and_crop_box_are_applied() -> None:
+    def change(document: pikepdf.Pdf) -> None:
+        page, pages = document.pages[0].obj, document.Root.Pages
+        pages.Resources, pages.MediaBox = page.Resources, page.MediaBox
+        pages.Rotate, pages.CropBox = 90, Array([30, 40, 250, 300])
+        for key in {"/Resources", "/MediaBox", "/Rotate"} & set(page.keys()):
+            del page[key]
+
+    _assert_shown(_page(change))
+
+
+def test_annotations_of_a_rotated_page_are_drawn() -> None:
+    with pymupdf.open("pdf", _page()) as document:
+        annotation = document[0].add_rect_annot((50, 200, 150, 350))
+        annotation.set_colors(fill=(0, 0, 0))
+        annotation.update()
+        document[0].set_rotation(270)
+        data = document.tobytes()
+
+    _assert_shown(data)
+    assert readers.read("eps", _convert(data, "eps")).pixels[200, 275].tolist() == [0, 0, 0]
+
+
+_BLACK = b"0 g 100 100 100 200 re f"
+_SHOWN_POINT = (200, 150)
+
+
+def _with_layers(mark: Callable[[pikepdf.Pdf, pikepdf.Object, pikepdf.Object], None]) -> bytes:
+    """A page with a black box; `mark` gets the document, a visible and a hidden layer."""
+
+    def change(document: pikepdf.Pdf) -> None:
+        shown, hidden = (document.make_indirect(Dictionary(Type=Name.OCG, Name=name)) for name in ("shown", "hidden"))
+        document.Root.OCProperties = Dictionary(OCGs=Array([shown, hidden]), D=Dictionary(OFF=Array([hidden])))
+        mark(document, shown, hidden)
+
+    return _page(change)
+
+
+def _content(*layers: tuple[str, Callable[[pikepdf.Object, pikepdf.Object], pikepdf.Object]]) -> bytes:
+    """A page whose box is in nested sections of the layers that the functions return."""
+
+    def mark(document: pikepdf.Pdf, shown: pikepdf.Object, hidden: pikepdf.Object) -> None:
+        page = document.pages[0]
+        page.Resources.Properties = Dictionary(
+            {f"/{name}": document.make_indirect(layer(shown, hidden)) for name, layer in layers}
+        )
+        begin = b"".join(f"/OC /{name} BDC ".encode() for name, _ in layers)
+        page.contents_add(begin + _BLACK + b" EMC" * len(layers))
+
+    return _with_layers(mark)
+
+
+def _membership(policy: Name) -> Callable[[pikepdf.Object, pikepdf.Object], pikepdf.Object]:
+    return lambda shown, hidden: Dictionary(Type=Name.OCMD, OCGs=Array([shown, hidden]), P=policy)
+
+
+def _not_shown(shown: pikepdf.Object, hidden: pikepdf.Object) -> pikepdf.Object:
+    return Dictionary(Type=Name.OCMD, VE=Array([Name.Not, shown]))
+
+
+def _not_hidden(shown: pikepdf.Object, hidden: pikepdf.Object) -> pikepdf.Object:
+    return Dictionary(Type=Name.OCMD, VE=Array([Name.And, Array([Name.Not, hidden]), shown]))
+
+
+def _form(document: pikepdf.Pdf, layer: pikepdf.Object) -> None:
+    page = document.pages[0]
+    form = document.make_stream(_BLACK, Type=Name.XObject, Subtype=Name.Form, BBox=Array([0, 0, 300, 400]), OC=layer)
+    page.Resources.XObject = Dictionary(Form=form)
+    page.contents_add(b"/Form Do")
+
+
+def _image(document: pikepdf.Pdf, layer: pikepdf.Object) -> None:
+    page = document.pages[0]
+    image = document.make_stream(b"\0", Type=Name.XObject, Subtype=Name.Image, Width=1, Height=1, BitsPerComponent=8)
+    image.ColorSpace, image.OC = Name.DeviceGray, layer
+    page.Resources.XObject = Dictionary(Image=image)
+    page.contents_add(b"q 100 0 0 200 100 100 cm /Image Do Q")
+
+
+def _annotation(document: pikepdf.Pdf, layer: pikepdf.Object) -> None:
+    look = document.make_stream(_BLACK, Type=Name.XObject, Subtype=Name.Form, BBox=Array([100, 100, 200, 300]))
+    annotation = Dictionary(Type=Name.Annot, Subtype=Name.Stamp, Rect=Array([100, 100, 200, 300]), F=4, OC=layer)
+    annotation.AP = Dictionary(N=look)
+    document.pages[0].Annots = Array([document.make_indirect(annotation)])
+
+
+def _by_usage(document: pikepdf.Pdf, shown: pikepdf.Object, hidden: pikepdf.Object) -> None:
+    shown.Usage = Dictionary(View=Dictionary(ViewState=Name.OFF))
+    _form(document, shown)
+
+
+def _by_base_state(document: pikepdf.Pdf, shown: pikepdf.Object, hidden: pikepdf.Object) -> None:
+    document.Root.OCProperties.D = Dictionary(BaseState=Name.OFF, ON=Array([hidden]))
+    _form(document, shown)
+
+
+_HIDDEN = {
+    "content": _content(("A", lambda shown, hidden: hidden)),
+    "nested": _content(("A", lambda shown, hidden: hidden), ("B", lambda shown, hidden: shown)),
+    "all on": _content(("A", _membership(Name.AllOn))),
+    "all off": _content(("A", _membership(Name.AllOff))),
+    "expression": _content(("A", _not_shown)),
+    "form": _with_layers(lambda document, shown, hidden: _form(document, hidden)),
+    "image": _with_layers(lambda document, shown, hidden: _image(document, hidden)),
+    "annotation": _with_layers(lambda document, shown, hidden: _annotation(document, hidden)),
+    "usage": _with_layers(_by_usage),
+    "base state": _with_layers(_by_base_state),
+}
+_VISIBLE = {
+    "content": _content(("A", lambda shown, hidden: shown)),
+    "any on": _content(("A", _membership(Name.AnyOn))),
+    "any off": _content(("A", _membership(Name.AnyOff))),
+    "expression": _content(("A", _not_hidden)),
+    "form": _with_layers(lambda document, shown, hidden: _form(document, shown)),
+    "image": _with_layers(lambda document, shown, hidden: _image(document, shown)),
+    "annotation": _with_layers(lambda document, shown, hidden: _annotation(document, shown)),
+}
+
+
+@pytest.mark.parametrize("data", _HIDDEN.values(), ids=_HIDDEN)
+def test_hidden_layers_are_hidden(data: bytes) -> None:
+    assert np.array_equal(
+        readers.read("eps", _convert(data, "eps")).pixels, readers.read("eps", _convert(_page(), "eps")).pixels
+    )
+
+
+@pytest.mark.parametrize("data", _VISIBLE.values(), ids=_VISIBLE)
+def test_visible_layers_are_drawn(data: bytes) -> None:
+    assert readers.read("eps", _convert(data, "eps")).pixels[_SHOWN_POINT].tolist() == [0, 0, 0]
+
+
+def test_an_encrypted_page_is_written() -> None:
+    file = BytesIO()
+    with pikepdf.open(BytesIO(_page())) as document:
+        document.save(file, encryption=pikepdf.Encryption(owner="owner", user=""))
+
+    _assert_shown(file.getvalue())
+
+
+def _photo(mode: str) -> Image.Image:
+    return quadrants((600, 400)).effect_spread(9).convert(mode)
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+@pytest.mark.parametrize("mode", ["L", "RGB", "CMYK"])
+def test_a_jpeg_is_embedded_with_unchanged_pixels(mode: str, progressive: bool) -> None:
+    data = saved(_photo(mode), "JPEG", quality=90, progressive=progressive)
+    made = _convert(data, "eps")
+
+    assert len(made) < 1.3 * len(data) + 1000
+    expected = readers.read("png", _convert(data, "png")).pixels.astype(int)
+    assert np.abs(readers.read("eps", made).pixels - expected).mean() < 1
+
+
+def test_a_jpeg_in_srgb_is_embedded_and_one_with_another_profile_is_converted() -> None:
+    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    photo = _photo("RGB")
+    plain, in_srgb, swapped = (
+        saved(photo, "JPEG", quality=90, icc_profile=profile) for profile in (None, srgb, swapped_profile())
+    )
+
+    embedded, converted = (readers.read("eps", _convert(data, "eps")).pixels.astype(int) for data in (in_srgb, swapped))
+
+    assert np.array_equal(embedded, readers.read("eps", _convert(plain, "eps")).pixels)
+    assert np.abs(converted - readers.read("bmp", _convert(swapped, "bmp")).pixels).mean() < 3
+    assert np.abs(converted - embedded).mean() > 20
+
+
+@pytest.mark.parametrize("target", ["eps", "pdf"])
+def test_a_jpeg_that_few_readers_decode_is_encoded_again(target: str) -> None:
+    reading = readers.read(target, _convert(_ARITHMETIC, target))
+
+    assert np.abs(reading.pixels[5, 3].astype(int) - (200, 30, 40)).max() < 8
+    assert np.abs(reading.pixels[5, -3].astype(int) - (20, 60, 200)).max() < 8
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "RGB", "CMYK"])
+def test_pictures_without_loss_are_compressed_and_unchanged(mode: str) -> None:
+    picture = quadrants((200, 120)).effect_spread(3).convert(mode)
+    data = saved(picture, "TIFF")
+    made = _convert(data, "eps")
+
+    assert len(made) < 0.7 * len(data)
+    made.decode("ascii")
+    if mode == "CMYK":  # Ghostscript would convert its colors
+        with pymupdf.open("pdf", _convert(made, "pdf")) as document:
+            assert pymupdf.Pixmap(document, document[0].get_images()[0][0]).samples == picture.tobytes()
+    else:
+        assert np.array_equal(readers.read("eps", made).pixels, np.asarray(picture.convert("RGB")))
+
+
+@pytest.mark.parametrize("length", range(9))
+def test_data_of_any_length_is_kept(length: int) -> None:
+    data = bytes(range(250, 250 - length, -1))
+    program = picture_program(
+        data, filter_="/SubFileDecode", size=(1, 1), mode="L", page=(1, 1), matrix=PLACEMENTS[1](1, 1)
+    )
+    encoded = program.partition(b"} exec\n")[2].partition(b"restore")[0]
+
+    assert base64.a85decode(b"<~" + encoded.strip(), adobe=True) == data
+
+
+def test_no_line_of_data_is_a_comment() -> None:
+    picture = Image.effect_noise((300, 300), 90)
+
+    lines = _convert(saved(picture, "PNG"), "eps").partition(b"} exec\n")[2].splitlines()
+
+    assert [line for line in lines if line.startswith(b"%")] == [b"%%EOF"]
