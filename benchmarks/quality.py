@@ -25,7 +25,7 @@ from engine.registry import Registry, load_registry
 from tests.support.corpus import load_corpus
 
 QUALITIES: Mapping[str, Sequence[int]] = MappingProxyType(
-    {"jpeg": (75, 80, 85, 90), "webp": (75, 80, 85, 90), "avif": (50, 60, 70, 80), "heic": (40, 50, 60, 70)}
+    {"jpeg": (70, 75, 85, 90), "webp": (75, 80, 85, 90), "avif": (50, 60, 65, 80), "heic": (40, 45, 60, 70)}
 )
 """The qualities to measure besides the default, by format."""
 

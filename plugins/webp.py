@@ -40,7 +40,7 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
 
 
 @conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8, memory=10, modules=_MODULES)
-def encode(raster: Raster, *, quality: Quality = 88, lossless: Lossless = False, effort: Effort = 5) -> bytes:
+def encode(raster: Raster, *, quality: Quality = 87, lossless: Lossless = False, effort: Effort = 5) -> bytes:
     frames = list(
         raster.converted_for(TargetCapabilities(("RGB", "RGBA"), icc=True, animation=True, max_side=16_383)).frames
     )
