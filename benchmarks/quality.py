@@ -57,13 +57,16 @@ class Encoding:
 
 
 def measure(cache: Path) -> list[Report]:
-    """Returns the results for the photos of the corpus, or for the generated picture without a corpus.
+    """Returns the results for the photos of the corpus; without a corpus, the table of the generated picture.
 
     Installs the metric into a folder below `cache`. Raises OSError and CalledProcessError.
     """
     registry = load_registry()
     metric = partial(_ssimulacra2, _METRIC.install(cache) / "bin" / "python")
-    return compare(registry, _photos(registry) or [samples.photo(_SIZE)], metric)
+    photos = _photos(registry)
+    if not photos:
+        return compare(registry, [samples.photo(_SIZE)], metric)[:1]  # requirements are those of photos
+    return compare(registry, photos, metric)
 
 
 def compare(registry: Registry, photos: Sequence[Image.Image], metric: Metric) -> list[Report]:
@@ -77,7 +80,7 @@ def compare(registry: Registry, photos: Sequence[Image.Image], metric: Metric) -
     rows = tuple(_row(one, defaults[one[0]], found, jpeg) for one, found in encodings.items())
     requirements = tuple(_requirement(name, encodings[name, quality]) for name, quality in defaults.items())
     return [
-        Report(f"{len(photos)} photos of {_SIZE[0]}x{_SIZE[1]} pixels", _COLUMNS, rows),
+        Report(f"Pictures of {_SIZE[0]}x{_SIZE[1]} pixels, medians over {len(photos)}", _COLUMNS, rows),
         Report("Requirements", COLUMNS, requirements),
     ]
 
