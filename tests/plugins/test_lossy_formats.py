@@ -42,7 +42,7 @@ def test_large_pictures_have_the_webp_method_that_needs_one_pass(height: int, ef
     assert len({_webp(photo(), used) for used in (0, 2, 4)}) == 3
 
 
-@pytest.mark.parametrize(("target", "quality"), [("jpeg", 88), ("webp", 88), ("avif", 80), ("heic", 80)])
+@pytest.mark.parametrize(("target", "quality"), [("jpeg", 88), ("webp", 88), ("avif", 75), ("heic", 75)])
 def test_a_jpeg_does_not_grow_at_the_default_quality(target: str, quality: int) -> None:
     original = saved(samples.photo((870, 578)), "JPEG", quality=quality)
     plan = _REGISTRY.plan([_REGISTRY.formats["jpeg"]], target)
