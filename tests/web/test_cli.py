@@ -48,7 +48,7 @@ def test_explain_shows_what_is_in_the_file(folder: Path) -> None:
 
     assert re.search(r"pages.pdf: pdf, \d+ x \d+ pixels, 3 pages$", done.stderr, re.MULTILINE)
     assert "loses structure, detail" in done.stderr
-    assert "  quality: 85 (default)" in done.stderr
+    assert "  quality: 80 (default)" in done.stderr
     assert "secret" not in done.stderr
 
 
