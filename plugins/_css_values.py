@@ -65,7 +65,7 @@ def rewrite(name: str, value: str, context: Context) -> str:
     if "var(" in value:
         value = _substitute(value, context.variables)
     if name in COLORS or name == "filter":
-        return rewrite_colors(value) if "(" in value else value
+        return rewrite_colors(value) if "(" in value or "#" in value else value
     if name in OPACITIES:
         return _opacity(value, context) if "%" in value or "(" in value else value
     if name in LENGTHS:
@@ -99,9 +99,9 @@ def rewrite_colors(value: str) -> str:
 
 
 def _color_text(token: Any) -> str:
-    if token.type != "function":
+    if token.type != "function" and not (token.type == "hash" and len(token.value) in (4, 8)):
         return str(token.serialize())
-    if token.lower_name not in _COLOR_FUNCTIONS:
+    if token.type == "function" and token.lower_name not in _COLOR_FUNCTIONS:
         return f"{token.name}({''.join(_color_text(argument) for argument in token.arguments)})"
     color = color5.parse_color(token)
     samples = None if color is None or color == "currentcolor" else _to_srgb(color)

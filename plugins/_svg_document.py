@@ -7,12 +7,9 @@ import warnings
 from lxml import etree
 
 from engine import FidelityWarning, Size
-from plugins import _resvg, _svg_effects, _svg_html, _svg_source, _svg_style, _svg_text
-from plugins._svg_geometry import size, view_box
+from plugins import _resvg, _svg_effects, _svg_html, _svg_source, _svg_style, _svg_text, _svg_vectors
+from plugins._svg_geometry import size
 from plugins._svg_text import Families
-
-__all__ = ["read", "scaled", "size"]
-
 
 def read(data: bytes) -> etree._Element:
     """The root of an SVG without style sheets, HTML and references to other files, for resvg.
@@ -41,31 +38,15 @@ def read(data: bytes) -> etree._Element:
 
 
 def read_vectors(data: bytes) -> bytes:
-    """An SVG for CairoSVG."""
-    return etree.tostring(read(data))
+    """An SVG for CairoSVG, in which pictures replace what it does not draw. Raises and warns as `read`."""
+    root, effects = _svg_vectors.rasterize(read(data))
+    if effects:
+        _warn("effects_rasterized", f"Drawn as pixels instead of vectors: {', '.join(sorted(effects))}.")
+    for name, side in zip(("width", "height"), size(root), strict=True):
+        root.set(name, f"{side:.9g}")
+    svg: bytes = etree.tostring(root)
+    return svg
 
 
 def _warn(code: str, message: str) -> None:
     warnings.warn(FidelityWarning(code, message), stacklevel=4)
-
-
-def scaled(root: etree._Element, wanted: Size) -> etree._Element:
-    """Sets the size of the root to `wanted` pixels and scales its content to it. Returns the root."""
-    across, down = size(root)
-    x, y, width, height = view_box(root) or (0.0, 0.0, across, down)
-    align, _, meet = root.get("preserveAspectRatio", "xMidYMid").strip().partition(" ")
-    if view_box(root) is not None and align != "none":
-        # The part of the coordinate system that the picture shows at its own size.
-        scales = across / width, down / height
-        scale = max(scales) if meet.strip() == "slice" else min(scales)
-        left, top = (_ALIGNMENTS.get(part, 0.5) for part in (align[:4], align[4:]))
-        x, y = x - (across / scale - width) * left, y - (down / scale - height) * top
-        width, height = across / scale, down / scale
-    root.set("viewBox", f"{x:.9g} {y:.9g} {width:.9g} {height:.9g}")
-    root.set("preserveAspectRatio", "none")
-    root.set("width", str(wanted[0]))
-    root.set("height", str(wanted[1]))
-    return root
-
-
-_ALIGNMENTS = {"xMin": 0.0, "xMid": 0.5, "xMax": 1.0, "YMin": 0.0, "YMid": 0.5, "YMax": 1.0}

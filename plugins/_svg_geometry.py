@@ -20,6 +20,7 @@ Matrix: TypeAlias = tuple[float, float, float, float, float, float]
 IDENTITY: Matrix = (1, 0, 0, 1, 0, 0)
 _DEFAULT_SIZE = (300.0, 150.0)  # pixels; the CSS default for pictures without a size
 _FONT_SIZES = {"xx-small": 9, "x-small": 10, "small": 13, "medium": 16, "large": 18, "x-large": 24, "xx-large": 32}
+_ALIGNMENTS = {"xMin": 0.0, "xMid": 0.5, "xMax": 1.0, "YMin": 0.0, "YMid": 0.5, "YMax": 1.0}
 _FUNCTION = re.compile(r"(\w+)\s*\(([^()]*)\)")
 
 
@@ -85,6 +86,37 @@ def _pixels(root: etree._Element, side: str) -> float | None:
         return None
     number = _css_values.length(value, context)
     return number if number is not None and number > 0 else None
+
+
+def shown_box(root: etree._Element) -> Box:
+    """The part of the root's coordinate system that the picture shows at its own size."""
+    across, down = size(root)
+    box = view_box(root)
+    align, _, meet = root.get("preserveAspectRatio", "xMidYMid").strip().partition(" ")
+    if box is None:
+        return 0.0, 0.0, across, down
+    if align == "none":
+        return box
+    x, y, width, height = box
+    scales = across / width, down / height
+    scale = max(scales) if meet.strip() == "slice" else min(scales)
+    left, top = (_ALIGNMENTS.get(part, 0.5) for part in (align[:4], align[4:]))
+    return (
+        x - (across / scale - width) * left,
+        y - (down / scale - height) * top,
+        across / scale,
+        down / scale,
+    )
+
+
+def scale_to(root: etree._Element, wanted: tuple[int, int]) -> etree._Element:
+    """Sets the size of the root to `wanted` pixels and scales its content to it. Returns the root."""
+    box = shown_box(root)
+    root.set("viewBox", " ".join(f"{value:.9g}" for value in box))
+    root.set("preserveAspectRatio", "none")
+    root.set("width", str(wanted[0]))
+    root.set("height", str(wanted[1]))
+    return root
 
 
 def matrix(transform: str) -> Matrix:

@@ -23,7 +23,7 @@ _LENGTH = re.compile(r"auto|(?:[-+.\d]|calc\(|min\(|max\(|clamp\(|var\().*", re.
 _DECORATIONS = ("underline", "overline", "line-through", "none")
 _PRESENTED = _css_values.COLORS | _css_values.OPACITIES | _css_values.LENGTHS | {"filter"}
 _CSS_ONLY = ("mix-blend-mode", "isolation")  # no presentation attributes: resvg reads them in `style`
-_NEEDS_REWRITING = re.compile(r"[(%]|\d(?:rem|ch|vw|vh|vmin|vmax|q)\b", re.IGNORECASE)
+_NEEDS_REWRITING = re.compile(r"[(%]|^#(?:\w{4}|\w{8})$|\d(?:rem|ch|vw|vh|vmin|vmax|q)\b", re.IGNORECASE)
 
 
 def resolve(root: etree._Element) -> None:

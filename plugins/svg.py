@@ -83,14 +83,14 @@ def render(
     rotate: Rotate = 0,
 ) -> Raster:
     """Draws at `dpi`, or at the requested size. A crop is in pixels at `dpi`."""
-    from plugins import _resvg, _svg_document
+    from plugins import _resvg, _svg_document, _svg_geometry
 
     root = _svg_document.read(data)
-    across, down = _svg_document.size(root)
+    across, down = _svg_geometry.size(root)
     full: Size = (max(1, round(across * dpi / 96)), max(1, round(down * dpi / 96)))
     wanted = needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)
     check_size(*wanted)
-    image = _resvg.render(_svg_document.scaled(root, wanted), wanted)
+    image = _resvg.render(_svg_geometry.scale_to(root, wanted), wanted)
     return Raster(
         [Frame(image, full_size=full if full != wanted else None)],
         dpi=(dpi * wanted[0] / full[0], dpi * wanted[1] / full[1]),
