@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import tinycss2
@@ -26,11 +27,13 @@ LENGTHS = _ACROSS | _DOWN | _OTHER_LENGTHS
 _COLOR_FUNCTIONS = frozenset(
     {"rgb", "rgba", "hsl", "hsla", "hwb", "lab", "lch", "oklab", "oklch", "color", "light-dark", "device-cmyk"}
 )
+_PLAIN_COLOR = re.compile(r"rgb\(\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\)|url\(\s*#[^()]*\)")
 _MATH_FUNCTIONS = frozenset({"calc", "min", "max", "clamp"})
 _UNITS = {"px": 1.0, "pt": 4 / 3, "pc": 16.0, "in": 96.0, "cm": 96 / 2.54, "mm": 96 / 25.4, "q": 96 / 101.6}
 _UNIT = re.compile(r"(?<![\w#.-])([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(rem|ch|vw|vh|vmin|vmax|q)\b", re.IGNORECASE)
 _ANGLES = {"deg": 1.0, "rad": 180 / math.pi, "grad": 0.9, "turn": 360.0}
-_MAX_DEPTH = 16  # of functions and variables in each other
+_MAX_DEPTH = 16  # of variables in each other
+_MAX_LENGTH = 10_000  # characters of a value with its variables replaced
 
 # Linear light of XYZ (D65) and of Display P3 as sRGB primaries: CSS Color 4.
 _XYZ_TO_SRGB = (
@@ -73,27 +76,30 @@ def rewrite(name: str, value: str, context: Context) -> str:
     return value
 
 
-def _substitute(value: str, variables: Mapping[str, str], depth: int = 0) -> str:
-    """`value` with each var() replaced by the custom property or by its fallback."""
-
-    def text(tokens: Sequence[Any]) -> str:
-        return "".join(replaced(token) for token in tokens)
-
-    def replaced(token: Any) -> str:
-        if token.type != "function":
-            return str(token.serialize())
-        if token.lower_name != "var":
-            return f"{token.name}({text(token.arguments)})"
-        variable, _, fallback = text(token.arguments).partition(",")
-        return _substitute(variables.get(variable.strip(), fallback).strip(), variables, depth + 1)
-
-    if depth > _MAX_DEPTH or len(value) > 10_000:
-        return ""
-    return text(tinycss2.parse_component_value_list(value, skip_comments=True)) if "var(" in value else value
+def _substitute(value: str, variables: Mapping[str, str]) -> str:
+    """`value` with each var() replaced by the custom property or by its fallback. Empty if it becomes too long."""
+    for _ in range(_MAX_DEPTH):
+        if "var(" not in value or len(value) > _MAX_LENGTH:
+            break
+        tokens = tinycss2.parse_component_value_list(value, skip_comments=True)
+        value = "".join(_variable_text(token, variables) for token in tokens)
+    return "" if "var(" in value or len(value) > _MAX_LENGTH else value
 
 
+def _variable_text(token: Any, variables: Mapping[str, str]) -> str:
+    if token.type != "function":
+        return str(token.serialize())
+    if token.lower_name != "var":
+        return f"{token.name}({''.join(_variable_text(argument, variables) for argument in token.arguments)})"
+    name, _, fallback = tinycss2.serialize(token.arguments).partition(",")
+    return variables.get(name.strip(), fallback).strip()
+
+
+@lru_cache(maxsize=4096)  # drawings repeat their colors
 def rewrite_colors(value: str) -> str:
     """`value` with the functions of colors as #rrggbb or rgba()."""
+    if _PLAIN_COLOR.fullmatch(value):
+        return value
     tokens = tinycss2.parse_component_value_list(value, skip_comments=True)
     return "".join(_color_text(token) for token in tokens)
 

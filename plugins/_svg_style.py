@@ -41,7 +41,7 @@ def resolve(root: etree._Element) -> None:
         if own or inherited:
             variables[element] = {**inherited, **own}
         for name, value in declared:
-            _apply(element, name, value, variables.get(element, {}))
+            _apply(element, name, value)
         if viewport is None:
             viewport = viewport_size(root)
         _rewrite(element, viewport, variables.get(element, {}), root)
@@ -98,19 +98,28 @@ class _Cascade:
         return matching + normal + matching_important + important
 
 
+_PLAIN = re.compile(r"(?:(?!url\()[^\"'\\/!{}@])*", re.IGNORECASE)
+
+
 def parse_declarations(content: Any) -> tuple[Declarations, Declarations]:
     """The names and values of a declaration block: those without and those with `!important`."""
+    if isinstance(content, str) and _PLAIN.fullmatch(content):
+        pairs = (part.partition(":")[::2] for part in content.split(";"))
+        return [(_property(name.strip()), value.strip()) for name, value in pairs if value.strip()], []
     normal: Declarations = []
     important: Declarations = []
     for declaration in tinycss2.parse_declaration_list(content, skip_comments=True, skip_whitespace=True):
         if declaration.type == "declaration":
-            name = declaration.name if declaration.name[:2] == "--" else declaration.lower_name
             value = tinycss2.serialize(declaration.value).strip()
-            (important if declaration.important else normal).append((name, value))
+            (important if declaration.important else normal).append((_property(declaration.name), value))
     return normal, important
 
 
-def _apply(element: etree._Element, name: str, value: str, variables: Mapping[str, str]) -> None:
+def _property(name: str) -> str:
+    return name if name[:2] == "--" else name.lower()
+
+
+def _apply(element: etree._Element, name: str, value: str) -> None:
     """Sets the attributes that a declaration stands for."""
     if name[0] == "-" or not value or value in ("initial", "unset", "revert"):
         return
@@ -132,7 +141,7 @@ def _apply(element: etree._Element, name: str, value: str, variables: Mapping[st
         element.set("d", value.partition("(")[2].rpartition(")")[0].strip("\"' "))
     elif name in _GEOMETRY:
         _apply_geometry(element, name, value)
-    elif name in _css_values.COLORS and "(" in value and not _known_color(value, variables):
+    elif name in _css_values.COLORS and not _known_color(value):
         return  # an invalid declaration does not override others
     else:
         element.set(name, value)
@@ -145,10 +154,10 @@ def _apply_geometry(element: etree._Element, name: str, value: str) -> None:
         element.set(name, value)
 
 
-def _known_color(value: str, variables: Mapping[str, str] = {}) -> bool:  # noqa: B006
-    context = Context((0, 0), 16, lambda: 16.0, variables)
-    value = _css_values.rewrite("color", value, context)
-    return "(" not in value or value.startswith(("url(", "rgba("))
+def _known_color(value: str) -> bool:
+    """Whether a value without variables is a color, as far as its functions show."""
+    rewritten = _css_values.rewrite_colors(value) if "(" in value and "var(" not in value else ""
+    return "(" not in rewritten or rewritten.startswith(("url(", "rgb"))
 
 
 def _font_parts(value: str) -> Declarations:

@@ -16,8 +16,8 @@ from plugins import _resvg
 from plugins._svg_geometry import IDENTITY, Box, Matrix, inherited, scale_to, shown_box, size, to_root
 from plugins._svg_source import SVG
 
-_DPI = 300  # of the pictures
-_MAX_PIXELS = 25_000_000  # of all pictures together; larger ones get a lower resolution
+_SCALE = 3  # pixels of the pictures per pixel at 96 dpi
+_MAX_PIXELS = 8_000_000  # of all pictures together; larger ones get a lower resolution
 _MAX_PARTS = 12  # parts that are drawn one by one; with more, the whole SVG becomes a picture
 _LINK = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
 _GROUPING = frozenset({f"{SVG}{name}" for name in ("g", "a", "switch", "svg")})
@@ -115,13 +115,25 @@ def _replace(root: etree._Element, element: etree._Element, parts: int) -> None:
     if visible is not None and to_picture is not None:
         x, y, width, height = shown_box(root)
         across, down = width / image.width, height / image.height
-        left, top, right, bottom = visible
+        left, top, right, bottom = _aligned(visible, image.size)
         box = (x + left * across, y + top * down, (right - left) * across, (bottom - top) * down)
-        drawn = _image(image.crop(visible), box, to_picture)
+        drawn = _image(image.crop((left, top, right, bottom)), box, to_picture)
     if element.get("id"):
         drawn.set("id", element.get("id"))
     drawn.tail = element.tail
     parent.replace(element, drawn)
+
+
+def _aligned(box: tuple[int, int, int, int], limit: tuple[int, int]) -> tuple[int, int, int, int]:
+    """`box` enlarged to whole pixels at 96 dpi, because viewers enlarge pictures to whole pixels of the screen."""
+    left, top, right, bottom = box
+    across, down = limit
+    return (
+        left - left % _SCALE,
+        top - top % _SCALE,
+        min(across, right + -right % _SCALE),
+        min(down, bottom + -bottom % _SCALE),
+    )
 
 
 def _isolated(root: etree._Element, element: etree._Element) -> etree._Element:
@@ -142,7 +154,7 @@ def _isolated(root: etree._Element, element: etree._Element) -> etree._Element:
 
 def _draw(root: etree._Element, parts: int) -> Image.Image:
     across, down = size(root)
-    scale = min(_DPI / 96, math.sqrt(_MAX_PIXELS / (across * down * parts)))
+    scale = min(_SCALE, math.sqrt(_MAX_PIXELS / (across * down * parts)))
     wanted = max(1, round(across * scale)), max(1, round(down * scale))
     return _resvg.render(scale_to(deepcopy(root), wanted), wanted)
 

@@ -1,4 +1,4 @@
-"""SVG, plain or gzipped: read by CairoSVG, written from documents by MuPDF."""
+"""SVG, plain or gzipped: drawn by resvg, kept as vectors by CairoSVG, written from documents by MuPDF."""
 
 from __future__ import annotations
 
@@ -133,10 +133,10 @@ def _has_cairo() -> bool:
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    needs_cairo: list[AnyConversion] = [render, to_pdf, redraw]
-    return [from_document, *needs_cairo] if _has_cairo() else [from_document]
+    needs_cairo: list[AnyConversion] = [to_pdf, redraw]
+    return [render, from_document, *needs_cairo] if _has_cairo() else [render, from_document]
 
 
 @hookimpl
 def requirements() -> list[Requirement]:
-    return [Requirement("cairo", "reading SVG", "apt-get install libcairo2", present=_has_cairo())]
+    return [Requirement("cairo", "vectors from SVG", "apt-get install libcairo2", present=_has_cairo())]
