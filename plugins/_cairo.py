@@ -16,6 +16,7 @@ try:
 finally:
     ctypes.util.find_library = _find_library
 
+
 def to_pdf(svg: bytes) -> bytes:
     """`svg` as a PDF of one page."""
     return _write(PDFSurface, svg)

@@ -64,7 +64,7 @@ class Context:
 
 
 def rewrite(name: str, value: str, context: Context) -> str:
-    """The value of the property or attribute `name` in the notation of SVG 1.1; unchanged where that is not possible."""
+    """The value of the property or attribute `name` in SVG 1.1; unchanged where that is not possible."""
     if "var(" in value:
         value = _substitute(value, context.variables)
     if name in COLORS or name == "filter":
@@ -92,7 +92,7 @@ def _variable_text(token: Any, variables: Mapping[str, str]) -> str:
     if token.lower_name != "var":
         return f"{token.name}({''.join(_variable_text(argument, variables) for argument in token.arguments)})"
     name, _, fallback = tinycss2.serialize(token.arguments).partition(",")
-    return variables.get(name.strip(), fallback).strip()
+    return str(variables.get(name.strip(), fallback)).strip()
 
 
 @lru_cache(maxsize=4096)  # drawings repeat their colors
@@ -235,7 +235,9 @@ class _Calculation:
         if token.lower_name == "clamp":
             low, wanted, high = numbers
             return max(low, min(wanted, high))
-        return {"calc": sum, "min": min, "max": max}[token.lower_name](numbers)
+        if token.lower_name == "min":
+            return min(numbers)
+        return max(numbers) if token.lower_name == "max" else sum(numbers)
 
 
 def _pixels(number: float, unit: str, context: Context) -> float:

@@ -17,7 +17,7 @@ _BASELINE = 0.35  # of a line's text below its middle, in font sizes
 
 
 def replace_html(root: etree._Element) -> bool:
-    """Replaces each <foreignObject> by its text, unless a <switch> has another alternative. Returns whether it had any."""
+    """Replaces each <foreignObject> by its text, unless a <switch> has an alternative. Returns whether it had any."""
     found = False
     for foreign in [*root.iter(f"{SVG}foreignObject")]:
         parent = foreign.getparent()
@@ -26,7 +26,7 @@ def replace_html(root: etree._Element) -> bool:
         if parent.tag == f"{SVG}switch" and any(child.tag != foreign.tag for child in parent):
             parent.remove(foreign)
             continue
-        found = found or any(True for _ in foreign.iter(etree.Element) if _ is not foreign)
+        found = found or len(foreign) > 0
         drawn = _text_of(foreign)
         drawn.tail = foreign.tail
         parent.replace(foreign, drawn)

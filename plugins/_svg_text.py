@@ -77,7 +77,7 @@ class Families:
 
 def normalize(root: etree._Element, families: Families) -> None:
     """Rewrites the text of an SVG whose CSS is resolved to what renderers of SVG 1.1 draw."""
-    texts = [element for element in root.iter(f"{SVG}text")]
+    texts = list(root.iter(f"{SVG}text"))
     if not texts and root.find(f".//{SVG}foreignObject") is None:
         return
     if root.get("font-family") is None:

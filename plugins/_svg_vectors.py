@@ -35,7 +35,9 @@ def rasterize(root: etree._Element) -> tuple[etree._Element, set[str]]:
     if not affected:
         return root, set()
     names = set().union(*affected.values())
-    outermost = [element for element in affected if not any(ancestor in affected for ancestor in element.iterancestors())]
+    outermost = [
+        element for element in affected if not any(ancestor in affected for ancestor in element.iterancestors())
+    ]
     alone = all(_stands_alone(element) for element in outermost) and "mix-blend-mode" not in names
     if alone and len(outermost) <= _MAX_PARTS:
         for element in outermost:
@@ -163,7 +165,9 @@ def _image(image: Image.Image, box: Box, to_picture: Matrix) -> etree._Element:
     """An <image> at `box` of the root's coordinate system, in a group whose coordinate system is `to_picture`."""
     file = BytesIO()
     image.save(file, "PNG")
-    group = etree.Element(f"{SVG}g", {"transform": f"matrix({' '.join(f'{value:.9g}' for value in _inverse(to_picture))})"})
+    group = etree.Element(
+        f"{SVG}g", {"transform": f"matrix({' '.join(f'{value:.9g}' for value in _inverse(to_picture))})"}
+    )
     sides = {name: f"{value:.9g}" for name, value in zip(("x", "y", "width", "height"), box, strict=True)}
     link = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
     etree.SubElement(group, f"{SVG}image", {**sides, "preserveAspectRatio": "none", "href": link})

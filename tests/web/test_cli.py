@@ -150,7 +150,7 @@ def test_doctor_reports_which_jobs_share_a_process(folder: Path) -> None:
     found = json.loads(invoke(folder, "doctor", "--json", CONVERTD_JOBS_PER_PROCESS="7").stdout)["processes"]
 
     assert found["jobs_per_process"] == 7
-    assert {"pdf", "svg", "dng", "psd"} <= {*found["isolated_inputs"]}
+    assert {"pdf", "eps", "dng", "psd"} <= {*found["isolated_inputs"]}
     assert "jpeg" not in found["isolated_inputs"]
     assert {"pdf", "psd"} <= {*found["isolated_outputs"]}
 
