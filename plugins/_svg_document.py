@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from warnings import warn
 
 from lxml import etree
@@ -40,13 +41,20 @@ def read(data: bytes) -> etree._Element:
     return root
 
 
-def read_vectors(data: bytes) -> bytes:
-    """An SVG for CairoSVG, in which pictures replace what it does not draw. Raises and warns as `read`."""
+def write_vectors(data: bytes, write: Callable[[bytes], bytes]) -> bytes:
+    """The result of `write`, for an SVG in which pictures replace what CairoSVG does not draw. As `read`.
+
+    The whole SVG becomes a picture if it has values that CairoSVG refuses, although browsers ignore them.
+    """
     root, effects = _svg_vectors.rasterize(read(data))
+    for name, side in zip(("width", "height"), size(root), strict=True):
+        root.set(name, f"{side:.9g}")
+    try:
+        result = write(etree.tostring(root))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        effects.add("all elements")
+        result = write(etree.tostring(_svg_vectors.as_picture(root)))
     if effects:
         message = f"Drawn as pixels instead of vectors: {', '.join(sorted(effects))}."
         warn(FidelityWarning("effects_rasterized", message), stacklevel=3)
-    for name, side in zip(("width", "height"), size(root), strict=True):
-        root.set(name, f"{side:.9g}")
-    svg: bytes = etree.tostring(root)
-    return svg
+    return result

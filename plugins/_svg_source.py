@@ -67,9 +67,11 @@ class _Reader:
         root = _parse(_expand_entities(svg))
         _check_nesting(root)
         self._elements += _count_drawn(root, _MAX_ELEMENTS - self._elements)
+        self.removed = self.removed or any("@import" in (style.text or "") for style in root.iter(f"{SVG}style"))
+        self._normalize(root)
+        # Afterwards, because attributes can come from style sheets.
         for element in root.iter(etree.Element):
             self._check_references(element)
-        self._normalize(root)
         return root
 
     def _check_references(self, element: etree._Element) -> None:
@@ -85,8 +87,6 @@ class _Reader:
             elif "url(" in value and _URL.search(value):
                 self.removed = True
                 element.set(name, _URL.sub("none", value))
-        if element.tag == f"{SVG}style" and element.text and ("@import" in element.text):
-            self.removed = True
 
     def _embedded(self, link: str) -> str:
         """The checked data URL. Pictures in formats that renderers do not read become PNG."""

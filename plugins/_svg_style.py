@@ -23,6 +23,7 @@ _LENGTH = re.compile(r"auto|(?:[-+.\d]|calc\(|min\(|max\(|clamp\(|var\().*", re.
 _DECORATIONS = ("underline", "overline", "line-through", "none")
 _PRESENTED = _css_values.COLORS | _css_values.OPACITIES | _css_values.LENGTHS | {"filter"}
 _CSS_ONLY = ("mix-blend-mode", "isolation")  # no presentation attributes: resvg reads them in `style`
+_PROPERTY = re.compile(r"(?!(?:id|class|href|style)$)[a-z][a-z-]*")
 _NEEDS_REWRITING = re.compile(r"[(%]|^#(?:\w{4}|\w{8})$|\d(?:rem|ch|vw|vh|vmin|vmax|q)\b", re.IGNORECASE)
 
 
@@ -121,7 +122,7 @@ def _property(name: str) -> str:
 
 def _apply(element: etree._Element, name: str, value: str) -> None:
     """Sets the attributes that a declaration stands for."""
-    if name[0] == "-" or not value or value in ("initial", "unset", "revert"):
+    if not _PROPERTY.fullmatch(name) or not value.isprintable() or value in ("", "initial", "unset", "revert"):
         return
     if name == "marker":
         for place in ("start", "mid", "end"):

@@ -43,11 +43,16 @@ def rasterize(root: etree._Element) -> tuple[etree._Element, set[str]]:
         for element in outermost:
             _replace(root, element, len(outermost))
         return root, names
+    return as_picture(root), names
+
+
+def as_picture(root: etree._Element) -> etree._Element:
+    """An SVG that contains only a picture of the whole SVG."""
     across, down = size(root)
-    picture = etree.Element(f"{SVG}svg", {"width": f"{across:g}", "height": f"{down:g}"}, nsmap=root.nsmap)
-    picture.set("viewBox", f"0 0 {across:g} {down:g}")
+    picture = etree.Element(f"{SVG}svg", {"width": f"{across:.9g}", "height": f"{down:.9g}"}, nsmap=root.nsmap)
+    picture.set("viewBox", f"0 0 {across:.9g} {down:.9g}")
     picture.append(_image(_draw(root, 1), (0, 0, across, down), IDENTITY))
-    return picture, names
+    return picture
 
 
 def _effects(element: etree._Element, by_id: dict[str | None, etree._Element]) -> Iterator[str]:
@@ -63,8 +68,8 @@ def _effects(element: etree._Element, by_id: dict[str | None, etree._Element]) -
         yield "clip-rule"
     if element.tag not in _DRAWN:
         return
-    order = inherited(element, "paint-order", "normal").split()[0]
-    if order not in ("normal", "fill") and inherited(element, "stroke", "none") != "none":
+    order = inherited(element, "paint-order")
+    if order.startswith(("stroke", "markers")) and inherited(element, "stroke", "none") != "none":
         yield "paint-order"
     if element.tag == f"{SVG}text":
         yield from _text_effects(element)

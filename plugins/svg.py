@@ -103,7 +103,7 @@ def render(
 def to_pdf(data: bytes) -> bytes:
     from plugins import _cairo, _svg_document
 
-    return _cairo.to_pdf(_svg_document.read_vectors(data))
+    return _svg_document.write_vectors(data, _cairo.to_pdf)
 
 
 @conversion(SVG, SVG, loss=Loss.DETAIL, cost=4, isolated=True, modules=_MODULES)
@@ -111,7 +111,7 @@ def redraw(data: bytes, *, metadata: Metadata = "safe") -> bytes:
     """The result contains no metadata, for any value of the option."""
     from plugins import _cairo, _svg_document
 
-    return _cairo.to_svg(_svg_document.read_vectors(data))
+    return _svg_document.write_vectors(data, _cairo.to_svg)
 
 
 @conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4, modules=("engine.mupdf",))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
+from pathlib import Path
 
 import pikepdf
 import pytest
@@ -183,6 +184,37 @@ def test_markup_in_entities() -> None:
     result = pipeline.run(_REGISTRY.plan([_REGISTRY.formats["svg"]], "png"), [data])
 
     assert _picture(result).getpixel((50, 50)) == _BLUE
+
+
+@pytest.mark.parametrize("style", ["href:{}", "xlink:href:{}", "*zoom:1;href:{}", "--a:{};href:var(--a)"])
+def test_a_style_refers_to_no_file(tmp_path: Path, style: str) -> None:
+    secret = tmp_path / "secret.png"
+    Image.new("RGB", (9, 9), "red").save(secret)
+    attributes = f'width="100" height="100" style="{style.format(secret)}"'
+
+    drawn = _convert(f"<style>image{{href:{secret}}}</style><image {attributes}/><feImage {attributes}/>")
+
+    assert _picture(drawn).getbbox() is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '<rect style="*zoom:1;fill:\\0 ;;:;a" width="9" height="9"/>',
+        "<style>}{]@media{;rect:::x{}<![CDATA[ <b> ]]></style>" + _RECT,
+        '<rect width="calc(1px / 0)" height="calc(" stroke-width="1e999rem"/>',
+        '<g transform="rotate(1,2) matrix(1) scale(0) translate(a)" vector-effect="non-scaling-stroke"/>' + _RECT,
+        '<svg:g xmlns:svg="http://www.w3.org/2000/svg"><svg:rect width="9"/></svg:g><unknown x="%"/>',
+        '<text x="1 2 3" direction="rtl" font-size="xyz"><tspan/>a<tspan x="5">b</tspan></text>',
+        '<switch><foreignObject/></switch><foreignObject><div xmlns="">a<br/></div></foreignObject>',
+        '<rect fill="var(" stroke="var(--a,var(--b" filter="url(#" mask="url()" clip-path="url(#none)" width="9"/>',
+        '<path style="d:path(&quot;M0 0L9 9&quot;)" pathLength="x" stroke-dasharray="1" paint-order=""/>',
+        '<rect width="9" height="9" paint-order=" " stroke="red" animation="" transform="rotate(9" style="font:x"/>',
+    ],
+)
+@pytest.mark.parametrize("target", ["png", "pdf"])
+def test_invalid_values_do_not_fail(body: str, target: str) -> None:
+    assert _convert(body, target).data
 
 
 def test_variables_cannot_multiply() -> None:
