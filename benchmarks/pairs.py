@@ -15,6 +15,7 @@ import cairosvg
 import pillow_heif
 import rawpy
 from PIL import Image
+from resvg import render, usvg
 
 from benchmarks import samples
 from benchmarks.measure import (
@@ -64,6 +65,10 @@ def _pdf_to_png(data: bytes) -> None:
         document[0].get_pixmap(dpi=_RESOLUTION).tobytes("png")
 
 
+def _resvg(data: bytes) -> None:
+    render(usvg.Tree.from_str(data.decode(), usvg.Options.default()), (1, 0, 0, 0, 1, 0))
+
+
 _TO_JPEG = _pillow("JPEG")
 CODECS: Mapping[tuple[str, str], Codec] = MappingProxyType(
     {
@@ -78,7 +83,7 @@ CODECS: Mapping[tuple[str, str], Codec] = MappingProxyType(
         **{(name, "jpeg"): _TO_JPEG for name in ("png", "webp", "avif", "tiff", "bmp", "psd")},
         ("heic", "jpeg"): _heic_to_jpeg,
         ("dng", "jpeg"): _raw_to_jpeg,
-        ("svg", "png"): lambda data: cairosvg.svg2png(bytestring=data),
+        ("svg", "png"): _resvg,
         ("svg", "pdf"): lambda data: cairosvg.svg2pdf(bytestring=data),
         ("pdf", "png"): _pdf_to_png,
     }

@@ -38,7 +38,7 @@ _RESOLUTION, _ICC_PROFILE, _EXIF, _XMP = 1005, 1039, 1058, 1060  # numbers of re
 _DPI = struct.Struct(">IHHIHH")  # with 16 fractional bits, each with two units to show it in
 
 
-@conversion(PSD, RASTER, loss=Loss.STRUCTURE, cost=2, modules=_MODULES)
+@conversion(PSD, RASTER, loss=Loss.STRUCTURE, cost=2, isolated=True, modules=_MODULES)
 def decode(data: bytes) -> Raster:
     from plugins import _psd_pixels, _psd_reader
 

@@ -151,9 +151,9 @@ def test_doctor_reports_which_jobs_share_a_process(folder: Path) -> None:
     found = json.loads(invoke(folder, "doctor", "--json", CONVERTD_JOBS_PER_PROCESS="7").stdout)["processes"]
 
     assert found["jobs_per_process"] == 7
-    assert {"pdf", "svg", "dng"} <= {*found["isolated_inputs"]}
+    assert {"pdf", "svg", "eps", "dng", "psd"} <= {*found["isolated_inputs"]}
     assert "jpeg" not in found["isolated_inputs"]
-    assert {"pdf", "svg"} <= {*found["isolated_outputs"]}
+    assert {"pdf", "svg", "psd"} <= {*found["isolated_outputs"]}
 
 
 def test_formats_as_json(folder: Path) -> None:
