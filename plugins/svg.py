@@ -24,15 +24,16 @@ from engine import (
     hookimpl,
 )
 from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Rotate, Width
-from plugins import _svg_source
+from plugins._svg import source
 from plugins.geometry import needed_size
 from plugins.pdf import PDF, filter_document, warn_pages_dropped
 
 if TYPE_CHECKING:
     import pymupdf
 
+_RASTER_MODULES = ("plugins._svg.document", "plugins._svg.resvg_renderer")
 _MODULES = (
-    *("plugins._cairo", "plugins._svg_document", "plugins._resvg"),
+    *("plugins._svg.cairo", "plugins._svg.document", "plugins._svg.resvg_renderer"),
     *("PIL.AvifImagePlugin", "PIL.WebPImagePlugin"),
 )
 _HEAD = 65_536  # bytes within which the root element must begin
@@ -44,7 +45,7 @@ def _sniff(content: Content) -> int:
     if content[:1] not in _FIRST_BYTES:
         return 0
     try:
-        head = _svg_source.decompress(content[:_HEAD], _HEAD)
+        head = source.decompress(content[:_HEAD], _HEAD)
     except zlib.error:
         return 0
     text = _decode_head(head).lstrip("\ufeff \t\r\n")
@@ -72,7 +73,12 @@ def _decode_head(head: bytes) -> str:
 
 
 @conversion(
-    SVG, RASTER, loss=Loss.STRUCTURE, cost=4, isolated=True, modules=("plugins._svg_document", "plugins._resvg")
+    SVG,
+    RASTER,
+    loss=Loss.STRUCTURE,
+    cost=4,
+    isolated=True,
+    modules=("plugins._svg.document", "plugins._svg.resvg_renderer"),
 )
 def render(
     data: bytes,
@@ -85,14 +91,14 @@ def render(
     rotate: Rotate = 0,
 ) -> Raster:
     """Draws at `dpi`, or at the requested size. A crop is in pixels at `dpi`."""
-    from plugins import _resvg, _svg_document, _svg_geometry
+    from plugins._svg import coordinates, document, resvg_renderer
 
-    root = _svg_document.read(data)
-    across, down = _svg_geometry.size(root)
+    root = document.read(data)
+    across, down = coordinates.size(root)
     full: Size = (max(1, round(across * dpi / 96)), max(1, round(down * dpi / 96)))
     wanted = needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)
     check_size(*wanted)
-    image = _resvg.render(_svg_geometry.scale_to(root, wanted), wanted)
+    image = resvg_renderer.render(coordinates.scale_to(root, wanted), wanted)
     return Raster(
         [Frame(image, full_size=full if full != wanted else None)],
         dpi=(dpi * wanted[0] / full[0], dpi * wanted[1] / full[1]),
@@ -103,17 +109,17 @@ def render(
 
 @conversion(SVG, PDF, cost=4, isolated=True, modules=_MODULES)
 def to_pdf(data: bytes) -> bytes:
-    from plugins import _cairo, _svg_document
+    from plugins._svg import cairo, document
 
-    return _svg_document.write_vectors(data, _cairo.to_pdf)
+    return document.write_vectors(data, cairo.to_pdf)
 
 
 @conversion(SVG, SVG, loss=Loss.DETAIL, cost=4, isolated=True, modules=_MODULES)
 def redraw(data: bytes, *, metadata: Metadata = "safe") -> bytes:
     """The result contains no metadata, for any value of the option."""
-    from plugins import _cairo, _svg_document
+    from plugins._svg import cairo, document
 
-    return _svg_document.write_vectors(data, _cairo.to_svg)
+    return document.write_vectors(data, cairo.to_svg)
 
 
 @conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4, modules=("engine.mupdf",))

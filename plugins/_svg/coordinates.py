@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from lxml import etree
 
-from plugins import _css_values
-from plugins._css_values import Context, Size
-from plugins._svg_source import SVG
+from plugins._svg import css_values
+from plugins._svg.css_values import Context, Size
+from plugins._svg.source import SVG
 
 Box: TypeAlias = tuple[float, float, float, float]
 """x, y, width and height."""
@@ -84,7 +84,7 @@ def _pixels(root: etree._Element, side: str) -> float | None:
     value = root.get(side, "").strip()
     if not value or value.endswith("%"):
         return None
-    number = _css_values.length(value, context)
+    number = css_values.length(value, context)
     return number if number is not None and number > 0 else None
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from lxml import etree
 
-from plugins import _svg_geometry
-from plugins._svg_geometry import inherited
-from plugins._svg_source import SVG
+from plugins._svg import coordinates
+from plugins._svg.coordinates import inherited
+from plugins._svg.source import SVG
 
 _ELEMENTS = {
     **dict.fromkeys(("animate", "animateColor", "animateMotion", "animateTransform", "set"), "animation"),
@@ -69,7 +69,7 @@ def _missing(element: etree._Element) -> Iterator[str]:
 
 def _scale_stroke(element: etree._Element) -> bool:
     """Divides the stroke of an element by its scale. Returns False if it is scaled differently in two directions."""
-    matrix = _svg_geometry.to_root(element)
+    matrix = coordinates.to_root(element)
     if matrix is None:
         return False
     a, b, c, d, _, _ = matrix

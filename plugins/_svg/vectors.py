@@ -12,9 +12,9 @@ from io import BytesIO
 from lxml import etree
 from PIL import Image
 
-from plugins import _resvg
-from plugins._svg_geometry import IDENTITY, Box, Matrix, inherited, scale_to, shown_box, size, to_root
-from plugins._svg_source import SVG
+from plugins._svg import resvg_renderer
+from plugins._svg.coordinates import IDENTITY, Box, Matrix, inherited, scale_to, shown_box, size, to_root
+from plugins._svg.source import SVG
 
 _SCALE = 3  # pixels of the pictures per pixel at 96 dpi
 _MAX_PIXELS = 8_000_000  # of all pictures together; larger ones get a lower resolution
@@ -163,7 +163,7 @@ def _draw(root: etree._Element, parts: int) -> Image.Image:
     across, down = size(root)
     scale = min(_SCALE, math.sqrt(_MAX_PIXELS / (across * down * parts)))
     wanted = max(1, round(across * scale)), max(1, round(down * scale))
-    return _resvg.render(scale_to(deepcopy(root), wanted), wanted)
+    return resvg_renderer.render(scale_to(deepcopy(root), wanted), wanted)
 
 
 def _image(image: Image.Image, box: Box, to_picture: Matrix) -> etree._Element:

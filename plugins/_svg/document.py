@@ -8,9 +8,9 @@ from warnings import warn
 from lxml import etree
 
 from engine import FidelityWarning
-from plugins import _resvg, _svg_effects, _svg_html, _svg_source, _svg_style, _svg_text, _svg_vectors
-from plugins._svg_geometry import size
-from plugins._svg_text import Families
+from plugins._svg import effects, html, resvg_renderer, source, style, text, vectors
+from plugins._svg.coordinates import size
+from plugins._svg.text import Families
 
 
 def read(data: bytes) -> etree._Element:
@@ -18,17 +18,17 @@ def read(data: bytes) -> etree._Element:
 
     Raises TooLarge, CorruptInput. Issues a FidelityWarning for each kind of loss.
     """
-    families = Families(_resvg.FAMILIES)
+    families = Families(resvg_renderer.FAMILIES)
     missing: set[str] = set()
 
     def normalize(root: etree._Element) -> None:
-        _svg_style.resolve(root)
-        if _svg_html.replace_html(root):
+        style.resolve(root)
+        if html.replace_html(root):
             missing.add("foreignObject")
-        _svg_text.normalize(root, families)
-        missing.update(_svg_effects.normalize(root))
+        text.normalize(root, families)
+        missing.update(effects.normalize(root))
 
-    root, removed = _svg_source.parse(data, normalize)
+    root, removed = source.parse(data, normalize)
     if removed:
         missing.add("references to other files")
     if missing:
@@ -46,14 +46,14 @@ def write_vectors(data: bytes, write: Callable[[bytes], bytes]) -> bytes:
 
     The whole SVG becomes a picture if it has values that CairoSVG refuses, although browsers ignore them.
     """
-    root, effects = _svg_vectors.rasterize(read(data))
+    root, effects = vectors.rasterize(read(data))
     for name, side in zip(("width", "height"), size(root), strict=True):
         root.set(name, f"{side:.9g}")
     try:
         result = write(etree.tostring(root))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         effects.add("all elements")
-        result = write(etree.tostring(_svg_vectors.as_picture(root)))
+        result = write(etree.tostring(vectors.as_picture(root)))
     if effects:
         message = f"Drawn as pixels instead of vectors: {', '.join(sorted(effects))}."
         warn(FidelityWarning("effects_rasterized", message), stacklevel=3)

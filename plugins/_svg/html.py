@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from lxml import etree
 
-from plugins._svg_geometry import font_size, inherited
-from plugins._svg_source import SVG
+from plugins._svg.coordinates import font_size, inherited
+from plugins._svg.source import SVG
 
 _BLOCKS = frozenset({"br", "div", "p", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "ul", "ol", "table"})
 _BOLD = frozenset({"b", "strong", "h1", "h2", "h3", "h4", "h5", "h6", "th"})

@@ -10,10 +10,10 @@ import cssselect2
 import tinycss2
 from lxml import etree
 
-from plugins import _css_values
-from plugins._css_values import Context, Size
-from plugins._svg_geometry import font_size, viewport_size
-from plugins._svg_source import SVG
+from plugins._svg import css_values
+from plugins._svg.coordinates import font_size, viewport_size
+from plugins._svg.css_values import Context, Size
+from plugins._svg.source import SVG
 
 Declarations: TypeAlias = list[tuple[str, str]]
 
@@ -21,7 +21,7 @@ _MEDIA = re.compile(r"\b(?:all|screen)\b|prefers-color-scheme:\s*light|^\s*$")
 _GEOMETRY = frozenset({"x", "y", "cx", "cy", "r", "rx", "ry", "width", "height"})
 _LENGTH = re.compile(r"auto|(?:[-+.\d]|calc\(|min\(|max\(|clamp\(|var\().*", re.IGNORECASE | re.DOTALL)
 _DECORATIONS = ("underline", "overline", "line-through", "none")
-_PRESENTED = _css_values.COLORS | _css_values.OPACITIES | _css_values.LENGTHS | {"filter"}
+_PRESENTED = css_values.COLORS | css_values.OPACITIES | css_values.LENGTHS | {"filter"}
 _CSS_ONLY = ("mix-blend-mode", "isolation")  # no presentation attributes: resvg reads them in `style`
 _PROPERTY = re.compile(r"(?!(?:id|class|href|style)$)[a-z][a-z-]*")
 _NEEDS_REWRITING = re.compile(r"[(%]|^#(?:\w{4}|\w{8})$|\d(?:rem|ch|vw|vh|vmin|vmax|q)\b", re.IGNORECASE)
@@ -136,13 +136,13 @@ def _apply(element: etree._Element, name: str, value: str) -> None:
     elif name in ("text-decoration", "text-decoration-line"):
         element.set("text-decoration", " ".join(word for word in value.split() if word in _DECORATIONS) or "none")
     elif name == "transform":
-        transform = _css_values.svg_transform(value) if value != "none" else ""
+        transform = css_values.svg_transform(value) if value != "none" else ""
         element.set("transform", value if transform is None else transform)
     elif name == "d":
         element.set("d", value.partition("(")[2].rpartition(")")[0].strip("\"' "))
     elif name in _GEOMETRY:
         _apply_geometry(element, name, value)
-    elif name in _css_values.COLORS and not _known_color(value):
+    elif name in css_values.COLORS and not _known_color(value):
         return  # an invalid declaration does not override others
     else:
         element.set(name, value)
@@ -157,7 +157,7 @@ def _apply_geometry(element: etree._Element, name: str, value: str) -> None:
 
 def _known_color(value: str) -> bool:
     """Whether a value without variables is a color, as far as its functions show."""
-    rewritten = _css_values.rewrite_colors(value) if "(" in value and "var(" not in value else ""
+    rewritten = css_values.rewrite_colors(value) if "(" in value and "var(" not in value else ""
     return "(" not in rewritten or rewritten.startswith(("url(", "rgb"))
 
 
@@ -187,4 +187,4 @@ def _rewrite(element: etree._Element, viewport: Size, variables: Mapping[str, st
             element.set("style", f"{element.get('style', '')}{name}:{value};")
         if (name in _PRESENTED and _NEEDS_REWRITING.search(value)) or "var(" in value:
             context = context or Context(viewport, font_size(root), lambda: font_size(element), variables)
-            element.set(name, _css_values.rewrite(name, value, context))
+            element.set(name, css_values.rewrite(name, value, context))

@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 from lxml import etree
 
-from plugins._svg_geometry import inherited
-from plugins._svg_source import SVG
+from plugins._svg.coordinates import inherited
+from plugins._svg.source import SVG
 
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _RIGHT_TO_LEFT, _END = "\u202b", "\u202c"  # Unicode's embedding of a direction

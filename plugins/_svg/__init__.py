@@ -1,0 +1,1 @@
+"""SVG: reading, CSS, effects, and rendering."""
