@@ -24,7 +24,7 @@ from engine import (
     hookimpl,
 )
 from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Rotate, Width
-from plugins._svg import source
+from plugins._svg import decompress
 from plugins.geometry import needed_size
 from plugins.pdf import PDF, filter_document, warn_pages_dropped
 
@@ -45,7 +45,7 @@ def _sniff(content: Content) -> int:
     if content[:1] not in _FIRST_BYTES:
         return 0
     try:
-        head = source.decompress(content[:_HEAD], _HEAD)
+        head = decompress(content[:_HEAD], _HEAD)
     except zlib.error:
         return 0
     text = _decode_head(head).lstrip("\ufeff \t\r\n")

@@ -14,11 +14,11 @@ from lxml import etree
 
 from engine import CorruptInput, TooLarge
 from plugins import _pillow
+from plugins._svg import decompress
 
 SVG = "{http://www.w3.org/2000/svg}"
 HREFS = ("href", "{http://www.w3.org/1999/xlink}href")
 
-_GZIP = b"\x1f\x8b"
 _MAX_BYTES = 32 * 1024 * 1024  # after decompression and expansion
 _MAX_ELEMENTS = 20_000  # including repetitions by <use> and embedded SVGs
 _MAX_NESTING = 200
@@ -31,13 +31,6 @@ _REFERENCE = re.compile(rb"&([A-Za-z_][\w.:-]*);")
 _PREDEFINED = frozenset({b"amp", b"lt", b"gt", b"quot", b"apos"})
 _MAX_DEPTH = 8
 _URL = re.compile(r"url\(\s*(?!['\"]?\s*#)[^)]*\)", re.IGNORECASE)
-
-
-def decompress(data: bytes, limit: int) -> bytes:
-    """At most `limit` bytes of a file, which may be gzipped."""
-    if data[:2] != _GZIP:
-        return data
-    return zlib.decompressobj(wbits=31).decompress(data, limit)
 
 
 def parse(data: bytes, normalize: Callable[[etree._Element], None]) -> tuple[etree._Element, bool]:
