@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import zlib
 
-_GZIP = b"\x1f\x8b"
+GZIP = b"\x1f\x8b"
 
 
 def decompress(data: bytes, limit: int) -> bytes:
     """At most `limit` bytes of a file, which may be gzipped."""
-    if data[:2] != _GZIP:
+    if data[:2] != GZIP:
         return data
     return zlib.decompressobj(wbits=31).decompress(data, limit)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-import zlib
 from collections.abc import Callable
 from io import BytesIO
 from urllib.parse import unquote_to_bytes
@@ -14,7 +13,7 @@ from lxml import etree
 
 from engine import CorruptInput, TooLarge
 from plugins import _pillow
-from plugins._svg import decompress
+from plugins._svg import GZIP, decompress
 
 SVG = "{http://www.w3.org/2000/svg}"
 HREFS = ("href", "{http://www.w3.org/1999/xlink}href")
@@ -86,7 +85,7 @@ class _Reader:
         header, _, body = link.partition(",")
         data = _decode_body(header, body)
         media_type = header[5:].partition(";")[0].strip().lower()
-        if data[:2] == _GZIP or media_type == "image/svg+xml" or data.lstrip()[:5] in (b"<svg ", b"<?xml", b"<!DOC"):
+        if data[:2] == GZIP or media_type == "image/svg+xml" or data.lstrip()[:5] in (b"<svg ", b"<?xml", b"<!DOC"):
             if self._depth == _MAX_EMBEDDED:
                 raise CorruptInput(f"SVGs are embedded in each other deeper than {_MAX_EMBEDDED} levels.")
             self._depth += 1
