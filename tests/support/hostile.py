@@ -227,7 +227,7 @@ def _too_large() -> Iterator[Hostile]:
     yield Hostile("pdf_endless_box", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 1e30 1e30"), (PIXELS, CORRUPT, DONE))
     yield Hostile("avif_lie", lambda _: _lying_isobmff("avif", 2000), (CORRUPT, DONE))
     yield Hostile("heic_lie", lambda _: _lying_isobmff("heic", 256), (CORRUPT, DONE))
-    yield Hostile("avif_lie_36mp", lambda _: _lying_isobmff("avif", 6000), (CORRUPT, DONE, MEMORY), long=True)
+    yield Hostile("avif_lie_36mp", lambda _: _lying_isobmff("avif", 6000), (CORRUPT, DONE, MEMORY, TIMEOUT), long=True)
     text = png_chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(20 << 20)))
     yield Hostile("png_text_bomb", lambda _: png(4, 4, text, data=bytes(20)), (CORRUPT, DONE), "jpeg")
     profile = png_chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(20 << 20)))
