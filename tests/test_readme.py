@@ -164,7 +164,8 @@ def test_the_settings_are_those_of_the_program() -> None:
     assert set(documented) == {variable(name) for name in Settings.model_fields}
     for name, field in Settings.model_fields.items():
         if isinstance(field.default, int | str | Path) and field.default is not None:
-            assert documented[variable(name)] == str(field.default)
+            default = str(field.default)
+            assert documented[variable(name)] == (default.lower() if isinstance(field.default, bool) else default)
 
 
 def test_the_settings_that_are_named_exist() -> None:

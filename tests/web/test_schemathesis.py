@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,8 @@ _PLENTY = 10_000_000  # requests a minute
 def test_nothing_is_found(servers: Servers, data_dir: Path, tmp_path: Path, fuzz_seconds: float) -> None:
     config = tmp_path / "schemathesis.toml"
     config.write_text(f'hooks = "{_ROOT / "tests" / "support" / "schemathesis_hooks.py"}"\n')
-    with servers.running(data_dir, port=free_port(), rate_limit_paid=_PLENTY, rate_limit_anonymous=_PLENTY) as server:
+    settings: dict[str, Any] = {"rate_limit_paid": _PLENTY, "rate_limit_anonymous": _PLENTY, "simulated_checkout": True}
+    with servers.running(data_dir, port=free_port(), **settings) as server:
         (key,) = http.get(f"{server.api}/account/keys", headers=server.auth).json()["data"]["keys"]
         found = subprocess.run(
             [
