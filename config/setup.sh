@@ -10,6 +10,7 @@ packages='
 python3              runs convertd
 python3-venv         makes the virtual environment
 ca-certificates      checks certificates of HTTPS servers
+curl                 sends the requests of the README
 libcairo2            reads SVG
 libseccomp2          restricts the system calls of conversions
 ghostscript          reads EPS'

@@ -83,11 +83,13 @@ def shell(folder: Path) -> Iterator[Callable[[str], bytes]]:
             done = subprocess.run(here, shell=True, check=True, cwd=folder, env=environment, capture_output=True)
             return done.stdout
 
-        for command in _README.commands()[len(_SET_UP) :][:_SAMPLES]:
-            run(command)
-        yield run
-        server.terminate()
-        server.stderr.read()
+        try:
+            for command in _README.commands()[len(_SET_UP) :][:_SAMPLES]:
+                run(command)
+            yield run
+        finally:
+            server.terminate()
+            server.stderr.read()
         assert server.wait(timeout=30) == 0
 
 
