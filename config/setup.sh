@@ -1,45 +1,91 @@
 #!/bin/sh
-# Installs convertd: system packages and a virtual environment with the project.
+# Installs convertd: Debian packages, and a virtual environment with the versions of a lock file.
 #   sh config/setup.sh        installs what is needed to run convertd
 #   sh config/setup.sh test   also installs what the tests need; further arguments are passed to pip
-# Completed steps are skipped when it runs again.
+# Prints every step. Asks before it uses sudo in a terminal. Completed steps are skipped when it runs again.
 set -eu
 cd "$(dirname "$0")/.."
 
-packages="python3 python3-venv ca-certificates libcairo2 libseccomp2 ghostscript"
-# Fonts of SVG: Latin, Greek, Cyrillic, Hebrew, Arabic and symbols; metrics of Arial, Times and Courier; Chinese, Japanese and Korean.
-packages="$packages fonts-dejavu-core fonts-liberation fonts-droid-fallback"
+packages='
+python3              runs convertd
+python3-venv         makes the virtual environment
+ca-certificates      checks certificates of HTTPS servers
+curl                 sends the requests of the README
+libcairo2            writes SVG as PDF and EPS
+libseccomp2          restricts the system calls of conversions
+ghostscript          reads EPS
+fonts-dejavu-core    draws text of SVG: Latin, Greek, Cyrillic, Hebrew, Arabic, symbols
+fonts-liberation     draws text in Arial, Times and Courier
+fonts-droid-fallback draws Chinese, Japanese and Korean'
+test_packages='
+chromium-headless-shell  opens the web pages
+libheif-examples         reads HEIC independently
+libimage-exiftool-perl   reads metadata independently
+redis-server             counts requests of several servers
+postgresql               is the database of several servers
+sqlite3                  makes backups
+nginx                    is the reverse proxy
+prometheus               checks metrics and alerts
+systemd                  checks the service unit'
+
 extra=""
 lock=config/requirements.lock
 if [ "${1:-}" = test ]; then
-    packages="$packages chromium-headless-shell libheif-examples libimage-exiftool-perl redis-server postgresql sqlite3 nginx prometheus systemd"
+    packages="$packages$test_packages"
     extra="[test]"
     lock=config/requirements-test.lock
 fi
-
 [ $# = 0 ] || shift
 
-missing=""
-for package in $packages; do
-    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
-done
+print() { echo "setup: $*"; }
+
+# Prints the packages that are not installed, a line with name and purpose for each.
+missing_packages() {
+    echo "$packages" | while read -r package purpose; do
+        [ -z "$package" ] || dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
+            printf '  %-24s %s\n' "$package" "$purpose"
+    done
+}
+
+# Returns 1 if this user cannot or does not want to become root. Sets as_root.
+become_root() {
+    as_root=""
+    [ "$(id -u)" != 0 ] || return 0
+    as_root=sudo
+    command -v sudo >/dev/null || return 1
+    [ -t 0 ] && [ -t 1 ] || return 0
+    printf 'setup: install them with sudo apt-get? [Y/n] '
+    read -r answer || answer=n
+    case $answer in [Nn]*) return 1 ;; esac
+}
+
+# Installs the packages given as arguments.
+install_packages() {
+    export DEBIAN_FRONTEND=noninteractive
+    # The tests start their own servers; Debian must not start them after installation.
+    policy=/usr/sbin/policy-rc.d
+    if [ -n "$extra" ] && [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null
+        $as_root chmod 755 "$policy"
+        trap '$as_root rm -f "$policy"' EXIT
+    fi
+    print "installing $# Debian packages"
+    $as_root apt-get update -qq
+    $as_root apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+missing=$(missing_packages)
 if [ -n "$missing" ]; then
-    if command -v apt-get >/dev/null; then
-        as_root=""
-        [ "$(id -u)" = 0 ] || as_root="sudo"
-        export DEBIAN_FRONTEND=noninteractive
-        # The tests start their own servers; Debian must not start them after installation.
-        policy=/usr/sbin/policy-rc.d
-        if [ -n "$extra" ] && [ ! -e "$policy" ]; then
-            printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null
-            $as_root chmod 755 "$policy"
-            trap '$as_root rm -f "$policy"' EXIT
-        fi
-        $as_root apt-get update -qq
+    print "missing Debian packages:"
+    echo "$missing"
+    names=$(echo "$missing" | awk '{ print $1 }')
+    if ! command -v apt-get >/dev/null; then
+        print "apt-get not found: install their equivalents"
+    elif become_root; then
         # shellcheck disable=SC2086
-        $as_root apt-get install -y -qq --no-install-recommends $missing >/dev/null
+        install_packages $names
     else
-        echo "setup: apt-get not found; install the equivalents of these Debian packages:$missing" >&2
+        print "as root, run: apt-get install --no-install-recommends $(echo "$missing" | awk '{ print $1 }' | xargs)"
     fi
 fi
 
@@ -47,11 +93,16 @@ fi
 for python in /usr/bin/python3 python3.13 python3.12 python3.11 python3; do
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break
 done
-[ -x .venv/bin/python ] || "$python" -m venv .venv
+if [ ! -x .venv/bin/python ]; then
+    print "creating .venv with $python"
+    "$python" -m venv .venv
+fi
 installed=".venv/installed$extra"
 if ! cat pyproject.toml "$lock" | cmp -s - "$installed"; then
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@" --require-hashes --requirement "$lock"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@" --no-deps --editable .
+    print "installing the Python packages of $lock into .venv"
+    pip() { .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@"; }
+    pip "$@" --require-hashes --requirement "$lock"
+    pip "$@" --no-deps --no-build-isolation --editable .
     cat pyproject.toml "$lock" >"$installed"
 fi
-echo "setup: ready"
+print "ready"

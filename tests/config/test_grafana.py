@@ -44,6 +44,19 @@ def test_panels_are_complete() -> None:
             assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"]) > 0
 
 
+def test_panels_without_a_time_axis_have_thresholds() -> None:
+    panels = {
+        panel["title"]: panel["fieldConfig"]["defaults"] for panel in _PANELS if panel["type"] in {"stat", "bargauge"}
+    }
+
+    for defaults in panels.values():  # Grafana's own default shows values from 80 in red
+        assert defaults["thresholds"]["steps"][0]["value"] is None
+    for title in ("Ready", "Sandbox layers"):
+        colors = {step["value"]: step["color"] for step in panels[title]["thresholds"]["steps"]}
+        assert colors == {None: "red", 1: "green"}
+    assert [step["color"] for step in panels["Accounts"]["thresholds"]["steps"]] == ["blue"]
+
+
 def test_panels_do_not_overlap() -> None:
     for one, other in combinations(_PANELS, 2):
         assert not _squares(one) & _squares(other), (one["title"], other["title"])

@@ -1,0 +1,22 @@
+#!/bin/sh
+# Writes the lock files: the newest versions that pyproject.toml allows, with hashes. Keeps versions that are locked
+# and still allowed.
+#   sh config/lock.sh             after a change of pyproject.toml
+#   sh config/lock.sh --upgrade   takes the newest versions of all packages; further arguments are passed to uv
+set -eu
+cd "$(dirname "$0")/.."
+
+tools=$(mktemp -d)
+trap 'rm -rf "$tools"' EXIT
+python3 -m venv "$tools"
+"$tools/bin/pip" install --quiet --disable-pip-version-check uv
+
+lock() {
+    # The build backend is installed from the lock file, too.
+    "$tools/bin/python" -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])' |
+        "$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+            --custom-compile-command "sh config/lock.sh" pyproject.toml - "$@"
+}
+
+lock --extra postgres --extra s3 --output-file config/requirements.lock "$@"
+lock --extra test --constraint config/requirements.lock --output-file config/requirements-test.lock "$@"
