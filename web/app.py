@@ -45,6 +45,7 @@ from web.services.maintenance import Maintenance, TotalsUpdater, lock_data_folde
 from web.services.registration import Registrations
 from web.services.request_log import RequestLog
 from web.services.stripe import open_payments
+from web.services.trials import Trials
 from web.services.work_files import WorkFiles
 
 log = logging.getLogger("convertd.server")
@@ -74,6 +75,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         database=database,
         accounts=Accounts(database),
         registrations=Registrations(database, email_queue, limiter, settings.base_url, metrics.credits),
+        trials=Trials(database, limiter),
         limiter=limiter,
         email_queue=email_queue,
         charges=charges,
