@@ -69,6 +69,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
     conversions = Conversions(registry, executor, job_queue, charges, idempotency, files, metrics)
     batches = Batches(database, registry, files, settings.max_batch_files)
     batch_conversions = BatchConversions(database, files, work_files, batches, conversions, idempotency, owner)
+    totals = TotalsUpdater(database, settings.data_dir, metrics.totals)
     return Services(
         settings=settings,
         registry=registry,
@@ -91,9 +92,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         readiness=Readiness(registry, executor, limiter, work_files, database, blobs, metrics.installation),
         request_log=RequestLog(database),
         openapi=cached_json(document(tuple(documented_operations()), registry, settings.base_url)),
-        maintenance=Maintenance(
-            database, owner, charges, idempotency, files, TotalsUpdater(database, settings.data_dir, metrics.totals)
-        ),
+        maintenance=Maintenance(database, owner, charges, idempotency, files, totals),
         metrics=metrics,
     )
 

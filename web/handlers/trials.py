@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import MappingProxyType
 
-from engine.options import OptionValue
+from engine.options import OptionValues
 from storage.errors import NoCredits
 from web.api.fields import DirectConversionFields
 from web.api.operations import CONVERSION_OPTIONS, FileField, FormFields, Operation
@@ -19,7 +19,7 @@ from web.services.serializers import planned_conversion
 from web.services.trials import credits_used_up, trial_result
 
 _PREVIEW_FORMAT = "webp"
-_PREVIEW_OPTIONS = MappingProxyType({"width": 640, "height": 640, "pages": "1", "effort": 0})
+_PREVIEW_OPTIONS: OptionValues = MappingProxyType({"width": 640, "height": 640, "pages": "1", "effort": 0})
 
 
 class TrialHandler(PageHandler):
@@ -34,7 +34,7 @@ class TrialHandler(PageHandler):
     def set_credits_header(self) -> None:
         """Sets no header."""
 
-    def conversion_request(self, target: str, options: dict[str, OptionValue]) -> ConversionRequest:
+    def conversion_request(self, target: str, options: OptionValues) -> ConversionRequest:
         """The conversion of the form's file."""
         upload = self.form.file("file")
         return ConversionRequest(self.client(), "convert", (upload,), target, options, context=self.context)
