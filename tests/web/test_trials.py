@@ -103,8 +103,12 @@ class TestLimits:
         assert sorted(answer.status_code for answer in answers) == [200] * TRIALS_PER_ADDRESS + [429] * 3
         refused = tried(site, sample("png"), "jpeg")
         problem(refused, 429, "rate_limit_exceeded", reason="trials", retryable=True)
-        assert "/register" in refused.json()["error"]["message"]
+        assert "Register for an API key" in refused.json()["error"]["message"]
         assert refused.json()["error"]["details"]["register_url"] == "/register"
+        assert (
+            f">0 of {TRIALS_PER_ADDRESS} conversions left today<"
+            in http.get(site.url, headers={"X-Forwarded-For": "192.0.2.1"}).text
+        )
         assert 0 < int(refused.headers["Retry-After"]) <= 86_400
         assert tried(site, sample("png"), "jpeg", "192.0.2.2").status_code == 200
         assert audited(site).used == TRIALS_PER_ADDRESS + 1

@@ -166,6 +166,7 @@ def test_password_of_an_encrypted_pdf(page: Page, site: Running, keep: Save) -> 
     convert(entry)
     expect(state(entry)).to_have_text("Done: pdf to png.")
     expect(entry.locator(".error")).to_be_hidden()
+    expect(entry.get_by_role("img", name="Preview of secret.pdf")).to_be_visible()
     expect(page.locator("#balance")).to_have_text("1 credit")
     assert not any("not shown" in text for text in page.locator(".sample code").all_text_contents())
 
@@ -302,10 +303,19 @@ def test_progress_and_cancellation(stalled: tuple[Page, EndlessExecutor], keep: 
     expect(state(entries[0])).to_have_text("Cancelled.")
     expect(entries[0].get_by_role("button", name="Convert")).to_be_focused()
     expect(state(entries[2])).to_have_text("Converting…")
+    convert(entries[0])
+    expect(state(entries[0])).to_have_text("Waiting…")
+    cancel.click()
+    expect(state(entries[0])).to_have_text("Cancelled.")
     assert eventually(lambda: executor.cancelled > inspections)
     entries[1].get_by_role("button", name="Remove").click()
     expect(page.locator("#files > li")).to_have_count(2)
     assert page.evaluate("document.activeElement.textContent") == "Remove"
+    add_file(page, sample("png"), "four.png")
+    page.get_by_role("button", name="Remove all").click()
+    expect(page.locator("#files > li")).to_have_count(0)
+    expect(page.locator("#file")).to_be_focused()
+    assert eventually(lambda: executor.running == 0)
 
 
 def test_keyboard(page: Page) -> None:
@@ -316,7 +326,7 @@ def test_keyboard(page: Page) -> None:
     expect(entry.get_by_role("button", name="Convert")).to_be_focused()
     page.keyboard.press("Enter")
     expect(state(entry)).to_have_text("Done: png to webp.")
-    expect(entry.get_by_role("button", name="Convert again")).to_be_focused()
+    expect(entry.get_by_role("button", name="Convert", exact=True)).to_be_focused()
     page.keyboard.press("Tab")
     expect(entry.get_by_role("link", name="Download")).to_be_focused()
     entry.get_by_role("button", name="Remove").focus()

@@ -110,6 +110,7 @@ class Landing(PageHandler):
             currency=CURRENCY,
             free_credits=FREE_CREDITS,
             trials=TRIALS_PER_ADDRESS,
+            trials_left=await services.trials.remaining(self.address),
             trial_mib=TRIAL_TIER.max_file_size // MIB,
             max_mib={name: tier.max_file_size // MIB for name, tier in TIERS.items()},
             hours=services.settings.file_retention_seconds / 3600,

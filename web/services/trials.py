@@ -35,7 +35,7 @@ class TrialsUsed(RateLimited):
     """No trial conversion is left. `details` has the path of the registration page."""
 
     def __init__(self, message: str, retry_after: int) -> None:
-        advice = f"Register for an API key with {FREE_CREDITS} free conversions at /register."
+        advice = f"Register for an API key with {FREE_CREDITS} free conversions."
         super().__init__(f"{message} {advice}", retry_after=retry_after, reason="trials")
         self.details["register_url"] = "/register"
 
@@ -52,9 +52,13 @@ class Trials:
         stored, key = await self._database.run(_open_account)
         return replace(Account.from_storage(stored, key), tier=TRIAL_TIER, client=address)
 
+    async def remaining(self, address: str) -> int:
+        """Returns how many trial conversions the address has left."""
+        return (await self._peek(address)).remaining
+
     async def check(self, address: str) -> None:
         """Raises TrialsUsed if the address has no trial conversion left."""
-        _check(await self._limiter.peek(_conversions_key(address), TRIALS_PER_ADDRESS, DAY))
+        _check(await self._peek(address))
 
     async def count(self, address: str) -> int:
         """Counts a trial conversion, and returns how many are left. Raises TrialsUsed."""
@@ -64,7 +68,10 @@ class Trials:
         """Counts a preview or an inspection. Raises RateLimited."""
         status = await self._limiter.hit(f"trials:previews:{address}", TRIAL_PREVIEWS_PER_ADDRESS, DAY)
         if not status.allowed:
-            raise RateLimited("No more previews today.", retry_after=status.retry_after, reason="trials")
+            raise RateLimited("No more previews today.", retry_after=status.retry_after, reason="previews")
+
+    async def _peek(self, address: str) -> RateLimitStatus:
+        return await self._limiter.peek(_conversions_key(address), TRIALS_PER_ADDRESS, DAY)
 
 
 def credits_used_up() -> TrialsUsed:

@@ -53,7 +53,9 @@ export class FileEntry {
       else this.convert();
     });
     this.setSource(this.source);
-    this.refresh();
+    this.showBefore();
+    const { signal } = this.removal;
+    this.page.inspections.add(() => this.inspect(), signal).catch((error) => { if (!signal.aborted) throw error; });
   }
 
   get target() {
@@ -101,25 +103,28 @@ export class FileEntry {
     this.showInspection();
   }
 
-  // Shows the picture and what is in the file. Called again when the API key changes.
-  async refresh() {
-    await this.page.inspections.add(() => this.inspect());
-    const { key, limit } = this.page.access;
-    if (this.file.size) showPicture(this.part("before"), this.file, { alt: this.file.name, format: this.source, limit, key, password: this.password, signal: this.removal.signal });
-    else showNoPicture(this.part("before"), "The file is empty");
+  showBefore() {
+    showPicture(this.part("before"), this.file, this.pictureOptions(this.file.name));
   }
 
+  pictureOptions(alt) {
+    const { key, limit } = this.page.access;
+    return { alt, key, limit, password: this.password, signal: this.removal.signal };
+  }
+
+  // Asks the server what is in the file.
   async inspect() {
     const { key, limit, inspectionLimit } = this.page.access, { signal } = this.removal;
-    if (signal.aborted || this.file.size > Math.min(limit, inspectionLimit)) return;
+    if (this.file.size > Math.min(limit, inspectionLimit)) return;
     const form = createForm({ file: this.file, output_format: this.target, dry_run: "true", ...this.secrets() });
     try {
       const { data } = await sendForJson(key ? `${API}/convert` : "/try/convert", { form, key, signal });
-      this.facts = [...(data.width && data.height ? [`${data.width} × ${data.height} pixels`] : []), ...(data.pages ? [plural(data.pages, "page")] : [])];
+      this.facts = [...(data.width && data.height ? [`${data.width} × ${data.height} pixels`] : []), ...(data.pages > 1 ? [plural(data.pages, "page")] : [])];
       this.correctSource(data.input_format);
     } catch (error) {
       if (!(error instanceof RequestError)) return; // removed
       this.correctSource(error.details.input_format);
+      if (error.reason === "trials") this.page.setTrialsLeft(0);
       if (error.code === "invalid_file_type") this.showError(error); // other errors appear when the file is converted
     }
     this.showInspection();
@@ -145,22 +150,30 @@ export class FileEntry {
     const { signal } = (this.controller = new AbortController());
     const options = this.options.values(), { target } = this;
     this.part("error").hidden = true;
-    this.part("convert").textContent = "Cancel";
+    this.part("times").textContent = "";
     this.setState("waiting");
+    this.updateButtons();
     try {
       const { key, limit } = this.page.access;
       if (this.file.size > limit) throw this.page.tooLarge();
-      await this.page.conversions.add(async () => { if (!signal.aborted) await this.run(target, options, key, signal); });
-      signal.throwIfAborted();
+      await this.page.conversions.add(() => this.run(target, options, key, signal), signal);
       this.setState("done", `Done: ${this.result.data.input_format} to ${this.result.data.output_format}.`);
     } catch (error) {
       if (error instanceof RequestError) this.showError(error);
-      else if (signal.aborted) this.setState("cancelled", "Cancelled.");
-      else throw error;
+      else if (!signal.aborted) throw error;
+      else if (!this.removal.signal.aborted) this.setState("cancelled", "Cancelled.");
     } finally {
       this.controller = null;
-      this.part("convert").textContent = this.result ? "Convert again" : "Convert";
+      this.updateButtons();
     }
+  }
+
+  // One button converts and cancels, so that it keeps the focus.
+  updateButtons() {
+    const button = this.part("convert");
+    button.textContent = this.controller ? "Cancel" : "Convert";
+    button.classList.toggle("quiet", Boolean(this.controller || this.result));
+    this.part("save").hidden = !this.result;
   }
 
   async run(target, options, key, signal) {
@@ -222,19 +235,19 @@ export class FileEntry {
     const stem = this.file.name.replace(/\.[^.]*$/, "") || "file";
     const name = safeName(`${stem}.${zipped ? "zip" : catalogue.extensions[data.output_format]?.[0] ?? data.output_format}`);
     const typed = new Blob([blob], { type: zipped ? "application/zip" : catalogue.media[data.output_format] });
-    const { key, limit } = this.page.access, after = this.part("after");
-    if (zipped) showNoPicture(after, `A ZIP archive of ${plural(data.file_count, "file")}`);
-    else showPicture(after, typed, { alt: name, format: data.output_format, limit, key, password: this.password, signal: this.removal.signal });
+    if (zipped) showNoPicture(this.part("after"), `A ZIP archive of ${plural(data.file_count, "file")}`);
+    else showPicture(this.part("after"), typed, this.pictureOptions(name));
+    if (this.encrypted) this.showBefore(); // with the password
     this.part("after-format").textContent = data.output_format;
     this.part("after-size").textContent = formatSize(data.processed_size);
     const reduction = data.reduction_percent, change = `${Math.abs(reduction)} % ${reduction < 0 ? "larger" : "smaller"}`;
     const quality = data.quality_used ? ` Quality ${data.quality_used}.` : "";
-    this.part("times").textContent = `${change}, converted in ${data.processing_time_ms} ms, ${milliseconds} ms including the transfer.${quality}`;
+    this.part("times").textContent = `${change}; ${data.processing_time_ms} ms, with the transfer ${milliseconds} ms.${quality}`;
     const items = data.warnings.map(({ code, message }) => Object.assign(document.createElement("li"), { textContent: `${message} (${code})` }));
     this.part("warnings").hidden = !items.length;
     this.part("warnings").lastElementChild.replaceChildren(...items);
     const url = URL.createObjectURL(typed);
-    Object.assign(this.part("save"), { href: url, download: name, hidden: false });
+    Object.assign(this.part("save"), { href: url, download: name });
     const shown = Object.entries(options).map(([option, value]) => [option, isSecret(this.options.schemas[option]) ? "…" : value]);
     this.result = { url, name, data, options: shown };
     this.page.finished(this);

@@ -19,25 +19,24 @@ function loadImage(blob, alt) {
 
 // Shows a picture of the blob in the frame, unless the frame has been given another one in the meantime. `limit` is the
 // largest file, in bytes, of which the server makes a preview.
-export async function showPicture(frame, blob, { alt, format, limit, key, password, signal }) {
-  const isCurrent = () => frame.shown === blob && !signal?.aborted;
-  const failed = `This browser cannot show ${format ? format.toUpperCase() : "this file"}`;
+export async function showPicture(frame, blob, { alt, limit, key, password, signal }) {
+  const isCurrent = () => frame.shown === blob && !signal.aborted;
   frame.shown = blob;
   try {
     const image = await loadImage(blob, alt);
     if (isCurrent()) frame.replaceChildren(image);
     return;
   } catch {
-    showText(frame, blob.size > limit ? failed : "Loading a preview…");
+    if (isCurrent()) showText(frame, blob.size > limit ? "No preview" : "Loading a preview…");
   }
   if (blob.size > limit) return;
   try {
     const form = createForm({ file: blob, ...(password && { password }) });
-    const preview = await previews.add(() => isCurrent() ? send("/try/preview", { form, key, signal }) : Promise.reject());
+    const preview = await previews.add(() => send("/try/preview", { form, key, signal }), signal);
     const image = await loadImage(preview.response, `Preview of ${alt}`);
     if (isCurrent()) frame.replaceChildren(image);
   } catch {
-    if (isCurrent()) showText(frame, failed);
+    if (isCurrent()) showText(frame, "No preview");
   }
 }
 

@@ -78,16 +78,22 @@ export function createForm(fields) {
   return form;
 }
 
-// Runs `parallel` tasks at a time, in order. A task is a function that returns a promise.
+// Runs `parallel` tasks at a time, in order. A task is a function that returns a promise. Tasks whose signal is aborted
+// are not started.
 export class Queue {
   constructor(parallel) {
     this.free = parallel;
     this.waiting = [];
   }
 
-  add(task) {
+  add(task, signal) {
     return new Promise((resolve, reject) => {
-      this.waiting.push(() => task().then(resolve, reject));
+      const start = () => task().then(resolve, reject);
+      this.waiting.push(start);
+      signal.addEventListener("abort", () => {
+        this.waiting = this.waiting.filter((one) => one !== start);
+        reject(signal.reason);
+      });
       this.startNext();
     });
   }
