@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ import pikepdf
 import pytest
 from PIL import Image
 
-from config.pricing import MIB, TRIAL_CREDITS_PER_DAY, TRIAL_PREVIEWS_PER_ADDRESS, TRIALS_PER_ADDRESS
+from config.pricing import MIB, TRIAL_CREDITS_PER_DAY, TRIAL_PREVIEWS_PER_ADDRESS, TRIAL_TIER, TRIALS_PER_ADDRESS
 from engine.executor import Job, JobLimits, JobResult
 from storage import accounts, ledger_audit
 from tests.support import http
 from tests.support.checks import problem
+from tests.support.fake_executors import EndlessExecutor
 from tests.support.pdf_documents import document, opened, saved
 from tests.support.samples import sample
 from tests.support.servers import Running, Servers, eventually
@@ -58,6 +60,14 @@ def audited(site: Running) -> accounts.Account:
     account = site.database.run_blocking(accounts.find, TRIAL_EMAIL)
     assert account is not None
     return account
+
+
+def _abandoned(site: Running, address: str) -> None:
+    """Sends a file for a conversion, and disconnects after a second."""
+    headers = {"Origin": site.url, "X-Forwarded-For": address}
+    form: dict[str, Any] = {"files": {"file": ("photo", sample("png"))}, "data": {"output_format": "jpeg"}}
+    with suppress(httpx.ReadTimeout):
+        http.post(f"{site.url}/try/convert", headers=headers, timeout=1, **form)
 
 
 def encrypted_pdf() -> bytes:
@@ -141,6 +151,14 @@ class TestLimits:
         problem(answers[-1], 429, "rate_limit_exceeded", reason="trials")
         assert "credits_remaining" not in answers[-1].text
         assert audited(site).balance == 0
+
+    def test_all_trials_are_one_account_in_the_job_queue(self, servers: Servers, data_dir: Path) -> None:
+        executor = EndlessExecutor()
+        with servers.running(data_dir, executor, workers=8, trusted_proxies="127.0.0.1") as site:
+            with ThreadPoolExecutor(4) as pool:
+                for number in range(4):
+                    pool.submit(_abandoned, site, f"192.0.2.{number}")
+            assert executor.most_running == TRIAL_TIER.max_concurrent
 
     def test_failed_conversions_are_not_charged(self, site: Running) -> None:
         problem(tried(site, b"\x89PNG\r\n\x1a\n" + bytes(99), "jpeg"), 500, "processing_failed")

@@ -133,7 +133,7 @@ class BaseHandler(RequestHandler):
         operation = operation_of(type(self), method)
         if operation is not None and operation.queued:
             account = self.client()
-            self.services.job_queue.check(account.isolation_key, account.tier.max_concurrent)
+            self.services.job_queue.check(account.id, account.tier.max_concurrent)
         if operation is not None and operation.form is not None:
             content_type, services = self.request.headers.get("Content-Type", ""), self.services
             account, registry = self.client(), services.registry

@@ -72,7 +72,7 @@ class Account:
 
     @property
     def isolation_key(self) -> str:
-        """Identifies the client to the job queue and the executor. Clients with different keys share no process."""
+        """Identifies the client to the executor: clients with different keys share no worker process."""
         return f"{self.id} {self.client}" if self.client else self.id
 
 

@@ -134,14 +134,14 @@ class Conversions:
         return await self._idempotency.claim(request.idempotency, parameters, request.files)
 
     def _admit(self, request: ConversionRequest) -> AbstractContextManager[QueuedJob]:
-        return self._job_queue.admit(request.account.isolation_key, request.account.tier.max_concurrent)
+        return self._job_queue.admit(request.account.id, request.account.tier.max_concurrent)
 
     @asynccontextmanager
     async def _worker_slot(self, request: ConversionRequest, plan: Plan, admitted: QueuedJob) -> AsyncIterator[float]:
         """Waits in the queue, and holds a worker slot for the block. Yields the time of its start."""
         account, memory, queued = request.account, estimate_memory(plan, request.size), perf_counter()
         limit = account.tier.max_concurrent
-        async with self._job_queue.acquire(account.isolation_key, limit, memory=memory, admitted=admitted):
+        async with self._job_queue.acquire(account.id, limit, memory=memory, admitted=admitted):
             started = perf_counter()
             self._metrics.workers.queue_wait.observe(started - queued)
             self._metrics.conversions.observe_stage("queue", started - queued)
@@ -149,9 +149,9 @@ class Conversions:
                 yield started
 
     async def _run_job(self, request: ConversionRequest, plan: Plan, job: Job, output: WorkFile) -> JobResult:
-        inputs, account = [file.descriptor for file in request.files], request.account.isolation_key
+        inputs, account = [file.descriptor for file in request.files], request.account.id
         limits = JobLimits(seconds=self._job_queue.deadline(account, plan, request.size))
-        return await self._executor.run(job, account, inputs, output.descriptor, limits)
+        return await self._executor.run(job, request.account.isolation_key, inputs, output.descriptor, limits)
 
     async def _run(self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob) -> ResultFile:
         name = stem(request.original_name)

@@ -1,6 +1,7 @@
 """Trial conversions of the landing page: without an API key, limited by client address.
 
-One account, which no one can sign in to, pays for all of them. It gets its credits once a day.
+One account, which no one can sign in to, pays for all of them. It gets its credits once a day. It is one account in the
+job queue, so that trials from many addresses do not delay clients with an API key.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def _open_account(transaction: Transaction) -> tuple[accounts.Account, Key]:
     key = keys[0] if keys else api_keys.issue(transaction, account.id, account.name).key
     missing = TRIAL_CREDITS_PER_DAY - account.balance - account.held
     if missing > 0:
-        ref = f"trials:{transaction.now // DAY}"
+        ref = f"trials:{account.id}:{transaction.now // DAY}"
         account = replace(account, balance=ledger.credit(transaction, account.id, "grant", missing, ref).balance)
     return account, key
 
