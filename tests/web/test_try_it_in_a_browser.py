@@ -218,6 +218,9 @@ def test_errors(page: Page, site: Running, keep: Save) -> None:
     large = add_file(page, bytes(10 * MIB + 1), "large.png")
     convert(large)
     expect(large.locator(".error")).to_contain_text("The file is larger than 10 MB.")
+    page.route("**/convert", lambda route: route.abort())
+    convert(unpaid)
+    expect(unpaid.locator(".error")).to_contain_text("The server cannot be reached.")
     keep(page, "landing-refused")
     assert violations(page) == []
 
@@ -316,6 +319,36 @@ def test_progress_and_cancellation(stalled: tuple[Page, EndlessExecutor], keep: 
     expect(page.locator("#files > li")).to_have_count(0)
     expect(page.locator("#file")).to_be_focused()
     assert eventually(lambda: executor.running == 0)
+
+
+def test_changes_during_an_upload(page: Page, site: Running) -> None:
+    """The upload shows its progress. A conversion keeps the options with which it started."""
+    page.goto("/")
+    use_key(page, site.account(credits=1))
+    entry = add_file(page, sample("png") + bytes(2 * MIB), "drawing.png", "webp")
+    expect(entry.locator(".inspection")).to_contain_text("pixels")
+    network = page.context.new_cdp_session(page)
+    network.send("Network.enable")
+    slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": MIB}
+    network.send("Network.emulateNetworkConditions", slow)
+    convert(entry)
+    bar = entry.get_by_role("progressbar", name="Upload of drawing.png").element_handle()
+    page.wait_for_function("bar => bar.value > 0 && bar.value < 1", arg=bar)
+    entry.get_by_label("Convert to").select_option("tiff")
+    drop(page, "another.png")
+    expect(state(entry)).to_have_text("Done: png to webp.")
+    assert download(page, entry).suggested_filename == "drawing.webp"
+    expect(page.locator("#files > li")).to_have_count(2)
+
+
+def test_removal_of_the_key(page: Page, site: Running) -> None:
+    page.goto("/")
+    use_key(page, site.account(credits=1))
+    expect(page.get_by_role("button", name="Remove the key")).to_be_focused()
+    page.get_by_role("button", name="Remove the key").click()
+    expect(page.get_by_label("API key")).to_be_focused()
+    expect(page.get_by_text("Trial", exact=True)).to_be_visible()
+    assert page.evaluate("sessionStorage.length") == 0
 
 
 def test_keyboard(page: Page) -> None:

@@ -49,8 +49,11 @@ class Trials:
         self._limiter = limiter
 
     async def account(self, address: str) -> Account:
-        """Returns the account for a client at a network address. Creates the account at its first use."""
-        stored, key = await self._database.run(_open_account)
+        """Returns the account for a client at a network address. Creates the account at its first use.
+
+        Raises DatabaseBusy.
+        """
+        stored, key = await self._database.run_with_timeout(_open_account)
         return replace(Account.from_storage(stored, key), tier=TRIAL_TIER, client=address)
 
     async def remaining(self, address: str) -> int:

@@ -30,12 +30,6 @@ const page = {
   setTrialsLeft(left) {
     byId("trials-left").textContent = `${left} of ${limits.trials} conversions left today`;
   },
-  tooLarge() {
-    const size = `${page.access.limit / 1048576} MB`;
-    return page.access.key
-      ? new RequestError({ message: `The file is larger than ${size}. Accounts that have bought credits can convert larger files, up to ${limits.paid / 1048576} MB.` }, { href: "/dashboard#credits-section", text: "Buy credits" })
-      : new RequestError({ message: `The file is larger than ${size}. With an API key, files may be larger.` }, { href: "/register", text: "Get an API key" });
-  },
   finished(entry) {
     fillSamples(entry);
   },

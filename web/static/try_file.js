@@ -2,7 +2,7 @@
 
 import { OptionFields, isSecret } from "./try_options.js";
 import { showNoPicture, showPicture } from "./try_pictures.js";
-import { RequestError, createForm, send, sendForJson } from "./try_requests.js";
+import { RequestError, createForm, describeError, send, sendForJson } from "./try_requests.js";
 
 const API = "/api/v1";
 const LOSSES = {
@@ -28,7 +28,8 @@ export class FileEntry {
     this.facts = [];
     this.result = null; // { blob, url, name, data, options }
     this.element = document.getElementById("file-template").content.firstElementChild.cloneNode(true);
-    this.options = new OptionFields(this.part("option-list"), `file-${++count}`);
+    this.id = `file-${++count}`;
+    this.options = new OptionFields(this.part("option-list"), this.id);
     this.source = page.formatOf(file.name);
     this.build();
   }
@@ -40,7 +41,7 @@ export class FileEntry {
   build() {
     const name = this.part("file-name");
     name.textContent = this.file.name;
-    name.id = `file-${count}-name`;
+    name.id = `${this.id}-name`;
     this.part("file").setAttribute("aria-labelledby", name.id);
     this.part("upload").setAttribute("aria-label", `Upload of ${this.file.name}`);
     this.part("before-size").textContent = formatSize(this.file.size);
@@ -155,7 +156,7 @@ export class FileEntry {
     this.updateButtons();
     try {
       const { key, limit } = this.page.access;
-      if (this.file.size > limit) throw this.page.tooLarge();
+      if (this.file.size > limit) throw describeError({ code: "file_too_large", reason: "bytes", message: `The file is larger than ${limit / 1048576} MB.` }, Boolean(key));
       await this.page.conversions.add(() => this.run(target, options, key, signal), signal);
       this.setState("done", `Done: ${this.result.data.input_format} to ${this.result.data.output_format}.`);
     } catch (error) {

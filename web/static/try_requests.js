@@ -14,6 +14,7 @@ export class RequestError extends Error {
 
 const LINKS = {
   no_credits: { href: "/dashboard#credits-section", text: "Buy credits" },
+  bytes: { href: "/docs#limits", text: "Limits" },
   trials: { href: "/register", text: "Get an API key" },
 };
 const ADVICE = {
@@ -22,12 +23,12 @@ const ADVICE = {
   corrupt_input: "Open the file in its program, save it again, and try that copy.",
 };
 
-// The error of a response, with advice where its message has none.
-function describeError(error, hasKey, retryAfter) {
+// The error of the API as a RequestError, with advice where its message has none.
+export function describeError(error, hasKey, retryAfter) {
   const name = error.reason ?? error.code;
-  let advice = ADVICE[name] ?? ADVICE[error.code];
-  let link = LINKS[name] ?? LINKS[error.code] ?? { href: `/docs#${error.code}`, text: "About this error" };
-  if (error.code === "file_too_large" && !hasKey) {
+  let advice = ADVICE[name];
+  let link = LINKS[name] ?? { href: `/docs#${error.code}`, text: "About this error" };
+  if (name === "bytes" && !hasKey) {
     advice = "With an API key, files may be larger.";
     link = LINKS.trials;
   } else if (error.retryable && name !== "trials") {
