@@ -11,7 +11,7 @@ from zipfile import ZipFile
 import pikepdf
 import pytest
 from PIL import Image
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from config.pricing import FREE_CREDITS, MIB, TRIALS_PER_ADDRESS
 from tests.support.browser import add_file, violations
@@ -339,6 +339,27 @@ def test_changes_during_an_upload(page: Page, site: Running) -> None:
     expect(state(entry)).to_have_text("Done: png to webp.")
     assert download(page, entry).suggested_filename == "drawing.webp"
     expect(page.locator("#files > li")).to_have_count(2)
+
+
+def test_rate_limits_are_waited_for(page: Page, site: Running) -> None:
+    page.goto("/")
+    use_key(page, site.account(credits=1))
+    entry = add_file(page, sample("png"), "drawing.png", "webp")
+    expect(entry.locator(".inspection")).to_contain_text("pixels")
+    error = {"code": "rate_limit_exceeded", "message": "More than 60 requests in 60 seconds.", "retryable": True}
+    answers = iter([error])
+
+    def refuse_once(route: Route) -> None:
+        refusal = next(answers, None)
+        if refusal is None:
+            route.continue_()
+        else:
+            route.fulfill(status=429, headers={"Retry-After": "2"}, json={"error": refusal})
+
+    page.route("**/api/v1/convert", refuse_once)
+    convert(entry)
+    expect(state(entry)).to_have_text("Too many requests, waiting 2 s…")
+    expect(state(entry)).to_have_text("Done: png to webp.")
 
 
 def test_removal_of_the_key(page: Page, site: Running) -> None:

@@ -181,16 +181,17 @@ export class FileEntry {
     const form = createForm({ output_format: target, ...options, file: this.file });
     const started = performance.now();
     const onUpload = (share) => this.setState(share < 1 ? "uploading" : "converting", undefined, share);
+    const onWait = (seconds) => this.setState("waiting", `Too many requests, waiting ${seconds} s…`);
     this.setState("uploading");
     let data, blob;
     if (key) {
-      const converted = await sendForJson(`${API}/convert`, { form, key, signal, onUpload });
+      const converted = await sendForJson(`${API}/convert`, { form, key, signal, onUpload, onWait });
       ({ data } = converted);
       this.page.setBalance(converted.meta.credits_remaining);
       this.setState("downloading");
-      blob = (await send(`${API}/files/${data.file_id}/download`, { key, signal })).response;
+      blob = (await send(`${API}/files/${data.file_id}/download`, { key, signal, onWait })).response;
     } else {
-      const response = await send("/try/convert", { form, signal, onUpload });
+      const response = await send("/try/convert", { form, signal, onUpload, onWait });
       data = JSON.parse(response.getResponseHeader("X-Result"));
       this.page.setTrialsLeft(data.trials_remaining);
       blob = response.response;

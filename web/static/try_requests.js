@@ -1,14 +1,19 @@
 // Requests of the try-it form: with progress and cancellation, in a queue, and errors that say what to do.
 
-// An error to show to the visitor. `link` is the place that helps: { href, text }.
+const RETRIES = 3; // of a request that exceeds a rate limit
+const RETRIED = [undefined, "queue_full"]; // reasons
+const LONGEST_WAIT = 60; // seconds before a retry
+
+// An error to show to the visitor. `link` is the place that helps: { href, text }. `retryAfter` is in seconds.
 export class RequestError extends Error {
-  constructor(error, link = null) {
+  constructor(error, link = null, retryAfter = null) {
     super(error.message);
     this.code = error.code;
     this.reason = error.reason;
     this.details = error.details ?? {};
     this.reference = error.request_id ? `${error.code}, ${error.request_id}` : "";
     this.link = link;
+    this.retryAfter = retryAfter;
   }
 }
 
@@ -34,7 +39,7 @@ export function describeError(error, hasKey, retryAfter) {
   } else if (error.retryable && name !== "trials") {
     advice = retryAfter ? `Convert again in ${retryAfter} s.` : "Convert again.";
   }
-  return new RequestError({ ...error, message: advice ? `${error.message} ${advice}` : error.message }, link);
+  return new RequestError({ ...error, message: advice ? `${error.message} ${advice}` : error.message }, link, Number(retryAfter));
 }
 
 async function errorOf(xhr, hasKey) {
@@ -49,7 +54,7 @@ async function errorOf(xhr, hasKey) {
 
 // Sends a form, or GETs without one. Resolves to the XMLHttpRequest, whose response is a Blob; rejects with
 // RequestError, or with AbortError after a cancellation. `onUpload` gets the share of the form that has been sent.
-export function send(path, { form, key, accept, signal, onUpload } = {}) {
+function sendOnce(path, { form, key, accept, signal, onUpload } = {}) {
   return new Promise((resolve, reject) => {
     const xhr = new XMLHttpRequest();
     const abort = () => xhr.abort();
@@ -66,6 +71,30 @@ export function send(path, { form, key, accept, signal, onUpload } = {}) {
     signal?.addEventListener("abort", abort);
     xhr.send(form);
   });
+}
+
+function pause(seconds, signal) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, seconds * 1000);
+    signal?.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    });
+  });
+}
+
+// Like `sendOnce`, and repeats requests that exceed a rate limit of a minute. `onWait` gets the seconds until then.
+export async function send(path, options = {}) {
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      return await sendOnce(path, options);
+    } catch (error) {
+      const waits = error.code === "rate_limit_exceeded" && RETRIED.includes(error.reason) && error.retryAfter <= LONGEST_WAIT;
+      if (!waits || attempt === RETRIES) throw error;
+      options.onWait?.(error.retryAfter);
+      await pause(error.retryAfter, options.signal);
+    }
+  }
 }
 
 export async function sendForJson(path, options) {
