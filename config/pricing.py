@@ -14,6 +14,9 @@ FREE_CREDITS = 50  # granted to a new account
 FAILED_LOGINS = 30  # wrong API keys per IP address and RATE_WINDOW
 REGISTRATIONS_PER_EMAIL = 5  # per HOUR
 REGISTRATIONS_PER_ADDRESS = 50  # per DAY
+TRIALS_PER_ADDRESS = 5  # conversions without an API key, per DAY
+TRIAL_PREVIEWS_PER_ADDRESS = 100  # previews and inspections for the landing page, per DAY
+TRIAL_CREDITS_PER_DAY = 2_000  # for the trials and previews of all addresses
 HOUR, DAY = 3_600, 86_400  # seconds
 
 
@@ -36,6 +39,8 @@ TIERS: Mapping[str, Tier] = MappingProxyType(
         "paid": Tier("paid", max_file_size=100 * MIB, max_stored=20_480 * MIB, max_concurrent=8),
     }
 )
+
+TRIAL_TIER = Tier("free", max_file_size=5 * MIB, max_stored=0, max_concurrent=2)  # of all trials together
 
 CURRENCY: Final = "eur"
 

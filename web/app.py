@@ -45,6 +45,7 @@ from web.services.maintenance import Maintenance, TotalsUpdater, lock_data_folde
 from web.services.registration import Registrations
 from web.services.request_log import RequestLog
 from web.services.stripe import open_payments
+from web.services.trials import Trials
 from web.services.work_files import WorkFiles
 
 log = logging.getLogger("convertd.server")
@@ -68,12 +69,14 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
     conversions = Conversions(registry, executor, job_queue, charges, idempotency, files, metrics)
     batches = Batches(database, registry, files, settings.max_batch_files)
     batch_conversions = BatchConversions(database, files, work_files, batches, conversions, idempotency, owner)
+    totals = TotalsUpdater(database, settings.data_dir, metrics.totals)
     return Services(
         settings=settings,
         registry=registry,
         database=database,
         accounts=Accounts(database),
         registrations=Registrations(database, email_queue, limiter, settings.base_url, metrics.credits),
+        trials=Trials(database, limiter),
         limiter=limiter,
         email_queue=email_queue,
         charges=charges,
@@ -89,9 +92,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         readiness=Readiness(registry, executor, limiter, work_files, database, blobs, metrics.installation),
         request_log=RequestLog(database),
         openapi=cached_json(document(tuple(documented_operations()), registry, settings.base_url)),
-        maintenance=Maintenance(
-            database, owner, charges, idempotency, files, TotalsUpdater(database, settings.data_dir, metrics.totals)
-        ),
+        maintenance=Maintenance(database, owner, charges, idempotency, files, totals),
         metrics=metrics,
     )
 

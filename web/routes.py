@@ -30,6 +30,7 @@ from web.handlers.pages import (
 from web.handlers.registration import Register, Verify
 from web.handlers.service import Conversion, Formats, Health, NotFoundHandler, OpenApiDocument, Ready, Tools, Version
 from web.handlers.simulated_checkout import CheckoutAction, CheckoutPage
+from web.handlers.trials import TryConvert, TryPreview
 from web.http.handler import BaseHandler
 from web.openapi import DocumentedOperation
 from web.services.container import Services
@@ -84,10 +85,15 @@ PAGE_ROUTES: tuple[Route, ...] = (
     ("/dashboard/usage.csv", UsageCsv),
 )
 
+TRIAL_ROUTES: tuple[Route, ...] = (  # for the script of the landing page, not part of the API
+    ("/try/convert", TryConvert),
+    ("/try/preview", TryPreview),
+)
+
 
 def build_application(services: Services) -> Application:
     """The Tornado application with all routes."""
-    arguments, routes = {"services": services}, (*API_ROUTES, *PAGE_ROUTES)
+    arguments, routes = {"services": services}, (*API_ROUTES, *PAGE_ROUTES, *TRIAL_ROUTES)
     return Application(
         [URLSpec(pattern, handler, arguments) for pattern, handler in routes],
         routes={

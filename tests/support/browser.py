@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import axe_playwright_python
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 _AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 _FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
@@ -33,3 +33,14 @@ def violations(page: Page, *rules: str) -> list[str]:
     options: dict[str, object] = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
     found = page.evaluate("options => axe.run(document, options).then(found => found.violations)", options)
     return [f"{one['id']}: {node['html']} {node['failureSummary']}" for one in found for node in one["nodes"]]
+
+
+def add_file(page: Page, content: bytes, name: str, target: str = "") -> Locator:
+    """Chooses another file in the try-it form. Returns its entry, with the output format selected."""
+    entries = page.locator("#files > li")
+    count = entries.count()
+    page.locator("#file").set_input_files({"name": name, "mimeType": "", "buffer": content})
+    expect(entries).to_have_count(count + 1)
+    if target:
+        entries.last.get_by_label("Convert to").select_option(target)
+    return entries.nth(count)

@@ -13,12 +13,14 @@ class EndlessExecutor:
 
     def __init__(self) -> None:
         self.running = 0
+        self.most_running = 0
         self.cancelled = 0
 
     async def run(
         self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
     ) -> JobResult:
         self.running += 1
+        self.most_running = max(self.most_running, self.running)
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:

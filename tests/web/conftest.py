@@ -1,13 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, Page
 
 from engine.registry import load_registry
+from tests.support.browser import running_browser
 from tests.support.servers import LenientRateLimiter, Running, Servers
 from tests.support.stores import shared_stores
 
@@ -41,6 +44,63 @@ def either(
             stores = shared_stores(tmp_path_factory.mktemp("stores"), database_url, store)
             settings |= stack.enter_context(stores)
         yield stack.enter_context(servers.running(tmp_path_factory.mktemp("either"), **settings))
+
+
+@pytest.fixture(scope="module")  # while it runs, no other event loop can run in this thread
+def browser() -> Iterator[Browser]:
+    """Chromium."""
+    with running_browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def site(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server whose base URL has the port it listens on, so that its links work."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings: dict[str, Any] = {"rate_limit_free": 10_000, "simulated_checkout": True}
+    with servers.running(tmp_path_factory.mktemp("site"), port=port, **settings) as running:
+        yield running
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[Callable[[str], Page]]:
+    """Returns a function that opens the site with this URL in a new page. The test fails if a script of a page does."""
+    errors: list[str] = []
+    contexts = []
+
+    def open_site(url: str) -> Page:
+        context = browser.new_context(base_url=url.replace("127.0.0.1", "localhost"))
+        contexts.append(context)
+        opened = context.new_page()
+        opened.set_default_timeout(20_000)
+        opened.on("pageerror", lambda error: errors.append(str(error)))
+        opened.on("console", lambda message: errors.append(message.text) if "Security Policy" in message.text else None)
+        return opened
+
+    yield open_site
+    for context in contexts:
+        context.close()
+    assert errors == []
+
+
+@pytest.fixture
+def page(open_page: Callable[[str], Page], site: Running) -> Page:
+    """A new page of `site`."""
+    return open_page(site.url)
+
+
+@pytest.fixture
+def keep(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Page, str], None]:
+    """Returns a function that saves a screenshot."""
+    chosen = pytestconfig.getoption("--screenshots")
+    folder = Path(chosen) if chosen else tmp_path_factory.getbasetemp() / "screenshots"
+
+    def save(page: Page, name: str) -> None:
+        page.screenshot(path=folder / f"{name}.png", full_page=True)
+
+    return save
 
 
 @pytest.fixture

@@ -14,7 +14,16 @@ from tornado.escape import xhtml_escape
 from tornado.template import Loader
 from tornado.web import HTTPError, StaticFileHandler
 
-from config.pricing import CREDITS_PER_CONVERSION, CURRENCY, FREE_CREDITS, MIB, PACKS, TIERS
+from config.pricing import (
+    CREDITS_PER_CONVERSION,
+    CURRENCY,
+    FREE_CREDITS,
+    MIB,
+    PACKS,
+    TIERS,
+    TRIAL_TIER,
+    TRIALS_PER_ADDRESS,
+)
 from storage.email_verification import VALIDITY
 from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
 from web.api.errors import STATUS, ApiError, InvalidParameter, NotFound, PublicError, envelope, public_error
@@ -100,6 +109,9 @@ class Landing(PageHandler):
             packs=tuple(PACKS.values()),
             currency=CURRENCY,
             free_credits=FREE_CREDITS,
+            trials=TRIALS_PER_ADDRESS,
+            trials_left=await services.trials.remaining(self.address),
+            trial_mib=TRIAL_TIER.max_file_size // MIB,
             max_mib={name: tier.max_file_size // MIB for name, tier in TIERS.items()},
             hours=services.settings.file_retention_seconds / 3600,
         )

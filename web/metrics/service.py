@@ -141,7 +141,10 @@ class WorkerMetrics:
 
 
 class CreditMetrics:
-    """Credits that this server charges and grants, and its emails. Grants by `convertd account` are not counted."""
+    """Credits that this server charges and grants, and its emails.
+
+    Grants by `convertd account` and for trials are not counted.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.charged = Counter(

@@ -30,7 +30,10 @@ _BEARER = re.compile(r"Bearer +(\S+) *", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Account:
-    """The authenticated account of a request, as of its arrival, and the id of the API key used."""
+    """The authenticated account of a request, as of its arrival, and the id of the API key used.
+
+    `client` is the network address of a client that uses the account of all trial conversions, else empty.
+    """
 
     id: str
     email: str
@@ -43,6 +46,7 @@ class Account:
     created_at: int
     last_used_at: int | None
     key_id: str
+    client: str = ""
 
     @classmethod
     def from_storage(cls, account: accounts.Account, key: Key) -> Account:
@@ -65,6 +69,11 @@ class Account:
     def rate_limit_key(self) -> str:
         """The key of the account's counter in the rate limiter."""
         return f"account:{self.id}"
+
+    @property
+    def isolation_key(self) -> str:
+        """Identifies the client to the executor: clients with different keys share no worker process."""
+        return f"{self.id} {self.client}" if self.client else self.id
 
 
 class Accounts:

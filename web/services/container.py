@@ -25,6 +25,7 @@ from web.services.maintenance import Maintenance
 from web.services.registration import Registrations
 from web.services.request_log import RequestLog
 from web.services.stripe import Payments
+from web.services.trials import Trials
 from web.services.work_files import WorkFiles
 
 
@@ -36,6 +37,7 @@ class Services:
     database: Database
     accounts: Accounts
     registrations: Registrations
+    trials: Trials
     limiter: RateLimiter
     email_queue: EmailQueue
     charges: Charges

@@ -151,7 +151,7 @@ class Conversions:
     async def _run_job(self, request: ConversionRequest, plan: Plan, job: Job, output: WorkFile) -> JobResult:
         inputs, account = [file.descriptor for file in request.files], request.account.id
         limits = JobLimits(seconds=self._job_queue.deadline(account, plan, request.size))
-        return await self._executor.run(job, account, inputs, output.descriptor, limits)
+        return await self._executor.run(job, request.account.isolation_key, inputs, output.descriptor, limits)
 
     async def _run(self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob) -> ResultFile:
         name = stem(request.original_name)

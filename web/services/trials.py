@@ -1,0 +1,138 @@
+"""Trial conversions of the landing page: without an API key, limited by client address.
+
+One account, which no one can sign in to, pays for all of them. It gets its credits once a day. It is one account in the
+job queue, so that trials from many addresses do not delay clients with an API key.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from config.pricing import (
+    DAY,
+    FREE_CREDITS,
+    TRIAL_CREDITS_PER_DAY,
+    TRIAL_PREVIEWS_PER_ADDRESS,
+    TRIAL_TIER,
+    TRIALS_PER_ADDRESS,
+)
+from storage import accounts, api_keys, ledger
+from storage.api_keys import Key
+from storage.database import Database
+from storage.errors import EmailTaken
+from storage.rate_limits import RateLimiter, RateLimitStatus
+from storage.transaction import Transaction
+from web.api.errors import RateLimited
+from web.services.accounts import Account
+from web.services.conversion_request import ConversionRequest, ResultFile
+
+TRIAL_EMAIL = "trials@convertd.invalid"  # the domain cannot exist, and registration refuses it
+_MAX_WARNINGS, _MAX_MESSAGE = 10, 300  # warnings and characters of their messages in a header
+
+
+class TrialsUsed(RateLimited):
+    """No trial conversion is left. `details` has the path of the registration page."""
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        advice = f"Register for an API key with {FREE_CREDITS} free conversions."
+        super().__init__(f"{message} {advice}", retry_after=retry_after, reason="trials")
+        self.details["register_url"] = "/register"
+
+
+class Trials:
+    """Provides the account of trial conversions, and limits trials and previews by address."""
+
+    def __init__(self, database: Database, limiter: RateLimiter) -> None:
+        self._database = database
+        self._limiter = limiter
+
+    async def account(self, address: str) -> Account:
+        """Returns the account for a client at a network address. Creates the account at its first use.
+
+        Raises DatabaseBusy.
+        """
+        stored, key = await self._database.run_with_timeout(_open_account)
+        return replace(Account.from_storage(stored, key), tier=TRIAL_TIER, client=address)
+
+    async def remaining(self, address: str) -> int:
+        """Returns how many trial conversions the address has left."""
+        return (await self._peek(address)).remaining
+
+    async def check(self, address: str) -> None:
+        """Raises TrialsUsed if the address has no trial conversion left."""
+        _check(await self._peek(address))
+
+    async def count(self, address: str) -> int:
+        """Counts a trial conversion, and returns how many are left. Raises TrialsUsed."""
+        return _check(await self._limiter.hit(_conversions_key(address), TRIALS_PER_ADDRESS, DAY)).remaining
+
+    async def count_preview(self, address: str) -> None:
+        """Counts a preview or an inspection. Raises RateLimited."""
+        status = await self._limiter.hit(f"trials:previews:{address}", TRIAL_PREVIEWS_PER_ADDRESS, DAY)
+        if not status.allowed:
+            raise RateLimited("No more previews today.", retry_after=status.retry_after, reason="previews")
+
+    async def _peek(self, address: str) -> RateLimitStatus:
+        return await self._limiter.peek(_conversions_key(address), TRIALS_PER_ADDRESS, DAY)
+
+
+def credits_used_up() -> TrialsUsed:
+    """The error for an account of trials without credits."""
+    return TrialsUsed("Today's trial conversions of this site are used up.", DAY - int(time.time()) % DAY)
+
+
+def trial_result(request: ConversionRequest, result: ResultFile, remaining: int) -> dict[str, Any]:
+    """Describes the result of a trial conversion, as the API describes stored results."""
+    warnings = [
+        {"code": warning.code, "message": warning.message[:_MAX_MESSAGE]} for warning in result.warnings[:_MAX_WARNINGS]
+    ]
+    return {
+        "input_format": request.context.input_format,
+        "output_format": request.context.output_format,
+        "original_size": request.size,
+        "processed_size": result.size,
+        "reduction_percent": round((1 - result.size / request.size) * 100, 1),
+        "processing_time_ms": round(result.seconds * 1000),
+        "warnings": warnings,
+        "container": result.container,
+        "file_count": result.file_count,
+        "quality_used": result.quality_used,
+        "trials_remaining": remaining,
+    }
+
+
+def _conversions_key(address: str) -> str:
+    return f"trials:conversions:{address}"
+
+
+def _check(status: RateLimitStatus) -> RateLimitStatus:
+    if not status.allowed:
+        message = f"The {status.limit} trial conversions of a day are used up."
+        raise TrialsUsed(message, status.retry_after)
+    return status
+
+
+def _open_account(transaction: Transaction) -> tuple[accounts.Account, Key]:
+    """Returns the account and a valid key, whose text is not kept. Adds the credits of the day."""
+    account = _find_or_create(transaction)
+    keys = api_keys.list_keys(transaction, account.id)
+    key = keys[0] if keys else api_keys.issue(transaction, account.id, account.name).key
+    missing = TRIAL_CREDITS_PER_DAY - account.balance - account.held
+    if missing > 0:
+        ref = f"trials:{account.id}:{transaction.now // DAY}"
+        account = replace(account, balance=ledger.credit(transaction, account.id, "grant", missing, ref).balance)
+    return account, key
+
+
+def _find_or_create(transaction: Transaction) -> accounts.Account:
+    account = accounts.find(transaction, TRIAL_EMAIL)
+    if account is None:
+        try:
+            return accounts.create(transaction, TRIAL_EMAIL, "Trial conversions", free_credits=0)
+        except EmailTaken:  # another server has created the account meanwhile
+            account = accounts.find(transaction, TRIAL_EMAIL)
+            if account is None:
+                raise
+    return account

@@ -1,0 +1,139 @@
+// Requests of the try-it form: with progress and cancellation, in a queue, and errors that say what to do.
+
+const RETRIES = 3; // of a request that exceeds a rate limit
+const RETRIED = [undefined, "queue_full"]; // reasons
+const LONGEST_WAIT = 60; // seconds before a retry
+
+// An error to show to the visitor. `link` is the place that helps: { href, text }. `retryAfter` is in seconds.
+export class RequestError extends Error {
+  constructor(error, link = null, retryAfter = null) {
+    super(error.message);
+    this.code = error.code;
+    this.reason = error.reason;
+    this.details = error.details ?? {};
+    this.reference = error.request_id ? `${error.code}, ${error.request_id}` : "";
+    this.link = link;
+    this.retryAfter = retryAfter;
+  }
+}
+
+const LINKS = {
+  no_credits: { href: "/dashboard#credits-section", text: "Buy credits" },
+  bytes: { href: "/docs#limits", text: "Limits" },
+  trials: { href: "/register", text: "Get an API key" },
+};
+const ADVICE = {
+  pdf_encrypted: "Enter the password and convert again.",
+  invalid_api_key: "Enter another key, or go on without one.",
+  corrupt_input: "Open the file in its program, save it again, and try that copy.",
+};
+
+// The error of the API as a RequestError, with advice where its message has none.
+export function describeError(error, hasKey, retryAfter) {
+  const name = error.reason ?? error.code;
+  let advice = ADVICE[name];
+  let link = LINKS[name] ?? { href: `/docs#${error.code}`, text: "About this error" };
+  if (name === "bytes" && !hasKey) {
+    advice = "With an API key, files may be larger.";
+    link = LINKS.trials;
+  } else if (error.retryable && name !== "trials") {
+    advice = retryAfter ? `Convert again in ${retryAfter} s.` : "Convert again.";
+  }
+  return new RequestError({ ...error, message: advice ? `${error.message} ${advice}` : error.message }, link, Number(retryAfter));
+}
+
+async function errorOf(xhr, hasKey) {
+  let body = {};
+  try {
+    body = JSON.parse(await xhr.response.text());
+  } catch { // a proxy's page
+  }
+  const error = body.error ?? { code: "server_error", message: `The server responded with status ${xhr.status}.`, retryable: true };
+  return describeError(error, hasKey, xhr.getResponseHeader("Retry-After"));
+}
+
+// Sends a form, or GETs without one. Resolves to the XMLHttpRequest, whose response is a Blob; rejects with
+// RequestError, or with AbortError after a cancellation. `onUpload` gets the share of the form that has been sent.
+function sendOnce(path, { form, key, accept, signal, onUpload } = {}) {
+  return new Promise((resolve, reject) => {
+    const xhr = new XMLHttpRequest();
+    const abort = () => xhr.abort();
+    xhr.open(form ? "POST" : "GET", path);
+    xhr.responseType = "blob";
+    if (key) xhr.setRequestHeader("Authorization", `Bearer ${key}`);
+    if (accept) xhr.setRequestHeader("Accept", accept);
+    if (onUpload) xhr.upload.addEventListener("progress", ({ loaded, total }) => onUpload(loaded / total));
+    xhr.addEventListener("load", () => (xhr.status < 300 ? resolve(xhr) : errorOf(xhr, Boolean(key)).then(reject)));
+    xhr.addEventListener("error", () => reject(new RequestError({ message: "The server cannot be reached. Check your connection and convert again." })));
+    xhr.addEventListener("abort", () => reject(new DOMException("cancelled", "AbortError")));
+    xhr.addEventListener("loadend", () => signal?.removeEventListener("abort", abort));
+    if (signal?.aborted) return abort();
+    signal?.addEventListener("abort", abort);
+    xhr.send(form);
+  });
+}
+
+function pause(seconds, signal) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, seconds * 1000);
+    signal?.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    });
+  });
+}
+
+// Like `sendOnce`, and repeats requests that exceed a rate limit of a minute. `onWait` gets the seconds until then.
+export async function send(path, options = {}) {
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      return await sendOnce(path, options);
+    } catch (error) {
+      const waits = error.code === "rate_limit_exceeded" && RETRIED.includes(error.reason) && error.retryAfter <= LONGEST_WAIT;
+      if (!waits || attempt === RETRIES) throw error;
+      options.onWait?.(error.retryAfter);
+      await pause(error.retryAfter, options.signal);
+    }
+  }
+}
+
+export async function sendForJson(path, options) {
+  const xhr = await send(path, { ...options, accept: "application/json" });
+  return JSON.parse(await xhr.response.text());
+}
+
+export function createForm(fields) {
+  const form = new FormData();
+  for (const [name, value] of Object.entries(fields)) form.append(name, value);
+  return form;
+}
+
+// Runs `parallel` tasks at a time, in order. A task is a function that returns a promise. Tasks whose signal is aborted
+// are not started.
+export class Queue {
+  constructor(parallel) {
+    this.free = parallel;
+    this.waiting = [];
+  }
+
+  add(task, signal) {
+    return new Promise((resolve, reject) => {
+      const start = () => task().then(resolve, reject);
+      this.waiting.push(start);
+      signal.addEventListener("abort", () => {
+        this.waiting = this.waiting.filter((one) => one !== start);
+        reject(signal.reason);
+      });
+      this.startNext();
+    });
+  }
+
+  startNext() {
+    if (!this.free || !this.waiting.length) return;
+    this.free -= 1;
+    this.waiting.shift()().finally(() => {
+      this.free += 1;
+      this.startNext();
+    });
+  }
+}
