@@ -221,11 +221,15 @@ class _Responses:
         for code in (code for code in ERROR_CATALOGUE if code in possible):
             by_status.setdefault(STATUS[code], []).append(code)
         return {
-            str(status): self._error(codes, op.headers)
+            str(status): self._error(codes, self._headers_of_errors(op, codes))
             if op.headers or len(codes) > 1
             else self._error_reference(codes[0])
             for status, codes in sorted(by_status.items())
         }
+
+    def _headers_of_errors(self, op: DocumentedOperation, codes: list[str]) -> set[str]:
+        replayed = op.operation.headers is IdempotencyHeader and "processing_failed" in codes
+        return {*op.headers, *(["Idempotency-Replayed"] if replayed else [])}
 
     def _content(self, response: Response, access: Access) -> dict[str, Any]:
         if response.schema is None:
