@@ -75,10 +75,12 @@ def convert_for(
     """
     image = standard_mode(image)
     profile = matching_profile(image.mode, profile)
+    if profile and not keep_profile:
+        image, profile = to_srgb(image, profile), None
     if not any(mode in modes for mode in ("LA", "RGBA", "PA")):
         image, profile = _flatten_alpha(image, profile, background)
     mode = _smallest_mode(image, modes)
-    if mode is None or (profile and (not keep_profile or _color_space(mode) != _color_space(image.mode))):
+    if mode is None or (profile and _color_space(mode) != _color_space(image.mode)):
         image, profile = to_srgb(image, profile), None
         mode = _smallest_mode(image, modes) or modes[-1]
     if mode != "PA" and mode != image.mode:

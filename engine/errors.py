@@ -25,8 +25,8 @@ class ConversionError(Exception):
     """A failed conversion. `str(error)` is a sentence for the client.
 
     `reason` narrows the code, `param` names the request field at fault. A `retryable` job may succeed if it is
-    repeated, after `retry_after` seconds if set. `details` holds JSON values only, because worker processes send errors
-    as JSON.
+    repeated, after `retry_after` seconds if set. `details` holds JSON values without nesting, or lists and dictionaries
+    of them, because worker processes send errors as JSON.
     """
 
     code: ClassVar[str] = "processing_failed"

@@ -6,7 +6,9 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import Field
 
 from engine import media
 from engine.conversions import (
@@ -30,6 +32,13 @@ PAGES, METADATA, LOSSLESS = "pages", "metadata", "lossless"
 _SIZE_OPTIONS = frozenset({QUALITY, "effort", MAX_BYTES, METADATA})  # they change the size of a file, not its content
 
 
+Text: TypeAlias = Annotated[str, Field(pattern=r"^\P{Cc}*$")]
+"""Text without control characters, as replies of jobs contain it."""
+
+Seconds: TypeAlias = Annotated[float, Field(ge=0, le=86_400)]
+"""A duration that a job reports."""
+
+
 @dataclass(frozen=True)
 class Timing:
     """The duration of a step in seconds, and its stage: decode, convert, tool or encode.
@@ -37,17 +46,17 @@ class Timing:
     Rasters are decoded lazily, so decoding counts towards the step that reads the pixels.
     """
 
-    step: str
-    stage: str
-    seconds: float
+    step: Text
+    stage: Text
+    seconds: Seconds
 
 
 @dataclass(frozen=True)
 class WarningRecord:
     """A fidelity warning of a result."""
 
-    code: str
-    message: str
+    code: Text
+    message: Text
 
 
 @dataclass(frozen=True)

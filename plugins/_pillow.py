@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from io import BytesIO
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image, ImageFile, ImageOps
@@ -13,7 +14,6 @@ from engine import MAX_FRAMES, MAX_PIXELS, Frame, PageRanges, Raster, Size, TooL
 from plugins import _exif
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 _MAX_JPEG_BYTES = 8  # per pixel, of noise at quality 100
@@ -136,21 +136,30 @@ def _has_preview(segment: bytes) -> bool:
 
 def _read_xmp(image: Image.Image) -> bytes | None:
     """The XMP packet with the orientation reset, because the pixels are turned upright."""
-    packet = image.info.get("xmp")
+    return upright_xmp(image.info.get("xmp"))
+
+
+def upright_xmp(packet: object) -> bytes | None:
+    """An XMP packet, as bytes or text, with the orientation reset. None for other values."""
     packet = packet.encode() if isinstance(packet, str) else packet
     return _XMP_ORIENTATION.sub(rb"\g<1>1", packet) if isinstance(packet, bytes) else None
 
 
 def read_dpi(image: Image.Image) -> tuple[float, float] | None:
     """Horizontal and vertical dots per inch. None if missing or not within 10 to 10,000."""
+    return plausible_dpi(image.info.get("dpi"))
+
+
+def plausible_dpi(dpi: Any) -> tuple[float, float] | None:
+    """Two numbers as dots per inch. None for other values, and for numbers not within 10 to 10,000."""
     try:
-        across, down = (float(value) for value in image.info["dpi"])
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        across, down = (float(value) for value in dpi)
+    except (TypeError, ValueError, ZeroDivisionError):
         return None
     return (across, down) if 10 <= across <= 10_000 and 10 <= down <= 10_000 else None
 
 
-def apply_orientation(array: NDArray[np.uint16], orientation: int) -> NDArray[np.uint16]:
+def apply_orientation(array: NDArray[Any], orientation: int) -> NDArray[Any]:
     """Turns an array of height x width (x bands) upright, from an EXIF orientation of 1 to 8."""
     import numpy as np
 
@@ -167,10 +176,12 @@ def animation_parameters(raster: Raster, frames: list[Frame]) -> dict[str, Any]:
     """The parameters of Pillow's encoders for an animation; empty for a single frame."""
     if len(frames) == 1:
         return {}
+    # Rounding times and not durations keeps the total.
+    ends = [round(end) for end in accumulate((frame.duration for frame in frames), initial=0.0)]
     return {
         "save_all": True,
         "append_images": [frame.image for frame in frames[1:]],
-        "duration": [round(frame.duration) for frame in frames],
+        "duration": [after - before for before, after in pairwise(ends)],
         "loop": raster.loop_count,
     }
 

@@ -1,19 +1,273 @@
-"""tifffile through imageio, with the codecs that it would otherwise load during a job."""
+"""TIFF through tifffile: pages that Pillow cannot read, or only with 8 bits per sample, and the writer."""
 
 from __future__ import annotations
 
+from enum import IntEnum
 from io import BytesIO
-from typing import Any, Literal
+from itertools import islice
+from typing import Any, Self
 
 import imagecodecs
 import imageio.plugins.tifffile_v3  # noqa: F401
 import imageio.v3 as iio
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageChops, ImageCms
+from tifffile import COMPRESSION, PHOTOMETRIC, TiffFile, TiffFileError, TiffPage
+
+from engine import MAX_FRAMES, CorruptInput, DeepPixels, Size, check_size, color
+from plugins import _pillow, _tiff_tags
 
 # Loaded at import: the sandbox of a job may refuse to load them.
-_COMPRESSIONS = ("deflate", "jpeg", "jpeg2k", "lerc", "ljpeg", "lzma", "lzw", "packbits", "png", "webp", "zlib", "zstd")
-_CODECS = [getattr(imagecodecs, f"{name}_decode") for name in _COMPRESSIONS]
+_DECODERS = (
+    *("bitorder", "ccittfax3", "ccittfax4", "ccittrle", "deflate", "delta", "float24", "floatpred", "jpeg", "jpeg2k"),
+    *("jpeg8", "jpegsof3", "jpegxl", "jpegxr", "lerc", "ljpeg", "lzma", "lzw", "packbits", "packints", "pixarlog"),
+    *("png", "webp", "zlib", "zstd"),
+)
+_CODECS = [imagecodecs.cms_transform, *(getattr(imagecodecs, f"{name}_decode") for name in _DECODERS)]
 
 
-def open_tiff(stream: BytesIO, mode: Literal["r", "w"]) -> Any:
-    """An imageio handle for reading or writing TIFF."""
-    return iio.imopen(stream, mode, plugin="tifffile")
+_NO_PICTURE = _tiff_tags.REDUCED | _tiff_tags.MASK
+_ASSOCIATED, _UNASSOCIATED = 1, 2  # kinds of alpha
+_MODES = {
+    PHOTOMETRIC.MINISWHITE: "L",
+    PHOTOMETRIC.MINISBLACK: "L",
+    PHOTOMETRIC.RGB: "RGB",
+    PHOTOMETRIC.SEPARATED: "CMYK",
+    PHOTOMETRIC.YCBCR: "RGB",  # of JPEG, whose decoder converts it
+}
+_LAB = (PHOTOMETRIC.CIELAB, PHOTOMETRIC.ICCLAB, PHOTOMETRIC.ITULAB)
+_ITU_LAB = ((0, 100), (-85, 85), (-75, 125))  # the default ranges of L, a and b
+_JPEG = (COMPRESSION.OJPEG, COMPRESSION.JPEG, COMPRESSION.ALT_JPEG, COMPRESSION.JPEG_LOSSY)
+
+
+class Writer:
+    """Writes pages with tifffile, through imageio. A context; the file is complete after it."""
+
+    def __init__(self) -> None:
+        self._file = BytesIO()
+        self._pages: list[COMPRESSION | None] = []  # the tag to be corrected of each page
+
+    def __enter__(self) -> Self:
+        self._handle = iio.imopen(self._file, "w", plugin="tifffile")
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._handle.close()
+
+    def write(self, array: NDArray[Any], **parameters: Any) -> None:
+        """Adds a page. `parameters` are those of TiffWriter.write."""
+        self._handle.write(array, metadata=None, software=False, **parameters)
+        self._pages.append(None)
+
+    def write_bilevel(self, image: Image.Image, **parameters: Any) -> None:
+        """Adds a page of mode 1, by Group 4 or deflate: the smaller. `parameters` are those of TiffWriter.write."""
+        inverted = ImageChops.invert(image)  # 0 is white for Group 4
+        choices = {
+            COMPRESSION.CCITT_T6: _group4(inverted),
+            COMPRESSION.ADOBE_DEFLATE: imagecodecs.zlib_encode(inverted.tobytes()),
+        }
+        compression = min(choices, key=lambda choice: len(choices[choice]))
+        # tifffile writes compressed strips as they are, but knows only the second compression.
+        strips: Any = [iter([choices[compression]])]
+        self._handle.write(
+            strips,
+            is_batch=True,
+            shape=(image.height, image.width),
+            dtype=np.bool_,
+            photometric="miniswhite",
+            compression="zlib",
+            rowsperstrip=image.height,
+            metadata=None,
+            software=False,
+            **parameters,
+        )
+        self._pages.append(compression)
+
+    def getvalue(self) -> bytes:
+        """The file."""
+        if any(self._pages):
+            self._file.seek(0)
+            with TiffFile(self._file, mode="r+") as file:
+                for page, compression in zip(file.pages, self._pages, strict=True):
+                    if compression and isinstance(page, TiffPage):
+                        page.tags["Compression"].overwrite(compression)
+        return self._file.getvalue()
+
+
+def _group4(image: Image.Image) -> bytes:
+    """A picture of mode 1 compressed by Group 4, as one strip."""
+    file = BytesIO()
+    image.save(file, "TIFF", compression="group4", strip_size=image.width * image.height)
+    data = file.getvalue()
+    with open_file(data) as written:
+        page = written.pages.first
+        (offset,), (size,) = page.dataoffsets, page.databytecounts
+    return data[offset : offset + size]
+
+
+def open_file(data: bytes) -> TiffFile:
+    """A file for reading. Raises CorruptInput."""
+    try:
+        return TiffFile(BytesIO(data))
+    except TiffFileError as error:
+        raise CorruptInput("The TIFF header cannot be read.") from error
+
+
+def open_writer(stream: BytesIO) -> Any:
+    """An imageio handle for writing TIFF."""
+    return iio.imopen(stream, "w", plugin="tifffile")
+
+
+def pictures(file: TiffFile) -> list[TiffPage]:
+    """The pages without thumbnails and masks, each replaced by its sub-directory that is larger.
+
+    Stops one page after the limit. Raises CorruptInput if there is no page.
+    """
+    pages = [page for page in islice(file.pages, MAX_FRAMES + 1) if isinstance(page, TiffPage)]
+    if not pages:
+        raise CorruptInput("The TIFF file has no pages.")
+    largest = [max((page, *_full_sizes(page)), key=_area) for page in pages]
+    return [page for page in largest if not page.subfiletype & _NO_PICTURE] or pages[:1]
+
+
+def _full_sizes(page: TiffPage) -> list[TiffPage]:
+    """The sub-directories of a page that are no thumbnails."""
+    pages = islice(page.pages or (), MAX_FRAMES)
+    return [page for page in pages if isinstance(page, TiffPage) and not page.subfiletype & _NO_PICTURE]
+
+
+def _area(page: TiffPage) -> int:
+    return page.imagewidth * page.imagelength
+
+
+def is_deep(page: TiffPage) -> bool:
+    """Whether a page has more than 8 bits per sample."""
+    return bits(page) > 8 and page.photometric != PHOTOMETRIC.PALETTE
+
+
+def bits(page: TiffPage) -> int:
+    """The number of bits per sample, of the largest sample."""
+    return int(np.max(page.bitspersample))
+
+
+def orientation(page: TiffPage) -> int:
+    """The EXIF orientation, 1 to 8."""
+    value = page.tags.valueof("Orientation", 1)
+    return int(value) if value in range(1, 9) else 1
+
+
+def upright_size(page: TiffPage) -> Size:
+    size = page.imagewidth, page.imagelength
+    return size[::-1] if orientation(page) >= 5 else size
+
+
+def profile(page: TiffPage) -> bytes | None:
+    """The ICC profile. None for Lab, which is decoded to sRGB."""
+    return None if page.photometric in _LAB else page.tags.valueof("InterColorProfile")
+
+
+def read(page: TiffPage) -> DeepPixels | Image.Image:
+    """The upright pixels of a page. Raises TooLarge, and CorruptInput with the page's encoding."""
+    check_size(page.imagewidth, page.imagelength)
+    try:
+        samples = page.asarray(squeeze=False)
+        # The axes are planes, depth, rows, columns and bands, of which a picture has either planes or bands.
+        array = np.moveaxis(samples[:, 0], 0, -1).reshape(page.imagelength, page.imagewidth, -1)
+        return _to_pixels(_pillow.apply_orientation(array, orientation(page)), page)
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise CorruptInput(
+            f"The page cannot be decoded; it has the color space {_name(PHOTOMETRIC, page.photometric)}, "
+            f"the compression {_name(COMPRESSION, page.compression)} and {bits(page)} bits per sample."
+        ) from error
+
+
+def _name(kind: type[IntEnum], value: int) -> str:
+    """The name of a TIFF value, or its number."""
+    return kind(value).name if value in list(kind) else str(value)
+
+
+def _to_pixels(array: NDArray[Any], page: TiffPage) -> DeepPixels | Image.Image:
+    """Samples of rows x columns x bands in a mode of Raster, with 16 bits if the page has more than 8."""
+    photometric = page.photometric
+    if photometric == PHOTOMETRIC.PALETTE:
+        return _apply_palette(array[..., 0], page)
+    if photometric in _LAB:
+        lab = _lab_to_srgb(array[..., :3], page)
+        return lab if is_deep(page) else lab.as_image()
+    if photometric == PHOTOMETRIC.YCBCR and page.compression not in _JPEG:
+        return Image.fromarray(array[..., :3], "YCbCr").convert("RGB")
+    if array.dtype == np.bool_:
+        return Image.fromarray(array[..., 0] ^ (photometric == PHOTOMETRIC.MINISWHITE))
+    mode = _MODES[PHOTOMETRIC(photometric)]
+    samples, depth = _to_unsigned(array[..., : len(mode)], page)
+    if photometric == PHOTOMETRIC.MINISWHITE:
+        samples = (1 << depth) - 1 - samples
+    if mode != "CMYK" and (band := _alpha_band(page, len(mode))) is not None:
+        alpha = _to_unsigned(array[..., band : band + 1], page)[0]
+        if page.extrasamples[band - len(mode) :][:1] == (_ASSOCIATED,):
+            samples = _divide(samples, alpha, (1 << depth) - 1)
+        samples, mode = np.dstack((samples, alpha)), f"{mode}A"
+    pixels = DeepPixels.from_bits(samples[..., 0] if mode == "L" else samples, depth, mode)
+    return pixels if is_deep(page) else pixels.as_image()
+
+
+def _to_unsigned(samples: NDArray[Any], page: TiffPage) -> tuple[NDArray[np.uint16], int]:
+    """Samples as unsigned integers, and their number of bits, at most 16."""
+    if samples.dtype.kind != "u":
+        return color.to_16_bits(samples), 16
+    depth = bits(page)
+    return np.right_shift(samples, max(depth - 16, 0), dtype=samples.dtype).astype(np.uint16), min(depth, 16)
+
+
+def _alpha_band(page: TiffPage, colors: int) -> int | None:
+    """The index of the band with the alpha, after `colors` others. None if there is none."""
+    extra = page.extrasamples
+    if not extra and page.samplesperpixel == colors + 1:
+        return colors
+    return next((colors + index for index, kind in enumerate(extra) if kind in (_ASSOCIATED, _UNASSOCIATED)), None)
+
+
+def _divide(samples: NDArray[np.uint16], alpha: NDArray[np.uint16], maximum: int) -> NDArray[np.uint16]:
+    """Samples that are multiplied by alpha, without it."""
+    divisor = np.maximum(alpha, 1).astype(np.uint32)
+    quotients = np.floor_divide(samples * np.uint32(maximum) + divisor // 2, divisor)
+    return np.minimum(quotients, maximum).astype(np.uint16)  # type: ignore[no-any-return]
+
+
+def _apply_palette(indexes: NDArray[Any], page: TiffPage) -> Image.Image:
+    colors = np.asarray(page.colormap).T
+    # Some writers store 8 bits.
+    samples = colors.astype(np.uint8) if colors.max() <= 255 else color.to_8_bits(colors)
+    return Image.fromarray(samples[indexes], "RGB")
+
+
+def _lab_to_srgb(array: NDArray[Any], page: TiffPage) -> DeepPixels:
+    """Lab samples as sRGB with 16 bits."""
+    lab = np.empty(array.shape, np.uint16)  # as LittleCMS stores it: L of 0 to 100, a and b of -128 to 127
+    lab[..., 0] = np.clip(_lab_values(array[..., 0], 0, page) * 655.35 + 0.5, 0, 65535)
+    for band in (1, 2):
+        lab[..., band] = np.clip((_lab_values(array[..., band], band, page) + 128) * 257 + 0.5, 0, 65535)
+    source, target = (ImageCms.ImageCmsProfile(ImageCms.createProfile(name)).tobytes() for name in ("LAB", "sRGB"))
+    converted = imagecodecs.cms_transform(lab, source, target, colorspace="lab", outcolorspace="rgb")
+    return DeepPixels(converted, "RGB")
+
+
+def _lab_values(samples: NDArray[Any], band: int, page: TiffPage) -> NDArray[np.float32]:
+    """The values of L (band 0), a or b."""
+    if samples.dtype.kind == "f":
+        return samples.astype(np.float32)
+    unsigned = samples.view(f"u{samples.itemsize}")  # the format of the samples may be that of a and b
+    values, depth = unsigned.astype(np.float32), bits(page)
+    if page.photometric == PHOTOMETRIC.ITULAB:
+        low, high = _ITU_LAB[band]
+        return low + values * np.float32((high - low) / ((1 << depth) - 1))
+    unit = np.float32(1 << (depth - 8))
+    if band == 0:
+        white = unit * 255 if page.photometric == PHOTOMETRIC.ICCLAB else np.iinfo(unsigned.dtype).max
+        return values * np.float32(100 / white)
+    if page.photometric == PHOTOMETRIC.ICCLAB:
+        return values / unit - 128
+    return samples.view(f"i{samples.itemsize}").astype(np.float32) / unit

@@ -1,10 +1,21 @@
 """BMP (Windows bitmap). Written without alpha, which most readers show as black."""
 
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from PIL import Image
+
 from engine import (
     RASTER,
     AnyConversion,
     Content,
+    CorruptInput,
     FileFormat,
+    Frame,
     Raster,
     Signature,
     TargetCapabilities,
@@ -12,6 +23,10 @@ from engine import (
     hookimpl,
 )
 from plugins import _pillow
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 def _is_complete(content: Content) -> bool:
@@ -27,10 +42,65 @@ BMP = FileFormat(
     bytes_per_pixel=1,
 )
 
+_HEADER = struct.Struct("<10xIIiiHHI")  # offset of the pixels; size of the second header, width, height, …
+_COMPRESSION = 30  # offset
+_MASKS = 54  # offset, in all versions
+_MASKS_END = _MASKS + 16
+_BIT_FIELDS, _ALPHA_BIT_FIELDS = 3, 6  # methods of compression
+_OS2_HEADER, _ALPHA_HEADER = 64, 56  # sizes of headers: with other methods, and the least with a mask for alpha
+# Masks that Pillow reads, by bits per pixel.
+_PILLOW_MASKS = {16: (0xF800, 0x07E0, 0x001F, 0), 32: (0xFF0000, 0x00FF00, 0x0000FF, 0)}
+_STRIP = 64  # rows converted at a time
+_MAX_TABLE = 16  # bits per sample that are converted by a table
+
 
 @conversion(BMP, RASTER)
 def decode(data: bytes) -> Raster:
-    return _pillow.decode(data, "BMP")
+    if len(data) < _MASKS_END:
+        return _pillow.decode(data, "BMP")
+    _, header, _, _, _, bits, compression = _HEADER.unpack_from(data)
+    if header == _OS2_HEADER or bits not in _PILLOW_MASKS or compression not in (_BIT_FIELDS, _ALPHA_BIT_FIELDS):
+        return _pillow.decode(data, "BMP")
+    # Pillow reads few masks, but refuses others only when it opens a file.
+    known = struct.pack("<I", _BIT_FIELDS), struct.pack("<4I", *_PILLOW_MASKS[bits])
+    start = data[:_COMPRESSION] + known[0] + data[_COMPRESSION + 4 : _MASKS] + known[1]
+    image = _pillow.open_image(start + data[_MASKS_END : 14 + header], "BMP")
+    return replace(_pillow.to_raster(image, [0]), frames=_decode_bit_fields(data))
+
+
+def _decode_bit_fields(data: bytes) -> Iterator[Frame]:
+    """The picture, of samples at any bits of pixels with 16 or 32 bits. Raises CorruptInput for other masks."""
+    import numpy as np
+
+    offset, header, width, height, _, bits, compression = _HEADER.unpack_from(data)
+    masks = list(struct.unpack_from("<4I", data, _MASKS))
+    if header < _ALPHA_HEADER and compression != _ALPHA_BIT_FIELDS:
+        masks[3] = 0
+    per_row = (width * bits + 31) // 32 * 32 // bits
+    pixels = np.frombuffer(data, f"<u{bits // 8}", per_row * abs(height), offset).reshape(abs(height), per_row)
+    rows = pixels[:, :width] if height < 0 else pixels[::-1, :width]
+    samples = np.empty((*rows.shape, 4 if masks[3] else 3), np.uint8)
+    for top in range(0, abs(height), _STRIP):
+        for band, mask in enumerate(masks[: samples.shape[2]]):
+            samples[top : top + _STRIP, :, band] = _samples(rows[top : top + _STRIP], mask)
+    yield Frame(Image.fromarray(samples))
+
+
+def _samples(pixels: NDArray[np.unsignedinteger], mask: int) -> NDArray[np.uint8]:
+    """The samples at the bits of the mask, scaled to 8 bits; 0 without bits."""
+    import numpy as np
+
+    if not mask:
+        return np.zeros(pixels.shape, np.uint8)
+    shift = (mask & -mask).bit_length() - 1
+    maximum = mask >> shift
+    if maximum & (maximum + 1):
+        raise CorruptInput("The bits of a sample in the BMP are not adjacent.")
+    excess = max(0, maximum.bit_length() - _MAX_TABLE)
+    maximum >>= excess
+    table = ((np.arange(maximum + 1, dtype=np.uint32) * 255 + maximum // 2) // maximum).astype(np.uint8)
+    scaled: NDArray[np.uint8] = table[(pixels >> (shift + excess)) & maximum]
+    return scaled
 
 
 @conversion(RASTER, BMP)

@@ -12,6 +12,7 @@ from engine import (
     AnyConversion,
     FidelityWarning,
     FileFormat,
+    Frame,
     Loss,
     Raster,
     Signature,
@@ -34,8 +35,12 @@ GIF = FileFormat(
 )
 
 _LOOPING = b"NETSCAPE2.0\x03\x01"
-_TRANSPARENT = [255] * 128 + [0] * 128  # by alpha, of which GIF has one bit
+_OPAQUE = 128  # the least alpha of an opaque pixel; GIF has one bit of it
+_TRANSPARENT = [255] * _OPAQUE + [0] * (256 - _OPAQUE)  # by alpha
 _KEEP, _CLEAR = 1, 2  # disposal methods: keep the frame, or clear to transparency
+_UNIT = 10  # milliseconds; browsers play frames of at most one unit, of any format, as ten
+_SHORTEST = 2  # units of a frame that browsers play in time
+_TOLERANCE = 0.01  # milliseconds; sources store fractions
 
 
 @conversion(GIF, RASTER)
@@ -60,6 +65,8 @@ def encode(raster: Raster) -> bytes:
             TargetCapabilities(("L", "P", "PA", "RGB", "RGBA"), animation=True, max_side=65_535)
         ).frames
     )
+    if len(frames) > 1:
+        frames = _with_whole_durations(frames)
     images = [_to_palette(frame.image, still=len(frames) == 1) for frame in frames]
     transparent = any("transparency" in image.info for image in images)
     reduced = [replace(frame, pixels=image) for frame, image in zip(frames, images, strict=True)]
@@ -70,10 +77,33 @@ def encode(raster: Raster) -> bytes:
     return _pillow.encode(images[0], "GIF", disposal=_CLEAR if transparent else _KEEP, **parameters)
 
 
+def _with_whole_durations(frames: list[Frame]) -> list[Frame]:
+    """The frames with durations in hundredths of a second; the end of each is at most one hundredth off.
+
+    Leaves out frames that would be too short for browsers, which would play them in a tenth of a second.
+    """
+    timed: list[Frame] = []
+    ends = rounded = 0.0
+    for frame in frames:
+        ends += frame.duration / _UNIT
+        units = round(ends - rounded)
+        if frame.duration > _UNIT:
+            if ends - rounded < 1:
+                timed[-1] = replace(frame, duration=timed[-1].duration)
+                continue
+            units = max(units, _SHORTEST)
+        rounded += units
+        timed.append(replace(frame, duration=float(units * _UNIT)))
+    changes = [abs(after.duration - before.duration) for before, after in zip(frames, timed, strict=False)]
+    if len(timed) < len(frames) or max(changes) > _TOLERANCE:
+        warn(FidelityWarning("timing_rounded", "GIF stores durations in hundredths of a second."), stacklevel=3)
+    return timed
+
+
 def _to_palette(image: Image.Image, *, still: bool) -> Image.Image:
     """`image` with at most 256 colours. Stills are dithered if colours are lost."""
     if image.mode in ("L", "P"):
-        return image
+        return _with_one_transparent_color(image)
     transparent = image.getchannel("A").point(_TRANSPARENT, "1") if image.mode == "RGBA" else None
     colours = 256 if transparent is None or not transparent.getbbox() else 255
     opaque = image.convert("RGB")
@@ -86,6 +116,19 @@ def _to_palette(image: Image.Image, *, still: bool) -> Image.Image:
         paletted.paste(255, mask=transparent)
         paletted.info["transparency"] = 255
     return paletted
+
+
+def _with_one_transparent_color(image: Image.Image) -> Image.Image:
+    """A picture whose palette may have an alpha per color, with at most one color that is transparent."""
+    alphas = image.info.get("transparency")
+    if not isinstance(alphas, bytes):
+        return image
+    transparent = [color for color, alpha in enumerate(alphas) if alpha < _OPAQUE]
+    merged = image.point([transparent[0] if color in transparent else color for color in range(256)])
+    del merged.info["transparency"]
+    if transparent:
+        merged.info["transparency"] = transparent[0]
+    return merged
 
 
 @hookimpl

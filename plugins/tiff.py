@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -26,8 +26,6 @@ from engine import (
     Size,
     TargetCapabilities,
     any_of,
-    check_size,
-    color,
     conversion,
     hookimpl,
 )
@@ -36,11 +34,14 @@ from plugins import _exif, _pillow, _tiff_tags
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from tifffile import TiffFile
 
 
 def _sniff(content: Content) -> int:
     """0 for camera RAW files: of those without a plugin, only the thumbnail could be read."""
-    return 0 if _tiff_tags.holds_sensor_data(_tiff_tags.read_directories(content)) else 4
+    directories = _tiff_tags.read_directories(content)
+    only_thumbnails = _tiff_tags.camera_make(directories) and _tiff_tags.holds_only_thumbnails(directories)
+    return 0 if only_thumbnails or _tiff_tags.holds_sensor_data(directories) else 4
 
 
 TIFF = FileFormat(
@@ -52,17 +53,23 @@ TIFF = FileFormat(
     is_complete=_tiff_tags.is_complete,
 )
 
-_MODULES = ("plugins._tifffile", "engine.mupdf")
-_BITS_PER_SAMPLE, _SUBFILE = 258, 254
+MODULES = ("plugins._tifffile", "engine.mupdf")
+_BITS_PER_SAMPLE, _SAMPLE_FORMAT = 258, 339
+_UNSIGNED, _INCH = 1, 2
+_WEBP = 50001
+# Raised by Pillow for pages that it does not know.
+_UNREADABLE = (OSError, SyntaxError, TypeError, ValueError, KeyError, IndexError, struct.error)
 _BYTE, _ASCII, _LONG = 1, 2, 4
 _PLACEHOLDER = 0xFEEDF00D
-_REDUCED = 1  # subfile type: a smaller version of another page
-_MODES = {0: "L", 1: "L", 2: "RGB", 5: "CMYK"}
 _JPEG_QUALITY, _EFFORT = 90, 5
-_LEVELS = (1, 1, 2, 3, 4, 6, 7, 9, 10)  # of libdeflate by effort; 4 takes the time of LZW
+_LEVELS = (1, 1, 1, 2, 2, 4, 6, 9, 10)  # of libdeflate by effort; 2 is faster than LZW
+_SAMPLE_ROWS, _SAMPLES = 16, 3  # of a picture, to choose the predictor
 Compression: TypeAlias = Annotated[
     Literal["none", "lzw", "deflate", "jpeg"],
-    Field(description="Compression of TIFF; `jpeg` is lossy, with 8 bits per sample and without transparency."),
+    Field(
+        description="Compression of TIFF. By default Group 4 for pages of 1 bit, otherwise `deflate`. "
+        "`jpeg` is lossy, with 8 bits per sample and without transparency."
+    ),
 ]
 _PHOTOMETRIC_NAMES = {
     "1": "minisblack",
@@ -75,75 +82,93 @@ _PHOTOMETRIC_NAMES = {
 }
 
 
-@conversion(TIFF, RASTER, modules=_MODULES)
+@conversion(TIFF, RASTER, modules=MODULES)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     try:
         image = _pillow.open_image(data, "TIFF")
-    except (OSError, TypeError, SyntaxError):
+        sizes = _sizes(image)
+    except _UNREADABLE:
+        sizes = {}
+    if not sizes:
         return _decode_with_tifffile(data, pages)
-    sizes, deep = _pages(image)
     order = _pillow.select(list(sizes), pages)
     raster = _pillow.to_raster(image, order, sizes=[sizes[index] for index in order])
-    bare = raster.bare and getattr(image, "n_frames", 1) == 1  # without thumbnails
-    return replace(raster, deep_frames=_decode_deep(data, order) if deep else None, bare=bare)
+    return replace(raster, bare=raster.bare and getattr(image, "n_frames", 1) == 1)  # without thumbnails
 
 
-def _pages(image: Image.Image) -> tuple[dict[int, Size], bool]:
-    """The sizes of the pages by index, without thumbnails, and whether a page has more than 8 bits per sample.
+def _sizes(image: Image.Image) -> dict[int, Size]:
+    """The sizes of the pages by index, without thumbnails and masks. Empty if Pillow cannot read a page exactly.
 
     Stops one page after the limit.
     """
-    pages: dict[int, Size] = {}
-    deep = False
+    sizes: dict[int, Size] = {}
     # Counting all pages first takes seconds for thousands of pages.
     for index, page in enumerate(ImageSequence.Iterator(image)):
-        tags = getattr(page, "tag_v2", {})
-        deep = deep or max(tags.get(_BITS_PER_SAMPLE, (1,))) > 8
-        if not int(tags.get(_SUBFILE, 0)) & _REDUCED:
-            pages[index] = page.size
-        if len(pages) > MAX_FRAMES:
+        if not _is_for_pillow(getattr(page, "tag_v2", {})):
+            return {}
+        if not int(page.tag_v2.get(_tiff_tags.SUBFILE, 0)) & (_tiff_tags.REDUCED | _tiff_tags.MASK):  # type: ignore[attr-defined]
+            sizes[index] = page.size
+        if len(sizes) > MAX_FRAMES:
             break
-    image.seek(next(iter(pages), 0))
-    return pages or {0: image.size}, deep
+    image.seek(next(iter(sizes), 0))
+    return sizes
+
+
+def _is_for_pillow(tags: Mapping[int, Any]) -> bool:
+    """Whether a page has integers of at most 8 bits, a compression of Pillow, and no sub-directories."""
+    return (
+        max(tags.get(_BITS_PER_SAMPLE, (1,))) <= 8
+        and tags.get(_tiff_tags.COMPRESSION, 1) != _WEBP  # Pillow's libtiff lacks the codec
+        and set(tags.get(_SAMPLE_FORMAT, (_UNSIGNED,))) == {_UNSIGNED}
+        and _tiff_tags.SUB_DIRECTORIES not in tags
+    )
 
 
 def _decode_with_tifffile(data: bytes, selected: str | None) -> Raster:
-    """Decodes files that Pillow cannot read, such as floating-point colour."""
     from plugins import _tifffile
 
-    with _tifffile.open_tiff(BytesIO(data), "r") as file:
-        order = _pillow.select(list(range(min(file.properties(index=...).n_images, MAX_FRAMES + 1))), selected)
-    frames = (replace(frame, pixels=frame.image) for frame in _decode_deep(data, order))
-    return Raster(frames, count=len(order), deep_frames=_decode_deep(data, order))
+    with _tifffile.open_file(data) as file:
+        pages = _tifffile.pictures(file)
+        order = _pillow.select(list(range(len(pages))), selected)
+        chosen = [pages[index] for index in order]
+        bits = max((_tifffile.bits(page) for page in chosen if _tifffile.is_deep(page)), default=8)
+        sizes = [_tifffile.upright_size(page) for page in chosen]
+        turned = any(_tifffile.orientation(page) > 1 for page in chosen)
+        dpi = _pillow.plausible_dpi(file.pages.first.get_resolution(unit=_INCH))
+        directory = _read_directory(data, file)
+    return Raster(
+        _frames(data, order, deep=False),
+        count=len(order),
+        deep_frames=_frames(data, order, deep=True) if bits > 8 else None,
+        source_bit_depth=min(bits, 16),
+        exif=_exif.from_directory(directory),
+        xmp=_pillow.upright_xmp(directory.get(_exif.XMP)),
+        dpi=dpi,
+        turned=turned,
+        sizes=sizes,
+    )
 
 
-def _decode_deep(data: bytes, order: list[int]) -> Iterator[Frame]:
+def _read_directory(data: bytes, file: TiffFile) -> Image.Exif:
+    """The tags of the first page; empty if they are invalid."""
+    tags = Image.Exif()
+    tags.endian, tags.bigtiff = file.byteorder, file.is_bigtiff
+    try:
+        tags.load_from_fp(BytesIO(data), file.pages.first.offset)
+    except _UNREADABLE:
+        return Image.Exif()
+    return tags
+
+
+def _frames(data: bytes, order: list[int], *, deep: bool) -> Iterator[Frame]:
     from plugins import _tifffile
 
-    with _tifffile.open_tiff(BytesIO(data), "r") as file:
-        for page in order:
-            tags = file.metadata(index=..., page=page)
-            check_size(tags["ImageWidth"], tags["ImageLength"])
-            pixels = _to_deep_pixels(file.read(index=..., page=page), tags)
-            yield Frame(pixels, tags.get("InterColorProfile"))
-
-
-def _to_deep_pixels(array: NDArray[Any], tags: dict[str, Any]) -> DeepPixels:
-    import numpy as np
-
-    photometric = int(tags["PhotometricInterpretation"])
-    mode = _MODES[photometric]
-    if array.ndim == 3 and int(tags.get("PlanarConfiguration", 1)) == 2:
-        array = np.moveaxis(array, 0, -1)
-    if array.ndim == 3:
-        mode += "A" if array.shape[2] > len(mode) and mode != "CMYK" else ""
-        array = array[..., : len(mode)] if len(mode) > 1 else array[..., 0]
-    bits = int(np.max(tags["BitsPerSample"]))
-    array = array if array.dtype.kind == "u" and bits <= 16 else color.to_16_bits(array)
-    if photometric == 0:
-        array = (1 << min(bits, 16)) - 1 - array
-    array = _pillow.apply_orientation(array, int(tags.get("Orientation", 1)))
-    return DeepPixels.from_bits(array, min(bits, 16), mode)
+    with _tifffile.open_file(data) as file:
+        pages = _tifffile.pictures(file)
+        for index in order:
+            frame = Frame(_tifffile.read(pages[index]), _tifffile.profile(pages[index]))
+            yield frame if deep else replace(frame, pixels=frame.image)
+            del frame  # so that it is not in memory while the next one is decoded
 
 
 # Few readers support LA with 16 bits.
@@ -153,9 +178,13 @@ _CAPABILITIES = TargetCapabilities(
 _JPEG_CAPABILITIES = TargetCapabilities(("L", "RGB"), icc=True, pages=True)
 
 
-@conversion(RASTER, TIFF, cost=2, modules=_MODULES)
+@conversion(RASTER, TIFF, cost=2, modules=MODULES)
 def encode(
-    raster: Raster, *, compression: Compression = "deflate", quality: Quality = _JPEG_QUALITY, effort: Effort = _EFFORT
+    raster: Raster,
+    *,
+    compression: Compression | None = None,
+    quality: Quality = _JPEG_QUALITY,
+    effort: Effort = _EFFORT,
 ) -> bytes:
     """`quality` applies to JPEG compression, `effort` to deflate."""
     from plugins import _tifffile
@@ -163,56 +192,67 @@ def encode(
     if compression != "jpeg" and quality != _JPEG_QUALITY:
         message = "quality has an effect only with the compression jpeg."
         warn(FidelityWarning("quality_ignored", message), stacklevel=2)
-    if compression != "deflate" and effort != _EFFORT:
+    if compression not in (None, "deflate") and effort != _EFFORT:
         message = "effort has an effect only with the compression deflate."
         warn(FidelityWarning("option_ignored", message), stacklevel=2)
     converted = raster.converted_for(_JPEG_CAPABILITIES if compression == "jpeg" else _CAPABILITIES)
-    file = BytesIO()
     tags = _exif.parse(raster.exif)
-    with _tifffile.open_tiff(file, "w") as pages:
+    with _tifffile.Writer() as writer:
         for number, frame in enumerate(converted.frames):
-            pages.write(
-                **_page_parameters(frame.pixels),
-                **_compression_parameters(frame.pixels, compression, quality, effort),
-                iccprofile=frame.icc_profile,
-                resolution=raster.dpi,
-                resolutionunit="inch" if raster.dpi else None,
-                extratags=() if number else list(_extra_tags(tags, raster.xmp)),
-                metadata=None,
-                software=False,
-            )
-    return _append_directories(file.getvalue(), tags)
+            common: dict[str, Any] = {
+                "iccprofile": frame.icc_profile,
+                "resolution": raster.dpi,
+                "resolutionunit": "inch" if raster.dpi else None,
+                "extratags": () if number else list(_extra_tags(tags, raster.xmp)),
+            }
+            if compression is None and frame.pixels.mode == "1":
+                writer.write_bilevel(frame.image, **common)
+            else:
+                array, parameters = _page(frame.pixels)
+                method = _compression_parameters(array, frame.pixels.mode, compression or "deflate", quality, effort)
+                writer.write(array, **parameters, **method, **common)
+    return _append_directories(writer.getvalue(), tags)
 
 
 def _compression_parameters(
-    pixels: Image.Image | DeepPixels, compression: Compression, quality: int, effort: int
+    array: NDArray[Any], mode: str, compression: str, quality: int, effort: int
 ) -> dict[str, Any]:
     """The parameters of tifffile for a compression."""
     if compression == "jpeg":
         return {"compression": "jpeg", "compressionargs": {"level": quality}}
     if compression == "none":
         return {}
-    predictor = {"predictor": pixels.mode not in ("1", "P")}
+    predictor = {"predictor": mode not in ("1", "P") and _predictor_helps(array)}
     if compression == "lzw":
         return {"compression": "lzw", **predictor}
     return {"compression": "zlib", "compressionargs": {"level": _LEVELS[effort - 1]}, **predictor}
 
 
-def _page_parameters(pixels: Image.Image | DeepPixels) -> dict[str, Any]:
-    """The parameters of tifffile for the pixels of a page."""
+def _predictor_helps(array: NDArray[Any]) -> bool:
+    """Whether differences of neighbouring pixels compress better than the pixels: of photos, but not of drawings."""
+    import numpy as np
+    from imagecodecs import deflate_encode, delta_encode
+
+    starts = np.linspace(0, max(len(array) - _SAMPLE_ROWS, 0), _SAMPLES, dtype=int)
+    rows = np.concatenate([array[start : start + _SAMPLE_ROWS] for start in starts])
+    return len(deflate_encode(delta_encode(rows, axis=1).tobytes(), 2)) < len(deflate_encode(rows.tobytes(), 2))
+
+
+def _page(pixels: Image.Image | DeepPixels) -> tuple[NDArray[Any], dict[str, Any]]:
+    """The samples of a page, and the parameters of tifffile for them."""
     import numpy as np
 
     mode = pixels.mode
     array = pixels.array if isinstance(pixels, DeepPixels) else np.asarray(pixels)
-    parameters: dict[str, Any] = {"ndimage": array, "photometric": _PHOTOMETRIC_NAMES[mode]}
+    parameters: dict[str, Any] = {"photometric": _PHOTOMETRIC_NAMES[mode]}
     if isinstance(pixels, Image.Image) and mode == "P":
         palette = np.zeros((256, 3), np.uint16)
         colours = np.asarray(pixels.getpalette(), np.uint16).reshape(-1, 3) * 257
         palette[: len(colours)] = colours
-        return {**parameters, "colormap": palette.T}
+        return array, {**parameters, "colormap": palette.T}
     if mode in ("LA", "RGBA"):
         parameters["extrasamples"] = ["unassalpha"]
-    return {**parameters, "planarconfig": "contig"} if array.ndim == 3 else parameters
+    return array, ({**parameters, "planarconfig": "contig"} if array.ndim == 3 else parameters)
 
 
 def _extra_tags(tags: Image.Exif, xmp: bytes | None) -> Iterator[tuple[int, int, int, Any, bool]]:

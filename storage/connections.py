@@ -35,7 +35,8 @@ def sqlite_path(url: str) -> Path | None:
 
 def open_sqlite(path: Path) -> peewee.SqliteDatabase:
     """Opens the connection that writes, one per thread. Creates the file, for its owner only, and its folder."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Jobs run as other users in a folder below the data folder.
+    path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
     with suppress(FileExistsError):
         path.touch(mode=0o600, exist_ok=False)  # SQLite creates its other files with the same mode
     # Not NORMAL, which can lose committed transactions in a power cut.

@@ -158,12 +158,13 @@ async def _serve(settings: Settings, host: str, port: int) -> None:
     soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft_limit, min(hard_limit, _MAX_DESCRIPTORS)), hard_limit))
     registry = load_registry()
-    executor = local_executor(settings, settings.workers)
+    executor = local_executor(settings, settings.workers, settings.data_dir.absolute() / "workers")
     services = await asyncio.to_thread(assemble, settings, registry, executor)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel sends it on behalf of processes that share a descriptor
     try:
         await executor.start()
         sandbox = await check_sandbox(settings, executor)

@@ -74,6 +74,7 @@ def run(
     except (ValueError, ConversionError) as error:
         exit_with(str(error), WRONG_USAGE)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # removes temporary files, as SIGINT does
+    signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel sends it on behalf of processes that share a descriptor
     try:
         failures = asyncio.run(work)
     except SandboxIncomplete as error:

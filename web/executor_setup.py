@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from pathlib import Path
 
 from config.settings import Settings
 from engine import sandbox
@@ -17,10 +18,14 @@ class SandboxIncomplete(RuntimeError):
     """The sandbox is required but incomplete on this system; `str(error)` lists the missing layers and checks."""
 
 
-def local_executor(settings: Settings, workers: int) -> LocalExecutor:
-    """Returns an executor with the sandbox layers and jobs per process of the settings. The caller closes it."""
+def local_executor(settings: Settings, workers: int, folder: Path | None = None) -> LocalExecutor:
+    """Returns an executor with the sandbox layers and jobs per process of the settings. The caller closes it.
+
+    The folders of worker processes are below `folder`, by default the system's temporary folder.
+    """
     layers = sandbox.ALWAYS if settings.sandbox == "off" else sandbox.LAYERS
-    return LocalExecutor(workers, layers, settings.jobs_per_process)
+    forkserver = ForkServer(layers, folder=folder)
+    return LocalExecutor(workers, pool=WorkerPool(forkserver, workers, settings.jobs_per_process))
 
 
 def command_executor(settings: Settings, jobs: int, modules: Collection[str]) -> LocalExecutor:

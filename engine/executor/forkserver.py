@@ -9,14 +9,15 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import ExecutorUnavailable
-from engine.executor.forkserver_main import PID, remove_folder
+from engine.executor.folders import BaseFolder
+from engine.executor.forkserver_main import PID
+from engine.executor.quotas import used_memory
 
 # The only environment variables that are passed on: the others can hold secrets.
 _VARIABLES = frozenset({"PATH", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHASHSEED"})
@@ -38,8 +39,7 @@ _EXIT_TIMEOUT = 2.0  # seconds for a fork server to end after its socket is clos
 # Seconds to wait, at each attempt to fork, for a fork server whose socket is closed to end before it is replaced.
 _EXIT_TIMEOUTS = (0.0, 0.5, 0.0)
 _MAX_REPLY = 8192  # bytes; more than a path can have
-_RSS_ANON = re.compile(rb"RssAnon:\s*(\d+) kB")
-_THREADS = re.compile(rb"Threads:\s*(\d+)")
+_THREADS = re.compile(rb"^Threads:\s*(\d+)$", re.MULTILINE)  # at the start of a line: a process chooses its name
 
 
 @dataclass(eq=False)
@@ -69,12 +69,12 @@ class WorkerProcess:
         return False
 
     def memory_and_threads(self) -> tuple[int, int]:
-        """Returns the bytes of its own resident memory, and its number of threads. Raises OSError if it has ended."""
+        """Returns the bytes of its own memory, and its number of threads. Raises OSError if it has ended."""
         text = os.pread(self.proc_status, _MAX_REPLY, 0)
-        memory, threads = _RSS_ANON.search(text), _THREADS.search(text)
+        memory, threads = used_memory(text), _THREADS.search(text)
         if not memory or not threads:  # a process that is about to end has no memory
             raise ProcessLookupError
-        return int(memory[1]) * 1024, int(threads[1])
+        return memory, int(threads[1])
 
     async def exitcode(self, seconds: float) -> int | None:
         """Waits up to `seconds` for the process to end.
@@ -135,13 +135,15 @@ class ForkServer:
     """A process with all plugins loaded that forks worker processes with the sandbox `layers`.
 
     Starts at the first fork. Its methods block and are called from one thread at a time. While `closing` is true, it
-    is not replaced. `modules` are those that the jobs can import; by default those of all plugins.
+    is not replaced. `modules` are those that the jobs can import; by default those of all plugins. The folders of the
+    worker processes are below `folder`, by default the system's temporary folder.
     """
 
-    def __init__(self, layers: Collection[str], modules: Collection[str] = ()) -> None:
+    def __init__(self, layers: Collection[str], modules: Collection[str] = (), folder: Path | None = None) -> None:
         self._layers = layers
         self._modules = modules
-        self._base_folder = ""  # holds the folders of the worker processes
+        self._folder = folder
+        self._base_folder: BaseFolder | None = None
         self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
         self.closing = False
 
@@ -173,11 +175,10 @@ class ForkServer:
         return self._running[1]
 
     def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
-        self._base_folder = tempfile.mkdtemp(prefix="convertd-")
-        Path(self._base_folder).chmod(0o711)  # jobs run as other users; each can reach its own folder
+        self._base_folder = BaseFolder(self._folder)
         control, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         python_path = os.pathsep.join(entry for entry in sys.path if entry)
-        arguments = [str(remote.fileno()), self._base_folder, ",".join(self._modules), *self._layers]
+        arguments = [str(remote.fileno()), self._base_folder.path, ",".join(self._modules), *self._layers]
         with remote:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _PROGRAM, *arguments],
@@ -198,9 +199,9 @@ class ForkServer:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
             self._running = None
-        if self._base_folder:  # an empty path would be the current folder
-            remove_folder(self._base_folder)
-            self._base_folder = ""
+        if self._base_folder is not None:
+            self._base_folder.remove()
+            self._base_folder = None
 
 
 def job_environment() -> dict[str, str]:

@@ -7,17 +7,16 @@ import select
 import signal
 import socket
 import struct
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from engine import sandbox
 from engine.executor import preload
+from engine.executor.folders import clear_folder, remove_folder
 from engine.executor.worker import run_worker
 from engine.registry import load_registry
 
@@ -35,7 +34,9 @@ def main() -> None:
     (separated by commas; empty: all), and the names of the sandbox layers. Preloading takes a second, so it happens in
     a supervisor process that forks the serving process, and forks it again at once if it is killed.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):  # the web server handles these and closes the control socket
+    # The web server handles the first two and closes the control socket. The kernel sends SIGIO on behalf of processes
+    # that share a descriptor with this one.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGIO):
         signal.signal(number, signal.SIG_IGN)
     base_folder, modules, *layers = sys.argv[2:]
     sandbox.lower_session_priority()
@@ -50,21 +51,6 @@ def main() -> None:
         apply_layers = partial(sandbox.apply_layers, layers, os.getpid(), path_rules)
         _ChildTable(control, base_folder, lambda folder: shared_layers | apply_layers(folder)).run()
     remove_folder(base_folder)
-
-
-def remove_folder(folder: str) -> None:
-    """Removes a folder and its contents. Ignores errors. Blocks."""
-    clear_folder(folder)
-    with suppress(OSError):
-        Path(folder).rmdir()
-
-
-def clear_folder(folder: str) -> None:
-    """Removes the contents of a folder. Ignores errors. Blocks."""
-    with suppress(OSError):
-        entries = list(Path(folder).iterdir())
-        if entries:
-            subprocess.run(["rm", "-rf", "--", *entries], check=False)
 
 
 class _Child(NamedTuple):

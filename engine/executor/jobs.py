@@ -9,21 +9,32 @@ import json
 import pickle
 import signal
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, NamedTuple
+from functools import cache
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
-from engine import memory_estimate
+from pydantic import Field, TypeAdapter
+
+from engine import memory_estimate, sandbox
 from engine.errors import ConversionError, OutOfMemory, StepFailed, TimedOut, WorkerCrashed
 from engine.options import NO_OPTIONS, OptionValues
-from engine.pipeline import Timing, WarningRecord
+from engine.pipeline import Seconds, Text, Timing, WarningRecord
 from engine.planner import Plan
 from engine.sandbox import SandboxReport
 
 MAX_MESSAGE = 64 << 10
 """Bytes of a request or a reply; a socket passes about three times as many in one message."""
 
-
 DEFAULT_NAME = "page"
 """The name of files in a ZIP whose input has no name."""
+
+Count: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 31)]
+"""A number of pages, frames, files or pixels that a job reports."""
+
+Size: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 53)]
+"""A number of bytes that a job reports."""
+
+_Number: TypeAlias = Annotated[int, Field(gt=-1 << 53, lt=1 << 53)] | Annotated[float, Field(allow_inf_nan=False)]
+_Scalar: TypeAlias = Text | bool | _Number | None
 
 
 @dataclass(frozen=True)
@@ -74,9 +85,9 @@ class Inspection(NamedTuple):
     Documents and vectors have the size at which they are drawn by default.
     """
 
-    width: int | None
-    height: int | None
-    pages: int | None
+    width: Count | None
+    height: Count | None
+    pages: Count | None
 
 
 @dataclass(frozen=True)
@@ -91,41 +102,21 @@ class JobResult:
     `inspection` is set only for jobs that inspect.
     """
 
-    size: int
+    size: Size
     trace: tuple[Timing, ...]
     warnings: tuple[WarningRecord, ...]
-    input_pages: tuple[int, ...] = ()
-    pages: int | None = None
-    check_seconds: float = 0.0
-    peak_memory: int = 0
-    file_count: int = 1
-    quality_used: int | None = None
+    input_pages: tuple[Count, ...] = ()
+    pages: Count | None = None
+    check_seconds: Seconds = 0.0
+    peak_memory: Size = 0
+    file_count: Annotated[Count, Field(ge=1)] = 1
+    quality_used: Annotated[int, Field(ge=0, le=100)] | None = None
     inspection: Inspection | None = None
 
     @property
     def container(self) -> Literal["zip"] | None:
         """The format of the result if it holds several files: "zip"."""
         return "zip" if self.file_count > 1 else None
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> JobResult:
-        """Raises ValueError, KeyError, TypeError or OverflowError for values of the wrong shape."""
-        return cls(
-            int(values["size"]),
-            tuple(Timing(str(t["step"]), str(t["stage"]), float(t["seconds"])) for t in values["trace"]),
-            tuple(WarningRecord(str(warning["code"]), str(warning["message"])) for warning in values["warnings"]),
-            tuple(int(pages) for pages in values["input_pages"]),
-            _optional_int(values["pages"]),
-            float(values["check_seconds"]),
-            int(values["peak_memory"]),
-            int(values["file_count"]),
-            _optional_int(values["quality_used"]),
-            None if values["inspection"] is None else Inspection(*map(_optional_int, values["inspection"])),
-        )
-
-
-def _optional_int(value: Any) -> int | None:
-    return None if value is None else int(value)
 
 
 class Request(NamedTuple):
@@ -176,32 +167,82 @@ def report_reply(report: SandboxReport) -> bytes:
 
 
 def _reply(values: dict[str, Any]) -> bytes:
-    message = json.dumps(values).encode()
+    message = json.dumps(_printable(values), ensure_ascii=False).encode()
     return message if len(message) <= MAX_MESSAGE else error_reply(StepFailed("The result's description is too long."))
 
 
-def parse_result(reply: bytes) -> tuple[JobResult, bool]:
+def _printable(value: Any) -> Any:
+    """Returns JSON values without control characters, which files can bring into messages."""
+    match value:
+        case str():
+            return value if value.isprintable() else "".join(c if c.isprintable() else " " for c in value)
+        case dict():
+            return {_printable(name): _printable(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_printable(item) for item in value]
+        case _:
+            return value
+
+
+@dataclass(frozen=True)
+class _ErrorValues:
+    """The values of `ConversionError.as_json`."""
+
+    kind: Text
+    message: Text
+    reason: Text | None
+    param: Text | None
+    details: dict[Text, _Scalar | list[_Scalar] | dict[Text, _Scalar]]
+
+
+@dataclass(frozen=True)
+class _Reply:
+    """A reply, which has a result, an error or a report."""
+
+    result: JobResult | None = None
+    error: _ErrorValues | None = None
+    report: SandboxReport | None = None
+    reusable: bool = False
+
+
+@cache  # not at import: workers do not need it
+def _replies() -> TypeAdapter[_Reply]:
+    return TypeAdapter(_Reply)
+
+
+def _parse(reply: bytes) -> _Reply:
+    """Returns the reply. Raises WorkerCrashed unless it is strict JSON, in UTF-8, with the right types and ranges."""
+    try:
+        if len(reply) <= MAX_MESSAGE:
+            return _replies().validate_json(reply, strict=True)
+    except ValueError:
+        pass
+    raise _unreadable()
+
+
+def _unreadable() -> WorkerCrashed:
+    return WorkerCrashed("The conversion's process sent an unreadable reply.")
+
+
+def parse_result(message: bytes) -> tuple[JobResult, bool]:
     """Returns the job's result, and whether its process can be used again.
 
     Raises the ConversionError of the reply, or WorkerCrashed.
     """
-    try:
-        error: ConversionError
-        values = json.loads(reply)
-        if "error" not in values:
-            return JobResult.from_json(values["result"]), values.get("reusable") is True
-        error = ConversionError.from_json(values["error"])
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
-        error = WorkerCrashed("The conversion's process sent an unreadable reply.")
-    raise error
+    reply = _parse(message)
+    if reply.error is not None:
+        raise ConversionError.from_json(asdict(reply.error))
+    if reply.result is None:
+        raise _unreadable()
+    return reply.result, reply.reusable
 
 
-def parse_report(reply: bytes) -> SandboxReport:
+def parse_report(message: bytes) -> SandboxReport:
     """Returns the results of a sandbox self-test. Raises WorkerCrashed."""
-    try:
-        return SandboxReport(**json.loads(reply)["report"])
-    except (ValueError, KeyError, TypeError):
-        raise WorkerCrashed("The process that tests the sandbox sent an unreadable reply.") from None
+    report = _parse(message).report
+    if report is None or not sandbox.LAYERS.issubset(report.layers):
+        raise _unreadable()
+    return report
 
 
 def quota_error(limits: JobLimits) -> ConversionError:

@@ -8,12 +8,11 @@ import socket
 import stat
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
-from pathlib import Path
 from typing import Protocol
 
 from engine import sandbox
 from engine.errors import ExecutorUnavailable, StepFailed, TimedOut
-from engine.executor import jobs
+from engine.executor import jobs, quotas
 from engine.executor.forkserver import ForkServer
 from engine.executor.jobs import Job, JobLimits, JobResult, Request
 from engine.executor.pool import Worker, WorkerPool
@@ -24,8 +23,6 @@ JOBS_PER_PROCESS = 100
 
 _ATTEMPTS = 5  # to find a worker process that starts the job
 _EXIT_TIMEOUT = 5.0  # seconds for a process that closed its connection to end
-_QUOTA_INTERVAL = 0.25  # seconds; a job can exceed its disk quota by some hundred megabytes in this time
-_BLOCK = 512  # bytes, the unit of st_blocks
 
 
 class Executor(Protocol):
@@ -116,7 +113,8 @@ class _NotStarted(Exception):
 async def _request(worker: Worker, request: Request, descriptors: list[int]) -> bytes:
     """Returns the worker's reply. Raises ConversionError if it ends without one, and _NotStarted."""
     process, limits = worker.process, request.limits
-    quota = asyncio.create_task(_wait_until_exceeded(process.folder, limits.scratch, limits.files))
+    watching = quotas.wait_until_exceeded(process.pid, process.folder, limits, worker.initial[0])
+    quota = asyncio.create_task(watching)
     quota.add_done_callback(lambda task: None if task.cancelled() else process.kill())
     try:
         reply = await _exchange(process.connection, request.encode(), descriptors)
@@ -125,7 +123,7 @@ async def _request(worker: Worker, request: Request, descriptors: list[int]) -> 
             if not any(os.lseek(descriptor, 0, os.SEEK_CUR) for descriptor in descriptors):
                 raise _NotStarted
             exitcode = await process.exitcode(_EXIT_TIMEOUT)
-            raise jobs.quota_error(limits) if quota.done() else jobs.exit_error(exitcode)
+            raise quota.result() if quota.done() else jobs.exit_error(exitcode)
         return reply
     finally:
         quota.cancel()
@@ -163,30 +161,3 @@ async def _deadline(seconds: float) -> AsyncIterator[None]:
             yield
     except TimeoutError:
         raise TimedOut(f"The conversion took longer than {seconds:g} s.", details={"max_seconds": seconds}) from None
-
-
-async def _wait_until_exceeded(folder: Path, max_bytes: int, max_files: int) -> None:
-    """Returns when the folder and its subfolders hold more than `max_bytes` or `max_files`."""
-    while True:
-        await asyncio.sleep(_QUOTA_INTERVAL)
-        if await asyncio.to_thread(_exceeds, folder, max_bytes, max_files):
-            return
-
-
-def _exceeds(folder: Path, max_bytes: int, max_files: int) -> bool:
-    pending = [folder]
-    while pending:
-        try:
-            with os.scandir(pending.pop()) as entries:
-                for entry in entries:
-                    max_bytes -= entry.stat(follow_symlinks=False).st_blocks * _BLOCK
-                    max_files -= 1
-                    if max_bytes < 0 or max_files < 0:
-                        return True
-                    if entry.is_dir(follow_symlinks=False):
-                        pending.append(Path(entry.path))
-        except FileNotFoundError:  # deleted since it was listed
-            continue
-        except OSError:  # unreadable or nested too deeply: treated as an attempt to evade the quota
-            return True
-    return False

@@ -8,7 +8,6 @@ import gc
 import os
 import signal
 import socket
-import tempfile
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,8 +16,9 @@ from pathlib import Path
 from engine import sandbox
 from engine.errors import ExecutorUnavailable
 from engine.executor import preload
+from engine.executor.folders import BaseFolder
 from engine.executor.forkserver import WorkerProcess, job_environment
-from engine.executor.forkserver_main import PID, kill_group, remove_folder
+from engine.executor.forkserver_main import PID, kill_group
 from engine.executor.pool import Worker
 from engine.executor.worker import run_worker
 from engine.registry import load_registry
@@ -49,9 +49,9 @@ class SingleWorker:
     @asynccontextmanager
     async def worker(self, account: str, *, isolated: bool) -> AsyncIterator[Worker]:
         """A worker for one job of the account, which is killed on exit. Raises ExecutorUnavailable."""
-        folder = tempfile.mkdtemp(prefix="convertd-")
+        base_folder = BaseFolder()
         try:
-            process, status = self._fork(folder)
+            process, status = self._fork(f"{base_folder.path}/1")
             loop = asyncio.get_running_loop()
             loop.add_reader(process.pidfd, _reap, process, status)
             try:
@@ -62,10 +62,11 @@ class SingleWorker:
                 _reap(process, status)
                 process.discard()
         finally:
-            remove_folder(folder)
+            base_folder.remove()
 
     def _fork(self, folder: str) -> tuple[WorkerProcess, socket.socket]:
-        """Returns a worker process, and the socket that takes its exit code."""
+        """Returns a worker process with a new folder, and the socket that takes its exit code."""
+        Path(folder).mkdir(0o700)
         connection, remote_connection = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         status, remote_status = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         prepare = partial(self._prepare, os.getpid(), folder)

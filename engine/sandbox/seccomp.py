@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import struct
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -70,14 +71,19 @@ _RECENT: Mapping[str, int] = {
     "removexattrat": 466,
 }
 
-_CLONE_THREAD = 0x00010000
+_CLONE_PARENT, _CLONE_THREAD = 0x00008000, 0x00010000
 # Cgroup, UTS, IPC, user, PID, network, mount and time.
 _CLONE_NAMESPACES = (0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000, 0x00020000, 0x80)
 _O_TMPFILE = 0x00400000  # without O_DIRECTORY, which Python's constant includes
-_F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 8, 10, 15
 _NULL = 0
+_BITS = 32  # of a command of ioctl or fcntl
 _INT = 0xFFFFFFFF  # the lower half of an argument, which is all that the kernel reads of an int
-_PID_PLACEHOLDER = 0xFFFFFFFE  # no process has this ID; `restrict` puts its own in place
+_IOCTLS = (
+    *(0x5401, 0x802C542A, 0x5413),  # TCGETS, TCGETS2 and TIOCGWINSZ, which ask whether a file is a terminal
+    *(0x541B, 0x5421, 0x5450, 0x5451),  # FIONREAD, FIONBIO, FIONCLEX and FIOCLEX
+)
+_FCNTLS = (fcntl.F_DUPFD, fcntl.F_DUPFD_CLOEXEC, fcntl.F_GETFD, fcntl.F_SETFD, fcntl.F_GETFL, fcntl.F_SETFL)
+_PID_PLACEHOLDER = 0x7FFFFFFD  # no process has this ID, and no rule this mask; `restrict` puts its own in place
 _PID = struct.Struct("=I")
 
 # Constants of libseccomp and of the kernel.
@@ -99,11 +105,14 @@ class _Comparison(ctypes.Structure):
 
 
 class Rule(NamedTuple):
-    """Makes a system call return an error, or 0 without effect if `error` is 0; only if the comparison holds."""
+    """Makes a system call return an error, or 0 without effect if `error` is 0; only if all comparisons hold.
+
+    An argument can have one comparison.
+    """
 
     call: str
     error: int
-    comparison: tuple[int, int, int, int] | None = None
+    comparisons: tuple[tuple[int, int, int, int], ...] = ()
 
 
 class Filters(NamedTuple):
@@ -113,30 +122,44 @@ class Filters(NamedTuple):
     no_programs: bytes
 
 
+def _other_commands(call: str, allowed: Collection[int]) -> Iterator[Rule]:
+    """Yields rules that deny all commands, the second argument of `call`, except those `allowed`.
+
+    libseccomp has no list of alternatives. These rules deny each block of commands, which agree in their higher bits,
+    that has no allowed one and is the half of a block that has.
+    """
+    for size in range(_BITS):
+        for block in {command >> size ^ 1 for command in allowed} - {command >> size for command in allowed}:
+            yield Rule(call, errno.EPERM, ((1, _MASKED_EQUAL, _INT >> size << size, block << size),))
+
+
 _RESTRICTIONS = (
     # Their flags are behind a pointer, which a filter cannot follow; libraries fall back to clone and openat.
     Rule("clone3", errno.ENOSYS),
     Rule("openat2", errno.ENOSYS),
-    *(Rule("clone", errno.EPERM, (0, _MASKED_EQUAL, flag, flag)) for flag in _CLONE_NAMESPACES),
+    # With CLONE_PARENT, the new process would be no descendant of this one.
+    *(Rule("clone", errno.EPERM, ((0, _MASKED_EQUAL, flag, flag),)) for flag in (*_CLONE_NAMESPACES, _CLONE_PARENT)),
     # The disk quota cannot see files without a name.
-    Rule("open", errno.EOPNOTSUPP, (1, _MASKED_EQUAL, _O_TMPFILE, _O_TMPFILE)),
-    Rule("openat", errno.EOPNOTSUPP, (2, _MASKED_EQUAL, _O_TMPFILE, _O_TMPFILE)),
-    Rule("tgkill", errno.EPERM, (0, _NOT_EQUAL, _PID_PLACEHOLDER, 0)),
-    Rule("prlimit64", errno.EPERM, (0, _NOT_EQUAL, 0, 0)),  # 0 is the calling process
-    # The kernel can send any signal to the owner of a descriptor that becomes ready.
-    *(
-        Rule("fcntl", errno.EPERM, (1, _MASKED_EQUAL, _INT, command))
-        for command in (_F_SETOWN, _F_SETSIG, _F_SETOWN_EX)
-    ),
+    Rule("open", errno.EOPNOTSUPP, ((1, _MASKED_EQUAL, _O_TMPFILE, _O_TMPFILE),)),
+    Rule("openat", errno.EOPNOTSUPP, ((2, _MASKED_EQUAL, _O_TMPFILE, _O_TMPFILE),)),
+    # Takes any amount of disk space at once, beyond the limit on the size of a file. Libraries write instead.
+    Rule("fallocate", errno.EOPNOTSUPP),
+    Rule("tgkill", errno.EPERM, ((0, _NOT_EQUAL, _PID_PLACEHOLDER, 0),)),
+    Rule("prlimit64", errno.EPERM, ((0, _NOT_EQUAL, 0, 0),)),  # 0 is the calling process
+    # Among the others are those that name the process to which the kernel sends a signal when a descriptor becomes
+    # ready, those that take disk space, and file locks, whose number has no limit.
+    *_other_commands("ioctl", _IOCTLS),
+    *_other_commands("fcntl", _FCNTLS),
+    Rule("fcntl", errno.EPERM, ((1, _MASKED_EQUAL, _INT, fcntl.F_SETFL), (2, _MASKED_EQUAL, os.O_ASYNC, os.O_ASYNC))),
     # Denied if no times are given, because libraries use it then to find out whether a file exists. Landlock does
     # not cover times.
-    Rule("utimensat", errno.EPERM, (2, _EQUAL, _NULL, 0)),
-    Rule("utimensat", 0, (2, _NOT_EQUAL, _NULL, 0)),
+    Rule("utimensat", errno.EPERM, ((2, _EQUAL, _NULL, 0),)),
+    Rule("utimensat", 0, ((2, _NOT_EQUAL, _NULL, 0),)),
     *(Rule(call, errno.EPERM) for call in DENIED),
     *(Rule(call, 0) for call in IGNORED),
 )
 _NO_PROGRAMS = (
-    Rule("clone", errno.EPERM, (0, _MASKED_EQUAL, _CLONE_THREAD, 0)),
+    Rule("clone", errno.EPERM, ((0, _MASKED_EQUAL, _CLONE_THREAD, 0),)),
     *(Rule(call, errno.EPERM) for call in PROGRAMS),
 )
 
@@ -169,7 +192,7 @@ def compile_rules(rules: Iterable[Rule]) -> bytes:
         _check(library.seccomp_attr_set(context, _OPTIMIZATION, _BINARY_TREE))  # every call passes the filter
         for rule in rules:
             number = call_number(rule.call)
-            comparisons = [] if rule.comparison is None else [_Comparison(*rule.comparison)]
+            comparisons = [_Comparison(*comparison) for comparison in rule.comparisons]
             array_of_comparisons = (_Comparison * len(comparisons))(*comparisons)
             if number is not None:
                 action = _ERRNO | rule.error

@@ -104,6 +104,19 @@ async def test_a_fork_server_that_hangs_is_replaced(tmp_path: Path) -> None:
         assert await has_ended(serving)
 
 
+async def test_a_fork_server_ignores_sigio(tmp_path: Path) -> None:
+    async with misbehaving(1) as executor:
+        before = await run_deed(executor, tmp_path)
+        running = worker_pool(executor)._forkserver._running
+        assert running is not None
+        for process in (_serving(running[0].pid), running[0].pid):
+            os.kill(process, signal.SIGIO)
+        await run_deed(executor, tmp_path, account="other")
+
+        assert await run_deed(executor, tmp_path) == before
+        assert running[0].poll() is None
+
+
 async def test_a_job_does_not_wait_long_for_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "_SPARE_TIMEOUT", 0.3)
     async with misbehaving(1) as executor:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from io import BytesIO
@@ -53,7 +55,12 @@ _STOPPED_BY = {
     "touch": ("own_user", "seccomp"),
     "watch": ("own_user", "seccomp"),
     "point": ("seccomp",),
+    "point_connection": ("seccomp",),
+    "allocate": ("seccomp",),
+    "reserve": ("seccomp",),
+    "lock": ("seccomp",),
 }
+_NOBODY = 65_534
 _FOR_ROOT = ("trace", "become_root")  # attacks that only root's processes could make in the first place
 
 Starter = Callable[[str], Awaitable[LocalExecutor]]
@@ -96,7 +103,9 @@ def aims(tmp_path: Path) -> Iterator[dict[str, str]]:
             "link": str(foreign),
             "kill": str(sleeper.pid),
             "trace": str(sleeper.pid),
-            "point": str(sleeper.pid),
+            **dict.fromkeys(("point", "point_connection"), str(sleeper.pid)),
+            **dict.fromkeys(("allocate", "reserve"), str(700 << 20)),  # more than the limit of a file
+            "lock": "1000",
             "watch": str(foreign.parent),
             **dict.fromkeys(("loosen", "redate", "touch"), str(foreign)),
             "remember": _SECRET,
@@ -138,6 +147,39 @@ async def test_layers_stop_attacks(started: Starter, tmp_path: Path, aims: dict[
         executor = await started(layer)
         if (await executor.examine()).layers[layer]:
             assert not await _succeeds(executor, tmp_path, deed), layer
+
+
+@pytest.mark.parametrize("version", [0, 1, 3, 5])
+@pytest.mark.parametrize("user", [0, _NOBODY] if os.geteuid() == 0 else [os.geteuid()])
+async def test_attacks_on_a_server_on_older_kernels_fail(
+    searchable: Path, aims: dict[str, str], user: int, version: int
+) -> None:
+    """Older versions of Landlock, and kernels without, do not stop all attacks. Root's jobs have users of their own."""
+    is_root = os.geteuid() == 0
+    folder, private = searchable / "jobs", searchable / "private"
+    attacks = {attack: aims.get(attack, "") for attack in _STOPPED_BY if user == 0 or attack not in _FOR_ROOT}
+    attacks |= dict.fromkeys(("kill", "trace", "point", "point_connection"), "server")
+    attacks |= {attack: str(private / "file") for attack in ("read", "write", "loosen", "redate", "touch", "link")}
+    attacks |= dict.fromkeys(("list", "watch"), str(private))
+    private.mkdir(0o700)
+    folder.mkdir()
+    (private / "file").write_bytes(b"private")
+    for path in (private, private / "file", folder):
+        os.chown(path, user, -1)
+
+    server = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.support.attacked_server", str(folder), str(version), json.dumps(attacks)),
+        stdout=subprocess.PIPE,
+        user=user if is_root else None,
+        group=user if is_root else None,
+        extra_groups=() if is_root else None,
+    )
+    output, _ = await server.communicate()
+
+    assert server.returncode == 0
+    possible = {"link"} if user == 0 else {"read", "list", "write", "link"}  # without Landlock
+    succeeded = {attack for attack, success in json.loads(output).items() if success}
+    assert succeeded == (set() if version else possible)
 
 
 @pytest.mark.parametrize("attack", ["run", "run_copy", "run_script"])
@@ -217,6 +259,17 @@ async def test_deleted_files_count_towards_the_quota(started: Starter, tmp_path:
             await run_files(await started(layers), _job(tmp_path, deed), limits)
 
 
+async def test_the_memory_of_all_processes_of_a_job_is_limited(started: Starter, tmp_path: Path) -> None:
+    """Each process has an address space of its own, which is limited."""
+    limits, memory = JobLimits(memory=1 << 30), 400 << 20
+    assert await _succeeds(await started("all"), tmp_path, f"multiply 1 {memory}", limits, kind="launcher")
+
+    for layers in ("none", "all"):
+        with pytest.raises(ConversionError, match="together") as raised:
+            await _succeeds(await started(layers), tmp_path, f"multiply 6 {memory}", limits, kind="launcher")
+        assert raised.value.reason == "out_of_memory"
+
+
 @pytest.mark.parametrize("isolated", [False, True])
 async def test_temporary_files_work(started: Starter, tmp_path: Path, isolated: bool) -> None:
     assert await _succeeds(await started("all"), tmp_path, "tidy_up", isolated=isolated)
@@ -224,9 +277,17 @@ async def test_temporary_files_work(started: Starter, tmp_path: Path, isolated: 
 
 async def test_a_false_size_is_detected(started: Starter, tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match="size that differs"):
-        await run_files(await started("all"), _job(tmp_path, "answer"))
+        await run_files(await started("all"), _job(tmp_path, "answer wrong_size"))
 
     assert not (tmp_path / "result.png").exists()
+
+
+@pytest.mark.parametrize("kind", ["deep", "surrogate", "not_a_number"])
+async def test_a_reply_that_is_no_json_is_a_crash(started: Starter, tmp_path: Path, kind: str) -> None:
+    for isolated in (False, True):
+        with pytest.raises(ConversionError, match="unreadable") as raised:
+            await run_files(await started("all"), _job(tmp_path, f"answer {kind}", isolated=isolated))
+        assert raised.value.reason == "worker_crashed"
 
 
 @pytest.fixture

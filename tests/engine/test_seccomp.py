@@ -28,8 +28,17 @@ seccomp.restrict()
 print(json.dumps([error(*call) for call in json.loads(sys.argv[1])]))
 """
 _NOWHERE = -1  # a descriptor, process or address that is not there
-_NEW_USER = 0x10000000
-_SET_OWNER_OF_KIND = 15  # F_SETOWN_EX, which Python has no name for
+_NEW_USER, _CLONE_PARENT = 0x10000000, 0x00008000
+_FIOASYNC = 0x5452
+_DENIED_IOCTLS = (
+    *(_FIOASYNC, 0x8901, 0x8902),  # FIOSETOWN and SIOCSPGRP
+    *(0x40305828, 0x4030582A, 0x40049409),  # FS_IOC_RESVSP, FS_IOC_RESVSP64 and FICLONE
+    *(0, 0x5400, 0x5402, 0x5453, 0xFFFFFFFF),
+)
+_DENIED_FCNTLS = (
+    *(fcntl.F_SETOWN, fcntl.F_SETSIG, 15, fcntl.F_NOTIFY, fcntl.F_SETLEASE),  # 15 is F_SETOWN_EX
+    *(fcntl.F_SETLK, fcntl.F_SETLKW, fcntl.F_OFD_SETLK, 1031),  # 1031 is F_SETPIPE_SZ
+)
 
 
 def _errors(*calls: tuple[int | str | None, ...]) -> list[int | None]:
@@ -77,14 +86,19 @@ def test_some_calls_are_denied_by_their_arguments() -> None:
         (_number("clone3"), 0): errno.ENOSYS,
         (_number("openat2"), 0): errno.ENOSYS,
         (_number("utimensat"), _NOWHERE, None, None): errno.EPERM,
-        (_number("fcntl"), _NOWHERE, fcntl.F_SETOWN): errno.EPERM,
+        **{(_number("fcntl"), _NOWHERE, command): errno.EPERM for command in _DENIED_FCNTLS},
         (_number("fcntl"), _NOWHERE, fcntl.F_SETOWN | beyond_int): errno.EPERM,
-        (_number("fcntl"), _NOWHERE, _SET_OWNER_OF_KIND): errno.EPERM,
-        (_number("fcntl"), _NOWHERE, fcntl.F_SETSIG): errno.EPERM,
-        (_number("fcntl"), _NOWHERE, fcntl.F_GETFL): errno.EBADF,  # allowed by the filter
+        (_number("fcntl"), _NOWHERE, fcntl.F_SETFL, os.O_ASYNC): errno.EPERM,
+        (_number("fcntl"), _NOWHERE, fcntl.F_SETFL, os.O_NONBLOCK): errno.EBADF,  # allowed by the filter
+        (_number("fcntl"), _NOWHERE, fcntl.F_GETFL): errno.EBADF,
+        **{(_number("ioctl"), _NOWHERE, command): errno.EPERM for command in _DENIED_IOCTLS},
+        (_number("ioctl"), _NOWHERE, _FIOASYNC | beyond_int): errno.EPERM,
+        **{(_number("ioctl"), _NOWHERE, command): errno.EBADF for command in seccomp._IOCTLS},
+        (_number("fallocate"), _NOWHERE, 0, 0): errno.EOPNOTSUPP,
         (_number("openat"), _NOWHERE, None, os.O_RDWR | os.O_TMPFILE): errno.EOPNOTSUPP,
         (_number("openat"), _NOWHERE, None, os.O_RDWR | os.O_DIRECTORY): errno.EFAULT,  # allowed, but has no name
         (_number("clone"), _NEW_USER): errno.EPERM,
+        (_number("clone"), _CLONE_PARENT): errno.EPERM,
         (_number("tgkill"), os.getpid()): errno.EPERM,
         (_number("tgkill"), "own"): errno.EINVAL,  # allowed, but names no thread
         (_number("prlimit64"), os.getpid()): errno.EPERM,
@@ -132,6 +146,7 @@ def _action(program: bytes, number: int, architecture: int = _ARCHITECTURES[os.u
 
 def test_no_other_call_is_denied() -> None:
     restricted = _numbers(*seccomp.DENIED, *seccomp.IGNORED, "utimensat", "clone3", "openat2", "tgkill")
+    restricted += _numbers("fallocate", "ioctl")
     program = seccomp.compile_filters().restrictions
 
     assert {number for number in range(1000) if _action(program, number) != seccomp._ALLOW} == {*restricted}

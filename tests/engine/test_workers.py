@@ -95,6 +95,7 @@ async def test_a_reply_that_is_too_long_becomes_an_error(executor: LocalExecutor
     "deed",
     [
         *("leave_file", "leave_thread", "leave_descriptor", "change_environment", "change_folder", "grow"),
+        "grow_in_disguise",
         *("raise", "crash", "exit"),
     ],
 )

@@ -65,6 +65,7 @@ def test_doctor_reports_missing_seccomp(folder: Path) -> None:
     assert found["proofs"]["no foreign files"]
     assert not found["proofs"]["no sockets"]
     assert not found["proofs"]["no processes"]
+    assert not found["proofs"]["no signals"]
 
 
 def test_other_layers_compensate_for_missing_namespaces(folder: Path) -> None:
@@ -84,7 +85,7 @@ def test_best_effort_converts_without_a_layer(folder: Path, lacking: str) -> Non
     ("lacking", "command", "missing"),
     [
         ("landlock", ("convert", "photo.png", "photo.jpg"), "landlock, no foreign files"),
-        ("seccomp", ("serve", "--port", "0"), "seccomp, no sockets, no processes"),
+        ("seccomp", ("serve", "--port", "0"), "seccomp, no sockets, no processes, no programs, no signals"),
     ],
 )
 def test_required_refuses_to_start_without_a_layer(

@@ -12,8 +12,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx
+import pytest
 
 from tests.support import http
 from tests.support.processes import child_processes
@@ -116,6 +118,33 @@ def test_a_stopped_fork_server_is_replaced_and_does_not_delay_the_shutdown(tmp_p
         for thread in threads:
             thread.join()
         assert {response.status_code for response in responses} <= {200, 503}
+
+
+def test_the_next_server_removes_the_folders_of_one_that_was_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with TemporaryDirectory() as data_dir, TemporaryDirectory() as temporary:
+        for folder in (data_dir, temporary):
+            Path(folder).chmod(0o711)
+        monkeypatch.setenv("TMPDIR", temporary)
+        workers = Path(data_dir, "workers")
+        with serve_process(Path(data_dir)) as (running, lines):
+            assert eventually(lambda: any("listening on" in line for line in lines), 20)
+            (base,) = workers.iterdir()
+            assert list(base.iterdir())
+            (supervisor,) = child_processes(running.pid)
+            os.kill(supervisor, signal.SIGSTOP)  # otherwise it removes the folders
+            running.kill()
+            os.killpg(supervisor, signal.SIGKILL)
+        assert list(base.iterdir())
+
+        with serve_process(Path(data_dir)) as (running, lines):
+            assert eventually(lambda: any("listening on" in line for line in lines), 20)
+            assert not base.exists()
+            assert len(list(workers.iterdir())) == 1
+            assert not list(Path(temporary).iterdir())
+            running.send_signal(signal.SIGIO)
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(40) == 0
+        assert not list(workers.iterdir())
 
 
 def _stop_fork_server(server: int) -> None:

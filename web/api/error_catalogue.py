@@ -270,6 +270,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "depth_reduced": "bits per sample beyond those that the target supports",
         "encryption_dropped": "encryption, when PDFs are merged",
         "frames_dropped": "all frames of an animation but the first",
+        "hdr_reduced": "high dynamic range; the picture is as browsers show it on a screen without HDR",
         "kept_original": "nothing; the result is the original, because the converted file is larger",
         "location_removed": "the position in the metadata; `metadata=all` keeps it",
         "option_ignored": "nothing; options of the request have no effect on this pair of formats",
@@ -278,6 +279,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "repaired": "the parts of a damaged PDF that could not be recovered",
         "signature_invalidated": "signatures, which are no longer valid for a changed PDF",
         "timing_dropped": "frame durations, when frames become pages",
+        "timing_rounded": "frame durations, in the hundredths of a second of GIF; the total stays",
         "xfa_dropped": "the XFA form of a PDF; its ordinary form fields are kept",
     }
 )

@@ -45,7 +45,7 @@ def lock_data_folder(data_dir: Path) -> Iterator[None]:
 
     Two servers with the same id would release each other's holds. The lock ends with the process.
     """
-    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    data_dir.mkdir(mode=0o711, parents=True, exist_ok=True)  # jobs run as other users in a folder below it
     with (data_dir / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

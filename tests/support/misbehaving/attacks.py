@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import stat
+import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +18,10 @@ from pathlib import Path
 LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
 SUCCEEDED, REFUSED = "red", "green"  # colours of the decoded picture
 _PTRACE_SEIZE = 0x4206
+_CONNECTION = 3  # the descriptor of the connection to the server
+_FIOSETOWN, _FIOASYNC = 0x8901, 0x5452
+_FS_IOC_RESVSP = 0x40305828
+_KEEP_SIZE = 1
 
 
 def outcome(attack: str, argument: str) -> str:
@@ -190,6 +195,48 @@ def _point(process: str) -> None:
         os.close(writer)
 
 
+def _point_connection(process: str) -> None:
+    """Makes the kernel send SIGIO to another process when it uses the connection that it shares with this one."""
+    connection = socket.socket(fileno=os.dup(_CONNECTION))
+    with connection:
+        fcntl.ioctl(connection, _FIOSETOWN, struct.pack("=i", int(process)))
+        fcntl.ioctl(connection, _FIOASYNC, struct.pack("=i", 1))
+
+
+def _allocate(size: str) -> None:
+    """Takes disk space without writing, beyond the limit on the size of a file, then waits to be stopped."""
+    with Path("allocated").open("wb") as file:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.fallocate(file.fileno(), _KEEP_SIZE, ctypes.c_long(0), ctypes.c_long(int(size))):
+            raise OSError(ctypes.get_errno(), "refused")
+    time.sleep(2)
+
+
+def _reserve(size: str) -> None:
+    """Takes disk space by an ioctl, as `_allocate` does."""
+    with Path("reserved").open("wb") as file:
+        fcntl.ioctl(file, _FS_IOC_RESVSP, struct.pack("@hhqqiI16x", 0, 0, 0, int(size), 0, 0))
+    time.sleep(2)
+
+
+def _lock(count: str) -> None:
+    """Takes as many locks of single bytes, which use memory of the kernel."""
+    with Path("locked").open("wb") as file:
+        for number in range(int(count)):
+            fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * number)
+
+
+def _multiply(argument: str) -> None:
+    """Starts `count` processes that use `size` bytes each at the same time, then waits to be stopped."""
+    count, size = map(int, argument.split())
+    for _ in range(count):
+        if os.fork() == 0:
+            memory = bytearray(b"x") * size
+            time.sleep(5)
+            os._exit(len(memory) & 1)
+    time.sleep(5)
+
+
 def _displace(_argument: str) -> None:
     """Replaces a file by renaming another, so that the first is in no folder."""
     Path("one").touch()
@@ -210,16 +257,23 @@ def _find_open_folder(_argument: str) -> None:
     raise PermissionError
 
 
-def _answer(_argument: str) -> None:
-    """Replies in place of the worker, with a wrong size."""
+def _answer(kind: str) -> None:
+    """Replies in place of the worker, with a wrong size or values that are no JSON."""
     result: dict[str, object] = {"size": 1_000_000, "trace": [], "warnings": [], "input_pages": [], "pages": None}
     result |= {"check_seconds": 0, "peak_memory": 0, "file_count": 1, "quality_used": None, "inspection": None}
-    reply = {"result": result}
-    for descriptor in range(3, 100):
-        with suppress(OSError):
-            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-                os.write(descriptor, json.dumps(reply).encode())
-                os._exit(0)
+    if kind == "surrogate":
+        result["warnings"] = [{"code": "code", "message": "\ud800"}]
+    if kind == "not_a_number":
+        error = {
+            "kind": "CorruptInput",
+            "message": "No.",
+            "reason": None,
+            "param": None,
+            "details": {"x": float("nan")},
+        }
+    reply = json.dumps({"error": error} if kind == "not_a_number" else {"result": result})
+    os.write(_CONNECTION, ("[" * 30_000 if kind == "deep" else reply).encode())
+    os._exit(0)
 
 
 ATTACKS: Mapping[str, Callable[[str], None]] = {
@@ -251,6 +305,11 @@ ATTACKS: Mapping[str, Callable[[str], None]] = {
     "touch": _touch,
     "watch": _watch,
     "point": _point,
+    "point_connection": _point_connection,
+    "allocate": _allocate,
+    "reserve": _reserve,
+    "lock": _lock,
+    "multiply": _multiply,
     "keep_in_memory": _keep_in_memory,
     "litter": _litter,
 }

@@ -1,0 +1,128 @@
+"""Replies of worker processes, which a hostile file may have taken over: anything unusual is a crash of the worker."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from engine import ConversionError, CorruptInput, StepFailed, sandbox
+from engine.errors import WorkerCrashed
+from engine.executor import jobs
+from engine.executor.jobs import Inspection, JobResult
+from engine.pipeline import Timing, WarningRecord
+from engine.sandbox import SandboxReport
+
+_RESULT = JobResult(
+    10,
+    (Timing("png -> raster", "decode", 0.5), Timing("raster -> jpeg", "encode", 1)),
+    (WarningRecord("alpha_flattened", "A sentence: “ä”."),),
+    input_pages=(1, 2),
+    pages=3,
+    check_seconds=0.1,
+    peak_memory=1 << 33,
+    file_count=2,
+    quality_used=80,
+    inspection=Inspection(100, None, 1),
+)
+_DEEP = "[" * 20_000 + "]" * 20_000
+_NOT_A_NUMBER, _INFINITE, _OVERFLOWING = "NaN", "-Infinity", "1e999"
+
+_TEXTS: list[Any] = ["\ud800", "\0", None, 1, ["x"]]
+_DETAILS: list[Any] = [
+    *(None, [], {"\ud800": 1}),
+    *({"x": value} for value in ("\ud800", float("nan"), float("inf"), [[1]], {"x": [1]}, {"x": {"x": 1}})),
+]
+
+
+def _reply(**changes: str) -> bytes:
+    """A reply whose values are replaced by JSON texts."""
+    values = json.loads(jobs.result_reply(_RESULT, reusable=True))["result"]
+    texts = {name: json.dumps(value) for name, value in values.items()} | changes
+    return ('{"result": {' + ", ".join(f'"{name}": {text}' for name, text in texts.items()) + "}}").encode()
+
+
+def _error(**changes: Any) -> bytes:
+    values = CorruptInput("A sentence.", details={"max": 1}).as_json()
+    return json.dumps({"error": values | changes}).encode()
+
+
+def test_a_result_arrives_as_it_was_sent() -> None:
+    assert jobs.parse_result(jobs.result_reply(_RESULT, reusable=True)) == (_RESULT, True)
+    assert jobs.parse_result(_reply()) == (_RESULT, False)
+
+
+def test_an_error_arrives_as_it_was_sent() -> None:
+    details = {"available": ["a", "b"], "limits": {"max": 1.5}, "index": 0, "format": None, "step": "png -> raster"}
+
+    with pytest.raises(CorruptInput) as raised:
+        jobs.parse_result(jobs.error_reply(CorruptInput("A sentence.", reason="r", param="p", details=details)))
+
+    assert raised.value.as_json() == CorruptInput("A sentence.", reason="r", param="p", details=details).as_json()
+
+
+def test_messages_lose_what_cannot_be_sent() -> None:
+    warnings = (WarningRecord("code", "half a \ud800 pair, \x00 and\x1b[31m"),)
+
+    received, _ = jobs.parse_result(jobs.result_reply(replace(_RESULT, warnings=warnings), reusable=True))
+
+    assert received.warnings == (WarningRecord("code", "half a   pair,   and [31m"),)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *(b"", b"{}", b"[]", b"null", b"{", b"\xff\xfe", b'{"result": null}', b'{"error": null}', b'{"report": {}}'),
+        *(_DEEP.encode(), f'{{"more": {_DEEP}}}'.encode(), _reply(trace=_DEEP), _reply(more=_DEEP)),
+        *(_reply(size=text) for text in ("-1", "1.5", "true", '"1"', "null", "9" * 20, "9" * 5000, _NOT_A_NUMBER)),
+        *(_reply(check_seconds=text) for text in (_NOT_A_NUMBER, _INFINITE, _OVERFLOWING, "-1", '"1"', "null")),
+        *(_reply(file_count=text) for text in ("0", "-1", "null", "4294967296")),
+        *(_reply(quality_used=text) for text in ("101", "-1", "1.5")),
+        *(_reply(inspection=text) for text in ("[]", "[1, 1]", "[1, 1, 1, 1]", "[-1, 1, 1]", "{}")),
+        *(_reply(input_pages=text) for text in ("1", "[-1]", "[null]")),
+        *(_reply(trace=f'[{{"step": "s", "stage": "s", "seconds": {text}}}]') for text in (_NOT_A_NUMBER, "1e99")),
+        *(
+            _reply(warnings=f'[{{"code": "code", "message": {text}}}]')
+            for text in (r'"\ud800"', r'"\udfff\ud800"', r'"\u0000"', r'"\u001b[31m"', '"\x7f"', "1", "null", "[]")
+        ),
+        _reply(warnings='[{"code": "code", "message": "').replace(b'"}}', b"\xed\xa0\x80") + b'"}]}}',
+        _reply() + b" " * jobs.MAX_MESSAGE,
+        _reply() + b"{}",
+        *(_error(message=value) for value in _TEXTS),
+        *(_error(kind=value) for value in _TEXTS),
+        *(_error(details=value) for value in _DETAILS),
+    ],
+)
+def test_an_unusual_reply_is_a_crash(reply: bytes) -> None:
+    with pytest.raises(WorkerCrashed, match="unreadable"):
+        jobs.parse_result(reply)
+
+
+def test_a_reply_that_is_too_long_becomes_an_error() -> None:
+    error = CorruptInput("x" * jobs.MAX_MESSAGE)
+
+    with pytest.raises(StepFailed, match="too long"):
+        jobs.parse_result(jobs.error_reply(error))
+
+
+def test_an_unknown_class_of_errors_is_a_failed_conversion() -> None:
+    with pytest.raises(ConversionError) as raised:
+        jobs.parse_result(_error(kind="SystemExit"))
+
+    assert type(raised.value) is ConversionError
+
+
+def test_a_report_names_all_layers() -> None:
+    report = SandboxReport(dict.fromkeys(sandbox.LAYERS, True), {"no sockets": True})
+
+    assert jobs.parse_report(jobs.report_reply(report)) == report
+    for reply in (
+        jobs.report_reply(SandboxReport({"landlock": True}, {})),
+        jobs.report_reply(report).replace(b"true", b"1"),
+        jobs.report_reply(report).replace(b"true", _DEEP.encode()),
+        b"{}",
+    ):
+        with pytest.raises(WorkerCrashed):
+            jobs.parse_report(reply)

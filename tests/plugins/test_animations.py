@@ -1,0 +1,134 @@
+"""Frames, durations and loops of animations."""
+
+from __future__ import annotations
+
+import struct
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from engine import pipeline
+from engine.options import OptionValue
+from engine.pipeline import PipelineResult
+from engine.registry import load_registry
+
+_REGISTRY = load_registry()
+
+
+def convert(data: bytes, target: str, **options: OptionValue) -> PipelineResult:
+    source = _REGISTRY.identify_content(data)
+    return pipeline.run(_REGISTRY.plan([source], target, options=options), [data], options)
+
+
+def encoded(image: Image.Image, encoder: str, **parameters: object) -> bytes:
+    buffer = BytesIO()
+    image.save(buffer, encoder, **parameters)
+    return buffer.getvalue()
+
+
+def opened(data: bytes) -> Image.Image:
+    image = Image.open(BytesIO(data))
+    image.load()
+    return image
+
+
+def codes(result: PipelineResult) -> set[str]:
+    return {warned.code for warned in result.warnings}
+
+
+def _animation() -> list[Image.Image]:
+    frames = []
+    for index in range(4):
+        frame = Image.new("RGBA", (64, 48), (0, 0, 0, 0))
+        frame.paste((200, 40 * index, 30, 255), (8 * index, 8, 8 * index + 16, 40))
+        frames.append(frame)
+    return frames
+
+
+_DURATIONS = [100, 250, 80, 400]
+
+
+@pytest.mark.parametrize("source", ["GIF", "WEBP", "PNG", "AVIF"])
+@pytest.mark.parametrize("target", ["gif", "webp", "png", "avif"])
+def test_animations_keep_frames_durations_and_loops(source: str, target: str) -> None:
+    first, *others = _animation()
+    runs = 2 if source == "GIF" else 3  # a GIF counts repeats
+    ways: dict[str, dict[str, object]] = {
+        "GIF": {"disposal": 2},
+        "PNG": {"disposal": 1},
+        "WEBP": {"lossless": True},
+        "AVIF": {"quality": 95},
+    }
+    data = encoded(first, source, save_all=True, append_images=others, duration=_DURATIONS, loop=runs, **ways[source])
+
+    image = Image.open(BytesIO(convert(data, target).data))
+
+    assert image.n_frames == 4  # type: ignore[attr-defined]
+    for index, frame in enumerate(_animation()):
+        image.seek(index)
+        image.load()
+        assert image.info["duration"] == pytest.approx(_DURATIONS[index], abs=10)
+        shown, expected = (np.asarray(each.convert("RGBA"), int) for each in (image, frame))
+        visible = expected[..., 3] > 0
+        if source != "WEBP":  # libwebp does not set the alpha flag of such a file
+            assert (shown[..., 3][~visible] < 128).mean() > 0.9
+        assert np.abs(shown[visible][:, :3] - expected[visible][:, :3]).mean() < 25
+    if "AVIF" not in (source, target.upper()):  # Pillow reads no resolution from AVIF
+        assert image.info["loop"] == (2 if target == "gif" else 3)
+
+
+def _durations(data: bytes) -> list[float]:
+    image = Image.open(BytesIO(data))
+    durations = []
+    for index in range(image.n_frames):  # type: ignore[attr-defined]
+        image.seek(index)
+        image.load()
+        durations.append(image.info["duration"])
+    return durations
+
+
+@pytest.mark.parametrize(
+    "durations", [[16] * 30, [17, 16, 17] * 10, [33] * 30, [42] * 24, [12] * 40, [16, 400, 15, 11]]
+)
+def test_the_time_of_a_gif_is_that_of_the_animation(durations: list[int]) -> None:
+    first, *others = [Image.new("RGB", (16, 16), (8 * index % 256, 0, index)) for index in range(len(durations))]
+    data = encoded(first, "WEBP", save_all=True, append_images=others, duration=durations, lossless=True)
+
+    result = convert(data, "gif")
+
+    written = _durations(result.data)
+    assert sum(written) == pytest.approx(sum(durations), abs=min(durations))
+    assert min(written) >= 20  # browsers play shorter frames in 100 ms
+    assert codes(result) == {"timing_rounded"}
+    last = opened(result.data)
+    last.seek(len(written) - 1)
+    assert np.abs(np.asarray(last.convert("RGB"), int) - np.asarray(others[-1], int)).max() <= 2
+
+
+@pytest.mark.parametrize("durations", [[100, 250], [10, 20], [30, 0]])
+def test_durations_that_a_gif_holds_are_kept(durations: list[int]) -> None:
+    frames = [Image.new("RGB", (16, 16), (80 * index, 0, 0)) for index in range(2)]
+    data = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:], duration=durations)
+
+    result = convert(data, "gif", rotate=90)
+
+    assert _durations(result.data) == _durations(data)
+    assert not result.warnings
+
+
+@pytest.mark.parametrize("target", ["webp", "png", "avif"])
+def test_fractions_of_milliseconds_add_up(target: str) -> None:
+    first, *others = [Image.new("RGB", (16, 16), (8 * index, 0, 0)) for index in range(30)]
+    data = encoded(first, "PNG", save_all=True, append_images=others, duration=[1000 / 60] * 30)
+    data = data.replace(struct.pack(">HH", 17, 1000), struct.pack(">HH", 1, 60))  # checksums are not verified
+
+    assert sum(_durations(convert(data, target).data)) == pytest.approx(500, abs=2)
+
+
+def test_an_animation_becomes_its_first_frame_in_a_still_format() -> None:
+    first, *others = _animation()
+    result = convert(encoded(first, "GIF", save_all=True, append_images=others, disposal=2), "bmp")
+
+    assert codes(result) == {"frames_dropped", "alpha_flattened"}

@@ -1,0 +1,172 @@
+"""Colors that PNG describes by cICP, gAMA and cHRM, as Chromium shows them."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from typing import Any, TypeAlias
+
+import imagecodecs
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image, ImageCms
+
+from engine import pipeline
+from engine.registry import load_registry
+from tests.support.browser import running_browser
+from tests.support.rasters import photo
+
+Chunk: TypeAlias = tuple[bytes, bytes]
+Screenshots: TypeAlias = Callable[..., list[NDArray[np.int64]]]
+
+_REGISTRY = load_registry()
+_HEADER_END = 33
+_SRGB, _P3 = (0.64, 0.33, 0.3, 0.6, 0.15, 0.06), (0.68, 0.32, 0.265, 0.69, 0.15, 0.06)
+_ADOBE = (0.64, 0.33, 0.21, 0.71, 0.15, 0.06)
+_SMPTE_428, _HLG, _PQ = 17, 18, 16
+
+
+def _cicp(primaries: int, transfer: int, matrix: int = 0) -> Chunk:
+    return b"cICP", bytes((primaries, transfer, matrix, 1))
+
+
+def _gama(value: int) -> Chunk:
+    return b"gAMA", struct.pack(">I", value)
+
+
+def _chrm(*colors: float) -> Chunk:
+    return b"cHRM", struct.pack(">8I", *(round(100_000 * value) for value in (0.3127, 0.329, *colors)))
+
+
+def _clli(peak: int) -> Chunk:
+    return b"cLLI", struct.pack(">II", 10_000 * peak, 10_000 * peak // 4)
+
+
+def _iccp() -> Chunk:
+    """A profile with red and green exchanged."""
+    profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+    red, green = profile.find(b"rXYZ"), profile.find(b"gXYZ")
+    profile[red : red + 4], profile[green : green + 4] = b"gXYZ", b"rXYZ"
+    return b"iCCP", b"ICC\0\0" + zlib.compress(profile)
+
+
+def _png(image: Image.Image, *chunks: Chunk, bits: int = 8) -> bytes:
+    """A PNG with these chunks after its header."""
+    file = BytesIO()
+    image.save(file, "PNG")
+    data = file.getvalue() if bits == 8 else imagecodecs.png_encode(np.asarray(image).astype(np.uint16) * 257)
+    added = (
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in chunks
+    )
+    return b"".join([data[:_HEADER_END], *added, data[_HEADER_END:]])
+
+
+def _convert(data: bytes, target: str, **options: Any) -> tuple[bytes, set[str]]:
+    source = _REGISTRY.identify_content(data)
+    result = pipeline.run(_REGISTRY.plan([source], target, options=options), [data], options)
+    return result.data, {warned.code for warned in result.warnings}
+
+
+@pytest.fixture(scope="module")
+def screenshots() -> Iterator[Screenshots]:
+    """Takes pictures of files of equal size as Chromium shows them on white."""
+    with running_browser() as browser:
+        page = browser.new_page()
+
+        def take(*files: bytes) -> list[NDArray[np.int64]]:
+            urls = [f"data:{_media_type(data)};base64,{b64encode(data).decode()}" for data in files]
+            images = "".join(f'<img style="display:block" src="{url}">' for url in urls)
+            page.set_content(f'<div style="width:fit-content">{images}</div>')
+            page.wait_for_function("[...document.images].every(image => image.complete && image.naturalWidth)")
+            shown = Image.open(BytesIO(page.locator("div").screenshot())).convert("RGB")
+            return np.split(np.asarray(shown, int), len(files))
+
+        yield take
+
+
+def _media_type(data: bytes) -> str:
+    fmt = _REGISTRY.identify_content(data)
+    assert fmt is not None
+    return fmt.media_type
+
+
+_DESCRIPTIONS: dict[str, list[Chunk]] = {
+    "PQ": [_cicp(9, _PQ)],
+    "PQ of 4000 cd/m²": [_cicp(9, _PQ), _clli(4000)],
+    "PQ of a screen of 400 cd/m²": [_cicp(12, _PQ), (b"mDCV", struct.pack(">8H2I", *[0] * 8, 4_000_000, 50))],
+    "HLG": [_cicp(9, _HLG)],
+    "Display P3": [_cicp(12, 13)],
+    "BT.709": [_cicp(1, 1)],
+    "BT.2020": [_cicp(9, 14)],
+    "DCI P3": [_cicp(11, _SMPTE_428)],
+    "BT.470 M": [_cicp(4, 4)],
+    "SMPTE 240M": [_cicp(7, 7)],
+    "linear": [_gama(100_000)],
+    "gamma 1.8": [_gama(55_556)],
+    "Adobe RGB": [_gama(45_455), _chrm(*_ADOBE)],
+    "P3 without gamma": [_chrm(*_P3)],
+    "invalid": [_gama(70_000), (b"cHRM", bytes(32))],
+    "cICP before gAMA": [_cicp(12, 13), _gama(100_000)],
+    "cICP before iCCP": [_cicp(12, 13), _iccp()],
+    "iCCP before gAMA": [_iccp(), _gama(100_000)],
+    "sRGB before gAMA": [(b"sRGB", b"\0"), _gama(100_000)],
+    "unknown code points before gAMA": [_cicp(3, 13), _gama(100_000)],
+}
+_HDR = [_cicp(9, _PQ), _cicp(12, _PQ), _cicp(9, _HLG)]
+_KINDS = [("RGBA", 8), ("L", 8), ("LA", 8), ("P", 8), ("RGB", 16), ("L", 16)]
+
+
+@pytest.mark.parametrize("description", _DESCRIPTIONS)
+def test_colors_are_those_of_a_browser(screenshots: Screenshots, description: str) -> None:
+    chunks, number = _DESCRIPTIONS[description], list(_DESCRIPTIONS).index(description)
+    for mode, bits in (("RGB", 8), _KINDS[number % len(_KINDS)]):
+        data = _png(photo((120, 80), mode), *chunks, bits=bits)
+        (bmp, codes), (png, _) = (_convert(data, target) for target in ("bmp", "png"))
+
+        expected, *seen = screenshots(data, bmp, png)
+
+        for difference in (np.abs(picture - expected) for picture in seen):
+            assert difference.mean() < 0.6, (mode, bits)
+        assert ("hdr_reduced" in codes) == any(chunk in chunks for chunk in _HDR)
+
+
+def test_colors_beyond_srgb_are_kept_where_the_target_holds_a_profile() -> None:
+    data = _png(photo(), _cicp(12, 13))
+
+    for target in ("jpeg", "png", "webp", "avif", "tiff"):
+        profile = Image.open(BytesIO(_convert(data, target, rotate=90)[0])).info["icc_profile"]
+        space = ImageCms.ImageCmsProfile(BytesIO(profile)).profile
+        assert space.red_colorant
+        assert space.green_colorant
+        assert space.red_colorant[0] == pytest.approx((0.51512, 0.24120, -0.00105), abs=0.001)  # as Apple's
+        assert space.green_colorant[0] == pytest.approx((0.29198, 0.69225, 0.04189), abs=0.001)
+
+
+def test_descriptions_of_srgb_change_nothing() -> None:
+    image = photo()
+    for chunks in ([_gama(45_455)], [_gama(45_455), _chrm(*_SRGB)], [_gama(45_000), _chrm(*_SRGB)], [_cicp(1, 13)]):
+        result, codes = _convert(_png(image, *chunks), "tiff")
+
+        seen = Image.open(BytesIO(result))
+        assert "icc_profile" not in seen.info
+        np.testing.assert_array_equal(np.asarray(seen), np.asarray(image))
+        assert not codes
+
+
+def test_alpha_of_hdr_is_kept() -> None:
+    image = photo(mode="RGBA")
+
+    result, _ = _convert(_png(image, _cicp(9, _PQ)), "tiff")
+
+    np.testing.assert_array_equal(np.asarray(Image.open(BytesIO(result)))[..., 3], np.asarray(image)[..., 3])
+
+
+def test_chunks_of_a_wrong_size_are_ignored() -> None:
+    expected = _convert(_png(photo()), "bmp")
+
+    assert _convert(_png(photo(), (b"cICP", b"\x0c\x0d")), "bmp") == expected
+    assert _convert(_png(photo(), (b"cLLI", b"\1"), (b"mDCV", b"\1")), "bmp") == expected

@@ -1,0 +1,362 @@
+"""TIFF: encodings that Pillow does not read, sub-directories, and the compression of results."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pyvips
+import tifffile
+from numpy.typing import NDArray
+from PIL import Image
+
+from engine import CorruptInput, UnknownFormat, pipeline
+from engine.options import OptionValue
+from engine.registry import load_registry
+from tests.support.rasters import photo
+from tests.support.samples import sample
+
+_REGISTRY = load_registry()
+_RGB: NDArray[np.uint8] = np.asarray(photo((96, 64)))
+_GRAY: NDArray[np.uint8] = np.asarray(photo((96, 64)).convert("L"))
+_ALPHA = np.tile(np.linspace(40, 255, 96).astype(np.uint8), (64, 1))
+
+
+def _written(array: NDArray[Any], **parameters: Any) -> bytes:
+    file = BytesIO()
+    tifffile.imwrite(file, array, metadata=None, **parameters)
+    return file.getvalue()
+
+
+def _convert(data: bytes, target: str = "png", **options: OptionValue) -> bytes:
+    source = _REGISTRY.identify_content(data)
+    assert source.name == "tiff"
+    return bytes(pipeline.run(_REGISTRY.plan([source], target, options=options), [data], options).data)
+
+
+def _pixels(data: bytes, mode: str = "RGB") -> NDArray[np.float64]:
+    return np.asarray(Image.open(BytesIO(data)).convert(mode), float)
+
+
+def _lab(array: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """CIE Lab of D50 of sRGB samples, by the formulas of the standards."""
+    encoded = array / 255
+    linear = np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)
+    to_xyz = [[0.4360747, 0.3850649, 0.1430804], [0.2225045, 0.7168786, 0.0606169], [0.0139322, 0.0971045, 0.7141733]]
+    relative = linear @ np.array(to_xyz).T / [0.9642, 1, 0.8249]
+    root = np.where(relative > 216 / 24389, np.cbrt(relative), (24389 / 27 * relative + 16) / 116)
+    x, y, z = np.moveaxis(root, -1, 0)
+    return np.dstack((116 * y - 16, 500 * (x - y), 200 * (y - z)))
+
+
+def _lab_samples(kind: str, bits: int) -> NDArray[Any]:
+    lightness, a, b = np.moveaxis(_lab(_RGB), -1, 0)
+    maximum, unit = (1 << bits) - 1, 1 << (bits - 8)
+    if kind == "cielab":
+        values = (lightness / 100 * maximum, np.rint(a * unit) % (maximum + 1), np.rint(b * unit) % (maximum + 1))
+    elif kind == "icclab":
+        values = (lightness / 100 * 255 * unit, (a + 128) * unit, (b + 128) * unit)
+    else:
+        values = (lightness / 100 * maximum, (a + 85) / 170 * maximum, (b + 75) / 200 * maximum)
+    samples: NDArray[np.float64] = np.rint(np.dstack(values)).clip(0, maximum)
+    return samples.astype(f"u{bits // 8}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "bits"), [("cielab", 8), ("cielab", 16), ("icclab", 8), ("icclab", 16), ("itulab", 8)]
+)
+@pytest.mark.parametrize("target", ["png", "jpeg", "tiff"])
+def test_lab(kind: str, bits: int, target: str) -> None:
+    data = _written(_lab_samples(kind, bits), photometric=kind, compression="lzw", predictor=True)
+
+    result = _convert(data, target, **({"quality": 100} if target == "jpeg" else {}))
+
+    tolerance = 2.5 if target == "jpeg" else 0.6 if bits == 16 else 1.5
+    assert np.abs(_pixels(result) - _RGB).mean() < tolerance
+    assert target != "tiff" or tifffile.imread(BytesIO(result)).dtype == ("u2" if bits == 16 else "u1")
+
+
+@pytest.mark.parametrize("target", ["png", "jpeg", "tiff", "pdf"])
+@pytest.mark.parametrize("bits", [8, 16])
+def test_lossless_jpeg_tiles(bits: int, target: str) -> None:
+    samples = _GRAY if bits == 8 else _GRAY.astype(np.uint16) * 257
+    data = _written(
+        samples,
+        photometric="minisblack",
+        compression="jpeg",
+        compressionargs={"lossless": True},
+        bitspersample=bits,
+        tile=(64, 64),
+    )
+
+    result = _convert(data, target)
+
+    if target in ("png", "tiff"):
+        np.testing.assert_array_equal(tifffile.imread(BytesIO(_convert(data, "tiff"))), samples)
+    assert result
+
+
+@pytest.mark.parametrize("alpha", [False, True])
+@pytest.mark.parametrize("tile", [None, (32, 32)])
+def test_webp_tiles(alpha: bool, tile: tuple[int, int] | None) -> None:
+    samples = np.dstack((_RGB, _ALPHA)) if alpha else _RGB
+    data = _written(
+        samples,
+        photometric="rgb",
+        compression="webp",
+        compressionargs={"lossless": True},
+        tile=tile,
+        extrasamples=["unassalpha"] if alpha else None,
+    )
+
+    np.testing.assert_array_equal(_pixels(_convert(data), "RGBA" if alpha else "RGB"), samples)
+
+
+@pytest.mark.parametrize("compression", ["zlib", "zstd", "lerc", "jpeg2000", "jpegxl", "jpegxr", "png", "lzma"])
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("tile", [None, (32, 32)])
+def test_lossless_compressions(compression: str, bits: int, tile: tuple[int, int] | None) -> None:
+    samples = _RGB if bits == 8 else _RGB.astype(np.uint16) * 257
+    data = _written(samples, photometric="rgb", compression=compression, tile=tile)
+
+    result = tifffile.imread(BytesIO(_convert(data, "tiff")))
+
+    assert result.dtype == samples.dtype
+    np.testing.assert_array_equal(result, samples)
+
+
+@pytest.mark.parametrize("bits", [2, 4, 6, 10, 12, 14])
+def test_packed_samples(bits: int) -> None:
+    maximum = (1 << bits) - 1
+    samples = np.rint(_GRAY / 255 * maximum).astype("u1" if bits <= 8 else "u2")
+
+    data = _written(samples, photometric="minisblack", bitspersample=bits)
+    result: NDArray[Any] = tifffile.imread(BytesIO(_convert(data, "tiff")))
+
+    assert result.dtype == (np.uint8 if bits <= 8 else np.uint16)
+    assert np.abs(result.astype(float) / np.iinfo(result.dtype).max - _GRAY / 255).max() < 0.5 / maximum + 0.003
+
+
+@pytest.mark.parametrize("kind", ["uint32", "uint64"])
+def test_integers_of_more_than_16_bits_use_their_full_range(kind: str) -> None:
+    samples = _GRAY.astype(kind) << np.uint64(np.dtype(kind).itemsize * 8 - 8).astype(kind)
+
+    result = tifffile.imread(BytesIO(_convert(_written(samples, photometric="minisblack"), "tiff")))
+
+    np.testing.assert_array_equal(result, _GRAY.astype(np.uint16) << 8)
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_associated_alpha_is_divided_out(bits: int) -> None:
+    kind, unit = (np.uint8, 1) if bits == 8 else (np.uint16, 257)
+    multiplied = np.rint(_RGB * (_ALPHA[..., None] / 255) * unit)
+    samples = np.dstack((multiplied, _ALPHA.astype(float) * unit)).astype(kind)
+
+    result = _pixels(_convert(_written(samples, photometric="rgb", extrasamples=["assocalpha"])), "RGBA")
+
+    assert np.abs(result - np.dstack((_RGB, _ALPHA))).mean() < (1 if bits == 16 else 2)
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_an_unspecified_extra_sample_is_no_transparency(bits: int) -> None:
+    samples = np.dstack((_RGB, _ALPHA)).astype(np.uint16) * 257 if bits == 16 else np.dstack((_RGB, _ALPHA))
+
+    image = Image.open(BytesIO(_convert(_written(samples, photometric="rgb", extrasamples=["unspecified"]))))
+
+    assert image.mode == "RGB"
+
+
+def test_a_palette_of_16_bits() -> None:
+    quantized = photo((96, 64)).quantize(100)
+    palette = np.zeros((3, 65536), np.uint16)
+    colors = np.asarray(quantized.getpalette(), np.uint16).reshape(-1, 3) * 257
+    palette[:, : len(colors)] = colors.T
+    data = _written(np.asarray(quantized, np.uint16), photometric="palette", colormap=palette)
+
+    np.testing.assert_array_equal(_pixels(_convert(data)), np.asarray(quantized.convert("RGB")))
+
+
+@pytest.mark.parametrize("byteorder", ["<", ">"])
+@pytest.mark.parametrize("planar", [False, True])
+def test_big_tiff_keeps_depth_and_resolution(byteorder: str, planar: bool) -> None:
+    samples = _RGB.astype(np.uint16) * 257
+    stored = np.ascontiguousarray(np.moveaxis(samples, -1, 0)) if planar else samples
+    data = _written(
+        stored,
+        photometric="rgb",
+        planarconfig="separate" if planar else "contig",
+        bigtiff=True,
+        byteorder=byteorder,
+        compression="zlib",
+        predictor=True,
+        resolution=(300, 300),
+        resolutionunit="inch",
+    )
+
+    with tifffile.TiffFile(BytesIO(_convert(data, "tiff"))) as result:
+        np.testing.assert_array_equal(result.asarray(), samples)
+        assert result.pages.first.get_resolution() == (300, 300)
+
+
+def _pages(*pages: tuple[NDArray[Any], dict[str, Any]]) -> bytes:
+    file = BytesIO()
+    with tifffile.TiffWriter(file) as writer:
+        for array, parameters in pages:
+            writer.write(array, **{"photometric": "rgb", "metadata": None, **parameters})
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("compression", ["zlib", "webp"])
+@pytest.mark.parametrize("sub_directories", [False, True])
+def test_overviews_are_no_pages(compression: str, sub_directories: bool) -> None:
+    reduced = {"subfiletype": 1, "compression": compression}
+    data = _pages(
+        (_RGB, {"compression": compression, **({"subifds": 2} if sub_directories else {})}),
+        (np.ascontiguousarray(_RGB[::2, ::2]), reduced),
+        (np.ascontiguousarray(_RGB[::4, ::4]), reduced),
+    )
+
+    with tifffile.TiffFile(BytesIO(_convert(data, "tiff"))) as result:
+        assert [page.shape for page in result.pages] == [_RGB.shape]
+
+
+def test_masks_are_no_pages() -> None:
+    mask = {"subfiletype": 4, "photometric": "mask"}
+
+    with tifffile.TiffFile(BytesIO(_convert(_pages((_RGB, {}), (_ALPHA > 99, mask)), "tiff"))) as result:
+        assert [page.shape for page in result.pages] == [_RGB.shape]
+
+
+def test_a_sub_directory_that_is_larger_than_its_thumbnail_is_the_picture() -> None:
+    thumbnail = np.ascontiguousarray(_RGB[::4, ::4])
+    data = _pages((thumbnail, {"subfiletype": 1, "subifds": 1}), (_RGB, {"subfiletype": 0}))
+
+    np.testing.assert_array_equal(_pixels(_convert(data)), _RGB)
+
+
+def test_a_file_of_a_camera_with_nothing_but_thumbnails_is_no_tiff() -> None:
+    thumbnail = {"subfiletype": 1, "extratags": [(271, 2, 0, "Maker", True)]}
+
+    with pytest.raises(UnknownFormat):
+        _REGISTRY.identify_content(_pages((_RGB, thumbnail)))
+
+
+def test_pages_of_all_kinds() -> None:
+    data = _pages(
+        (_RGB.astype(np.uint16) * 257, {}),
+        (_GRAY > 128, {"photometric": "minisblack"}),
+        (_RGB, {"compression": "webp", "compressionargs": {"lossless": True}}),
+    )
+
+    with tifffile.TiffFile(BytesIO(_convert(data, "tiff"))) as result:
+        assert [page.dtype for page in result.pages] == [np.uint16, np.bool_, np.uint8]
+        np.testing.assert_array_equal(result.pages[1].asarray(), _GRAY <= 128)  # 0 is white
+        np.testing.assert_array_equal(result.pages[2].asarray(), _RGB)
+
+
+def test_an_unsupported_page_is_named() -> None:
+    linear = pyvips.Image.new_from_array(_RGB).copy(interpretation="srgb").colourspace("xyz")
+    data = bytes(linear.tiffsave_buffer())
+
+    with pytest.raises(CorruptInput, match=r"LOGLUV.*SGILOG.*16 bits"):
+        _convert(data)
+
+
+# Compression of results
+
+
+def _bilevel() -> Image.Image:
+    """Black text-like strokes on white."""
+    image = Image.new("1", (400, 300), 1)
+    for row in range(10, 290, 14):
+        image.paste(0, (20, row, 380 - row // 2, row + 2))
+    return image
+
+
+def _encoded(image: Image.Image, encoder: str, **parameters: Any) -> bytes:
+    file = BytesIO()
+    image.save(file, encoder, **parameters)
+    return file.getvalue()
+
+
+def _first_page(data: bytes) -> tuple[str, int, NDArray[np.bool_]]:
+    """Compression, bits and pixels, where True is white."""
+    with tifffile.TiffFile(BytesIO(data)) as file:
+        page = file.pages.first
+        is_white = page.photometric == tifffile.PHOTOMETRIC.MINISBLACK
+        return tifffile.COMPRESSION(page.compression).name, int(page.bitspersample), page.asarray() == is_white
+
+
+@pytest.mark.parametrize("source", ["png", "tiff_g4", "tiff_lsb", "tiff_min_is_black"])
+def test_1_bit_stays_1_bit_by_group_4(source: str, tmp_path: Path) -> None:
+    image = _bilevel()
+    pixels = np.asarray(image)
+    data = {
+        "png": lambda: _encoded(image, "PNG"),
+        "tiff_g4": lambda: _encoded(image, "TIFF", compression="group4"),
+        "tiff_lsb": lambda: _encoded(image, "TIFF", compression="group4", tiffinfo={266: 2}),
+        "tiff_min_is_black": lambda: _written(pixels, photometric="minisblack", compression="packbits"),
+    }[source]()
+    fmt = _REGISTRY.identify_content(data)
+
+    result = bytes(pipeline.run(_REGISTRY.plan([fmt], "tiff"), [data], {}).data)
+
+    compression, bits, seen = _first_page(result)
+    assert (compression, bits) == ("CCITTFAX4", 1)
+    np.testing.assert_array_equal(seen, pixels)
+    np.testing.assert_array_equal(np.asarray(Image.open(BytesIO(result))), pixels)
+    np.testing.assert_array_equal(pyvips.Image.new_from_buffer(result, "").numpy() > 0, pixels)
+    assert source != "tiff_g4" or len(result) <= len(data)
+
+
+def test_dithered_pixels_are_deflated() -> None:
+    dithered = photo((200, 200)).convert("1")
+
+    result = _convert(_encoded(dithered, "TIFF"), "tiff")
+
+    compression, bits, seen = _first_page(result)
+    assert (compression, bits) == ("ADOBE_DEFLATE", 1)
+    np.testing.assert_array_equal(seen, np.asarray(dithered))
+
+
+@pytest.mark.parametrize(("compression", "name"), [("none", "NONE"), ("lzw", "LZW"), ("deflate", "ADOBE_DEFLATE")])
+def test_a_requested_compression_is_that_of_1_bit_too(compression: str, name: str) -> None:
+    result = _convert(_encoded(_bilevel(), "TIFF", compression="group4"), "tiff", compression=compression)
+
+    seen_name, bits, seen = _first_page(result)
+    assert (seen_name, bits) == (name, 1)
+    np.testing.assert_array_equal(seen, np.asarray(_bilevel()))
+
+
+@pytest.mark.parametrize("compression", ["lzw", "deflate"])
+def test_photos_are_predicted_and_drawings_are_not(compression: str) -> None:
+    drawing = Image.new("RGB", (400, 300), "white")
+    drawing.paste((200, 0, 0), (40, 40, 360, 90))
+    smooth = Image.fromarray(np.tile(np.arange(400, dtype=np.uint8), (300, 1))).convert("RGB")
+
+    def predictor(image: Image.Image) -> int:
+        with tifffile.TiffFile(BytesIO(_convert(_encoded(image, "TIFF"), "tiff", compression=compression))) as file:
+            np.testing.assert_array_equal(file.asarray(), np.asarray(image))
+            return int(file.pages.first.predictor)
+
+    assert (predictor(smooth), predictor(drawing)) == (2, 1)
+
+
+def test_the_result_of_a_sample_is_complete() -> None:
+    data = _convert(sample("tiff"), "tiff")
+
+    assert _REGISTRY.formats["tiff"].is_complete
+    assert _REGISTRY.formats["tiff"].is_complete(data)
+    assert not _REGISTRY.formats["tiff"].is_complete(data[: len(data) // 2])
+
+
+def test_a_truncated_big_tiff_is_incomplete() -> None:
+    data = _written(_RGB, photometric="rgb", bigtiff=True)
+    is_complete = _REGISTRY.formats["tiff"].is_complete
+
+    assert is_complete is not None
+    assert is_complete(data)
+    assert not is_complete(data[:-2000])
