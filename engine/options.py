@@ -130,9 +130,9 @@ def _range_text(limits: Mapping[str, Any]) -> str:
 
 
 def _read_text(text: str) -> OptionValue:
-    """The number or boolean that `text` is in JSON; otherwise `text`."""
-    if text in ("true", "false"):
-        return text == "true"
+    """The number or boolean that `text` is in JSON; otherwise `text`. The case of booleans is ignored."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
     if re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
     return float(text) if re.fullmatch(r"-?[0-9]{1,18}\.[0-9]{1,18}", text) else text

@@ -10,10 +10,17 @@ from typing import TypeAlias
 from tornado.routing import URLSpec
 from tornado.web import Application
 
-from web.api.operations import operation_of
+from web.api.operations import JSON_FORM, operation_of
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Usage
 from web.handlers.batches import BatchConversion, Batches, BatchFiles, BatchResource
-from web.handlers.conversions import Convert, DeletePages, Merge
+from web.handlers.conversions import (
+    Convert,
+    ConvertToJson,
+    DeletePages,
+    DeletePagesToJson,
+    Merge,
+    MergeToJson,
+)
 from web.handlers.credits import Purchase, StripeWebhook
 from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Session, UsageCsv
 from web.handlers.files import Download, FileConversion, FileResource, Upload
@@ -40,6 +47,7 @@ Route: TypeAlias = tuple[str, type[BaseHandler]]
 
 API_ROUTES: tuple[Route, ...] = (
     (f"{API}/convert", Convert),
+    (f"{API}/convert{JSON_FORM}", ConvertToJson),
     (f"{API}/files/upload", Upload),
     (f"{API}/files/([^/]+)", FileResource),
     (f"{API}/files/([^/]+)/convert", FileConversion),
@@ -49,7 +57,9 @@ API_ROUTES: tuple[Route, ...] = (
     (f"{API}/batch/([^/]+)/files", BatchFiles),
     (f"{API}/batch/([^/]+)/convert", BatchConversion),
     (f"{API}/pdf/merge", Merge),
+    (f"{API}/pdf/merge{JSON_FORM}", MergeToJson),
     (f"{API}/pdf/delete-pages", DeletePages),
+    (f"{API}/pdf/delete-pages{JSON_FORM}", DeletePagesToJson),
     (f"{API}/account", AccountResource),
     (f"{API}/account/usage", Usage),
     (f"{API}/account/keys", Keys),
