@@ -38,6 +38,7 @@ from web.handlers.registration import Register, Verify
 from web.handlers.service import Conversion, Formats, Health, NotFoundHandler, OpenApiDocument, Ready, Tools, Version
 from web.handlers.simulated_checkout import CheckoutAction, CheckoutPage
 from web.http.handler import BaseHandler
+from web.http.responses import HeaderNames
 from web.openapi import DocumentedOperation
 from web.services.container import Services
 from web.services.serializers import API
@@ -98,7 +99,7 @@ PAGE_ROUTES: tuple[Route, ...] = (
 def build_application(services: Services) -> Application:
     """The Tornado application with all routes."""
     arguments, routes = {"services": services}, (*API_ROUTES, *PAGE_ROUTES)
-    return Application(
+    application = Application(
         [URLSpec(pattern, handler, arguments) for pattern, handler in routes],
         routes={
             handler: re.sub(r"\(.*?\)", "{}", pattern) for pattern, handler in (*routes, ("/static/(.*)", StaticFile))
@@ -111,6 +112,8 @@ def build_application(services: Services) -> Application:
         default_handler_class=NotFoundHandler,
         default_handler_args=arguments,
     )
+    application.add_transform(HeaderNames)
+    return application
 
 
 def documented_operations() -> Iterator[DocumentedOperation]:

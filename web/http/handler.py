@@ -38,7 +38,7 @@ from web.http.access_log import AccessRecord, record
 from web.http.authorization import Authorization
 from web.http.bodies import Body, BodyDrain, MemoryBody, content_length, malformed, read_json
 from web.http.multipart import Form, MultipartBody
-from web.http.server import connection_of
+from web.http.server import UNKNOWN_METHOD, connection_of
 from web.metrics.conversions import OTHER
 from web.metrics.request_context import RequestContext
 from web.services.accounts import Account
@@ -63,6 +63,7 @@ class BaseHandler(RequestHandler):
     access: ClassVar[Access] = "key"
     fixed_headers: ClassVar[Mapping[str, str]] = MappingProxyType({})
     max_body: ClassVar[int] = 64 << 10
+    SUPPORTED_METHODS = (*RequestHandler.SUPPORTED_METHODS, UNKNOWN_METHOD)
 
     def initialize(self, services: Services) -> None:
         self.services = services
@@ -304,7 +305,7 @@ class BaseHandler(RequestHandler):
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         error = kwargs["exc_info"][1] if "exc_info" in kwargs else None
         if isinstance(error, HTTPError):  # raised by Tornado for requests that reached no method
-            error = self.routing_error() if status_code == 405 else malformed("The request is malformed.")
+            error = malformed("The request is malformed.")
         self.write_public_error(error)
         self.finish()
 
