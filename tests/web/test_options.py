@@ -100,6 +100,7 @@ def test_idempotency_compares_options(server: Running) -> None:
         ({"max_bytes": "999"}, "out_of_range"),
         ({"qualty": "80"}, "unknown_parameter"),
         ({"dry_run": "maybe"}, "malformed"),
+        ({"lossless": "Truely"}, "malformed"),
     ],
 )
 def test_invalid_options_cost_nothing(server: Running, options: dict[str, str], reason: str) -> None:
