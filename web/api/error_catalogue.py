@@ -21,7 +21,7 @@ class ParameterDetails(TypedDict, total=False):
     page: int
     page_count: int
     max_files: int
-    available: list[str]
+    available: list[str | int]
 
 
 class FileTypeDetails(TypedDict, total=False):
