@@ -39,7 +39,10 @@ def parse(text: str) -> tuple[int, int, int, int]:
     """Red, green, blue and alpha of a CSS color: #rgb, #rrggbb, #rrggbbaa or a name. Raises ValueError."""
     if text.lower() == "transparent":
         return 0, 0, 0, 0
-    red, green, blue, *alpha = ImageColor.getrgb(text)
+    try:
+        red, green, blue, *alpha = ImageColor.getrgb(text)
+    except ValueError:
+        raise ValueError("must be a CSS color such as #fff or white.") from None
     return red, green, blue, alpha[0] if alpha else 255
 
 

@@ -130,9 +130,9 @@ def _range_text(limits: Mapping[str, Any]) -> str:
 
 
 def _read_text(text: str) -> OptionValue:
-    """The number or boolean that `text` is in JSON; otherwise `text`."""
-    if text in ("true", "false"):
-        return text == "true"
+    """The number or boolean that `text` is in JSON; otherwise `text`. The case of booleans is ignored."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
     if re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
     return float(text) if re.fullmatch(r"-?[0-9]{1,18}\.[0-9]{1,18}", text) else text
@@ -238,10 +238,16 @@ class PageRanges:
 
     @classmethod
     def parse(cls, text: str) -> PageRanges:
-        """Parses `all`, or page numbers and ranges in any order, duplicates allowed. Raises InvalidOption."""
+        """Parses `all`, or page numbers and ranges in any order. Duplicates and a comma at the end are allowed.
+
+        Raises InvalidOption.
+        """
         if text.strip() == _ALL:
             return cls()
-        spans = sorted(_parse_span(part) for part in text.split(","))
+        parts = text.split(",")
+        if len(parts) > 1 and not parts[-1].strip():
+            parts.pop()
+        spans = sorted(map(_parse_span, parts))
         merged = [spans[0]]
         for first, last in spans[1:]:
             if first <= merged[-1][1] + 1:

@@ -36,7 +36,6 @@ class Batch:
     id: str
     account: str
     output_format: str
-    ran_at: int | None  # start of the last conversion
     running: bool
     created_at: int
     updated_at: int
@@ -82,7 +81,7 @@ def status(batch: Batch, counts: Counts) -> Status:
     """Returns the status of a batch with these numbers of files."""
     if batch.running:
         return "processing"
-    if batch.ran_at is None:
+    if not counts.processed and not counts.failed:
         return "created"
     if counts.processed == counts.total:
         return "completed"
@@ -113,8 +112,8 @@ def add_file(
 def begin(transaction: Transaction, account: str, batch_id: str, owner: ServerInstance, lease: int) -> str:
     """Starts a run of the batch with a lease of `lease` seconds. Returns the run's id. Raises NotFound."""
     table = models.Batch
-    ran = {table.ran_at: transaction.now, table.updated_at: transaction.now}
-    if not transaction.execute(table.update(ran).where(_live(transaction, account, batch_id))):
+    now = {table.updated_at: transaction.now}
+    if not transaction.execute(table.update(now).where(_live(transaction, account, batch_id))):
         raise NotFound("batch")
     run = new_id("try")
     until = transaction.now + lease
@@ -167,7 +166,6 @@ def _from_row(row: models.Batch, *, running: bool) -> Batch:
         id=row.id,
         account=row.account,
         output_format=row.output_format,
-        ran_at=row.ran_at,
         running=running,
         created_at=row.created_at,
         updated_at=row.updated_at,

@@ -197,10 +197,19 @@ def mark_failed(transaction: Transaction, account: str, file_id: str, failure: F
 
 
 def delete(transaction: Transaction, account: str, file_id: str) -> tuple[str, ...]:
-    """Deletes a file. Returns the blobs that no file refers to any more. Raises NotFound."""
-    deleted = _delete_rows(transaction, _live(transaction, account, file_id))
-    if not deleted:
+    """Deletes a file with its upload, but not the results of its repeated conversions. Raises NotFound.
+
+    Returns the blobs that no file refers to any more.
+    """
+    table = models.File
+    row = transaction.select_for_update(table.select().where(_live(transaction, account, file_id)))
+    if row is None:
         raise NotFound("file")
+    deleted = _delete_rows(transaction, table.id == row.id)
+    if row.source_file is None:
+        repeated = (table.account == account) & table.source_file.is_null(False)
+        repeated &= table.source.in_([row.source, row.result])
+        transaction.execute(table.update({table.source: None}).where(repeated))
     return _unreferenced(transaction, deleted)
 
 

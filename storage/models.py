@@ -140,7 +140,7 @@ class Batch(Model):
     account = TextField()
     output_format = TextField()
     added = BigIntegerField(default=0)  # number of files ever added
-    ran_at = BigIntegerField(null=True)
+    ran_at = BigIntegerField(null=True)  # unused; servers of the previous release set it
     created_at = BigIntegerField()
     updated_at = BigIntegerField()
     expires_at = BigIntegerField()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +20,8 @@ from web.services.serializers import API
 
 _TEXT = {"type": "string"}
 _JSON = "application/json"
+_BYTES = "application/octet-stream"
+_ANY = "*/*"
 _ALWAYS_POSSIBLE = ("invalid_parameter", "server_error", "not_ready")
 
 _PATH_PARAMETERS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -92,7 +94,7 @@ def document(operations: Sequence[DocumentedOperation], registry: Registry, base
 
 def _operation(op: DocumentedOperation, registry: Registry, responses: _Responses) -> dict[str, Any]:
     summary, _, description = op.documentation.partition("\n\n")
-    options = [describe_option(option) for option in op.operation.options_of(registry).values()]
+    options = [_without_default(describe_option(option)) for option in op.operation.options_of(registry).values()]
     parameters, body = _parameters(op), _request_body(op.operation, options)
     return {
         "operationId": op.operation.id,
@@ -180,7 +182,15 @@ def _property(field: FieldDescription) -> dict[str, Any]:
 
 
 def _nullable(field: FieldDescription) -> dict[str, Any]:
-    return {} if field.required or "default" in field.schema else {"type": [field.schema["type"], "null"]}
+    if field.required or "default" in field.schema:
+        return {}
+    values = {"enum": [*field.schema["enum"], None]} if "enum" in field.schema else {}
+    return {"type": [field.schema["type"], "null"], **values}
+
+
+def _without_default(option: FieldDescription) -> FieldDescription:
+    # Defaults depend on the pair of formats, and generated clients would send them.
+    return replace(option, schema={name: value for name, value in option.schema.items() if name != "default"})
 
 
 class _Responses:
@@ -209,7 +219,7 @@ class _Responses:
                 names.add("X-Credits-Remaining")
             content: dict[str, Any] = {}
             for response in responses:
-                content |= self._content(response, op.access)
+                content |= self._content(response, op)
             description = " ".join(dict.fromkeys(response.description for response in responses))
             by_status[str(status)] = {"description": description, "headers": header_refs(names)}
             if content:
@@ -220,36 +230,52 @@ class _Responses:
         possible, by_status = _error_codes(op), dict[int, list[str]]()
         for code in (code for code in ERROR_CATALOGUE if code in possible):
             by_status.setdefault(STATUS[code], []).append(code)
+        # Generated clients accept the media types of all responses, and prefer JSON. They would receive no file.
+        negotiated = op.operation.negotiated
+        media_type = _ANY if negotiated else _JSON
         return {
-            str(status): self._error(codes, op.headers)
-            if op.headers or len(codes) > 1
+            str(status): self._error(codes, self._headers_of_errors(op, codes), media_type)
+            if op.headers or len(codes) > 1 or negotiated
             else self._error_reference(codes[0])
             for status, codes in sorted(by_status.items())
         }
 
-    def _content(self, response: Response, access: Access) -> dict[str, Any]:
+    def _headers_of_errors(self, op: DocumentedOperation, codes: list[str]) -> set[str]:
+        replayed = op.operation.headers is IdempotencyHeader and "processing_failed" in codes
+        return {*op.headers, *(["Idempotency-Replayed"] if replayed else [])}
+
+    def _content(self, response: Response, op: DocumentedOperation) -> dict[str, Any]:
         if response.schema is None:
-            media_types = self._targets if response.media_types == ALL_TARGETS else response.media_types
-            return {media_type: {} for media_type in media_types}
+            return self._file_content(response, negotiated=op.operation.negotiated)
         if response.enveloped:
-            schema = self._schemas.enveloped(response.schema, public=access != "key")
+            schema = self._schemas.enveloped(response.schema, public=op.access != "key")
         else:
             schema = self._schemas.of(response.schema)
         return {_JSON: {"schema": schema, "example": self._schemas.example(schema)}}
+
+    def _file_content(self, response: Response, *, negotiated: bool) -> dict[str, Any]:
+        media_types = [*(self._targets if response.media_types == ALL_TARGETS else response.media_types)]
+        if not media_types or media_types[0].startswith("text/"):
+            return {media_type: {"schema": _TEXT} for media_type in media_types}
+        # Some generators of clients know no other media type of bytes, or only look at the first.
+        media_types = [_BYTES, *media_types, *([_ANY] if negotiated else [])]
+        return {media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in media_types}
 
     def _error_reference(self, code: str) -> dict[str, Any]:
         name = error_name(code)
         self.components.setdefault(name, self._error([code]))
         return {"$ref": f"#/components/responses/{name}"}
 
-    def _error(self, codes: list[str], always: Iterable[str] = ()) -> dict[str, Any]:
+    def _error(self, codes: list[str], always: Iterable[str] = (), media_type: str = _JSON) -> dict[str, Any]:
         schemas = [reference(error_name(code)) for code in codes]
         names = {*always, *(name for code in codes for name in ERROR_CATALOGUE[code].headers)}
         examples = {code: {"value": self._schemas.example(schema)} for code, schema in zip(codes, schemas, strict=True)}
         return {
             "description": "\n\n".join(f"`{code}`: {ERROR_CATALOGUE[code].advice}" for code in codes),
             "headers": header_refs(names),
-            "content": {_JSON: {"schema": schemas[0] if len(codes) == 1 else {"anyOf": schemas}, "examples": examples}},
+            "content": {
+                media_type: {"schema": schemas[0] if len(codes) == 1 else {"anyOf": schemas}, "examples": examples}
+            },
         }
 
 

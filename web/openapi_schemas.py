@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core.core_schema import NullableSchema
 
 from web.api.error_catalogue import ERROR_CATALOGUE
 from web.api.operations import Tag
@@ -58,11 +59,20 @@ TAGS: Mapping[Tag, str] = MappingProxyType(
 )
 
 
-class _UntitledSchema(GenerateJsonSchema):
-    """JSON Schema without titles, which would repeat the names."""
+class _ComponentSchema(GenerateJsonSchema):
+    """JSON Schema in the forms that generators of clients know, without titles, which would repeat the names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
+
+    def nullable_schema(self, schema: NullableSchema) -> Schema:
+        """`type` with `null` instead of `anyOf`, but for references."""
+        inner = self.generate_inner(schema["schema"])
+        if not isinstance(inner.get("type"), str):
+            return super().nullable_schema(schema)
+        nullable = {**inner, "type": [inner["type"], "null"]}
+        values = nullable.pop("enum", None) or [nullable.pop("const", None)]
+        return nullable if values == [None] else {**nullable, "enum": [*values, None]}
 
 
 class Schemas:
@@ -73,7 +83,7 @@ class Schemas:
         self._by_type, definitions = TypeAdapter.json_schemas(
             [(type_, "serialization", TypeAdapter(type_)) for type_ in {*types, *details, Error, Meta, PublicMeta}],
             ref_template=f"{_COMPONENTS}{{model}}",
-            schema_generator=_UntitledSchema,
+            schema_generator=_ComponentSchema,
         )
         self.components: Schema = definitions["$defs"]
         error = self.components.pop("Error")
@@ -106,18 +116,18 @@ class Schemas:
             }
         if schema.get("type") == "array":
             return [self.example(schema["items"])]
-        return {"boolean": False, "integer": schema.get("minimum", 0), "string": "…", "null": None}.get(schema["type"])
+        return {"boolean": False, "integer": schema.get("minimum", 0), "string": "…"}.get(str(schema["type"]))
 
     def _error_envelope(self, error: Schema, code: str) -> Schema:
         description, properties = ERROR_CATALOGUE[code], deepcopy(error["properties"])
-        properties["code"] = {"const": code}
+        properties["code"] = {"type": "string", "const": code}
         properties["message"]["examples"] = [description.message]
         if code != "invalid_parameter":
             del properties["param"]["examples"]
         del properties["reason"], properties["details"]
         if description.reasons:
             meanings = "\n".join(f"- `{reason}`: {meaning}" for reason, meaning in description.reasons.items())
-            properties["reason"] = {"enum": [*description.reasons], "description": meanings}
+            properties["reason"] = {"type": "string", "enum": [*description.reasons], "description": meanings}
         if description.details:
             properties["details"] = self.of(description.details)
         return {

@@ -10,10 +10,17 @@ from typing import TypeAlias
 from tornado.routing import URLSpec
 from tornado.web import Application
 
-from web.api.operations import operation_of
+from web.api.operations import JSON_FORM, operation_of
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Usage
 from web.handlers.batches import BatchConversion, Batches, BatchFiles, BatchResource
-from web.handlers.conversions import Convert, DeletePages, Merge
+from web.handlers.conversions import (
+    Convert,
+    ConvertToJson,
+    DeletePages,
+    DeletePagesToJson,
+    Merge,
+    MergeToJson,
+)
 from web.handlers.credits import Purchase, StripeWebhook
 from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Session, UsageCsv
 from web.handlers.files import Download, FileConversion, FileResource, Upload
@@ -32,6 +39,7 @@ from web.handlers.service import Conversion, Formats, Health, NotFoundHandler, O
 from web.handlers.simulated_checkout import CheckoutAction, CheckoutPage
 from web.handlers.trials import TryConvert, TryPreview
 from web.http.handler import BaseHandler
+from web.http.responses import HeaderNames
 from web.openapi import DocumentedOperation
 from web.services.container import Services
 from web.services.serializers import API
@@ -41,6 +49,7 @@ Route: TypeAlias = tuple[str, type[BaseHandler]]
 
 API_ROUTES: tuple[Route, ...] = (
     (f"{API}/convert", Convert),
+    (f"{API}/convert{JSON_FORM}", ConvertToJson),
     (f"{API}/files/upload", Upload),
     (f"{API}/files/([^/]+)", FileResource),
     (f"{API}/files/([^/]+)/convert", FileConversion),
@@ -50,7 +59,9 @@ API_ROUTES: tuple[Route, ...] = (
     (f"{API}/batch/([^/]+)/files", BatchFiles),
     (f"{API}/batch/([^/]+)/convert", BatchConversion),
     (f"{API}/pdf/merge", Merge),
+    (f"{API}/pdf/merge{JSON_FORM}", MergeToJson),
     (f"{API}/pdf/delete-pages", DeletePages),
+    (f"{API}/pdf/delete-pages{JSON_FORM}", DeletePagesToJson),
     (f"{API}/account", AccountResource),
     (f"{API}/account/usage", Usage),
     (f"{API}/account/keys", Keys),
@@ -94,7 +105,7 @@ TRIAL_ROUTES: tuple[Route, ...] = (  # for the script of the landing page, not p
 def build_application(services: Services) -> Application:
     """The Tornado application with all routes."""
     arguments, routes = {"services": services}, (*API_ROUTES, *PAGE_ROUTES, *TRIAL_ROUTES)
-    return Application(
+    application = Application(
         [URLSpec(pattern, handler, arguments) for pattern, handler in routes],
         routes={
             handler: re.sub(r"\(.*?\)", "{}", pattern) for pattern, handler in (*routes, ("/static/(.*)", StaticFile))
@@ -107,6 +118,8 @@ def build_application(services: Services) -> Application:
         default_handler_class=NotFoundHandler,
         default_handler_args=arguments,
     )
+    application.add_transform(HeaderNames)
+    return application
 
 
 def documented_operations() -> Iterator[DocumentedOperation]:

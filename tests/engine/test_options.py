@@ -155,6 +155,7 @@ def test_invalid_values(name: str, value: object, reason: str, message: str, det
         ("ratio", "1", 1.0),
         ("on", "true", True),
         ("on", "false", False),
+        ("on", "True", True),
         ("angle", "90", 90),
         ("mode", "small", "small"),
         ("pages", "1", "1"),

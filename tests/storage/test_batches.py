@@ -68,7 +68,7 @@ def test_files_are_listed_in_the_order_of_their_addition(database: Database, bat
 
 @pytest.mark.parametrize(
     ("processed", "failed", "pending", "expected"),
-    [(2, 0, 0, "completed"), (1, 1, 0, "partial"), (1, 0, 1, "partial"), (0, 2, 0, "failed"), (0, 0, 1, "failed")],
+    [(2, 0, 0, "completed"), (1, 1, 0, "partial"), (1, 0, 1, "partial"), (0, 2, 0, "failed"), (0, 0, 1, "created")],
 )
 def test_status_and_counts(
     database: Database, batch: Batch, processed: int, failed: int, pending: int, expected: Status
@@ -102,7 +102,7 @@ def test_a_run_ends_with_its_lease(database: Database, batch: Batch, clock: Cloc
     clock.now += LEASE - 1
     assert status(database, batch) == "processing"
     clock.now += 1
-    assert status(database, batch) == "failed"
+    assert status(database, batch) == "created"
     end(database, batch, attempt)
 
 

@@ -125,17 +125,25 @@ def test_expired_files_are_deleted_in_batches(database: Database, account: str, 
     assert get(database, young) == young
 
 
-def test_a_shared_upload_is_deleted_with_its_last_file(database: Database, account: str, clock: Clock) -> None:
+def test_an_upload_is_deleted_with_its_file(database: Database, account: str, clock: Clock) -> None:
     first = process(database, account, add(database, account).id, "blob_1")
     second = process(database, account, first.id, "blob_2")
-    clock.now += 10
     third = process(database, account, second.id, "blob_3")
-    assert delete(database, first) == ("blob_1",)
+    assert delete(database, third) == ("blob_3",)
+    assert delete(database, first) == ("blob_1", "up_1")
     with pytest.raises(NotFound):
         delete(database, first)
+    left = database.run_blocking(files.get, account, second.id)
+    assert (left.source, left.conversion_source.source) == (None, "blob_2")
+
+
+def test_a_shared_upload_expires_with_its_last_file(database: Database, account: str, clock: Clock) -> None:
+    first = process(database, account, add(database, account).id, "blob_1")
+    clock.now += 10
+    second = process(database, account, first.id, "blob_2")
     clock.now += DAY - 10
-    assert database.run_blocking(files.delete_expired, 10) == ("blob_2",)
-    assert delete(database, third) == ("blob_3", "up_1")
+    assert database.run_blocking(files.delete_expired, 10) == ("blob_1",)
+    assert delete(database, second) == ("blob_2", "up_1")
 
 
 def test_referenced_blobs(database: Database, account: str) -> None:

@@ -17,8 +17,13 @@ _OWN_KEY = os.environ["CONVERTD_OWN_KEY_ID"]
 _REFUSED = "ST202"  # a value that the schema allows
 _KEYLESS = ("ST203", "ST401")  # a request without a key gets 429 instead of 401 if there are too many
 _CODES = {"invalid_file_type", "unsupported_conversion", "idempotency_key_reused", "range_not_satisfiable"}
-_REASONS = {"not_an_integer"}  # 1.0 is an integer in JSON Schema
+_REASONS = {
+    "not_an_integer",  # 1.0 is an integer in JSON Schema
+    "too_many_keys",  # earlier requests have created them
+}
 _PARAMS = {
+    "background",  # only names of colors are valid
+    "crop",  # only parts of the picture are valid
     "pages",  # only pages of the file are valid
     "period",  # only days of the calendar are valid
     "files[]",  # schemathesis sends only one, because the field has a content type

@@ -11,6 +11,7 @@ import pytest
 from storage import ledger_audit
 from tests.support.batches import add, convert, counts, create, known
 from tests.support.checks import problem
+from tests.support.samples import sample
 from tests.support.servers import Running, Servers
 from tests.support.web_samples import picture
 
@@ -78,6 +79,37 @@ def test_only_failures(either: Running) -> None:
     assert (response.status_code, response.json()["data"]["failed"]) == (200, 1)
     assert response.json()["meta"]["credits_remaining"] == 50
     assert counts(known(either, batch, key)) == ("failed", 1, 0, 0, 1)
+
+
+def test_a_refusal_leaves_it_created(either: Running) -> None:
+    key = either.account(credits=0)
+    batch = create(either, key)
+    ids = add(either, batch, key, picture())
+    problem(convert(either, batch, key, ids), 402, "no_credits")
+    assert counts(known(either, batch, key)) == ("created", 1, 1, 0, 0)
+    assert known(either, batch, key)["files"][0]["error"] is None
+
+
+def test_unknown_ids_alone_change_no_state(either: Running) -> None:
+    key = either.account()
+    batch = create(either, key)
+    add(either, batch, key, picture())
+    outside = either.upload(picture(), key=key)["file_id"]
+    assert convert(either, batch, key, ["no id", outside]).json()["data"]["failed"] == 2
+    assert counts(known(either, batch, key)) == ("created", 1, 1, 0, 0)
+    assert either.request("GET", f"/files/{outside}", key).json()["data"]["error"] is None
+
+
+def test_failures_of_every_reason_are_counted(either: Running) -> None:
+    key = either.account(credits=1)
+    batch = create(either, key)
+    ids = add(either, batch, key, picture("BMP"), sample("pdf"), sample("pdf"))
+    convert(either, batch, key, ids, "svg")
+    data = known(either, batch, key)
+    assert counts(data) == ("partial", 3, 0, 1, 2)
+    codes = [file["error"] and file["error"]["code"] for file in data["files"]]
+    assert codes[0] == "unsupported_conversion"
+    assert {*codes[1:]} == {None, "no_credits"}
 
 
 def test_files_outside_the_batch(either: Running) -> None:
@@ -170,7 +202,8 @@ def test_refusals(server: Running) -> None:
     problem(server.request("POST", "/batch", json={"output_format": "xyz"}), 400, "unsupported_conversion")
     problem(server.request("POST", "/batch", json={"output_format": "cr2"}), 400, "unsupported_conversion")
     problem(server.request("GET", "/batch/batch_x"), 404, "not_found")
-    problem(server.request("POST", "/batch/batch_x/files", files={"file": picture()}), 404, "not_found")
+    for content in (picture(), b"words"):
+        problem(server.request("POST", "/batch/batch_x/files", files={"file": content}), 404, "not_found")
     problem(convert(server, "batch_x", "", ["a"]), 404, "not_found")
     problem(convert(server, create(server), "", ["a"], "xyz"), 400, "unsupported_conversion")
     problem(

@@ -12,12 +12,16 @@ import pytest
 
 from engine.errors import ExecutorUnavailable
 from storage import ledger_audit, models
+from storage.database import Database
 from storage.transaction import Transaction
 from tests.support import http
 from tests.support.checks import problem
 from tests.support.fake_executors import EndlessExecutor, FailingExecutor
 from tests.support.servers import Running, Servers, eventually
+from tests.support.storage_samples import OWNER, Clock, open_account
 from tests.support.web_samples import FILE, FORM, TARGET, conversion_request, form, picture
+from web.api.errors import IdempotencyConflict
+from web.services.idempotency import IdempotencyService, IdempotentRequest
 
 JSON = {"Accept": "application/json"}
 _REPLAYED = "Idempotency-Replayed"
@@ -178,9 +182,11 @@ def test_an_idempotency_key_of_another_request_is_refused(paying: Running) -> No
 def test_a_permanent_failure_is_replayed(paying: Running) -> None:
     key = paying.account()
     once = bearer(key, **{"Idempotency-Key": "broken"})
+    assert "Idempotency-Replayed" not in paying.convert(picture("PNG")[:60], headers=once).headers
     for _ in range(2):
         response = paying.convert(picture("PNG")[:60], headers=once)
         problem(response, 500, "processing_failed", reason="corrupt_input")
+    assert response.headers["Idempotency-Replayed"] == "true"
     assert remaining(paying, key) == 50
 
 
@@ -191,6 +197,21 @@ def test_refusals_are_not_replayed(paying: Running) -> None:
     assert paying.convert(picture(), headers=once).status_code == 200
     other = bearer(key, **{"Idempotency-Key": "two"})
     problem(paying.convert(picture(), headers=other), 402, "no_credits")
+
+
+async def test_a_conflict_is_retried_after_as_long_as_the_request_has_run(tmp_path: Path) -> None:
+    clock = Clock()
+    database = Database(f"sqlite:///{tmp_path / 'convertd.db'}", clock=clock)
+    service, request = IdempotencyService(database, OWNER), IdempotentRequest(open_account(database).id, "/", "key")
+    await service.claim(request, {})
+    waits = []
+    for seconds in (0, 4, 100):
+        clock.now += seconds
+        with pytest.raises(IdempotencyConflict) as raised:
+            await service.claim(request, {})
+        waits.append(raised.value.retry_after)
+    database.close()
+    assert waits == [1, 4, 30]
 
 
 def test_a_repeat_of_a_running_request_is_a_conflict(paying: Running) -> None:

@@ -38,7 +38,12 @@ def test_names_of_results(client: str, result: str) -> None:
     [
         ("photo.webp", "attachment; filename=\"photo.webp\"; filename*=UTF-8''photo.webp"),
         ("Häuser.png", "attachment; filename=\"Hauser.png\"; filename*=UTF-8''H%C3%A4user.png"),
-        ("写真.png", "attachment; filename=\"file.png\"; filename*=UTF-8''%E5%86%99%E7%9C%9F.png"),
+        (
+            "Отчёт 2.png",
+            "attachment; filename=\"Otchet 2.png\"; filename*=UTF-8''%D0%9E%D1%82%D1%87%D1%91%D1%82%202.png",
+        ),
+        ("\u0301.png", "attachment; filename=\"file.png\"; filename*=UTF-8''%CC%81.png"),
+        ("写真.png", "attachment; filename=\"XieZhen.png\"; filename*=UTF-8''%E5%86%99%E7%9C%9F.png"),
         ("100%.png", "attachment; filename=\"100_.png\"; filename*=UTF-8''100%25.png"),
         ("it's (1).png", "attachment; filename=\"it's (1).png\"; filename*=UTF-8''it%27s%20%281%29.png"),
     ],

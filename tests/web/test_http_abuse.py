@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.support import http
 from tests.support.checks import dressed, problem
 from tests.support.http_requests import BODY, MALFORMED, REFUSED, SERVED, get_request, post_request
-from tests.support.servers import Running, eventually, parsed
+from tests.support.servers import Running, eventually, parsed, read_response
+from web.api.headers import HEADERS
 
 
 def sent(server: Running, request: bytes) -> httpx.Response:
@@ -60,6 +61,31 @@ def test_pipelined_requests_are_answered_in_order(server: Running) -> None:
         )
         answers = b"".join(iter(lambda: connection.recv(65_536), b""))
     assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"200", b"404", b"200"]
+
+
+@pytest.mark.parametrize("method", [b"FOO", b"get", b"FINISH", b"UNKNOWN", b"TRACE"])
+@pytest.mark.parametrize("framing", [b"", b"Content-Length: 200000\r\n", b"Transfer-Encoding: chunked\r\n"])
+def test_a_connection_stays_usable_after_an_unknown_method(server: Running, method: bytes, framing: bytes) -> None:
+    bodies = {b"": b"", b"Content-Length: 200000\r\n": b"x" * 200_000}
+    refused = get_request(b"/api/v1/convert", verb=method, more=framing) + bodies.get(framing, b"2\r\nab\r\n0\r\n\r\n")
+    with server.connect() as connection:
+        connection.sendall(refused)
+        problem(parsed(read_response(connection)), 405, "method_not_allowed")
+        connection.sendall(get_request(b"/version"))
+        assert parsed(read_response(connection)).status_code == 200
+
+
+def test_headers_have_the_documented_names(server: Running) -> None:
+    formats = get_request(b"/api/v1/formats", more=b"Authorization: KEY\r\n")
+    unauthorized = get_request(b"/api/v1/account")
+    sent_names = {name for request in (formats, unauthorized) for name in _names(server.raw(request))}
+    lower = {name.lower() for name in sent_names}
+    assert {name for name in HEADERS if name.lower() in lower} <= sent_names
+    assert {"X-RateLimit-Limit", "X-RateLimit-Remaining", "WWW-Authenticate", "ETag"} <= sent_names
+
+
+def _names(response: bytes) -> list[str]:
+    return [line.partition(b":")[0].decode() for line in response.partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]]
 
 
 def test_100_continue_is_sent_after_the_checks(server: Running) -> None:

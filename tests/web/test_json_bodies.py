@@ -71,5 +71,6 @@ def test_unknown_fields_are_refused(server: Running) -> None:
 
 def test_large_bodies(server: Running) -> None:
     body = b" " * 65_536 + b"{}"
-    problem(http.post(f"{server.api}/register", content=body), 413, "file_too_large")
-    problem(http.post(f"{server.api}/register", content=iter([body])), 413, "file_too_large")
+    for content in (body, iter([body])):
+        response = http.post(f"{server.api}/register", content=content)
+        problem(response, 413, "file_too_large", param="body", reason="bytes", details={"max_body_size": 65_536})

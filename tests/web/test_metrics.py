@@ -140,6 +140,18 @@ def test_a_replay_is_not_counted_as_a_conversion(scraped: Scraped) -> None:
     assert response.headers["Idempotency-Replayed"] == "true"
 
 
+def test_a_replayed_error_is_a_replay(scraped: Scraped) -> None:
+    headers, damaged = {"Idempotency-Key": "damaged"}, sample("png")[:60]
+    assert scraped.server.convert(damaged, "gif", headers=headers).status_code == 500
+    with (
+        scraped.rising("convertd_idempotent_replays_total"),
+        scraped.rising("convertd_conversions_total", by=0),
+        scraped.rising("convertd_conversion_errors_total", by=0),
+    ):
+        response = scraped.server.convert(damaged, "gif", headers=headers)
+    assert (response.status_code, response.headers["Idempotency-Replayed"]) == (500, "true")
+
+
 def test_too_many_requests(servers: Servers, data_dir: Path) -> None:
     with scraping(servers, data_dir, rate_limit_anonymous=1) as found, http.Client() as client:
         for _ in range(3):

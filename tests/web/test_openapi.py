@@ -23,7 +23,7 @@ from web.api.errors import STATUS
 from web.api.fields import EmailFields, RequestModel, describe
 from web.api.fields import validate as validate_fields
 from web.api.headers import COMMON_HEADERS, HEADERS, PREFLIGHT_HEADERS, common_headers
-from web.api.operations import operation_of
+from web.api.operations import JSON_FORM, operation_of
 from web.http.handler import BaseHandler
 from web.routes import API_ROUTES, PAGE_ROUTES, documented_operations
 from web.services.serializers import API
@@ -257,3 +257,46 @@ class TestJudging:
 def _like(answer: httpx.Response, headers: Any, body: object) -> httpx.Response:
     kept = {name: value for name, value in headers.items() if name.lower() != "content-length"}
     return httpx.Response(200, headers=kept, json=body, request=answer.request)
+
+
+class TestFormsForGenerators:
+    """Forms that generators of API clients read correctly. `test_generated_clients.py` runs generators."""
+
+    def test_a_null_has_an_alternative(self) -> None:
+        nulls = [schema for schema in _dictionaries(published()) if schema.get("type") == "null"]
+        alternatives = [schema["anyOf"] for schema in _dictionaries(published()) if "anyOf" in schema]
+        with_null = [alternative for alternative in alternatives if {"type": "null"} in alternative]
+        assert len(nulls) == len(with_null)
+        assert all("$ref" in first for first, _ in with_null)
+
+    def test_files_are_binary(self) -> None:
+        for _, _, operation in _operations():
+            for response in operation["responses"].values():
+                for media_type, media in response.get("content", {}).items():
+                    if media_type in ("application/octet-stream", "image/png"):
+                        assert media["schema"] == {"type": "string", "format": "binary"}
+                        assert next(iter(response["content"])) == "application/octet-stream"
+                    assert media["schema"]
+
+    def test_a_file_and_json_are_separate_operations(self) -> None:
+        paths = published()["paths"]
+        separate = {path for path in paths if path + JSON_FORM in paths}
+        assert separate == {"/convert", "/pdf/merge", "/pdf/delete-pages"}
+        for path in separate:
+            accepted = {name for one in paths[path]["post"]["responses"].values() for name in one["content"]}
+            assert "application/octet-stream" in accepted
+            assert not any("json" in name for name in accepted)
+            assert [*paths[path + JSON_FORM]["post"]["responses"]["200"]["content"]] == ["application/json"]
+
+    def test_options_have_no_default(self) -> None:
+        for path in ("/convert", "/files/{file_id}/convert", "/pdf/merge"):
+            (body,) = published()["paths"][path]["post"]["requestBody"]["content"].values()
+            properties = body["schema"]["properties"]
+            assert not any("default" in schema for name, schema in properties.items() if name != "dry_run")
+
+
+def _dictionaries(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _dictionaries(inner)

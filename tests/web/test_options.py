@@ -98,8 +98,10 @@ def test_idempotency_compares_options(server: Running) -> None:
         ({"quality": "101"}, "out_of_range"),
         ({"quality": "80.5"}, "not_an_integer"),
         ({"max_bytes": "999"}, "out_of_range"),
+        ({"bit_depth": "9"}, "unknown"),
         ({"qualty": "80"}, "unknown_parameter"),
         ({"dry_run": "maybe"}, "malformed"),
+        ({"lossless": "Truely"}, "malformed"),
     ],
 )
 def test_invalid_options_cost_nothing(server: Running, options: dict[str, str], reason: str) -> None:
@@ -107,6 +109,12 @@ def test_invalid_options_cost_nothing(server: Running, options: dict[str, str], 
     response = server.convert(document("page", 2), "png", **options)
     problem(response, 400, "invalid_parameter", param=next(iter(options)), reason=reason)
     assert server.request("GET", "/account").json()["data"]["credits_remaining"] == before
+
+
+def test_an_unknown_color_is_explained(server: Running) -> None:
+    response = server.convert(picture(), "png", background="colorless")
+    problem(response, 400, "invalid_parameter", param="background", reason="malformed")
+    assert response.json()["error"]["message"] == "background must be a CSS color such as #fff or white."
 
 
 def test_options_without_effect_are_reported(server: Running) -> None:

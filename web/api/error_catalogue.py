@@ -21,7 +21,7 @@ class ParameterDetails(TypedDict, total=False):
     page: int
     page_count: int
     max_files: int
-    available: list[str]
+    available: list[str | int]
 
 
 class FileTypeDetails(TypedDict, total=False):
@@ -43,6 +43,7 @@ class SizeDetails(TypedDict, total=False):
     """The limit, and the size sent."""
 
     max_file_size: Annotated[int, Field(description="Bytes.", examples=[10_485_760])]
+    max_body_size: int
     max_bytes: int
     max_stored_bytes: int
     stored_bytes: int

@@ -121,13 +121,23 @@ class RateLimited(ApiError):
 
 
 class FileTooLarge(ApiError):
-    """The request body is larger than the account's tier allows, in bytes."""
+    """The uploaded file is larger than the account's tier allows, in bytes."""
 
     code = "file_too_large"
 
     def __init__(self, max_file_size: int) -> None:
         message = f"The file is larger than {max_file_size} bytes."
         super().__init__(message, reason="bytes", param="file", details={"max_file_size": max_file_size})
+
+
+class BodyTooLarge(ApiError):
+    """The body of a request without a file is larger than `limit` bytes."""
+
+    code = "file_too_large"
+
+    def __init__(self, limit: int) -> None:
+        message = f"The body is larger than {limit} bytes."
+        super().__init__(message, reason="bytes", param="body", details={"max_body_size": limit})
 
 
 class StorageFull(ApiError):
@@ -215,9 +225,11 @@ def public_error(error: BaseException | None) -> PublicError:
     return error if isinstance(error, PublicError) else ServerError()
 
 
-def error_headers(error: PublicError) -> dict[str, str]:
-    """The response headers of the error."""
+def error_headers(error: PublicError, *, replayed: bool = False) -> dict[str, str]:
+    """The response headers of the error. `replayed`: an earlier request stored it."""
     headers = dict(error.headers) if isinstance(error, ApiError) else {}
+    if replayed:
+        headers["Idempotency-Replayed"] = "true"
     if isinstance(error, InvalidKey):
         headers["WWW-Authenticate"] = "Bearer"
     return headers if error.retry_after is None else {**headers, "Retry-After": str(error.retry_after)}

@@ -136,7 +136,7 @@ def _matching(pattern: str, expected: str) -> PlainValidator:
 
 def _boolean(value: object, info: ValidationInfo) -> bool:
     if (info.context or {}).get(_FROM_TEXT):
-        value = {"true": True, "false": False}.get(str(value), value)
+        value = {"true": True, "false": False}.get(str(value).lower(), value)
     if not isinstance(value, bool):
         raise PydanticCustomError("malformed", "must be true or false.")
     return value
@@ -200,7 +200,7 @@ def _file_ids(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-_PERIOD_SCHEMA: Final = {"anyOf": [{"pattern": "^[0-9]{4}-(0[1-9]|1[0-2])$"}, {"format": "date"}]}
+_PERIOD_SCHEMA: Final = {"type": "string", "anyOf": [{"pattern": "^[0-9]{4}-(0[1-9]|1[0-2])$"}, {"format": "date"}]}
 
 OutputFormat = Annotated[
     str,

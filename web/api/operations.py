@@ -30,6 +30,9 @@ ZIP: Final = "application/zip"
 ALL_TARGETS: Final = ("*/*",)
 """The media types of all results."""
 
+JSON_FORM: Final = "/json"
+"""What the path of a negotiated operation ends with where its response is always JSON."""
+
 CONVERSION_ERRORS: Final = (
     "invalid_file_type",
     "unsupported_conversion",
@@ -95,16 +98,16 @@ def json_response(schema: Any, description: str = "") -> Response:
     return Response(200, description or inspect.getdoc(schema) or "", schema)
 
 
-def result_responses(schema: Any, media_types: tuple[str, ...] = ALL_TARGETS) -> tuple[Response, ...]:
-    """The bytes of a result, or its description as JSON."""
-    return _file_response(media_types), json_response(schema, "The stored result, with `Accept: application/json`.")
+def file_response(media_types: tuple[str, ...] = ALL_TARGETS) -> Response:
+    """The bytes of a result."""
+    return Response(200, "The file.", media_types=media_types, headers=(*_FILE_HEADERS, *_RANGE_HEADERS))
 
 
 def download_responses() -> tuple[Response, ...]:
     """The bytes of a stored result, a range of them, or 304."""
     part = Response(206, "The requested range of the file.", media_types=ALL_TARGETS)
     return (
-        _file_response(),
+        file_response(),
         replace(part, headers=(*_FILE_HEADERS, *_RANGE_HEADERS, "Content-Range")),
         Response(304, "The client's copy is current.", headers=_RANGE_HEADERS),
     )
@@ -116,17 +119,14 @@ def cacheable(response: Response) -> tuple[Response, ...]:
     return replace(response, headers=_CACHE_HEADERS), not_modified
 
 
-def _file_response(media_types: tuple[str, ...] = ALL_TARGETS) -> Response:
-    return Response(200, "The file.", media_types=media_types, headers=(*_FILE_HEADERS, *_RANGE_HEADERS))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Operation:
     """Decorates a method of a handler, whose docstring is the documentation: a summary line, then a description.
 
     `codes` are error codes in addition to those that the other arguments imply. `options` is CONVERSION_OPTIONS, or the
     name of a tool: the body has these options as further fields. If `queued` is set, the request is refused before its
-    body arrives while the job queue is full.
+    body arrives while the job queue is full. If `negotiated` is set, the response is a file, or for
+    clients that accept JSON, that of the operation at the same path with JSON_FORM.
     """
 
     id: str
@@ -139,6 +139,7 @@ class Operation:
     form: FormFields | None = None
     options: str | None = None
     queued: bool = False
+    negotiated: bool = False
 
     def __call__(self, method: Method) -> Method:
         setattr(method, _ATTRIBUTE, self)

@@ -1,8 +1,9 @@
-"""POST /convert, /pdf/merge and /pdf/delete-pages: files in, the result out."""
+"""POST /convert, /pdf/merge and /pdf/delete-pages: files in, the result out. With /json, the result is stored."""
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import replace
+from typing import ClassVar, Literal
 
 from web.api.fields import DirectConversionFields, IdempotencyHeader
 from web.api.operations import (
@@ -11,7 +12,8 @@ from web.api.operations import (
     FileField,
     FormFields,
     Operation,
-    result_responses,
+    file_response,
+    json_response,
 )
 from web.api.schemas.files import ConversionResult, PdfResult, PlannedConversion
 from web.http.downloads import send_file, send_stored
@@ -21,7 +23,33 @@ from web.services.conversion_request import ChargedConversion, ConversionRequest
 from web.services.serializers import planned_conversion
 
 _PDF = "application/pdf"
-_PDF_RESPONSES = result_responses(PdfResult, (_PDF,))
+_PDF_RESULT = (json_response(PdfResult),)
+
+_CONVERT = Operation(
+    id="convert",
+    tag="Conversion",
+    form=FormFields(FileField("file", "The file to convert."), DirectConversionFields),
+    options=CONVERSION_OPTIONS,
+    headers=IdempotencyHeader,
+    responses=(file_response(),),
+    codes=CONVERSION_ERRORS,
+    queued=True,
+    negotiated=True,
+)
+_MERGE = replace(
+    _CONVERT,
+    id="mergePdfs",
+    tag="PDF",
+    form=FormFields(FileField("files[]", "The PDFs, in order.", 2, 20, aliases=("files",), media_type=_PDF)),
+    options="pdf-merge",
+    responses=(file_response((_PDF,)),),
+)
+_DELETE_PAGES = replace(
+    _MERGE,
+    id="deletePdfPages",
+    form=FormFields(FileField("file", "The PDF.", media_type=_PDF)),
+    options="pdf-delete-pages",
+)
 
 
 async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) -> None:
@@ -52,55 +80,51 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
         await send_stored(handler, response.file_id or "")
 
 
-def _request(
-    handler: BaseHandler,
-    operation: Literal["convert", "pdf_merge", "pdf_delete_pages"],
-    uploads: tuple[Upload, ...],
-    target: str,
-    *,
-    tool: str | None = None,
-    name: str = "",
-) -> ConversionRequest:
-    """The conversion of the files of the request's form. Stores its result if the client accepts JSON."""
-    handler.services.metrics.conversions.observe_stage("upload", handler.request.request_time())
-    return ConversionRequest(
-        account=handler.client(),
-        operation=operation,
-        uploads=uploads,
-        target=target,
-        options=handler.options_given(),
-        tool=tool,
-        name=name,
-        store_result=wants_json(handler.request.headers.get("Accept", "")),
-        idempotency=handler.idempotent_request(),
-        context=handler.context,
-    )
+class _FormConversion(BaseHandler):
+    """Converts the files of a form. The result is stored if the client accepts JSON, or if `always_json` is set."""
+
+    always_json: ClassVar[bool] = False
+
+    def conversion(
+        self,
+        operation: Literal["convert", "pdf_merge", "pdf_delete_pages"],
+        uploads: tuple[Upload, ...],
+        target: str,
+        *,
+        tool: str | None = None,
+        name: str = "",
+    ) -> ConversionRequest:
+        """The conversion of the files of the request's form."""
+        self.services.metrics.conversions.observe_stage("upload", self.request.request_time())
+        return ConversionRequest(
+            account=self.client(),
+            operation=operation,
+            uploads=uploads,
+            target=target,
+            options=self.options_given(),
+            tool=tool,
+            name=name,
+            store_result=self.always_json or wants_json(self.request.headers.get("Accept", "")),
+            idempotency=self.idempotent_request(),
+            context=self.context,
+        )
 
 
-class Convert(BaseHandler):
+class Convert(_FormConversion):
     """Converts a file in one request."""
 
-    @Operation(
-        id="convert",
-        tag="Conversion",
-        form=FormFields(FileField("file", "The file to convert."), DirectConversionFields),
-        options=CONVERSION_OPTIONS,
-        headers=IdempotencyHeader,
-        responses=result_responses(ConversionResult | PlannedConversion),
-        codes=CONVERSION_ERRORS,
-        queued=True,
-    )
+    @_CONVERT
     async def post(self) -> None:
         """Convert a file in one request
 
-        The response is the file, and nothing is stored. With `Accept: application/json` the result is stored, and the
-        response describes it. Several pages in a format for one picture are sent as a ZIP. Costs one credit.
+        The response is the file, and nothing is stored. With `Accept: application/json` or `dry_run`, it is the JSON of
+        `POST /convert/json`. Several pages in a format for one picture are sent as a ZIP. Costs one credit.
         """
         await self.cancel_on_disconnect(self._convert())
 
     async def _convert(self) -> None:
         upload, fields = self.form.file("file"), self.form_fields(DirectConversionFields)
-        request = _request(self, "convert", (upload,), fields.output_format)
+        request = self.conversion("convert", (upload,), fields.output_format)
         if fields.dry_run:
             with self.services.work_files.create(request.account.id) as output:
                 plan, inspection = await self.services.conversions.inspect(request, output)
@@ -109,53 +133,82 @@ class Convert(BaseHandler):
             await convert_and_respond(self, request)
 
 
-class Merge(BaseHandler):
+class ConvertToJson(Convert):
+    """Converts a file and stores the result."""
+
+    always_json = True
+
+    @replace(
+        _CONVERT,
+        id="convertToJson",
+        responses=(json_response(ConversionResult | PlannedConversion, "The stored result."),),
+        negotiated=False,
+    )
+    async def post(self) -> None:
+        """Convert a file and store the result
+
+        Several pages in a format for one picture are stored as a ZIP. Costs one credit.
+        """
+        await super().post()
+
+
+class Merge(_FormConversion):
     """Merges PDFs in the order in which they are sent."""
 
-    @Operation(
-        id="mergePdfs",
-        tag="PDF",
-        form=FormFields(FileField("files[]", "The PDFs, in order.", 2, 20, aliases=("files",), media_type=_PDF)),
-        options="pdf-merge",
-        headers=IdempotencyHeader,
-        responses=_PDF_RESPONSES,
-        codes=CONVERSION_ERRORS,
-        queued=True,
-    )
+    @_MERGE
     async def post(self) -> None:
         """Merge PDFs
 
-        Outlines, links, form fields and page labels are kept. With `Accept: application/json` the result is stored, and
-        the response describes it. Costs one credit.
+        Outlines, links, form fields and page labels are kept. With `Accept: application/json`, the response is the JSON
+        of `POST /pdf/merge/json`. Costs one credit.
         """
         await self.cancel_on_disconnect(self._merge())
 
     async def _merge(self) -> None:
-        request = _request(self, "pdf_merge", self.form.uploads, "pdf", tool="pdf-merge", name="merged.pdf")
+        request = self.conversion("pdf_merge", self.form.uploads, "pdf", tool="pdf-merge", name="merged.pdf")
         await convert_and_respond(self, request)
 
 
-class DeletePages(BaseHandler):
+class MergeToJson(Merge):
+    """Merges PDFs and stores the result."""
+
+    always_json = True
+
+    @replace(_MERGE, id="mergePdfsToJson", responses=_PDF_RESULT, negotiated=False)
+    async def post(self) -> None:
+        """Merge PDFs and store the result
+
+        Outlines, links, form fields and page labels are kept. Costs one credit.
+        """
+        await super().post()
+
+
+class DeletePages(_FormConversion):
     """Deletes pages of a PDF."""
 
-    @Operation(
-        id="deletePdfPages",
-        tag="PDF",
-        form=FormFields(FileField("file", "The PDF.", media_type=_PDF)),
-        options="pdf-delete-pages",
-        headers=IdempotencyHeader,
-        responses=_PDF_RESPONSES,
-        codes=CONVERSION_ERRORS,
-        queued=True,
-    )
+    @_DELETE_PAGES
     async def post(self) -> None:
         """Delete pages of a PDF
 
-        Outlines, links, form fields and page labels are kept. With `Accept: application/json` the result is stored, and
-        the response describes it. Costs one credit.
+        Outlines, links, form fields and page labels are kept. With `Accept: application/json`, the response is the JSON
+        of `POST /pdf/delete-pages/json`. Costs one credit.
         """
         await self.cancel_on_disconnect(self._delete())
 
     async def _delete(self) -> None:
         upload = self.form.file("file")
-        await convert_and_respond(self, _request(self, "pdf_delete_pages", (upload,), "pdf", tool="pdf-delete-pages"))
+        await convert_and_respond(self, self.conversion("pdf_delete_pages", (upload,), "pdf", tool="pdf-delete-pages"))
+
+
+class DeletePagesToJson(DeletePages):
+    """Deletes pages of a PDF and stores the result."""
+
+    always_json = True
+
+    @replace(_DELETE_PAGES, id="deletePdfPagesToJson", responses=_PDF_RESULT, negotiated=False)
+    async def post(self) -> None:
+        """Delete pages of a PDF and store the result
+
+        Outlines, links, form fields and page labels are kept. Costs one credit.
+        """
+        await super().post()

@@ -78,7 +78,8 @@ class FileConversion(BaseHandler):
         await self.cancel_on_disconnect(self._convert(file_id))
 
     async def _convert(self, file_id: str) -> None:
-        fields, idempotency, files = self.json_fields(ConversionFields), self.idempotent_request(), self.services.files
+        fields, options = self.json_fields(ConversionFields), self.options_given()
+        idempotency, files = self.idempotent_request(), self.services.files
         file = await files.find(self.client().id, file_id)
         with self.services.work_files.create(self.client().id) as source:
             request = ConversionRequest(
@@ -86,7 +87,7 @@ class FileConversion(BaseHandler):
                 operation="convert",
                 uploads=(await files.working_copy(file, source),),
                 target=fields.output_format,
-                options=self.options_given(),
+                options=options,
                 store_result=True,
                 file=file,
                 idempotency=idempotency,

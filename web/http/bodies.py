@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 from python_multipart.multipart import parse_options_header
 
-from web.api.errors import FileTooLarge, InvalidParameter
+from web.api.errors import BodyTooLarge, InvalidParameter
 
 _MAX_FORM_FIELDS = 50
 _MAX_DEPTH = 32
@@ -50,12 +50,12 @@ class MemoryBody:
 
     async def start(self, length: int | None) -> None:
         if (length or 0) > self._limit:
-            raise FileTooLarge(self._limit)
+            raise BodyTooLarge(self._limit)
 
     async def write(self, chunk: bytes) -> None:
         self._content += chunk
         if len(self._content) > self._limit:
-            raise FileTooLarge(self._limit)
+            raise BodyTooLarge(self._limit)
 
     def close(self) -> None:
         self._content.clear()

@@ -38,7 +38,7 @@ from web.http.access_log import AccessRecord, record
 from web.http.authorization import Authorization
 from web.http.bodies import Body, BodyDrain, MemoryBody, content_length, malformed, read_json
 from web.http.multipart import Form, MultipartBody
-from web.http.server import connection_of
+from web.http.server import UNKNOWN_METHOD, connection_of
 from web.metrics.conversions import OTHER
 from web.metrics.request_context import RequestContext
 from web.services.accounts import Account
@@ -63,6 +63,7 @@ class BaseHandler(RequestHandler):
     access: ClassVar[Access] = "key"
     fixed_headers: ClassVar[Mapping[str, str]] = MappingProxyType({})
     max_body: ClassVar[int] = 64 << 10
+    SUPPORTED_METHODS = (*RequestHandler.SUPPORTED_METHODS, UNKNOWN_METHOD)
 
     def initialize(self, services: Services) -> None:
         self.services = services
@@ -74,6 +75,7 @@ class BaseHandler(RequestHandler):
         self._received = 0  # bytes of the body
         self._sent = 0  # bytes of the response body
         self._error: PublicError | None = None
+        self._replayed = False
         self._drain: BodyDrain | None = None  # of a refused request
         self._headers_sent = False
         self._ended = False
@@ -137,10 +139,8 @@ class BaseHandler(RequestHandler):
         if operation is not None and operation.form is not None:
             content_type, services = self.request.headers.get("Content-Type", ""), self.services
             account, registry = self.client(), services.registry
-            create, texts = (
-                partial(services.work_files.create, account.id),
-                (*operation.form.text_names, *self.options_taken),
-            )
+            create = partial(services.work_files.create, account.id)
+            texts = (*operation.form.text_names, *self.options_taken)
             self.body = MultipartBody(operation.form, texts, content_type, account.tier.max_file_size, create, registry)
         else:
             self.body = MemoryBody(self.max_body)
@@ -262,8 +262,9 @@ class BaseHandler(RequestHandler):
         self.write_json({"data": data, "meta": meta})
 
     def unwrap_replay(self, response: ResponseData | Replayed) -> ResponseData:
-        """The response data. Sets the header Idempotency-Replayed if an earlier request stored it."""
+        """The response data. Sets the header Idempotency-Replayed if it is stored. Raises a stored error."""
         if isinstance(response, Replayed):
+            self._replayed = True
             self.set_header("Idempotency-Replayed", "true")
             return response.response
         return response
@@ -292,7 +293,7 @@ class BaseHandler(RequestHandler):
         """Sets the status and the headers of the error."""
         self._error = error
         self.set_status(STATUS[error.code])
-        for name, value in error_headers(error).items():
+        for name, value in error_headers(error, replayed=self._replayed).items():
             self.set_header(name, value)
 
     def write_public_error(self, error: BaseException | None) -> None:
@@ -304,7 +305,7 @@ class BaseHandler(RequestHandler):
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         error = kwargs["exc_info"][1] if "exc_info" in kwargs else None
         if isinstance(error, HTTPError):  # raised by Tornado for requests that reached no method
-            error = self.routing_error() if status_code == 405 else malformed("The request is malformed.")
+            error = malformed("The request is malformed.")
         self.write_public_error(error)
         self.finish()
 

@@ -1,4 +1,4 @@
-"""The Accept header, and complete error responses for requests that reach no handler."""
+"""The Accept header, the names of headers, and complete error responses for requests that reach no handler."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ import json
 import logging
 import re
 import time
+from collections.abc import Iterator
 from http.client import responses
+from types import MappingProxyType
+
+from tornado.httputil import HTTPHeaders
+from tornado.web import OutputTransform
 
 from config.pricing import RATE_WINDOW
 from storage.ids import new_id
 from storage.rate_limits import unused
 from web.api.errors import STATUS, ApiError, envelope, error_headers
-from web.api.headers import common_headers, rate_limit_headers
+from web.api.headers import HEADERS, common_headers, rate_limit_headers
 
 log = logging.getLogger("convertd.access")
 
 _JSON = "application/json"
+_NAMES = MappingProxyType({next(iter(HTTPHeaders({name: ""}))): name for name in HEADERS})
+"""The names of the API's headers, by how Tornado spells them."""
 
 
 def wants_json(accept: str) -> bool:
@@ -39,6 +46,20 @@ def _weight(parameters: list[str]) -> float:
         if name.strip() == "q":
             return float(value) if re.fullmatch(r"\s*(0(\.\d*)?|1(\.0*)?)\s*", value, re.ASCII) else 0.0
     return 1.0
+
+
+class HeaderNames(OutputTransform):
+    """Sends headers with the names that the API documents: X-RateLimit-Limit, not X-Ratelimit-Limit."""
+
+    def transform_first_chunk(
+        self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
+    ) -> tuple[int, HTTPHeaders, bytes]:
+        return status_code, _DocumentedHeaders(headers), chunk
+
+
+class _DocumentedHeaders(HTTPHeaders):
+    def get_all(self) -> Iterator[tuple[str, str]]:
+        return ((_NAMES.get(name, name), value) for name, value in super().get_all())
 
 
 def error_response(error: ApiError, rate_limit: int) -> bytes:

@@ -24,7 +24,7 @@ from tornado.httputil import (
 )
 from tornado.ioloop import PeriodicCallback
 from tornado.iostream import IOStream, UnsatisfiableReadError
-from tornado.web import Application
+from tornado.web import Application, RequestHandler
 
 from web.api.errors import ApiError, RateLimited, RequestTimeout
 from web.http.bodies import malformed
@@ -33,6 +33,8 @@ from web.http.timeouts import ConnectionTimeouts, ConnectionTimer, Timeout
 from web.services.client_address import client_network, is_trusted
 
 log = logging.getLogger("convertd.server")
+
+UNKNOWN_METHOD = "UNKNOWN"
 
 _TORNADO_400 = b"HTTP/1.1 400 Bad Request\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 "
@@ -272,7 +274,7 @@ class _TimedRequest(HTTPMessageDelegate):
         self._connection.timer.headers_received()
         self._started = True
         with self._connection.timer.processing():
-            await _completed(self._request.headers_received(_origin_form(line), headers))
+            await _completed(self._request.headers_received(_known_method(_origin_form(line)), headers))
 
     async def data_received(self, chunk: bytes) -> None:
         with self._connection.timer.processing(len(chunk)):
@@ -307,6 +309,11 @@ def _origin_form(line: RequestStartLine) -> RequestStartLine:
         raise HTTPInputError from None
     query = f"?{parts.query}" if parts.query else ""
     return line._replace(path=(parts.path or "/") + query)
+
+
+def _known_method(line: RequestStartLine) -> RequestStartLine:
+    """The request line with UNKNOWN_METHOD for methods that Tornado refuses without reading the body."""
+    return line if line.method in RequestHandler.SUPPORTED_METHODS else line._replace(method=UNKNOWN_METHOD)
 
 
 async def _drain_and_close(connection: socket.socket) -> None:

@@ -70,6 +70,7 @@ class Batches:
 
         Raises NotFound, UnknownFormat, StorageFull and BatchFull.
         """
+        await self._database.read(batches.get, account.id, batch_id)  # before the file is looked at
         total = 0
 
         def add(transaction: Transaction, source: SourceFile) -> File:
@@ -124,10 +125,14 @@ class BatchConversions:
 
         async def work(claim: Claim | None) -> ResponseData:
             async with self._processing(request, claim):
-                results = await self._convert_all(request, target)
-            successful = sum(entry["status"] == "success" for entry in results)
+                results, errors = await self._convert_all(request, target)
+            successful = len(results) - len(errors)
             if balance < CREDITS_PER_CONVERSION and not successful:
                 raise NoCredits(balance, CREDITS_PER_CONVERSION)
+            for file_id, error in errors.items():
+                if isinstance(error, NotFound):
+                    continue
+                await self._files.record_failure(request.account.id, file_id, error)
             counts = {"total": len(results), "successful": successful, "failed": len(results) - successful}
             return ResponseData({"batch_id": request.batch_id, "results": results, **counts})
 
@@ -156,33 +161,32 @@ class BatchConversions:
             except Exception:
                 log.exception("the lease of batch %s could not be renewed", batch_id)
 
-    async def _convert_all(self, request: BatchRequest, target: str) -> list[Mapping[str, Any]]:
-        """Returns one entry per file, in the order of the request."""
+    async def _convert_all(
+        self, request: BatchRequest, target: str
+    ) -> tuple[list[Mapping[str, Any]], dict[str, PublicError]]:
+        """Returns one entry per file, in the order of the request, and the errors by file."""
         entries: dict[str, Mapping[str, Any]] = {}
+        errors: dict[str, PublicError] = {}
         remaining = iter(request.file_ids)
 
         async def work() -> None:
             for file_id in remaining:
-                entries[file_id] = await self._entry(request, file_id, target)
+                try:
+                    entries[file_id] = await self._successful_entry(request, file_id, target)
+                except Exception as error:
+                    errors[file_id] = public_error(error)
+                    entries[file_id] = _failed_entry(file_id, errors[file_id])
+                    if not isinstance(error, PublicError):
+                        fields = {"request_id": request.context.request_id}
+                        log.exception("a file of batch %s failed", request.batch_id, extra={"fields": fields})
 
         async with asyncio.TaskGroup() as group:
             for _ in range(request.account.tier.max_concurrent):
                 group.create_task(work())
-        return [entries[file_id] for file_id in request.file_ids]
+        return [entries[file_id] for file_id in request.file_ids], errors
 
-    async def _entry(self, request: BatchRequest, file_id: str, target: str) -> Mapping[str, Any]:
-        try:
-            response = await self._convert_when_admitted(request, file_id, target)
-        except Exception as error:
-            if not isinstance(error, PublicError):
-                fields = {"request_id": request.context.request_id}
-                log.exception("a file of batch %s failed", request.batch_id, extra={"fields": fields})
-            return {
-                "file_id": file_id,
-                "status": "failed",
-                "download_url": None,
-                "error": error_body(public_error(error)),
-            }
+    async def _successful_entry(self, request: BatchRequest, file_id: str, target: str) -> Mapping[str, Any]:
+        response = await self._convert_when_admitted(request, file_id, target)
         return {**response.data, "file_id": file_id, "result_file_id": response.file_id, "status": "success"}
 
     async def _convert_when_admitted(self, request: BatchRequest, file_id: str, target: str) -> ResponseData:
@@ -214,6 +218,10 @@ class BatchConversions:
         request.context.add_credits(conversion.context.credits or 0)
         assert converted.response is not None  # since `store_result` is set
         return converted.response
+
+
+def _failed_entry(file_id: str, error: PublicError) -> Mapping[str, Any]:
+    return {"file_id": file_id, "status": "failed", "download_url": None, "error": error_body(error)}
 
 
 def _get_with_files(transaction: Transaction, account_id: str, batch_id: str) -> tuple[Batch, tuple[File, ...]]:

@@ -106,7 +106,8 @@ class Conversions:
                 self._metrics.conversions.observe_stage("store", perf_counter() - started)
                 return charged
         except ConversionError as error:
-            await self._files.record_failure(request, error)
+            if request.file is not None:
+                await self._files.record_failure(account.id, request.file.id, error)
             raise
 
     def _plan(self, request: ConversionRequest) -> Plan:

@@ -7,7 +7,9 @@ import unicodedata
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from urllib.parse import quote
 
-from engine.errors import ConversionError, UnknownFormat
+from anyascii import anyascii
+
+from engine.errors import UnknownFormat
 from engine.formats import FileFormat
 from engine.planner import Plan
 from engine.registry import Registry
@@ -18,7 +20,7 @@ from storage.errors import CommitUnknown
 from storage.files import ConvertedFile, Failure, File, SourceFile
 from storage.ids import new_id
 from storage.transaction import Transaction
-from web.api.errors import NotFound, StorageFull
+from web.api.errors import NotFound, PublicError, StorageFull
 from web.services.accounts import Account
 from web.services.charging import SaveResult
 from web.services.conversion_request import ConversionRequest, ResultFile, Upload
@@ -171,12 +173,10 @@ class Files:
 
         return save
 
-    async def record_failure(self, request: ConversionRequest, error: ConversionError) -> None:
-        """Saves the error of a failed conversion in the row of the request's stored file, if any."""
-        if request.file is None:
-            return
+    async def record_failure(self, account_id: str, file_id: str, error: PublicError) -> None:
+        """Saves the error of a failed conversion of a stored file. Does nothing if the file was deleted meanwhile."""
         failure = Failure(error.code, str(error), error.reason, error.retryable)
-        await self._database.run(files.mark_failed, request.account.id, request.file.id, failure)
+        await self._database.run(files.mark_failed, account_id, file_id, failure)
 
 
 def _add(transaction: Transaction, account: Account, source: SourceFile, add: AddRow) -> File:
@@ -219,8 +219,7 @@ def stem(client_name: str) -> str:
 
 def content_disposition(name: str) -> str:
     """The value of Content-Disposition for a download with this file name (RFC 6266)."""
-    ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    ascii_name = re.sub(r'["\\%]', "_", ascii_name)
+    ascii_name = re.sub(r'["\\%]|[^ -~]', "_", anyascii(name)).strip()
     if ascii_name.startswith("."):
         ascii_name = f"file{ascii_name}"
     return f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(name, safe=_ATTR_CHAR)}"

@@ -17,6 +17,7 @@ from storage.ledger import ServerInstance
 from web.api.errors import IdempotencyConflict, IdempotencyKeyReused
 from web.services.work_files import WorkFile
 
+_MAX_RETRY_AFTER = 30  # seconds
 LEASE = 180  # seconds: the wait in the queue, the deadline of a job, and time to settle
 
 
@@ -43,9 +44,16 @@ class ResponseData:
 
 @dataclass(frozen=True)
 class Replayed:
-    """The stored response of an earlier request with the same idempotency key."""
+    """The stored response, or the stored error, of an earlier request with the same idempotency key."""
 
-    response: ResponseData
+    outcome: ResponseData | ConversionError
+
+    @property
+    def response(self) -> ResponseData:
+        """The response. Raises the error, if that is stored."""
+        if isinstance(self.outcome, ConversionError):
+            raise self.outcome
+        return self.outcome
 
 
 class IdempotencyService:
@@ -62,10 +70,10 @@ class IdempotencyService:
     async def claim(
         self, request: IdempotentRequest, parameters: Mapping[str, Any], uploads: Sequence[WorkFile] = ()
     ) -> Claim | Replayed:
-        """Claims the request's key, or returns the stored response of an earlier request.
+        """Claims the request's key, or returns what an earlier request has stored.
 
-        Raises the stored error of an earlier request, IdempotencyConflict while that request is in progress, and
-        IdempotencyKeyReused if its parameters or uploads differ.
+        Raises IdempotencyConflict while that request is in progress, and IdempotencyKeyReused if its parameters or
+        uploads differ.
         """
         fingerprint = _fingerprint([await upload.digest() for upload in uploads], parameters)
         attempt = idempotency.new_claim(request.account, request.path, request.key, self._owner)
@@ -75,7 +83,9 @@ class IdempotencyService:
             await self.abandon(attempt)
             raise
         if isinstance(claim, InProgress):
-            message, retry_after = "The same request is still running.", max(1, claim.seconds)
+            # A request that has run for n seconds is expected to run for as long again.
+            retry_after = min(max(1, LEASE - claim.seconds), _MAX_RETRY_AFTER)
+            message = "The same request is still running."
             raise IdempotencyConflict(message, param="Idempotency-Key", retry_after=retry_after)
         if isinstance(claim, KeyMismatch):
             raise IdempotencyKeyReused(
@@ -122,9 +132,8 @@ def stored_response(response: ResponseData) -> StoredResponse:
 
 def _replayed(stored: StoredResponse) -> Replayed:
     body = json.loads(stored.body or "{}")
-    if stored.status != 200:
-        raise ConversionError.from_json(body)
-    return Replayed(ResponseData(body, stored.file_id))
+    error = stored.status != 200
+    return Replayed(ConversionError.from_json(body) if error else ResponseData(body, stored.file_id))
 
 
 def _fingerprint(digests: Sequence[str], parameters: Mapping[str, Any]) -> str:

@@ -204,7 +204,7 @@ class BatchFailure(TypedDict):
 
     file_id: Annotated[str, Field(description="The requested id.", examples=["file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"])]
     status: Literal["failed"]
-    download_url: None
+    download_url: Annotated[str | None, Field(description="Always null.", examples=[None])]
     error: Annotated[ErrorBody, Field(description="Why the conversion failed.")]
 
 
