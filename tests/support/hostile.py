@@ -8,6 +8,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import tifffile
 from PIL import Image
 
 from engine.mupdf import pymupdf
+from tests.support.heif_files import grid
 from tests.support.samples import sample
 
 DONE = ("done", "")
@@ -105,6 +107,21 @@ def _lying_isobmff(name: str, side: int) -> bytes:
     real = b"ispe\0\0\0\0" + struct.pack(">II", side, side)
     assert real in buffer.getvalue()
     return buffer.getvalue().replace(real, b"ispe\0\0\0\0" + struct.pack(">II", 64, 64))
+
+
+def _grid(name: str, side: int, tile: int, _canary: Canary) -> bytes:
+    return grid(name, side, tile)
+
+
+def _avif_sequence_claim(side: int) -> bytes:
+    """An animation without primary picture, whose track has this size."""
+    buffer = BytesIO()
+    frames = [Image.new("L", (64, 64), shade) for shade in (0, 255)]
+    frames[0].save(buffer, "AVIF", save_all=True, append_images=frames[1:])
+    data = bytearray(buffer.getvalue().replace(b"meta", b"free"))
+    start = data.index(b"tkhd") - 4
+    struct.pack_into(">II", data, start + int.from_bytes(data[start : start + 4]) - 8, side << 16, side << 16)
+    return bytes(data)
 
 
 def _patched(name: str, offset: int, layout: str, *values: int) -> bytes:
@@ -228,6 +245,12 @@ def _too_large() -> Iterator[Hostile]:
     yield Hostile("avif_lie", lambda _: _lying_isobmff("avif", 2000), (CORRUPT, DONE))
     yield Hostile("heic_lie", lambda _: _lying_isobmff("heic", 256), (CORRUPT, DONE))
     yield Hostile("avif_lie_36mp", lambda _: _lying_isobmff("avif", 6000), (CORRUPT, DONE, MEMORY), long=True)
+    for side, tile in ((13_000, 512), (16_384, 512), (30_000, 512), (65_535, 1024)):
+        for name in ("heic", "avif"):
+            yield Hostile(f"{name}_grid_{side}", partial(_grid, name, side, tile), (PIXELS,))
+    yield Hostile("heic_grid_without_tiles", lambda _: grid("heic", 2048, 512, 4), (CORRUPT,))
+    yield Hostile("avif_grid_without_tiles", lambda _: grid("avif", 2048, 512, 4), (CORRUPT,))
+    yield Hostile("avif_sequence_claim", lambda _: _avif_sequence_claim(60_000), (PIXELS,))
     text = png_chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(20 << 20)))
     yield Hostile("png_text_bomb", lambda _: png(4, 4, text, data=bytes(20)), (CORRUPT, DONE), "jpeg")
     profile = png_chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(20 << 20)))
