@@ -193,6 +193,15 @@ def _pages(count: int) -> bytes:
     return data
 
 
+def flat_pdf(count: int) -> bytes:
+    """A PDF with all pages in one list, without index."""
+    kids = b" ".join(b"%d 0 R" % number for number in range(3, 3 + count))
+    pages = b"".join(b"%d 0 obj<</Type/Page/Parent 2 0 R/Resources<<>>>>endobj\n" % n for n in range(3, 3 + count))
+    tree = b"2 0 obj<</Type/Pages/MediaBox[0 0 50 50]/Count %d/Kids[%s]>>endobj\n" % (count, kids)
+    catalog = b"1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n"
+    return b"%PDF-1.4\n" + catalog + tree + pages + b"trailer<</Root 1 0 R>>\nstartxref\n0\n%%EOF\n"
+
+
 def _apng(claimed: int) -> bytes:
     control = png_chunk(b"acTL", struct.pack(">II", claimed, 0))
     frame = png_chunk(b"fcTL", struct.pack(">IIIIIHHBB", 0, 4, 4, 0, 0, 1, 10, 0, 0))
@@ -240,6 +249,12 @@ def _too_large() -> Iterator[Hostile]:
     yield Hostile("svg_infinite", lambda _: svg("", 'width="1e308" height="1e308"'), (PIXELS, CORRUPT))
     yield Hostile("svg_embedded_png", lambda _: _embedded(png(20_000, 20_000), "image/png"), (PIXELS,))
     yield Hostile("eps_box", lambda _: eps("0 0 9 9 rectfill", "0 0 14000 14000"), (PIXELS,))
+    for box in ("0 0 1000000 10", "0 0 1e9 1e9", "-2147483648 -2147483648 2147483647 2147483647", "0 0 1e999 9"):
+        yield Hostile(f"eps_box {box}", lambda _, box=box: eps("0 0 9 9 rectfill", box), (PIXELS,), "pdf")
+    deferred = eps("0 0 9 9 rectfill", "(atend)").replace(b"%%EOF", b"%%BoundingBox: 0 0 9999999 9999999\n%%EOF")
+    yield Hostile("eps_deferred_box", lambda _: deferred, (PIXELS,), "pdf")
+    for box in ("9 9 0 0", "0 0 0 0", "0 0 -5 -5"):
+        yield Hostile(f"eps_box {box}", lambda _, box=box: eps("0 0 9 9 rectfill", box), (CORRUPT,), "pdf")
     yield Hostile("pdf_box", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 14000 14000"), (PIXELS,))
     yield Hostile("pdf_endless_box", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 1e30 1e30"), (PIXELS, CORRUPT, DONE))
     yield Hostile("avif_lie", lambda _: _lying_isobmff("avif", 2000), (CORRUPT, DONE))
@@ -270,6 +285,9 @@ def _too_many() -> Iterator[Hostile]:
     yield Hostile("tiff_directories", lambda _: _directories(20_000), (PAGES,), "pdf")
     yield Hostile("tiff_loop", lambda _: _directories(3, loop=True), (CORRUPT, DONE), "pdf")
     yield Hostile("pdf_pages", lambda _: _pages(501), (PAGES,), "tiff")
+    yield Hostile("pdf_20000_pages", lambda _: flat_pdf(20_000), (PAGES,), "tiff")
+    endless = "0 0 9 9 rectfill {9 9 9 9 rectfill showpage} loop"
+    yield Hostile("eps_endless_pages", lambda _: eps(endless), (DONE,))
     yield Hostile("jpeg_scans", lambda _: _many_scans(), (SCANS,))
     yield Hostile("jpeg_scans_on_a_page", lambda _: _many_scans(), (SCANS,), "pdf")
 
@@ -317,7 +335,6 @@ def _loops() -> Iterator[Hostile]:
     yield Hostile("eps_loop", lambda _: eps("{} loop"), (TIMEOUT,), long=True)
     yield Hostile("eps_stopped_loop", lambda _: eps("{ {{} loop} stopped } loop"), (TIMEOUT,), long=True)
     yield Hostile("eps_memory", lambda _: eps("{ 10000000 string } loop"), (CORRUPT, TIMEOUT, MEMORY), long=True)
-    yield Hostile("eps_pages", lambda _: eps("0 0 9 9 rectfill 20000 {showpage} repeat"), (DONE, TIMEOUT), long=True)
     yield Hostile("pdf_forms", lambda _: _nested_forms(9, 12), (TIMEOUT, DONE), long=True)
     yield Hostile("pdf_fills", lambda _: _pdf(b"0 0 100 100 re f " * 500_000), (TIMEOUT, DONE), long=True)
 
