@@ -25,6 +25,7 @@ cli = typer.Typer(
 Rounds = Annotated[int, typer.Option(min=1, help="Number of rounds; the tables show medians over them.")]
 Seconds = Annotated[float, typer.Option(help="Duration of each variant in each round.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the results to this file as JSON.")]
+Cache = Annotated[Path, typer.Option(help="Folder into which the software to compare with is installed.")]
 Readme = Annotated[bool, typer.Option("--write-readme", help="Write the results into benchmarks/README.md.")]
 
 _WIDTH = 140  # columns of text, also where the output is not a terminal
@@ -48,7 +49,7 @@ def run_server(rounds: Rounds = 3, seconds: Seconds = 6, json_file: Json = None,
 def run_peers(
     rounds: Rounds = 3,
     seconds: Seconds = 4,
-    cache: Annotated[Path, typer.Option(help="Folder into which the other servers are installed.")] = _CACHE,
+    cache: Cache = _CACHE,
     json_file: Json = None,
     readme: Readme = False,
 ) -> None:
@@ -68,6 +69,14 @@ def run_pairs(
 ) -> None:
     """Time of conversions by the executor, compared with a direct call of the codec."""
     _publish("pairs", pairs.measure(rounds, seconds, every=every), json_file, readme=readme)
+
+
+@cli.command("quality")
+def run_quality(cache: Cache = _CACHE, json_file: Json = None, readme: Readme = False) -> None:
+    """Visual quality and size of photos in the lossy formats, at the default quality and at others."""
+    with _test_dependencies():
+        from benchmarks import quality  # noqa: PLC0415, needs the tests' reader of the corpus
+    _publish("quality", quality.measure(cache), json_file, readme=readme)
 
 
 @cli.command("memory")

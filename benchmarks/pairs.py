@@ -15,6 +15,7 @@ import cairosvg
 import pillow_heif
 import rawpy
 from PIL import Image
+from resvg import render, usvg
 
 from benchmarks import samples
 from benchmarks.measure import (
@@ -35,7 +36,7 @@ from engine.mupdf import pymupdf
 from engine.planner import Plan
 from engine.registry import load_registry
 
-Codec = Callable[[bytes], object]
+Codec = Callable[..., object]
 
 _COLUMNS = ("input", "output", "codec ms", "convertd ms", "ratio", "spread %", "codec CPU ms", "CPU ms", "CPU ratio")
 _RESOLUTION = 150  # dpi of pages
@@ -43,20 +44,20 @@ _RESOLUTION = 150  # dpi of pages
 
 def _pillow(encoder: str, **parameters: object) -> Codec:
     """Decodes and encodes with Pillow."""
-    return lambda data: Image.open(BytesIO(data)).save(BytesIO(), encoder, **parameters)
+    return lambda data, **options: Image.open(BytesIO(data)).save(BytesIO(), encoder, **parameters, **options)
 
 
-def _heic_to_jpeg(data: bytes) -> None:
-    pillow_heif.open_heif(BytesIO(data)).to_pillow().save(BytesIO(), "JPEG", quality=85)
+def _heic_to_jpeg(data: bytes, quality: int) -> None:
+    pillow_heif.open_heif(BytesIO(data)).to_pillow().save(BytesIO(), "JPEG", quality=quality)
 
 
-def _jpeg_to_heic(data: bytes) -> None:
-    pillow_heif.from_pillow(Image.open(BytesIO(data))).save(BytesIO(), quality=60)
+def _jpeg_to_heic(data: bytes, quality: int) -> None:
+    pillow_heif.from_pillow(Image.open(BytesIO(data))).save(BytesIO(), quality=quality)
 
 
-def _raw_to_jpeg(data: bytes) -> None:
+def _raw_to_jpeg(data: bytes, quality: int) -> None:
     with rawpy.imread(BytesIO(data)) as raw:
-        Image.fromarray(raw.postprocess(use_camera_wb=True)).save(BytesIO(), "JPEG", quality=85)
+        Image.fromarray(raw.postprocess(use_camera_wb=True)).save(BytesIO(), "JPEG", quality=quality)
 
 
 def _pdf_to_png(data: bytes) -> None:
@@ -64,26 +65,30 @@ def _pdf_to_png(data: bytes) -> None:
         document[0].get_pixmap(dpi=_RESOLUTION).tobytes("png")
 
 
-_TO_JPEG = _pillow("JPEG", quality=85)
+def _resvg(data: bytes) -> None:
+    render(usvg.Tree.from_str(data.decode(), usvg.Options.default()), (1, 0, 0, 0, 1, 0))
+
+
+_TO_JPEG = _pillow("JPEG")
 CODECS: Mapping[tuple[str, str], Codec] = MappingProxyType(
     {
-        ("jpeg", "webp"): _pillow("WEBP", quality=80),
+        ("jpeg", "webp"): _pillow("WEBP"),
         ("jpeg", "jpeg"): _TO_JPEG,
-        ("jpeg", "avif"): _pillow("AVIF", quality=65),
+        ("jpeg", "avif"): _pillow("AVIF"),
         ("jpeg", "heic"): _jpeg_to_heic,
         ("jpeg", "png"): _pillow("PNG"),
         ("jpeg", "tiff"): _pillow("TIFF", compression="tiff_lzw"),
         ("jpeg", "gif"): _pillow("GIF"),
-        ("png", "webp"): _pillow("WEBP", quality=80),
+        ("png", "webp"): _pillow("WEBP"),
         **{(name, "jpeg"): _TO_JPEG for name in ("png", "webp", "avif", "tiff", "bmp", "psd")},
         ("heic", "jpeg"): _heic_to_jpeg,
         ("dng", "jpeg"): _raw_to_jpeg,
-        ("svg", "png"): lambda data: cairosvg.svg2png(bytestring=data),
+        ("svg", "png"): _resvg,
         ("svg", "pdf"): lambda data: cairosvg.svg2pdf(bytestring=data),
         ("pdf", "png"): _pdf_to_png,
     }
 )
-"""The usual call for a conversion, by input and output format, with the same quality as the default of convertd."""
+"""The usual call for a conversion, by input and output format. Those of lossy formats have an argument `quality`."""
 
 
 def measure(rounds: int, seconds: float, *, every: bool) -> list[Report]:
@@ -112,14 +117,16 @@ async def _measure(
         convert = partial(run_job, executor, Job.of(plan), source)
         variants: dict[str, Variant] = {"convertd": partial(repeat, convert, seconds)}
         if pair in CODECS:
-            variants["codec"] = partial(repeat, partial(_call, CODECS[pair], inputs[pair[0]]), seconds)
+            variants["codec"] = partial(repeat, partial(_call, plan, inputs[pair[0]]), seconds)
         rows.append(_row(pair, await interleaved(variants, rounds)))
     await executor.close()
     return rows
 
 
-async def _call(codec: Codec, data: bytes) -> None:
-    codec(data)
+async def _call(plan: Plan, data: bytes) -> None:
+    """Calls the codec of the plan's formats, with the default quality of convertd."""
+    options = {"quality": plan.options["quality"].default} if plan.target.lossy else {}
+    CODECS[plan.source.name, plan.target.name](data, **options)
 
 
 def _row(pair: tuple[str, str], runs: Mapping[str, list[Run]]) -> Row:

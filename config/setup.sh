@@ -7,6 +7,8 @@ set -eu
 cd "$(dirname "$0")/.."
 
 packages="python3 python3-venv ca-certificates libcairo2 libseccomp2 ghostscript"
+# Fonts of SVG: Latin, Greek, Cyrillic, Hebrew, Arabic and symbols; metrics of Arial, Times and Courier; Chinese, Japanese and Korean.
+packages="$packages fonts-dejavu-core fonts-liberation fonts-droid-fallback"
 extra=""
 lock=config/requirements.lock
 if [ "${1:-}" = test ]; then

@@ -106,7 +106,7 @@ def _with_straight_alpha(pixels: DeepPixels) -> DeepPixels:
 
 
 @conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40, memory=30, modules=_MODULES)
-def encode(raster: Raster, *, quality: Quality = 60, lossless: Lossless = False, effort: Effort = 5) -> bytes:
+def encode(raster: Raster, *, quality: Quality = 50, lossless: Lossless = False, effort: Effort = 5) -> bytes:
     import pillow_heif
 
     # Pictures of 12 bits have another HEVC profile, which phones and browsers do not decode.

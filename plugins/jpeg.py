@@ -85,7 +85,7 @@ def decode(
 def encode(
     raster: Raster,
     *,
-    quality: Quality = 85,
+    quality: Quality = 80,
     effort: Effort = 5,
     progressive: Progressive = False,
     subsampling: Subsampling | None = None,

@@ -23,7 +23,7 @@ from engine import (
 from plugins import _exif, _pillow
 
 if TYPE_CHECKING:
-    from plugins._psd_reader import PsdFile
+    from plugins._psd.reader import PsdFile
 
 PSD = FileFormat(
     "psd",
@@ -33,28 +33,34 @@ PSD = FileFormat(
     bytes_per_pixel=0.5,
 )
 
-_MODULES = ("plugins._psd_pixels", "plugins._psd_tools", "plugins._psd_writer", "engine.mupdf", "engine.text_encodings")
+_MODULES = (
+    "plugins._psd.pixels",
+    "plugins._psd.compositor",
+    "plugins._psd.writer",
+    "engine.mupdf",
+    "engine.text_encodings",
+)
 _RESOLUTION, _ICC_PROFILE, _EXIF, _XMP = 1005, 1039, 1058, 1060  # numbers of resources
 _DPI = struct.Struct(">IHHIHH")  # with 16 fractional bits, each with two units to show it in
 
 
-@conversion(PSD, RASTER, loss=Loss.STRUCTURE, cost=2, modules=_MODULES)
+@conversion(PSD, RASTER, loss=Loss.STRUCTURE, cost=2, isolated=True, modules=_MODULES)
 def decode(data: bytes) -> Raster:
-    from plugins import _psd_pixels, _psd_reader
+    from plugins._psd import pixels, reader
 
-    file = _psd_reader.read(data)
-    raster = _with_metadata(Raster(_psd_pixels.frames(file), sizes=[(file.width, file.height)]), file)
+    file = reader.read(data)
+    raster = _with_metadata(Raster(pixels.frames(file), sizes=[(file.width, file.height)]), file)
     if file.has_layers and not file.has_merged_picture:
-        from plugins import _psd_tools
+        from plugins._psd import compositor
 
         # Compositing layers takes more memory than the size of the picture suggests.
-        return replace(raster, frames=_psd_tools.composite(data), sizes=())
+        return replace(raster, frames=compositor.composite(data), sizes=())
     if file.depth <= 8:
         return raster
-    if not _psd_pixels.is_deep(file):
+    if not pixels.is_deep(file):
         warn(FidelityWarning("depth_reduced", "These colors are read with 8 bits per sample."), stacklevel=2)
         return raster
-    return replace(raster, deep_frames=_psd_pixels.deep_frames(file))
+    return replace(raster, deep_frames=pixels.deep_frames(file))
 
 
 def _with_metadata(raster: Raster, file: PsdFile) -> Raster:
@@ -76,7 +82,7 @@ _MODES = ("L", "RGB", "RGBA", "CMYK")  # ImageMagick 6 misreads LA
 # Memory for pictures with alpha, for which there is a layer too.
 @conversion(RASTER, PSD, cost=3, memory=70, modules=_MODULES)
 def encode(raster: Raster) -> bytes:
-    from plugins import _psd_writer
+    from plugins._psd import writer
 
     frame = raster.first_frame(TargetCapabilities(_MODES, deep_modes=_MODES, icc=True, max_side=30_000))
     resources = {
@@ -85,7 +91,7 @@ def encode(raster: Raster) -> bytes:
         _EXIF: raster.exif and raster.exif.removeprefix(_exif.PREFIX),
         _XMP: raster.xmp,
     }
-    return _psd_writer.write(frame.pixels, {number: block for number, block in resources.items() if block})
+    return writer.write(frame.pixels, {number: block for number, block in resources.items() if block})
 
 
 def _dpi_resource(across: float, down: float) -> bytes:

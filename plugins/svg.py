@@ -1,4 +1,4 @@
-"""SVG, plain or gzipped: read by CairoSVG, written from documents by MuPDF."""
+"""SVG, plain or gzipped: drawn by resvg, kept as vectors by CairoSVG, written from documents by MuPDF."""
 
 from __future__ import annotations
 
@@ -18,19 +18,24 @@ from engine import (
     Raster,
     Requirement,
     Size,
+    check_size,
     conversion,
     ends_with,
     hookimpl,
 )
 from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Rotate, Width
-from plugins import _svg_source
+from plugins._svg import decompress
 from plugins.geometry import needed_size
 from plugins.pdf import PDF, filter_document, warn_pages_dropped
 
 if TYPE_CHECKING:
     import pymupdf
 
-_MODULES = ("plugins._cairo", "PIL.AvifImagePlugin", "PIL.WebPImagePlugin", "engine.text_encodings")
+_RASTER_MODULES = ("plugins._svg.document", "plugins._svg.resvg_renderer")
+_MODULES = (
+    *("plugins._svg.cairo", "plugins._svg.document", "plugins._svg.resvg_renderer"),
+    *("PIL.AvifImagePlugin", "PIL.WebPImagePlugin"),
+)
 _HEAD = 65_536  # bytes within which the root element must begin
 _FIRST_BYTES = (b"<", b"\x1f", b"\xef", b"\xff", b"\xfe", b" ", b"\t", b"\r", b"\n")  # markup, gzip, byte order marks
 
@@ -40,7 +45,7 @@ def _sniff(content: Content) -> int:
     if content[:1] not in _FIRST_BYTES:
         return 0
     try:
-        head = _svg_source.decompress(content[:_HEAD], _HEAD)
+        head = decompress(content[:_HEAD], _HEAD)
     except zlib.error:
         return 0
     text = _decode_head(head).lstrip("\ufeff \t\r\n")
@@ -67,7 +72,14 @@ def _decode_head(head: bytes) -> str:
     return head.removeprefix(b"\xef\xbb\xbf").decode(encoding, "replace")
 
 
-@conversion(SVG, RASTER, loss=Loss.STRUCTURE, cost=4, isolated=True, modules=_MODULES)
+@conversion(
+    SVG,
+    RASTER,
+    loss=Loss.STRUCTURE,
+    cost=4,
+    isolated=True,
+    modules=("plugins._svg.document", "plugins._svg.resvg_renderer"),
+)
 def render(
     data: bytes,
     *,
@@ -79,37 +91,35 @@ def render(
     rotate: Rotate = 0,
 ) -> Raster:
     """Draws at `dpi`, or at the requested size. A crop is in pixels at `dpi`."""
-    from plugins import _cairo
+    from plugins._svg import coordinates, document, resvg_renderer
 
-    full: Size = (1, 1)
-
-    def new_size(size: Size) -> Size:
-        nonlocal full
-        full = max(1, round(size[0] * dpi / 96)), max(1, round(size[1] * dpi / 96))
-        return needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)
-
-    image = _cairo.render(_svg_source.prepare(data), new_size)
+    root = document.read(data)
+    across, down = coordinates.size(root)
+    full: Size = (max(1, round(across * dpi / 96)), max(1, round(down * dpi / 96)))
+    wanted = needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)
+    check_size(*wanted)
+    image = resvg_renderer.render(coordinates.scale_to(root, wanted), wanted)
     return Raster(
-        [Frame(image, full_size=full if full != image.size else None)],
-        dpi=(dpi * image.width / full[0], dpi * image.height / full[1]),
+        [Frame(image, full_size=full if full != wanted else None)],
+        dpi=(dpi * wanted[0] / full[0], dpi * wanted[1] / full[1]),
         scalable=True,
-        sizes=[image.size],
+        sizes=[wanted],
     )
 
 
 @conversion(SVG, PDF, cost=4, isolated=True, modules=_MODULES)
 def to_pdf(data: bytes) -> bytes:
-    from plugins import _cairo
+    from plugins._svg import cairo, document
 
-    return _cairo.to_pdf(_svg_source.prepare(data))
+    return document.write_vectors(data, cairo.to_pdf)
 
 
 @conversion(SVG, SVG, loss=Loss.DETAIL, cost=4, isolated=True, modules=_MODULES)
 def redraw(data: bytes, *, metadata: Metadata = "safe") -> bytes:
     """The result contains no metadata, for any value of the option."""
-    from plugins import _cairo
+    from plugins._svg import cairo, document
 
-    return _cairo.to_svg(_svg_source.prepare(data))
+    return document.write_vectors(data, cairo.to_svg)
 
 
 @conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4, modules=("engine.mupdf",))
@@ -131,10 +141,10 @@ def _has_cairo() -> bool:
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    needs_cairo: list[AnyConversion] = [render, to_pdf, redraw]
-    return [from_document, *needs_cairo] if _has_cairo() else [from_document]
+    needs_cairo: list[AnyConversion] = [to_pdf, redraw]
+    return [render, from_document, *needs_cairo] if _has_cairo() else [render, from_document]
 
 
 @hookimpl
 def requirements() -> list[Requirement]:
-    return [Requirement("cairo", "reading SVG", "apt-get install libcairo2", present=_has_cairo())]
+    return [Requirement("cairo", "vectors from SVG", "apt-get install libcairo2", present=_has_cairo())]

@@ -26,6 +26,9 @@ WEBP = FileFormat(
 
 _MODULES = ("PIL.WebPImagePlugin",)
 _METHODS = (0, 1, 2, 3, 4, 5, 5, 6, 6)  # of libwebp by effort
+# A lossy file holds the prediction modes of all blocks in 512 KiB. Where large pictures exceed that, methods 0 and 1
+# fail, and methods from 3 encode the picture up to three times more. Method 2 keeps to the limit.
+_MAX_PIXELS, _LARGE_METHOD = 26_000_000, 2
 # Method and quality of libwebp by effort. Methods 5 and 6 take a multiple of the time and save nothing in photos.
 _LOSSLESS = ((0, 0), (1, 20), (2, 25), (3, 30), (4, 50), (4, 65), (4, 75), (4, 85), (4, 95))
 _FLAGS, _ALPHA = 20, 0x10  # offset and bit in the extended header
@@ -37,11 +40,15 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
 
 
 @conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8, memory=10, modules=_MODULES)
-def encode(raster: Raster, *, quality: Quality = 80, lossless: Lossless = False, effort: Effort = 5) -> bytes:
-    method, quality = _LOSSLESS[effort - 1] if lossless else (_METHODS[effort - 1], quality)
+def encode(raster: Raster, *, quality: Quality = 87, lossless: Lossless = False, effort: Effort = 5) -> bytes:
     frames = list(
         raster.converted_for(TargetCapabilities(("RGB", "RGBA"), icc=True, animation=True, max_side=16_383)).frames
     )
+    if lossless:
+        method, quality = _LOSSLESS[effort - 1]
+    else:
+        width, height = frames[0].size
+        method = _METHODS[effort - 1] if width * height <= _MAX_PIXELS else _LARGE_METHOD
     data = _pillow.encode(
         frames[0].image,
         "WEBP",

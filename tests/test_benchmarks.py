@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from math import nan
@@ -13,7 +14,7 @@ from subprocess import PIPE
 
 import pytest
 
-from benchmarks import pairs, peers, samples, server
+from benchmarks import pairs, peers, quality, samples, server
 from benchmarks.measure import COLUMNS, Run, cpu_seconds, interleaved, table
 from benchmarks.report import Report, at_most, info, write_readme
 from engine.registry import load_registry
@@ -92,6 +93,26 @@ def test_cpu_time_includes_ended_children() -> None:
         process.stdout.readline()
         assert cpu_seconds(process.pid) >= 0.3
         process.stdin.close()
+
+
+def test_qualities_are_compared() -> None:
+    def metric(original: Path, results: Sequence[Path]) -> list[float]:
+        score = 80 if original.stem == "0" else 82
+        return [score if "-jpeg-" in result.name else score / 2 for result in results if result.stat().st_size]
+
+    photos = [samples.photo((96, 64)), samples.photo((64, 96))]
+    table, requirements = quality.compare(load_registry(), photos, metric)
+
+    rows = table.as_json()["rows"]
+    for name, qualities in quality.QUALITIES.items():
+        own = [row for row in rows if row["format"] == name]
+        assert {*qualities} <= {row["quality"] for row in own}
+        assert [row["default"] for row in own].count("yes") == 1
+        assert own[0]["bytes / JPEG"] < own[-1]["bytes / JPEG"]
+        scores = {(row["score"], row["lowest"], row["highest"]) for row in own}
+        assert scores == {(81, 80, 82) if name == "jpeg" else (40.5, 40, 41)}
+    assert [row["bytes / JPEG"] for row in rows if row["format"] == "jpeg" and row["default"]] == [1.0]
+    assert [row["met"] for row in requirements.as_json()["rows"]] == ["yes", "NO", "NO", "NO"]
 
 
 async def test_rounds_alternate_in_order() -> None:

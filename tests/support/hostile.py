@@ -26,6 +26,7 @@ CORRUPT = ("processing_failed", "corrupt_input")
 TIMEOUT = ("processing_failed", "timeout")
 MEMORY = ("processing_failed", "out_of_memory")
 PIXELS, FRAMES, PAGES = (("file_too_large", reason) for reason in ("pixels", "frames", "pages"))
+EXTERNAL = ("invalid_file_type", "unrecognized")
 BYTES, ELEMENTS, SCANS = (("file_too_large", reason) for reason in ("bytes", "elements", "scans"))
 
 Outcome = tuple[str, str]
@@ -259,7 +260,7 @@ def _too_large() -> Iterator[Hostile]:
     yield Hostile("pdf_endless_box", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 1e30 1e30"), (PIXELS, CORRUPT, DONE))
     yield Hostile("avif_lie", lambda _: _lying_isobmff("avif", 2000), (CORRUPT, DONE))
     yield Hostile("heic_lie", lambda _: _lying_isobmff("heic", 256), (CORRUPT, DONE))
-    yield Hostile("avif_lie_36mp", lambda _: _lying_isobmff("avif", 6000), (CORRUPT, DONE, MEMORY), long=True)
+    yield Hostile("avif_lie_36mp", lambda _: _lying_isobmff("avif", 6000), (CORRUPT, DONE, MEMORY, TIMEOUT), long=True)
     for side, tile in ((13_000, 512), (16_384, 512), (30_000, 512), (65_535, 1024)):
         for name in ("heic", "avif"):
             yield Hostile(f"{name}_grid_{side}", partial(_grid, name, side, tile), (PIXELS,))
@@ -349,8 +350,9 @@ def _spies() -> Iterator[Hostile]:
         "include": svg('<include xmlns="http://www.w3.org/2001/XInclude" href="LINK"/>'),
     }
     for name, text in links.items():
-        yield Hostile(f"svg_{name}_file", _linking(text, lambda canary: canary.file.as_uri()), (DONE, CORRUPT))
-        yield Hostile(f"svg_{name}_http", _linking(text, lambda canary: canary.url), (DONE, CORRUPT))
+        allowed = (EXTERNAL,) if name == "entity" else (DONE, CORRUPT)
+        yield Hostile(f"svg_{name}_file", _linking(text, lambda canary: canary.file.as_uri()), allowed)
+        yield Hostile(f"svg_{name}_http", _linking(text, lambda canary: canary.url), allowed)
     write = "({}) (w) file dup (owned) writestring closefile 0 0 9 9 rectfill"
     yield Hostile("eps_writes", lambda c: eps(write.format(c.file)), (CORRUPT,))
     yield Hostile("eps_deletes", lambda c: eps(f"({c.file}) deletefile 0 0 9 9 rectfill"), (CORRUPT,))

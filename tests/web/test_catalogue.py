@@ -25,7 +25,7 @@ def test_the_options_of_a_pair(server: Running, servers: Servers) -> None:
     assert data["path"] == ["jpeg -> raster", "metadata", "raster -> webp"]
     assert data["losses"] == ["detail"]
     quality = data["options"]["properties"]["quality"]
-    assert (quality["minimum"], quality["maximum"], quality["default"]) == (1, 100, 80)
+    assert (quality["minimum"], quality["maximum"], quality["default"]) == (1, 100, 87)
     assert "$schema" in data["options"]
     for plan in servers.registry.catalogue():
         path = f"/formats/{plan.source}/{plan.target}"

@@ -48,7 +48,7 @@ def test_explain_shows_what_is_in_the_file(folder: Path) -> None:
 
     assert re.search(r"pages.pdf: pdf, \d+ x \d+ pixels, 3 pages$", done.stderr, re.MULTILINE)
     assert "loses structure, detail" in done.stderr
-    assert "  quality: 85 (default)" in done.stderr
+    assert "  quality: 80 (default)" in done.stderr
     assert "secret" not in done.stderr
 
 
@@ -151,9 +151,9 @@ def test_doctor_reports_which_jobs_share_a_process(folder: Path) -> None:
     found = json.loads(invoke(folder, "doctor", "--json", CONVERTD_JOBS_PER_PROCESS="7").stdout)["processes"]
 
     assert found["jobs_per_process"] == 7
-    assert {"pdf", "svg", "dng"} <= {*found["isolated_inputs"]}
+    assert {"pdf", "svg", "eps", "dng", "psd"} <= {*found["isolated_inputs"]}
     assert "jpeg" not in found["isolated_inputs"]
-    assert {"pdf", "svg"} <= {*found["isolated_outputs"]}
+    assert {"pdf", "svg", "psd"} <= {*found["isolated_outputs"]}
 
 
 def test_formats_as_json(folder: Path) -> None:

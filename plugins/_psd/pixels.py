@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from engine import CorruptInput, DeepPixels, Frame, color
-from plugins._psd_reader import BITMAP, CMYK, DUOTONE, GRAY, INDEXED, LAB, MULTICHANNEL, RGB, PsdFile
+from plugins._psd.reader import BITMAP, CMYK, DUOTONE, GRAY, INDEXED, LAB, MULTICHANNEL, RGB, PsdFile
 
 _ICC_PROFILE, _TRANSPARENT_INDEX = 1039, 1047  # resources
 _MODES = {BITMAP: "1", GRAY: "L", INDEXED: "P", RGB: "RGB", CMYK: "CMYK", DUOTONE: "L", LAB: "LAB"}

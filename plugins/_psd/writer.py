@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from engine import DeepPixels
-from plugins._psd_reader import CMYK, GRAY, RGB
+from plugins._psd.reader import CMYK, GRAY, RGB
 
 _MODES = {"L": GRAY, "RGB": RGB, "RGBA": RGB, "CMYK": CMYK}
 _RLE = 1  # compression

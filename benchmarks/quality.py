@@ -1,0 +1,158 @@
+"""Visual quality and size of photos in the lossy formats, at their default quality and at others."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
+from os import sched_getaffinity
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import process_time
+from types import MappingProxyType
+
+from PIL import Image
+
+from benchmarks import samples
+from benchmarks.peers import Environment
+from benchmarks.report import COLUMNS, Report, Row, required
+from engine import pipeline
+from engine.registry import Registry, load_registry
+from tests.support.corpus import load_corpus
+
+QUALITIES: Mapping[str, Sequence[int]] = MappingProxyType(
+    {"jpeg": (70, 75, 85, 90), "webp": (75, 80, 85, 90), "avif": (50, 60, 65, 80), "heic": (40, 45, 60, 70)}
+)
+"""The qualities to measure besides the default, by format."""
+
+_COLUMNS = ("format", "quality", "default", "score", "lowest", "highest", "bytes / JPEG", "CPU ms")
+_METRIC = Environment("ssimulacra2", ("ssimulacra2==0.3.0",))
+_SCORE, _TOLERANCE = 80, 2  # required of the default qualities
+_SIZE = (768, 576)  # of a crop
+_FOLDERS = ("avif", "heic", "jpeg", "raw")  # of the corpus, with photos
+_PROGRAM = """
+import sys
+from ssimulacra2 import compute_ssimulacra2
+for path in sys.argv[2:]:
+    print(compute_ssimulacra2(sys.argv[1], path))
+"""
+
+Setting = tuple[str, int]
+"""A format and a quality."""
+Metric = Callable[[Path, Sequence[Path]], list[float]]
+"""Returns the scores of pictures, compared with the first argument."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """A photo in one format and quality: size in bytes, CPU time in seconds, and score."""
+
+    size: int
+    cpu: float
+    score: float
+
+
+def measure(cache: Path) -> list[Report]:
+    """Returns the results for the photos of the corpus; without a corpus, the table of the generated picture.
+
+    Installs the metric into a folder below `cache`. Raises OSError and CalledProcessError.
+    """
+    registry = load_registry()
+    metric = partial(_ssimulacra2, _METRIC.install(cache) / "bin" / "python")
+    photos = _photos(registry)
+    if not photos:
+        return compare(registry, [samples.photo(_SIZE)], metric)[:1]  # requirements are those of photos
+    return compare(registry, photos, metric)
+
+
+def compare(registry: Registry, photos: Sequence[Image.Image], metric: Metric) -> list[Report]:
+    """Returns a row per format and quality, and the requirements of the default qualities."""
+    bmp = registry.formats["bmp"]
+    plans = {name: registry.plan([bmp], name) for name in QUALITIES}
+    defaults = {name: int(plan.options["quality"].default or 0) for name, plan in plans.items()}
+    settings = [(name, quality) for name in QUALITIES for quality in sorted({*QUALITIES[name], defaults[name]})]
+    encodings = _encode_all(registry, photos, settings, metric)
+    jpeg = encodings["jpeg", defaults["jpeg"]]
+    rows = tuple(_row(one, defaults[one[0]], found, jpeg) for one, found in encodings.items())
+    requirements = tuple(_requirement(name, encodings[name, quality]) for name, quality in defaults.items())
+    return [
+        Report(f"Pictures of {_SIZE[0]}x{_SIZE[1]} pixels, medians over {len(photos)}", _COLUMNS, rows),
+        Report("Requirements", COLUMNS, requirements),
+    ]
+
+
+def _photos(registry: Registry) -> list[Image.Image]:
+    """The centres of the corpus' photos, in sRGB, without small photos and generated ones."""
+    photos = []
+    for entry in load_corpus():
+        if entry.sound and entry.path.parent.name in _FOLDERS and "synthetic" not in entry.name:
+            plan = registry.plan([registry.identify(entry.path)], "png")
+            decoded = pipeline.run(plan, [entry.path.read_bytes()], {"color_space": "srgb"}).data
+            image = Image.open(BytesIO(decoded)).convert("RGB")
+            if image.width >= _SIZE[0] and image.height >= _SIZE[1]:
+                photos.append(_centre(image))
+    return photos
+
+
+def _centre(image: Image.Image) -> Image.Image:
+    """The centre of a picture, of the size of the crops."""
+    left, top = (image.width - _SIZE[0]) // 2, (image.height - _SIZE[1]) // 2
+    return image.crop((left, top, left + _SIZE[0], top + _SIZE[1]))
+
+
+def _encode_all(
+    registry: Registry, photos: Sequence[Image.Image], settings: Sequence[Setting], metric: Metric
+) -> dict[Setting, list[Encoding]]:
+    """The encodings of every photo by setting. Scores are computed in parallel processes."""
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(len(sched_getaffinity(0))) as threads:
+        started = []
+        for number, photo in enumerate(photos):
+            original = Path(folder, f"{number}.bmp")
+            photo.save(original)
+            encoded = [_encode(registry, original, *setting) for setting in settings]
+            started.append((encoded, threads.submit(metric, original, [picture for _, _, picture in encoded])))
+        results = [
+            [Encoding(size, cpu, score) for (size, cpu, _), score in zip(encoded, scores.result(), strict=True)]
+            for encoded, scores in started
+        ]
+    return {setting: [of_photo[index] for of_photo in results] for index, setting in enumerate(settings)}
+
+
+def _encode(registry: Registry, original: Path, name: str, quality: int) -> tuple[int, float, Path]:
+    """The size in bytes, the CPU time in seconds, and the decoded result beside the original."""
+    bmp = registry.formats["bmp"]
+    plan, back = registry.plan([bmp], name), registry.plan([registry.formats[name]], "bmp")
+    content, before = original.read_bytes(), process_time()
+    encoded = pipeline.run(plan, [content], {"quality": quality}).data
+    cpu = process_time() - before
+    decoded = original.with_name(f"{original.stem}-{name}-{quality}.bmp")
+    decoded.write_bytes(pipeline.run(back, [encoded]).data)
+    return len(encoded), cpu, decoded
+
+
+def _ssimulacra2(python: Path, original: Path, pictures: Sequence[Path]) -> list[float]:
+    command: list[str | Path] = [python, "-c", _PROGRAM, original, *pictures]
+    return [float(line) for line in subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.split()]
+
+
+def _row(setting: Setting, default: int, encodings: Sequence[Encoding], jpeg: Sequence[Encoding]) -> Row:
+    """Medians over the photos; the size is relative to the JPEG of the same photo at its default quality."""
+    name, quality = setting
+    scores = [one.score for one in encodings]
+    sizes = [one.size / other.size for one, other in zip(encodings, jpeg, strict=True)]
+    cpu = 1000 * median(one.cpu for one in encodings)
+    return name, quality, "yes" if quality == default else "", *_spread(scores), median(sizes), cpu
+
+
+def _spread(scores: Sequence[float]) -> tuple[float, float, float]:
+    return median(scores), min(scores), max(scores)
+
+
+def _requirement(name: str, encodings: Sequence[Encoding]) -> Row:
+    score = median(one.score for one in encodings)
+    met = abs(score - _SCORE) <= _TOLERANCE
+    return required(f"{name}: score at the default quality", score, f"{_SCORE} +- {_TOLERANCE}", met=met)

@@ -1,0 +1,1 @@
+"""PSD: reading, compositing, and writing."""

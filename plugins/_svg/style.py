@@ -1,0 +1,190 @@
+"""Resolves the style sheets of an SVG into attributes, so that renderers need not support CSS."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import cssselect2
+import tinycss2
+from lxml import etree
+
+from plugins._svg import css_values
+from plugins._svg.coordinates import font_size, viewport_size
+from plugins._svg.css_values import Context, Size
+from plugins._svg.source import SVG
+
+Declarations: TypeAlias = list[tuple[str, str]]
+
+_MEDIA = re.compile(r"\b(?:all|screen)\b|prefers-color-scheme:\s*light|^\s*$")
+_GEOMETRY = frozenset({"x", "y", "cx", "cy", "r", "rx", "ry", "width", "height"})
+_LENGTH = re.compile(r"auto|(?:[-+.\d]|calc\(|min\(|max\(|clamp\(|var\().*", re.IGNORECASE | re.DOTALL)
+_DECORATIONS = ("underline", "overline", "line-through", "none")
+_PRESENTED = css_values.COLORS | css_values.OPACITIES | css_values.LENGTHS | {"filter"}
+_CSS_ONLY = ("mix-blend-mode", "isolation")  # no presentation attributes: resvg reads them in `style`
+_PROPERTY = re.compile(r"(?!(?:id|class|href|style)$)[a-z][a-z-]*")
+_NEEDS_REWRITING = re.compile(r"[(%]|^#(?:\w{4}|\w{8})$|\d(?:rem|ch|vw|vh|vmin|vmax|q)\b", re.IGNORECASE)
+
+
+def resolve(root: etree._Element) -> None:
+    """Applies style sheets and `style` attributes: afterwards each property is an attribute of its element.
+
+    Colors, lengths, calculations, variables and transforms are written as in SVG 1.1. Custom properties are inherited.
+    """
+    cascade = _Cascade(root)
+    variables: dict[etree._Element, Mapping[str, str]] = {}
+    viewport: Size | None = None
+    for element, wrapped in cascade.elements(root):
+        declared = cascade.declarations(element, wrapped)
+        own = {name: value for name, value in declared if name[:2] == "--"}
+        inherited = variables.get(element.getparent(), {})
+        if own or inherited:
+            variables[element] = {**inherited, **own}
+        for name, value in declared:
+            _apply(element, name, value)
+        if viewport is None:
+            viewport = viewport_size(root)
+        _rewrite(element, viewport, variables.get(element, {}), root)
+    for style in [*root.iter(f"{SVG}style")]:
+        style.clear()
+
+
+class _Cascade:
+    """The declarations of an SVG's style sheets by selector."""
+
+    def __init__(self, root: etree._Element) -> None:
+        self._normal, self._important = cssselect2.Matcher(), cssselect2.Matcher()
+        self._empty = True
+        for style in root.iter(f"{SVG}style"):
+            text = "".join(style.itertext())
+            if style.get("type", "text/css") == "text/css" and _MEDIA.search(style.get("media", "")):
+                self._add(tinycss2.parse_stylesheet(text, skip_comments=True, skip_whitespace=True))
+
+    def _add(self, rules: list[Any]) -> None:
+        for rule in rules:
+            if rule.type == "at-rule" and rule.lower_at_keyword == "media" and rule.content is not None:
+                if _MEDIA.search(tinycss2.serialize(rule.prelude)):
+                    self._add(tinycss2.parse_rule_list(rule.content, skip_comments=True, skip_whitespace=True))
+            elif rule.type == "qualified-rule":
+                self._add_rule(rule)
+
+    def _add_rule(self, rule: Any) -> None:
+        normal, important = parse_declarations(rule.content)
+        try:
+            selectors = cssselect2.compile_selector_list(rule.prelude)
+        except cssselect2.SelectorError:
+            return
+        for selector in selectors:
+            if selector.pseudo_element is None and not selector.never_matches:
+                self._normal.add_selector(selector, normal)
+                self._important.add_selector(selector, important)
+                self._empty = False
+
+    def elements(self, root: etree._Element) -> Iterator[tuple[etree._Element, Any]]:
+        """The elements in order, each with its wrapper for `declarations`."""
+        if self._empty:
+            return ((element, None) for element in root.iter(etree.Element))
+        wrapped = cssselect2.ElementWrapper.from_xml_root(root).iter_subtree()
+        return ((element.etree_element, element) for element in wrapped)
+
+    def declarations(self, element: etree._Element, wrapped: Any) -> Declarations:
+        """The properties of an element in the order in which they override each other. Removes its `style`."""
+        style = element.attrib.pop("style", None)
+        normal, important = parse_declarations(style) if style else ([], [])
+        if wrapped is None:
+            return normal + important
+        matching = [one for match in self._normal.match(wrapped) for one in match[-1]]
+        matching_important = [one for match in self._important.match(wrapped) for one in match[-1]]
+        return matching + normal + matching_important + important
+
+
+_PLAIN = re.compile(r"(?:(?!url\()[^\"'\\/!{}@])*", re.IGNORECASE)
+
+
+def parse_declarations(content: Any) -> tuple[Declarations, Declarations]:
+    """The names and values of a declaration block: those without and those with `!important`."""
+    if isinstance(content, str) and _PLAIN.fullmatch(content):
+        pairs = (part.partition(":")[::2] for part in content.split(";"))
+        return [(_property(name.strip()), value.strip()) for name, value in pairs if value.strip()], []
+    normal: Declarations = []
+    important: Declarations = []
+    for declaration in tinycss2.parse_declaration_list(content, skip_comments=True, skip_whitespace=True):
+        if declaration.type == "declaration":
+            value = tinycss2.serialize(declaration.value).strip()
+            (important if declaration.important else normal).append((_property(declaration.name), value))
+    return normal, important
+
+
+def _property(name: str) -> str:
+    return name if name[:2] == "--" else name.lower()
+
+
+def _apply(element: etree._Element, name: str, value: str) -> None:
+    """Sets the attributes that a declaration stands for."""
+    if not _PROPERTY.fullmatch(name) or not value.isprintable() or value in ("", "initial", "unset", "revert"):
+        return
+    if name == "marker":
+        for place in ("start", "mid", "end"):
+            element.set(f"marker-{place}", value)
+    elif name == "font":
+        for part, part_value in _font_parts(value):
+            element.set(part, part_value)
+    elif name in ("background", "background-color"):
+        if _known_color(value):
+            element.set("background-color", value)
+    elif name in ("text-decoration", "text-decoration-line"):
+        element.set("text-decoration", " ".join(word for word in value.split() if word in _DECORATIONS) or "none")
+    elif name == "transform":
+        transform = css_values.svg_transform(value) if value != "none" else ""
+        element.set("transform", value if transform is None else transform)
+    elif name == "d":
+        element.set("d", value.partition("(")[2].rpartition(")")[0].strip("\"' "))
+    elif name in _GEOMETRY:
+        _apply_geometry(element, name, value)
+    elif name in css_values.COLORS and not _known_color(value):
+        return  # an invalid declaration does not override others
+    else:
+        element.set(name, value)
+
+
+def _apply_geometry(element: etree._Element, name: str, value: str) -> None:
+    if value == "auto":
+        element.attrib.pop(name, None)
+    elif _LENGTH.fullmatch(value):
+        element.set(name, value)
+
+
+def _known_color(value: str) -> bool:
+    """Whether a value without variables is a color, as far as its functions show."""
+    rewritten = css_values.rewrite_colors(value) if "(" in value and "var(" not in value else ""
+    return "(" not in rewritten or rewritten.startswith(("url(", "rgb"))
+
+
+def _font_parts(value: str) -> Declarations:
+    """The properties of the shorthand `font`; none for system fonts."""
+    match = re.match(
+        r"(.*?)(?<![\w.])([\d.]+(?:[a-z]+|%)|(?:xx?-)?(?:small|large)|medium)(?:\s*/\s*(\S+))?\s+(.+)", value
+    )
+    if match is None:
+        return []
+    parts = [("font-style", "normal"), ("font-weight", "normal"), ("font-size", match[2]), ("font-family", match[4])]
+    parts.append(("line-height", match[3] or "normal"))
+    for word in match[1].split():
+        if word in ("italic", "oblique"):
+            parts.append(("font-style", word))
+        elif word == "small-caps":
+            parts.append(("font-variant", word))
+        elif word in ("bold", "bolder", "lighter") or word.isdigit():
+            parts.append(("font-weight", word))
+    return parts
+
+
+def _rewrite(element: etree._Element, viewport: Size, variables: Mapping[str, str], root: etree._Element) -> None:
+    context = None
+    for name, value in element.items():
+        if name in _CSS_ONLY:
+            element.set("style", f"{element.get('style', '')}{name}:{value};")
+        if (name in _PRESENTED and _NEEDS_REWRITING.search(value)) or "var(" in value:
+            context = context or Context(viewport, font_size(root), lambda: font_size(element), variables)
+            element.set(name, css_values.rewrite(name, value, context))

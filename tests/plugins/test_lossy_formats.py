@@ -1,0 +1,50 @@
+"""Sizes of lossy files at the default quality, and effort by size."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+import pytest
+from PIL import Image
+
+from benchmarks import samples
+from engine import pipeline
+from engine.registry import load_registry
+from plugins import webp
+from tests.support.rasters import photo, raster_of
+from tests.support.samples import saved
+
+_REGISTRY = load_registry()
+
+
+def _with_detail(size: tuple[int, int]) -> Image.Image:
+    """A plain picture with a photo in its corner."""
+    image = Image.new("RGB", size, "gray")
+    image.paste(photo())
+    return image
+
+
+def _webp(image: Image.Image, method: int) -> bytes:
+    file = BytesIO()
+    image.save(file, "WEBP", quality=80, method=method)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("height", "effort", "method"), [(1000, 5, 4), (5001, 1, 2), (5001, 5, 2)], ids=["small", "large-fast", "large"]
+)
+def test_large_pictures_have_the_webp_method_that_needs_one_pass(height: int, effort: int, method: int) -> None:
+    image = _with_detail((5200, height))
+
+    made = webp.encode(raster_of(image), {"effort": effort, "quality": 80})
+
+    assert made == _webp(image, method)
+    assert len({_webp(photo(), used) for used in (0, 2, 4)}) == 3
+
+
+@pytest.mark.parametrize(("target", "quality"), [("jpeg", 88), ("webp", 88), ("avif", 75), ("heic", 75)])
+def test_a_jpeg_does_not_grow_at_the_default_quality(target: str, quality: int) -> None:
+    original = saved(samples.photo((870, 578)), "JPEG", quality=quality)
+    plan = _REGISTRY.plan([_REGISTRY.formats["jpeg"]], target)
+
+    assert len(pipeline.run(plan, [original]).data) < len(original)

@@ -1,0 +1,246 @@
+"""SVG: notations of CSS, sizes, fonts, warnings, and vectors that stay vectors."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+
+import pikepdf
+import pytest
+from PIL import Image
+
+from engine import CorruptInput, TooLarge, pipeline
+from engine.pipeline import PipelineResult
+from engine.registry import load_registry
+
+_REGISTRY = load_registry()
+_NAMES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+_RECT = '<rect width="100" height="100" fill="red"/>'
+
+
+def _convert(body: str, target: str = "png", attributes: str = 'width="100" height="100"') -> PipelineResult:
+    data = f"<svg {_NAMES} {attributes}>{body}</svg>".encode()
+    return pipeline.run(_REGISTRY.plan([_REGISTRY.formats["svg"]], target), [data])
+
+
+def _picture(result: PipelineResult) -> Image.Image:
+    return Image.open(BytesIO(result.data)).convert("RGBA")
+
+
+def _codes(result: PipelineResult) -> set[str]:
+    return {warned.code for warned in result.warnings}
+
+
+def _image_widths(data: bytes) -> list[int]:
+    """The widths in pixels of the pictures in a PDF."""
+    with pikepdf.open(BytesIO(data)) as document:
+        streams = [one for one in document.objects if isinstance(one, pikepdf.Stream)]
+        return [int(one.Width) for one in streams if one.get("/Subtype") == "/Image"]
+
+
+_BLUE = (0, 0, 255, 255)
+
+
+@pytest.mark.parametrize(
+    ("paint", "expected"),
+    [
+        ("rgb(0 0 255)", _BLUE),
+        ("rgb(0 0 255 / 50%)", (0, 0, 255, 128)),
+        ("rgba(0,0,255,.5)", (0, 0, 255, 128)),
+        ("#00f8", (0, 0, 255, 136)),
+        ("hsl(240deg 100% 50%)", _BLUE),
+        ("hsla(240, 100%, 50%, 50%)", (0, 0, 255, 128)),
+        ("hwb(240 0% 0%)", _BLUE),
+        ("light-dark(#00f, #f00)", _BLUE),
+        ("color(srgb 0 0 1)", _BLUE),
+        ("color(display-p3 0 1 0)", (0, 255, 0, 255)),
+        ("oklch(0.452 0.3132 264.05)", _BLUE),
+        ("lab(29.57 68.3 -112.03)", _BLUE),
+        ("var(--paint)", _BLUE),
+        ("var(--unknown, var(--paint))", _BLUE),
+    ],
+)
+@pytest.mark.parametrize("place", ['fill="{}"', 'style="fill:{}"'])
+def test_notations_of_colors(paint: str, expected: tuple[int, ...], place: str) -> None:
+    style = "<style>:root{--paint:#00f}</style>"
+
+    drawn = _picture(_convert(f'{style}<rect width="100" height="100" {place.format(paint)}/>'))
+
+    pixel = drawn.getpixel((50, 50))
+    assert isinstance(pixel, tuple)
+    assert max(abs(one - other) for one, other in zip(pixel, expected, strict=True)) <= 2
+
+
+@pytest.mark.parametrize(
+    "width", ["2rem", "2em", "32px", "calc(10% + 22px)", "calc(2 * (1rem))", "min(2rem, 90%)", "clamp(1px, 2rem, 50%)"]
+)
+def test_notations_of_lengths(width: str) -> None:
+    drawn = _picture(_convert(f'<rect width="{width}" style="height:50%" fill="red"/>'))
+
+    assert drawn.getbbox() == (0, 0, 32, 50)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "size"),
+    [
+        ('width="60" viewBox="0 0 300 150"', (60, 30)),
+        ('height="60" viewBox="0 0 300 150"', (120, 60)),
+        ('width="100%" height="40" viewBox="0 0 300 150"', (80, 40)),
+        ('style="width:5rem;height:auto" height="1" viewBox="0 0 300 150"', (80, 40)),
+        ('viewBox="0 0 70 40"', (70, 40)),
+        ('width="60"', (60, 150)),
+        ("", (300, 150)),
+        ('width="1in" height="2.54cm"', (96, 96)),
+    ],
+)
+def test_sizes(attributes: str, size: tuple[int, int]) -> None:
+    assert _picture(_convert(_RECT, attributes=attributes)).size == size
+    with pikepdf.open(BytesIO(_convert(_RECT, "pdf", attributes).data)) as document:
+        box = [float(side) for side in document.pages[0].mediabox]
+    assert box[2:] == pytest.approx([side * 0.75 for side in size], abs=0.5)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "rect:not(.a){fill:blue}",
+        "svg > rect:nth-child(2){fill:blue}",
+        "@media screen{rect{fill:blue}}",
+        "rect{fill:blue!important}#r{fill:red}",
+        "rect{fill:blue;fill:nonsense(1)}",
+    ],
+)
+def test_style_sheets(rules: str) -> None:
+    target = _RECT.replace("<rect", '<rect id="r"')
+    drawn = _picture(_convert(f"<style>@media print{{*{{fill:lime}}}}{rules}</style>{target}"))
+
+    assert drawn.getpixel((50, 50)) == _BLUE
+
+
+@pytest.mark.parametrize(
+    ("body", "codes"),
+    [
+        (_RECT, set()),
+        ('<text y="50" font-family="sans-serif">a</text>', set()),
+        ('<text y="50" font-family="DejaVu Sans">a</text>', set()),
+        ('<text y="50" font-family="No Such Font, DejaVu Sans">a</text>', set()),
+        ('<text y="50" font-family="No Such Font">a</text>', {"font_substituted"}),
+        ("<style>text{font:12px 'No Such Font',serif}</style><text y=\"50\">a</text>", {"font_substituted"}),
+        ('<rect width="9" height="9"><animate attributeName="x" to="5" dur="1s"/></rect>', {"effects_dropped"}),
+        ("<style>rect{animation:spin 1s}</style>" + _RECT, {"effects_dropped"}),
+        (
+            '<foreignObject width="90" height="90"><p xmlns="http://www.w3.org/1999/xhtml">a</p></foreignObject>',
+            {"effects_dropped"},
+        ),
+        ('<g clip-path="circle(20px)">' + _RECT + "</g>", {"effects_dropped"}),
+        ('<image href="http://127.0.0.1:9/a.png" width="9" height="9"/>', {"effects_dropped"}),
+        ('<image href="other.png" width="9" height="9"/>', {"effects_dropped"}),
+        ("<style>@import url(a.css);</style>" + _RECT, {"effects_dropped"}),
+    ],
+)
+def test_warnings(body: str, codes: set[str]) -> None:
+    assert _codes(_convert(body)) == codes
+
+
+_BLUR = '<filter id="f"><feGaussianBlur stdDeviation="2"/></filter>'
+_MASK = '<mask id="m"><rect width="100" height="50" fill="#888"/></mask>'
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        _BLUR + '<rect width="50" height="50" filter="url(#f)"/>',
+        _MASK + '<rect width="50" height="50" mask="url(#m)"/>',
+        '<rect width="50" height="50" style="mix-blend-mode:multiply"/>',
+        '<text y="20" textLength="80">ab</text>',
+        '<text x="90" y="20" direction="rtl">שלום</text>',
+        '<text y="20" stroke="red" paint-order="stroke">ab</text>',
+    ],
+)
+@pytest.mark.parametrize("target", ["pdf", "svg"])
+def test_effects_become_pictures_among_vectors(effect: str, target: str) -> None:
+    result = _convert(effect, target)
+
+    assert _codes(result) == {"effects_rasterized"}
+    assert _image_widths(result.data) if target == "pdf" else b"<image" in result.data
+
+
+def test_only_the_part_with_an_effect_becomes_a_picture() -> None:
+    blurred = '<rect width="10" height="10" filter="url(#f)"/>'
+    body = f'{_BLUR}<g transform="translate(50 50) scale(2)" opacity=".5">{blurred}</g>'
+    result = _convert(f'<text y="20" font-size="20">text</text>{body}', "pdf")
+
+    assert b"/Font" in result.data
+    # The picture covers the 20 x 20 pixels of the square and its blur, not the whole page.
+    assert max(_image_widths(result.data)) < 150
+
+
+def test_markup_in_entities() -> None:
+    prolog = b'<!DOCTYPE svg [<!ENTITY ns_svg "http://www.w3.org/2000/svg"><!ENTITY st0 "fill:#0000ff;">]>'
+    data = (
+        prolog + b'<svg xmlns="&ns_svg;" width="100" height="100"><rect style="&st0;" width="100" height="100"/></svg>'
+    )
+
+    result = pipeline.run(_REGISTRY.plan([_REGISTRY.formats["svg"]], "png"), [data])
+
+    assert _picture(result).getpixel((50, 50)) == _BLUE
+
+
+@pytest.mark.parametrize("style", ["href:{}", "xlink:href:{}", "*zoom:1;href:{}", "--a:{};href:var(--a)"])
+def test_a_style_refers_to_no_file(tmp_path: Path, style: str) -> None:
+    secret = tmp_path / "secret.png"
+    Image.new("RGB", (9, 9), "red").save(secret)
+    attributes = f'width="100" height="100" style="{style.format(secret)}"'
+
+    drawn = _convert(f"<style>image{{href:{secret}}}</style><image {attributes}/><feImage {attributes}/>")
+
+    assert _picture(drawn).getbbox() is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '<rect style="*zoom:1;fill:\\0 ;;:;a" width="9" height="9"/>',
+        "<style>}{]@media{;rect:::x{}<![CDATA[ <b> ]]></style>" + _RECT,
+        '<rect width="calc(1px / 0)" height="calc(" stroke-width="1e999rem"/>',
+        '<g transform="rotate(1,2) matrix(1) scale(0) translate(a)" vector-effect="non-scaling-stroke"/>' + _RECT,
+        '<svg:g xmlns:svg="http://www.w3.org/2000/svg"><svg:rect width="9"/></svg:g><unknown x="%"/>',
+        '<text x="1 2 3" direction="rtl" font-size="xyz"><tspan/>a<tspan x="5">b</tspan></text>',
+        '<switch><foreignObject/></switch><foreignObject><div xmlns="">a<br/></div></foreignObject>',
+        '<rect fill="var(" stroke="var(--a,var(--b" filter="url(#" mask="url()" clip-path="url(#none)" width="9"/>',
+        '<path style="d:path(&quot;M0 0L9 9&quot;)" pathLength="x" stroke-dasharray="1" paint-order=""/>',
+        '<rect width="9" height="9" paint-order=" " stroke="red" animation="" transform="rotate(9" style="font:x"/>',
+    ],
+)
+@pytest.mark.parametrize("target", ["png", "pdf"])
+def test_invalid_values_do_not_fail(body: str, target: str) -> None:
+    assert _convert(body, target).data
+
+
+def test_variables_cannot_multiply() -> None:
+    names = "".join(f"--a{n + 1}:var(--a{n}) var(--a{n}) var(--a{n}) var(--a{n});" for n in range(30))
+
+    drawn = _picture(_convert(f"<style>:root{{--a0:1px;{names}}}</style>{_RECT}<path stroke-dasharray='var(--a30)'/>"))
+
+    assert drawn.getpixel((50, 50)) == (255, 0, 0, 255)
+
+
+@pytest.mark.parametrize(("depth", "error"), [(3, None), (4, CorruptInput)])
+def test_svgs_in_svgs(depth: int, error: type[Exception] | None) -> None:
+    body = _RECT
+    for _ in range(depth):
+        inner = f"<svg {_NAMES} width='100' height='100'>{body}</svg>".replace("#", "%23").replace('"', "'")
+        quoted = inner.replace("%", "%25").replace("<", "%3C").replace("'", "%27")
+        body = f'<image href="data:image/svg+xml,{quoted}" width="100" height="100"/>'
+    if error is None:
+        assert _picture(_convert(body)).size == (100, 100)
+    else:
+        with pytest.raises(error):
+            _convert(body)
+
+
+def test_elements_of_embedded_svgs_count() -> None:
+    inner = f"%3Csvg xmlns='http://www.w3.org/2000/svg'>{'%3Cg/>' * 11_000}%3C/svg>"
+
+    with pytest.raises(TooLarge):
+        _convert(f'<image href="data:image/svg+xml,{inner}"/>' * 2)
