@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
@@ -22,7 +22,6 @@ _DURATIONS = {b"mvhd": (16, 24), b"tkhd": (20, 28), b"elst": (8, 8)}  # offsets 
 _SIZE = 8  # bytes of ispe after version and flags, and of the size at the end of tkhd
 _VIDEO_TRANSFERS = (1, 6, 14, 15)  # code points that browsers take for sRGB in pictures
 _CODE_POINTS = 4  # bytes of primaries and transfer in the color property
-_LUMINANCE_UNITS = 10_000  # of mdcv, per cd/m²
 
 Rectangle = tuple[int, int, int, int]
 """Left, top, right and bottom in pixels."""
@@ -113,14 +112,8 @@ def with_colors(raster: Raster, data: bytes) -> Raster:
     transfer = _cicp.SRGB_TRANSFER if transfer in (_cicp.UNSPECIFIED, *_VIDEO_TRANSFERS) else transfer
     if (primaries, transfer) == (_cicp.SRGB_PRIMARIES, _cicp.SRGB_TRANSFER) or not _cicp.are_known(primaries, transfer):
         return raster
-    return _cicp.with_colors(raster, primaries, transfer, _peak(dict(properties)))
-
-
-def _peak(properties: Mapping[bytes, bytes]) -> float:
-    """The brightness of the brightest color in cd/m²: of the content, or of the screen on which it was made."""
-    content = int.from_bytes(properties.get(b"clli", b"")[:2])
-    screen = int.from_bytes(properties.get(b"mdcv", b"")[16:20])
-    return content or screen / _LUMINANCE_UNITS or _cicp.DEFAULT_PEAK
+    light_level = int.from_bytes(dict(properties).get(b"clli", b"")[:2])  # cd/m²
+    return _cicp.with_colors(raster, primaries, transfer, light_level or _cicp.DEFAULT_PEAK)
 
 
 def clean_aperture(data: bytes, width: int, height: int) -> Rectangle | None:

@@ -98,7 +98,7 @@ def to_pdf(data: bytes) -> bytes:
 
 def _check_bounding_box(program: bytes) -> None:
     """Raises TooLarge if the picture is larger than Ghostscript draws, which it reports as an error of the program."""
-    boxes = dict(reversed(_DECLARED_BOX.findall(program.partition(b"%%EndComments")[0])))
+    boxes: dict[bytes, bytes] = dict(reversed(_DECLARED_BOX.findall(program.partition(b"%%EndComments")[0])))
     try:
         left, bottom, right, top = map(float, boxes.get(b"HiRes", boxes.get(b"", b"")).split())
     except ValueError:

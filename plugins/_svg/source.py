@@ -39,7 +39,8 @@ def parse(data: bytes, normalize: Callable[[etree._Element], None]) -> tuple[etr
     Calls `normalize` with the root, and with the roots of SVGs that are embedded in it.
 
     Expands the internal entities that drawing programs declare, to a limited depth and size.
-    Comments and processing instructions are left out. Raises TooLarge above the limits, CorruptInput for invalid XML, UnknownFormat for external entities that are used.
+    Comments and processing instructions are left out. Raises TooLarge above the limits, CorruptInput for invalid XML,
+    and UnknownFormat if an external entity is used.
     """
     reader = _Reader(normalize)
     return reader.read(data), reader.removed

@@ -71,6 +71,10 @@ def eps(program: str, box: str = "0 0 100 100") -> bytes:
     return f"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: {box}\n%%EndComments\n{program}\nshowpage\n%%EOF\n".encode()
 
 
+def _boxed_eps(box: str, _canary: Canary) -> bytes:
+    return eps("0 0 9 9 rectfill", box)
+
+
 def _embedded(data: bytes, media_type: str) -> bytes:
     text = base64.b64encode(data).decode()
     return svg(f'<image xlink:href="data:{media_type};base64,{text}" width="50" height="50"/>')
@@ -251,11 +255,11 @@ def _too_large() -> Iterator[Hostile]:
     yield Hostile("svg_embedded_png", lambda _: _embedded(png(20_000, 20_000), "image/png"), (PIXELS,))
     yield Hostile("eps_box", lambda _: eps("0 0 9 9 rectfill", "0 0 14000 14000"), (PIXELS,))
     for box in ("0 0 1000000 10", "0 0 1e9 1e9", "-2147483648 -2147483648 2147483647 2147483647", "0 0 1e999 9"):
-        yield Hostile(f"eps_box {box}", lambda _, box=box: eps("0 0 9 9 rectfill", box), (PIXELS,), "pdf")
+        yield Hostile(f"eps_box {box}", partial(_boxed_eps, box), (PIXELS,), "pdf")
     deferred = eps("0 0 9 9 rectfill", "(atend)").replace(b"%%EOF", b"%%BoundingBox: 0 0 9999999 9999999\n%%EOF")
     yield Hostile("eps_deferred_box", lambda _: deferred, (PIXELS,), "pdf")
     for box in ("9 9 0 0", "0 0 0 0", "0 0 -5 -5"):
-        yield Hostile(f"eps_box {box}", lambda _, box=box: eps("0 0 9 9 rectfill", box), (CORRUPT,), "pdf")
+        yield Hostile(f"eps_box {box}", partial(_boxed_eps, box), (CORRUPT,), "pdf")
     yield Hostile("pdf_box", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 14000 14000"), (PIXELS,))
     yield Hostile("pdf_endless_box", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 1e30 1e30"), (PIXELS, CORRUPT, DONE))
     yield Hostile("avif_lie", lambda _: _lying_isobmff("avif", 2000), (CORRUPT, DONE))
