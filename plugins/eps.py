@@ -103,7 +103,11 @@ def _check_bounding_box(program: bytes) -> None:
         left, bottom, right, top = map(float, boxes.get(b"HiRes", boxes.get(b"", b"")).split())
     except ValueError:
         return  # Ghostscript ignores an invalid box
-    width, height = right - left, top - bottom
+    _check_size(right - left, top - bottom)
+
+
+def _check_size(width: float, height: float) -> None:
+    """Raises TooLarge for a picture of this size in points."""
     if max(width, height) > _MAX_SIDE:
         raise TooLarge(
             f"The picture has {width:g} x {height:g} points; the limit is {_MAX_SIDE} per side.",
@@ -139,6 +143,7 @@ def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") ->
     document = _without_hidden_layers(document)
     document.bake()
     width, height = _make_upright(document)
+    _check_size(width, height)
     _remove_structures(document)
     program = _ghostscript.run(document.tobytes(garbage=1), "eps2write", "-dPDFSTOPONERROR")
     return _set_bounding_box(program, width, height)

@@ -251,7 +251,10 @@ def _too_large() -> Iterator[Hostile]:
     yield Hostile("tiff_float_claim", lambda _: _deep_tiff_claim(), (PIXELS, CORRUPT))
     yield Hostile("svg_size", lambda _: svg("", 'width="30000" height="30000"'), (PIXELS,))
     yield Hostile("svg_view_box", lambda _: svg("", 'viewBox="0 0 1e5 1e5"'), (PIXELS,))
-    yield Hostile("svg_infinite", lambda _: svg("", 'width="1e308" height="1e308"'), (PIXELS, CORRUPT))
+    yield Hostile("svg_infinite", lambda _: svg("", 'width="1e308" height="1e308"'), (PIXELS,))
+    for target in ("pdf", "eps", "svg"):
+        yield Hostile(f"svg_infinite_to_{target}", lambda _: svg("", 'width="1e308" height="9"'), (PIXELS,), target)
+    yield Hostile("svg_size_to_svg", lambda _: svg("", 'width="30000" height="30000"'), (PIXELS,), "svg")
     yield Hostile("svg_embedded_png", lambda _: _embedded(png(20_000, 20_000), "image/png"), (PIXELS,))
     yield Hostile("eps_box", lambda _: eps("0 0 9 9 rectfill", "0 0 14000 14000"), (PIXELS,))
     for box in ("0 0 1000000 10", "0 0 1e9 1e9", "-2147483648 -2147483648 2147483647 2147483647", "0 0 1e999 9"):
@@ -261,6 +264,8 @@ def _too_large() -> Iterator[Hostile]:
     for box in ("9 9 0 0", "0 0 0 0", "0 0 -5 -5"):
         yield Hostile(f"eps_box {box}", partial(_boxed_eps, box), (CORRUPT,), "pdf")
     yield Hostile("pdf_box", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 14000 14000"), (PIXELS,))
+    yield Hostile("pdf_box_to_svg", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 14000 14000"), (PIXELS,), "svg")
+    yield Hostile("pdf_box_to_eps", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 900000 900"), (PIXELS,), "eps")
     yield Hostile("pdf_endless_box", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 1e30 1e30"), (PIXELS, CORRUPT, DONE))
     yield Hostile("avif_lie", lambda _: _lying_isobmff("avif", 2000), (CORRUPT, DONE))
     yield Hostile("heic_lie", lambda _: _lying_isobmff("heic", 256), (CORRUPT, DONE))
@@ -272,9 +277,9 @@ def _too_large() -> Iterator[Hostile]:
     yield Hostile("avif_grid_without_tiles", lambda _: grid("avif", 2048, 512, 4), (CORRUPT,))
     yield Hostile("avif_sequence_claim", lambda _: _avif_sequence_claim(60_000), (PIXELS,))
     text = png_chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(20 << 20)))
-    yield Hostile("png_text_bomb", lambda _: png(4, 4, text, data=bytes(20)), (CORRUPT, DONE), "jpeg")
+    yield Hostile("png_text_bomb", lambda _: png(4, 4, text, data=bytes(20)), (BYTES,), "jpeg")
     profile = png_chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(20 << 20)))
-    yield Hostile("png_profile_bomb", lambda _: png(4, 4, profile, data=bytes(20)), (CORRUPT, DONE), "jpeg")
+    yield Hostile("png_profile_bomb", lambda _: png(4, 4, profile, data=bytes(20)), (BYTES,), "jpeg")
     tags = b"II*\0" + struct.pack("<IHHHII", 8, 1, 256, 3, 0xFFFFFFFF, 8) + bytes(8)
     strip = struct.pack("<HHII", 279, 4, 1, 16)
     long_strip = struct.pack("<HHII", 279, 4, 1, 0xFFFFFFF0)
@@ -324,6 +329,7 @@ def _vector_bombs() -> Iterator[Hostile]:
     text = '<text font-size="1e30">a</text><path d="M 1e300 1e300 L -1e300 NaN"/>'
     yield Hostile("svg_huge_figures", lambda _: svg(text), (DONE, CORRUPT))
     yield Hostile("pdf_picture_claim", lambda _: _picture_on_a_page(60_000), (DONE, CORRUPT, MEMORY))
+    yield Hostile("pdf_picture_claim_to_svg", lambda _: _picture_on_a_page(60_000), (CORRUPT,), "svg")
     yield Hostile("pdf_unpacks", lambda _: _unpacking_page(), (DONE, CORRUPT, TIMEOUT), long=True)
     yield Hostile("svg_declarations", lambda _: b"<svg/>" + b"<!DOCTYPE[" * 300_000, (CORRUPT,))
     mask = '<mask id="m" mask="url(#m)"><rect width="9" height="9"/></mask><rect width="9" height="9" mask="url(#m)"/>'
