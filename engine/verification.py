@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.conversions import FidelityWarning
 from engine.decode_limits import Size
-from engine.errors import StepFailed
+from engine.errors import StepFailed, TooLarge
 from engine.media import DOCUMENT, Raster, pictures
 from engine.options import NO_OPTIONS, OptionValues
 from engine.pipeline import EncodedFile
@@ -17,7 +17,8 @@ from engine.registry import Registry
 
 def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionValues = NO_OPTIONS) -> None:
     """Raises StepFailed if the result is truncated, if its format's reader cannot open it or warns of damage, or if
-    the number or size of its pictures differs from the encoder's input."""
+    the number or size of its pictures differs from the encoder's input. Raises TooLarge if it exceeds a limit of the
+    reader, such as a page that is too large to be drawn."""
     target = plan.target
     if registry.identify_content(result.data, f"result.{target.extensions[0]}") != target:
         raise StepFailed(f"The result is not a {target} file.")
@@ -32,6 +33,8 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
             warnings.filterwarnings("ignore")
             warnings.filterwarnings("error", category=FidelityWarning)
             actual = pictures(plan.reader(result.data, secrets))
+    except TooLarge:
+        raise
     except Exception as error:
         raise StepFailed(f"The result is an unreadable {target} file.") from error
     encoded = result.encoder_input

@@ -11,7 +11,7 @@ from warnings import warn
 
 from PIL import Image
 
-from engine import DeepPixels, FidelityWarning, Frame, color
+from engine import DeepPixels, FidelityWarning, Frame, Raster, color
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,12 +40,13 @@ PRIMARIES: Mapping[int, Primaries] = MappingProxyType(
     }
 )
 
-SRGB_TRANSFER, _PQ, _HLG = 13, 16, 18
-HDR = (_PQ, _HLG)
-"""The code points of transfer functions beyond SDR."""
+UNSPECIFIED = 2
+SRGB_PRIMARIES, SRGB_TRANSFER, _PQ, _HLG = 1, 13, 16, 18
+_HDR = (_PQ, _HLG)
 _REFERENCE_WHITE = 203.0  # cd/m², of BT.2408
 DEFAULT_PEAK = 1000.0
 """The brightness of the brightest color, in cd/m², where a file does not state it."""
+_GRAY_MODES = ("1", "L", "LA", "I;16")
 _MIN_AREA = 0.001  # of the triangle of primaries
 _KNEE_SOFTNESS = 0.65
 _D50 = (0.9642, 1.0, 0.8249)  # the white of profiles
@@ -79,6 +80,7 @@ CURVES: Mapping[int, Curve] = MappingProxyType(
     }
 )
 """The transfer functions of SDR by code point."""
+_SRGB_COLORS = (SRGB, CURVES[SRGB_TRANSFER])
 
 
 def are_valid(primaries: Primaries) -> bool:
@@ -86,6 +88,36 @@ def are_valid(primaries: Primaries) -> bool:
     x, y = primaries[2::2], primaries[3::2]
     area = (x[1] - x[0]) * (y[2] - y[0]) - (x[2] - x[0]) * (y[1] - y[0])
     return primaries[1] > 0 and abs(area) > _MIN_AREA
+
+
+def are_known(primaries: int, transfer: int) -> bool:
+    """Whether both code points describe colors."""
+    return primaries in PRIMARIES and (transfer in _HDR or transfer in CURVES)
+
+
+def with_colors(raster: Raster, primaries: int, transfer: int, peak: float) -> Raster:
+    """The raster with the colors of these known code points: HDR becomes sRGB, other colors a profile, sRGB none.
+
+    `peak` is the brightness of the brightest color of HDR in cd/m².
+    """
+    if transfer not in _HDR:
+        colors = PRIMARIES[primaries], CURVES[transfer]
+        return with_profile(raster, None if colors == _SRGB_COLORS else colors)
+    mapped = raster.map(lambda frame: tone_map(frame, PRIMARIES[primaries], transfer, peak))
+    if mapped.deep_frames is None:
+        return mapped
+    # From 16 bits, because 8 are few for HDR.
+    return replace(mapped, frames=(replace(frame, pixels=frame.image) for frame in mapped.deep_frames))
+
+
+def with_profile(raster: Raster, colors: tuple[Primaries, Curve] | None) -> Raster:
+    """The raster with a profile of these primaries and this transfer function, or without profile."""
+
+    def describe(frame: Frame) -> Frame:
+        gray = frame.pixels.mode in _GRAY_MODES
+        return replace(frame, icc_profile=profile(*colors, gray=gray) if colors else None)
+
+    return raster.map(describe)
 
 
 def profile(primaries: Primaries, curve: Curve, *, gray: bool) -> bytes:
@@ -136,7 +168,7 @@ def _fixed(*values: float) -> bytes:
 def tone_map(frame: Frame, primaries: Primaries, transfer: int, peak: float = DEFAULT_PEAK) -> Frame:
     """A frame of HDR in sRGB, as browsers show it on a screen without HDR: RGB, or RGBA if it has alpha.
 
-    `transfer` is one of HDR, `peak` the brightness of the brightest color in cd/m². Warns of the loss.
+    `transfer` is PQ or HLG, `peak` the brightness of the brightest color in cd/m². Warns of the loss.
     """
     import numpy as np
 

@@ -20,14 +20,14 @@ REQUIREMENT = Requirement(
 
 
 def run(data: bytes, device: str, *arguments: str) -> bytes:
-    """Renders the first page of `data` (PostScript or PDF) with `device`. Raises CorruptInput."""
+    """Renders `data` (PostScript or PDF) with `device`. Raises CorruptInput."""
     # -dSAFER permits access to TMPDIR, so TMPDIR is a separate folder.
     with TemporaryDirectory() as folder:
         source, result = Path(folder, "in"), Path(folder, "out")
         source.write_bytes(data)
         command = [
             *PROGRAMS,
-            *("-q", "-dSAFER", "-dBATCH", "-dNOPAUSE", "-dFirstPage=1", "-dLastPage=1"),
+            *("-q", "-dSAFER", "-dBATCH", "-dNOPAUSE"),
             f"-sDEVICE={device}",
             f"-sOutputFile={result}",
             *arguments,

@@ -8,7 +8,7 @@ from io import BytesIO
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
-from PIL import Image, ImageFile, ImageOps
+from PIL import Image, ImageFile, ImageOps, PngImagePlugin
 
 from engine import MAX_FRAMES, MAX_PIXELS, Frame, PageRanges, Raster, Size, TooLarge
 from plugins import _exif
@@ -39,6 +39,12 @@ def open_image(data: bytes, *decoders: str) -> Image.Image:
             reason="pixels",
             details={"max_pixels": MAX_PIXELS, "pixels": _pixel_count(error)},
         ) from error
+    except ValueError as error:
+        if "MAX_TEXT" not in str(error):
+            raise
+        limit = PngImagePlugin.MAX_TEXT_CHUNK
+        message = f"A text or profile in the file exceeds {limit} bytes after decompression."
+        raise TooLarge(message, reason="bytes", details={"max_bytes": limit}) from error
     return image
 
 

@@ -23,7 +23,7 @@ from engine import (
     hookimpl,
 )
 from engine.option_types import Effort, Lossless, Pages, Quality
-from plugins import _avif_boxes, _exif, _pillow
+from plugins import _exif, _heif_boxes, _pillow
 
 AVIF = FileFormat(
     "avif",
@@ -51,17 +51,22 @@ _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 @conversion(AVIF, RASTER, cost=1.5, modules=_MODULES)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     """Decodes stills with imagecodecs, which has more than 8 bits per sample and takes less time than Pillow."""
-    data = _avif_boxes.repair(data)
+    _heif_boxes.check_size(data)
+    data = _heif_boxes.repair(data)
+    return _heif_boxes.with_colors(_decode(data, pages), data)
+
+
+def _decode(data: bytes, pages: str | None) -> Raster:
     image = _pillow.open_image(data, "AVIF")
-    bits = _avif_boxes.bit_depth(data)
+    bits = _heif_boxes.bit_depth(data)
     if getattr(image, "n_frames", 1) > 1:
         if bits > 8:
             message = "Animations are converted with 8 bits per sample."
             warn(FidelityWarning("depth_reduced", message), stacklevel=2)
         raster = _pillow.decode(data, "AVIF", animated=True, lossy=True, pages=pages)
-        return replace(raster, loop_count=_avif_boxes.loop_count(data))
+        return replace(raster, loop_count=_heif_boxes.loop_count(data))
     raster = _pillow.to_raster(image, _pillow.select([0], pages), lossy=True)
-    aperture = _avif_boxes.clean_aperture(data, *image.size)
+    aperture = _heif_boxes.clean_aperture(data, *image.size)
     if aperture:
         size = aperture[2] - aperture[0], aperture[3] - aperture[1]
         raster = replace(raster, sizes=[size[::-1] if _exif.read_orientation(image) >= 5 else size])
@@ -73,7 +78,7 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
 
 
 def _decode_still(
-    data: bytes, header: Image.Image, bits: int, aperture: _avif_boxes.Rectangle | None
+    data: bytes, header: Image.Image, bits: int, aperture: _heif_boxes.Rectangle | None
 ) -> Iterator[Frame]:
     import numpy as np
     from imagecodecs import avif_decode
@@ -103,7 +108,7 @@ def encode(raster: Raster, *, quality: Quality = 70, lossless: Lossless = False,
     speed = _speed(effort, pixels * 2 if lossless else pixels)
     if len(frames) == 1:
         data = _encode_still(frames[0], converted.bit_depth or 8, quality, speed, lossless=lossless)
-        return _avif_boxes.add_metadata(data, frames[0].icc_profile, raster.exif, raster.xmp)
+        return _heif_boxes.add_metadata(data, frames[0].icc_profile, raster.exif, raster.xmp)
     if lossless:
         message = "An animation cannot be written as lossless AVIF. WebP and PNG can hold it."
         raise InvalidOption(message, reason="unsupported", param="lossless")
@@ -117,7 +122,7 @@ def encode(raster: Raster, *, quality: Quality = 70, lossless: Lossless = False,
         xmp=raster.xmp,
         **_pillow.animation_parameters(raster, frames),
     )
-    return _avif_boxes.with_loop_count(data, raster.loop_count)
+    return _heif_boxes.with_loop_count(data, raster.loop_count)
 
 
 def _speed(effort: int, pixels: int) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from io import BytesIO
 from itertools import product
 from typing import TYPE_CHECKING
+from warnings import warn
 
 from PIL import Image, ImageChops
 
@@ -16,12 +17,14 @@ from engine import (
     RASTER,
     AnyConversion,
     CorruptInput,
+    FidelityWarning,
     FileFormat,
     Loss,
     Raster,
     Requirement,
     Signature,
     TargetCapabilities,
+    TooLarge,
     any_of,
     color,
     conversion,
@@ -33,7 +36,7 @@ from plugins import _ghostscript, _jpeg_embedding, _pillow, jpeg
 from plugins._jpeg_embedding import PLACEMENTS, EmbeddableJpeg
 from plugins._postscript import picture_program
 from plugins.jpeg import JPEG
-from plugins.pdf import JPEG_QUALITY, PDF, filter_document, warn_pages_dropped, warn_quality_ignored
+from plugins.pdf import JPEG_QUALITY, PDF, filter_document, to_bytes, warn_pages_dropped, warn_quality_ignored
 
 if TYPE_CHECKING:
     import pymupdf
@@ -52,6 +55,10 @@ _MODULES = ("engine.mupdf",)
 _PICTURE_MODULES = ("numpy", "imagecodecs._deflate")
 _BOUNDING_BOX = re.compile(rb"^%%(HiRes|Page)?BoundingBox: [-\d. ]+$", re.MULTILINE)
 _DEFERRED_BOX = re.compile(rb"(?<![^\r\n])(%%(?:HiRes)?BoundingBox:)[ \t]*\(atend\)")
+_DECLARED_BOX = re.compile(rb"(?<![^\r\n])%%(HiRes)?BoundingBox:([^\r\n]*)")
+_MAX_SIDE = 100_000  # points
+# -dLastPage alone would run the whole program.
+_TWO_PAGES = ("-dLastPage=2", "-c", "<< /BeginPage {1 gt {quit} if} >> setpagedevice", "-f")
 _BOX_COMMENT = rb"(?<![^\r\n])%s([-+.\d \t]+)"
 _KEPT_IN_CATALOG = frozenset({"Type", "Pages", "OCProperties"})
 _KEPT_IN_PAGE = frozenset({"Type", "Parent", "Contents", "Resources", "MediaBox", "CropBox", "Rotate", "Group"})
@@ -73,11 +80,40 @@ _LOSSLESS = [
 def to_pdf(data: bytes) -> bytes:
     from engine.mupdf import pymupdf
 
-    pdf = _ghostscript.run(_extract_program(data), "pdfwrite", "-dEPSCrop", *_LOSSLESS)
+    program = _extract_program(data)
+    _check_bounding_box(program)
+    pdf = _ghostscript.run(program, "pdfwrite", "-dEPSCrop", *_LOSSLESS, *_TWO_PAGES)
+    document = pymupdf.open(stream=pdf, filetype="pdf")
     # Ghostscript renders a program that is truncated before its first mark as a blank page.
-    if not pymupdf.open(stream=pdf, filetype="pdf")[0].get_bboxlog():
+    if not document[0].get_bboxlog():
         raise CorruptInput("The PostScript program draws nothing.")
-    return pdf
+    if document.page_count == 1:
+        return pdf
+    if document[1].get_bboxlog():
+        message = "Only the first page was converted. An EPS file has one page."
+        warn(FidelityWarning("pages_dropped", message), stacklevel=2)
+    document.select([0])
+    return to_bytes(document)
+
+
+def _check_bounding_box(program: bytes) -> None:
+    """Raises TooLarge if the picture is larger than Ghostscript draws, which it reports as an error of the program."""
+    boxes: dict[bytes, bytes] = dict(reversed(_DECLARED_BOX.findall(program.partition(b"%%EndComments")[0])))
+    try:
+        left, bottom, right, top = map(float, boxes.get(b"HiRes", boxes.get(b"", b"")).split())
+    except ValueError:
+        return  # Ghostscript ignores an invalid box
+    _check_size(right - left, top - bottom)
+
+
+def _check_size(width: float, height: float) -> None:
+    """Raises TooLarge for a picture of this size in points."""
+    if max(width, height) > _MAX_SIDE:
+        raise TooLarge(
+            f"The picture has {width:g} x {height:g} points; the limit is {_MAX_SIDE} per side.",
+            reason="pixels",
+            details={"max_side": _MAX_SIDE},
+        )
 
 
 def _extract_program(data: bytes) -> bytes:
@@ -107,6 +143,7 @@ def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") ->
     document = _without_hidden_layers(document)
     document.bake()
     width, height = _make_upright(document)
+    _check_size(width, height)
     _remove_structures(document)
     program = _ghostscript.run(document.tobytes(garbage=1), "eps2write", "-dPDFSTOPONERROR")
     return _set_bounding_box(program, width, height)

@@ -11,6 +11,7 @@ from engine import (
     RASTER,
     AnyConversion,
     Brands,
+    CorruptInput,
     DeepPixels,
     FileFormat,
     Frame,
@@ -24,7 +25,7 @@ from engine import (
     hookimpl,
 )
 from engine.option_types import Effort, Lossless, Pages, Quality
-from plugins import _pillow
+from plugins import _heif_boxes, _pillow
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,9 +61,15 @@ _LOSSLESS = {
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     import pillow_heif.HeifImagePlugin  # noqa: F401, registers the format
 
-    raster = _pillow.decode(data, "HEIF", paged=True, lossy=True, pages=pages)
-    bits = _pillow.open_image(data, "HEIF").info["bit_depth"]
-    return replace(raster, deep_frames=_decode_deep(data, pages), source_bit_depth=bits) if bits > 8 else raster
+    _heif_boxes.check_size(data)
+    header = _pillow.open_image(data, "HEIF").info
+    # pillow-heif opens at another picture, such as a tile, if the primary one is invalid.
+    if not header["primary"]:
+        raise CorruptInput("The primary picture is invalid.")
+    raster, bits = _pillow.decode(data, "HEIF", paged=True, lossy=True, pages=pages), header["bit_depth"]
+    if bits > 8:
+        raster = replace(raster, deep_frames=_decode_deep(data, pages), source_bit_depth=bits)
+    return _heif_boxes.with_colors(raster, data)
 
 
 def _decode_deep(data: bytes, pages: str | None) -> Iterator[Frame]:

@@ -15,6 +15,7 @@ from engine import (
     Format,
     InvalidOption,
     PageRanges,
+    TooLarge,
     conversion,
     hookimpl,
     tool,
@@ -29,6 +30,8 @@ OBJECTS: Format[pikepdf.Pdf] = Format("pdf objects", "pikepdf._core.Pdf")
 
 _MODULES = ("pikepdf",)
 _COST = 2  # more than MuPDF's: without a tool, MuPDF is preferred, because it repairs more damaged files
+
+_MAX_MERGED_PAGES = 10_000  # adding a page takes time in proportion to the pages before it
 
 
 def _page_count(document: pikepdf.Pdf) -> int:
@@ -83,6 +86,13 @@ def merge(documents: list[pikepdf.Pdf]) -> pikepdf.Pdf:
     from plugins._pdf.form_fields import remove_signatures
     from plugins._pdf.merge import append
 
+    pages = sum(map(_page_count, documents))
+    if pages > _MAX_MERGED_PAGES:
+        raise TooLarge(
+            f"The files have {pages} pages in total; the limit is {_MAX_MERGED_PAGES}.",
+            reason="pages",
+            details={"max_pages": _MAX_MERGED_PAGES, "pages": pages},
+        )
     if any(document.is_encrypted for document in documents):
         warn(FidelityWarning("encryption_dropped", "The merged PDF is not encrypted."), stacklevel=2)
     version = max(document.pdf_version for document in documents)

@@ -53,7 +53,6 @@ _BANDS, _BAND = 8, 16  # of rows that are compressed to decide on filters: their
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _INTERLACE = 20  # offset of the interlace method in the IHDR chunk
 _DEPTH = 24  # offset of the bits per sample
-_COLOR_TYPE = 25
 _HEADER_END = 33  # offset after signature and IHDR
 _METADATA_CHUNKS = frozenset({b"eXIf", b"iTXt", b"tEXt", b"zTXt"})
 # Chunks that describe colors, with the size of their content.
@@ -61,10 +60,8 @@ _COLOR_CHUNKS: Mapping[bytes, int | None] = MappingProxyType(
     {b"cICP": 4, b"iCCP": None, b"sRGB": 1, b"gAMA": 4, b"cHRM": 32, b"mDCV": 24, b"cLLI": 8}
 )
 _COLOR_TYPES: Mapping[str, int] = MappingProxyType({"L": 0, "RGB": 2, "LA": 4, "RGBA": 6})  # in the IHDR chunk
-_GRAY_TYPES = (0, 4)
 _RGB = 0  # the matrix of cICP
 _FIXED_POINT, _LUMINANCE_UNITS = 100_000, 10_000  # of gAMA and cHRM; of cLLI and mDCV, per cd/m²
-_SRGB = (_cicp.SRGB, _cicp.CURVES[_cicp.SRGB_TRANSFER])
 _SRGB_GAMMA, _MIN_GAMMA, _TOLERANCE = 0.45455, 0.1, 0.005
 _XMP = "XML:com.adobe.xmp"
 
@@ -99,21 +96,10 @@ def _with_colors(raster: Raster, data: bytes) -> Raster:
     """
     chunks = _color_chunks(data)
     primaries, transfer, matrix, _ = chunks.get(b"cICP", bytes(4))
-    described = primaries in _cicp.PRIMARIES and matrix == _RGB
-    if described and transfer in _cicp.HDR:
-        mapped = raster.map(lambda frame: _cicp.tone_map(frame, _cicp.PRIMARIES[primaries], transfer, _peak(chunks)))
-        if mapped.deep_frames is None:
-            return mapped
-        # From 16 bits, because 8 are few for HDR.
-        return replace(mapped, frames=(replace(frame, pixels=frame.image) for frame in mapped.deep_frames))
-    if described and transfer in _cicp.CURVES:
-        colors = _cicp.PRIMARIES[primaries], _cicp.CURVES[transfer]
-        profile = None if colors == _SRGB else _cicp.profile(*colors, gray=data[_COLOR_TYPE] in _GRAY_TYPES)
-        return raster.map(lambda frame: replace(frame, icc_profile=profile))
-    if chunks.keys() & {b"iCCP", b"sRGB"} or (measured := _read_gamma(chunks)) is None:
-        return raster
-    profile = _cicp.profile(*measured, gray=data[_COLOR_TYPE] in _GRAY_TYPES)
-    return raster.map(lambda frame: replace(frame, icc_profile=profile))
+    if matrix == _RGB and _cicp.are_known(primaries, transfer):
+        return _cicp.with_colors(raster, primaries, transfer, _peak(chunks))
+    measured = None if chunks.keys() & {b"iCCP", b"sRGB"} else _read_gamma(chunks)
+    return raster if measured is None else _cicp.with_profile(raster, measured)
 
 
 def _color_chunks(data: bytes) -> dict[bytes, bytes]:

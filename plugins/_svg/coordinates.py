@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from lxml import etree
 
+from engine import TooLarge
 from plugins._svg import css_values
 from plugins._svg.css_values import Context, Size
 from plugins._svg.source import SVG
@@ -19,6 +20,7 @@ Matrix: TypeAlias = tuple[float, float, float, float, float, float]
 
 IDENTITY: Matrix = (1, 0, 0, 1, 0, 0)
 _DEFAULT_SIZE = (300.0, 150.0)  # pixels; the CSS default for pictures without a size
+_MAX_SIDE = 100_000  # pixels
 _FONT_SIZES = {"xx-small": 9, "x-small": 10, "small": 13, "medium": 16, "large": 18, "x-large": 24, "xx-large": 32}
 _ALIGNMENTS = {"xMin": 0.0, "xMid": 0.5, "xMax": 1.0, "YMin": 0.0, "YMid": 0.5, "YMax": 1.0}
 _FUNCTION = re.compile(r"(\w+)\s*\(([^()]*)\)")
@@ -67,7 +69,21 @@ def view_box(root: etree._Element) -> tuple[float, float, float, float] | None:
 
 
 def size(root: etree._Element) -> Size:
-    """Width and height in pixels at 96 dpi. A missing side follows from the view box, as in browsers."""
+    """Width and height in pixels at 96 dpi. A missing side follows from the view box, as in browsers.
+
+    Raises TooLarge.
+    """
+    width, height = _stated_size(root)
+    if max(width, height) > _MAX_SIDE:
+        raise TooLarge(
+            f"The picture has {width:g} x {height:g} pixels; the limit is {_MAX_SIDE} per side.",
+            reason="pixels",
+            details={"max_side": _MAX_SIDE},
+        )
+    return width, height
+
+
+def _stated_size(root: etree._Element) -> Size:
     width, height = (_pixels(root, side) for side in ("width", "height"))
     box = view_box(root)
     if width is not None and height is not None:

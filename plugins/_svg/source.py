@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 
 from lxml import etree
 
-from engine import CorruptInput, TooLarge
+from engine import CorruptInput, TooLarge, UnknownFormat
 from plugins import _pillow
 from plugins._svg import GZIP, decompress
 
@@ -26,6 +26,7 @@ _DECODERS = ("PNG", "JPEG", "GIF", "WEBP", "AVIF", "BMP", "TIFF")
 _DRAWN = frozenset({"PNG", "JPEG", "GIF", "WEBP"})  # pictures that resvg decodes; others become PNG
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^\[>]*(?:\[(.*?)\]\s*)?>", re.DOTALL)
 _ENTITY = re.compile(rb"""<!ENTITY\s+([\w.:-]+)\s+(?:"([^"]*)"|'([^']*)')\s*>""")
+_EXTERNAL_ENTITY = re.compile(rb"<!ENTITY\s+([\w.:-]+)\s+(?:SYSTEM|PUBLIC)\s")
 _REFERENCE = re.compile(rb"&([A-Za-z_][\w.:-]*);")
 _PREDEFINED = frozenset({b"amp", b"lt", b"gt", b"quot", b"apos"})
 _MAX_DEPTH = 8
@@ -37,8 +38,9 @@ def parse(data: bytes, normalize: Callable[[etree._Element], None]) -> tuple[etr
 
     Calls `normalize` with the root, and with the roots of SVGs that are embedded in it.
 
-    Expands the internal entities that drawing programs declare, to a limited depth and size; external ones are ignored.
-    Comments and processing instructions are left out. Raises TooLarge above the limits, CorruptInput for invalid XML.
+    Expands the internal entities that drawing programs declare, to a limited depth and size.
+    Comments and processing instructions are left out. Raises TooLarge above the limits, CorruptInput for invalid XML,
+    and UnknownFormat if an external entity is used.
     """
     reader = _Reader(normalize)
     return reader.read(data), reader.removed
@@ -130,12 +132,14 @@ def _expand_entities(svg: bytes) -> bytes:
     doctype = _DOCTYPE.match(svg, max(0, svg.find(b"<!DOCTYPE")))
     if doctype is None:
         return svg
-    declared = _ENTITY.findall(doctype.group(1) or b"")
+    subset = doctype.group(1) or b""
+    declared, external = _ENTITY.findall(subset), _EXTERNAL_ENTITY.findall(subset)
     texts = {name: double or single for name, double, single in declared if name not in _PREDEFINED}
     svg = svg[: doctype.start()] + svg[doctype.end() :]
     for _ in range(_MAX_DEPTH):
         expanded = _substitute(svg, texts)
         if expanded == svg:
+            _check_entities(svg, external)
             return svg
         svg = expanded
     raise CorruptInput(f"The entities of the SVG are nested deeper than {_MAX_DEPTH} levels.")
@@ -145,6 +149,15 @@ def _substitute(svg: bytes, texts: dict[bytes, bytes]) -> bytes:
     references = [match.group(1) for match in _REFERENCE.finditer(svg)]
     _check_bytes(len(svg) + sum(len(texts.get(name, b"")) for name in references))
     return _REFERENCE.sub(lambda match: texts.get(match.group(1), match.group(0)), svg)
+
+
+def _check_entities(svg: bytes, external: list[bytes]) -> None:
+    """Raises UnknownFormat if the text of an external entity is part of the picture."""
+    for name in {match.group(1) for match in _REFERENCE.finditer(svg)}.intersection(external) - _PREDEFINED:
+        raise UnknownFormat(
+            f"The SVG includes another file, by the entity {name.decode('ascii', 'replace')}. "
+            "External entities are not read: put their text into the file."
+        )
 
 
 def _check_bytes(size: int) -> None:

@@ -1,13 +1,16 @@
-"""The executor of all tests that run jobs."""
+"""The executor of all tests that run jobs, and the browser of those that compare colors."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
 
 import pillow_heif.HeifImagePlugin  # noqa: F401, lets Pillow read the results
+import pytest
 import pytest_asyncio
 
 from engine.executor import LocalExecutor
+from tests.support.browser import Screenshots, running_browser, shown_pictures
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -17,3 +20,10 @@ async def executor() -> AsyncIterator[LocalExecutor]:
     await made.start()
     yield made
     await made.close()
+
+
+@pytest.fixture(scope="module")
+def screenshots() -> Iterator[Screenshots]:
+    """Takes pictures of files as Chromium shows them."""
+    with running_browser() as browser:
+        yield partial(shown_pictures, browser.new_page())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from io import BytesIO
 
 import imagecodecs
@@ -18,6 +18,7 @@ from engine.pipeline import PipelineResult
 from engine.registry import load_registry
 from plugins import avif
 from tests.support.browser import running_browser
+from tests.support.heif_files import associations, box, boxes, edited, with_property
 from tests.support.rasters import photo
 from tests.support.samples import saved
 
@@ -39,69 +40,22 @@ def _pixels(data: bytes) -> np.ndarray:
     return np.asarray(Image.open(BytesIO(_convert(data, "png").data)).convert("RGBA"), int)
 
 
-def _boxes(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    while data:
-        size = int.from_bytes(data[:4])
-        yield data[4:8], data[8:size]
-        data = data[size:]
+def _split_associations(changed: dict[bytes, bytes]) -> None:
+    properties = dict(boxes(changed[b"iprp"]))
+    lists = [struct.pack(">II", 0, 1) + entry for entry in associations(properties[b"ipma"])]
+    changed[b"iprp"] = box(b"ipco", properties[b"ipco"]) + b"".join(box(b"ipma", each) for each in lists)
 
 
-def _box(kind: bytes, content: bytes) -> bytes:
-    return struct.pack(">I", 8 + len(content)) + kind + content
-
-
-def _edited(data: bytes, edit: Callable[[dict[bytes, bytes]], None]) -> bytes:
-    """A still of libavif with changed boxes in its box of metadata."""
-    file = dict(_boxes(data))
-    boxes = dict(_boxes(file[b"meta"][4:]))
-    edit(boxes)
-    shift = 4 + sum(8 + len(content) for content in boxes.values()) - len(file[b"meta"])
-    entries = struct.iter_unpack(">HHHII", boxes[b"iloc"][8:])
-    moved = [struct.pack(">HHHII", *entry[:3], entry[3] + shift, entry[4]) for entry in entries]
-    boxes[b"iloc"] = boxes[b"iloc"][:8] + b"".join(moved)
-    file[b"meta"] = bytes(4) + b"".join(_box(*box) for box in boxes.items())
-    return b"".join(_box(*box) for box in file.items())
-
-
-def _associations(content: bytes) -> Iterator[bytes]:
-    """The entries of a list of property associations."""
-    content = content[8:]
-    while content:
-        end = 3 + content[2]
-        yield content[:end]
-        content = content[end:]
-
-
-def _split_associations(boxes: dict[bytes, bytes]) -> None:
-    properties = dict(_boxes(boxes[b"iprp"]))
-    lists = [struct.pack(">II", 0, 1) + entry for entry in _associations(properties[b"ipma"])]
-    boxes[b"iprp"] = _box(b"ipco", properties[b"ipco"]) + b"".join(_box(b"ipma", each) for each in lists)
-
-
-def _refer_to_item_0(boxes: dict[bytes, bytes]) -> None:
-    references = bytearray(boxes[b"iref"])
+def _refer_to_item_0(changed: dict[bytes, bytes]) -> None:
+    references = bytearray(changed[b"iref"])
     offset = references.index(b"auxl") + 8
     references[offset : offset + 2] = bytes(2)
-    boxes[b"iref"] = bytes(references)
+    changed[b"iref"] = bytes(references)
 
 
 def _with_aperture(*values: int) -> Callable[[dict[bytes, bytes]], None]:
-    """Adds a clean aperture, which precedes the rotation, to all items."""
-
-    def edit(boxes: dict[bytes, bytes]) -> None:
-        properties = dict(_boxes(boxes[b"iprp"]))
-        kinds = [kind for kind, _ in _boxes(properties[b"ipco"])]
-        entries = b""
-        for entry in _associations(properties[b"ipma"]):
-            indexes = bytearray(entry[3:])
-            turned = [at for at, index in enumerate(indexes) if kinds[(index & 0x7F) - 1] in (b"irot", b"imir")]
-            indexes.insert(turned[0] if turned else len(indexes), 0x80 | (len(kinds) + 1))
-            entries += entry[:2] + bytes([len(indexes)]) + indexes
-        aperture = _box(b"clap", struct.pack(">4I iI iI", *values))
-        associations = properties[b"ipma"][:8] + entries
-        boxes[b"iprp"] = _box(b"ipco", properties[b"ipco"] + aperture) + _box(b"ipma", associations)
-
-    return edit
+    """Adds a clean aperture to all items."""
+    return with_property(b"clap", struct.pack(">4I iI iI", *values))
 
 
 def _animation(count: int = 3, **parameters: object) -> bytes:
@@ -116,7 +70,7 @@ def test_alpha_as_older_encoders_write_it(edit: Callable[[dict[bytes, bytes]], N
     tags[0x0112] = orientation
     valid = saved(photo((90, 60), "RGBA"), "AVIF", exif=tags)
 
-    assert np.array_equal(_pixels(_edited(valid, edit)), _pixels(valid))
+    assert np.array_equal(_pixels(edited(valid, edit)), _pixels(valid))
     assert len(np.unique(_pixels(valid)[..., 3])) > 1
 
 
@@ -139,7 +93,7 @@ def test_a_clean_aperture_crops_before_the_picture_is_turned(orientation: int, b
         tags[0x0112] = orientation
         data = saved(photo((90, 60)), "AVIF", exif=tags, quality=90)
     # 41 x 30 pixels, 20 from the left and 10 from the top.
-    cropped = _edited(data, _with_aperture(41, 1, 30, 1, -9, 2, -10, 2))
+    cropped = edited(data, _with_aperture(41, 1, 30, 1, -9, 2, -10, 2))
 
     upright = Image.fromarray(picture[10:40, 20:61])
     if bits == 8 and orientation != 1:
@@ -155,7 +109,7 @@ def test_a_clean_aperture_crops_before_the_picture_is_turned(orientation: int, b
 def test_an_invalid_clean_aperture_is_ignored(values: tuple[int, ...]) -> None:
     data = saved(photo((90, 60)), "AVIF")
 
-    assert np.array_equal(_pixels(_edited(data, _with_aperture(*values))), _pixels(data))
+    assert np.array_equal(_pixels(edited(data, _with_aperture(*values))), _pixels(data))
 
 
 @pytest.mark.parametrize("loop", [0, 1, 3])

@@ -35,6 +35,7 @@ _COUNTS = {
 _MERGED = {("png/apng_dispose_previous.png", target) for target in ("gif", "png", "webp")}
 _ENCRYPTED = ("pdf/aes256_user_password.pdf", "pdf/password_openpassword.pdf", "pdf/rc4_128_user_password.pdf")
 _TOLERANCE = 1.5 * DPI / 72  # the manifest has page sizes in whole points
+_KEPT = ("bmp/palette8_rle.bmp", "bmp")  # converting makes it larger; no independent reader decodes it
 _PAGED = ("pdf", "tiff")
 _ANIMATED = ("avif", "gif", "png", "webp")
 _PAGES, _VECTORS = ("pdf", "eps"), ("pdf", "eps", "svg")
@@ -59,6 +60,9 @@ async def test_file(executor: LocalExecutor, tmp_path: Path, entry: Entry, targe
     job = FileJob(Job.of(_REGISTRY.plan([source], target)), [entry.path], tmp_path / "result")
     await run_files(executor, job)
 
+    if (entry.name, target) == _KEPT:
+        assert job.output.read_bytes() == entry.path.read_bytes()
+        return
     reading = readers.read(target, job.output.read_bytes())
     assert reading.size == pytest.approx(_expected_size(entry, source.name, target), abs=_TOLERANCE)
     if (entry.name, target) not in _MERGED:

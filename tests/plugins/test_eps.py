@@ -87,6 +87,23 @@ def test_the_exact_bounding_box_in_the_trailer_counts() -> None:
     assert readers.read("png", _convert(data, "png")).size == (415, 310)
 
 
+@pytest.mark.parametrize(
+    ("after", "codes"),
+    [(b"showpage\n", []), (b"0 0 9 9 rectfill showpage\n", ["pages_dropped"]), (b"{9 setgray showpage} loop\n", [])],
+)
+@pytest.mark.parametrize("target", ["pdf", "png"])
+def test_only_the_first_page_is_converted(target: str, after: bytes, codes: list[str]) -> None:
+    single = _program(_BOX, b"")
+    plan = _REGISTRY.plan([_REGISTRY.formats["eps"]], target)
+
+    result = pipeline.run(plan, [single.replace(_DRAWING, _DRAWING + after)])
+
+    assert [warned.code for warned in result.warnings] == codes
+    pages, alone = readers.read(target, result.data), readers.read(target, _convert(single, target))
+    assert (pages.size, pages.count) == (alone.size, 1)
+    np.testing.assert_array_equal(pages.pixels, alone.pixels)
+
+
 def _page(change: Callable[[pikepdf.Pdf], None] = lambda _: None) -> bytes:
     """A page of four colors and text, changed."""
     drawn = pymupdf.open()

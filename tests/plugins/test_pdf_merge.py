@@ -11,6 +11,7 @@ from pikepdf import Array, Dictionary, Name, Pdf, String
 
 from engine import ConversionError
 from engine.mupdf import pymupdf
+from tests.support.hostile import flat_pdf
 from tests.support.pdf_documents import (
     REGISTRY,
     annotate,
@@ -281,3 +282,11 @@ def test_a_picture_is_refused() -> None:
 
     assert (raised.value.code, raised.value.reason) == ("invalid_file_type", "not_a_pdf")
     assert raised.value.details["index"] == 1
+
+
+def test_too_many_pages_are_refused() -> None:
+    with pytest.raises(ConversionError) as raised:
+        merge(flat_pdf(5000), flat_pdf(5001))
+
+    assert (raised.value.code, raised.value.reason) == ("file_too_large", "pages")
+    assert raised.value.details == {"max_pages": 10_000, "pages": 10_001}

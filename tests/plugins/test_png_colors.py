@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import struct
 import zlib
-from base64 import b64encode
-from collections.abc import Callable, Iterator
 from io import BytesIO
 from typing import Any, TypeAlias
 
 import imagecodecs
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
 from engine import pipeline
 from engine.registry import load_registry
-from tests.support.browser import running_browser
+from tests.support.browser import Screenshots
 from tests.support.rasters import photo
 
 Chunk: TypeAlias = tuple[bytes, bytes]
-Screenshots: TypeAlias = Callable[..., list[NDArray[np.int64]]]
 
 _REGISTRY = load_registry()
 _HEADER_END = 33
@@ -69,29 +65,6 @@ def _convert(data: bytes, target: str, **options: Any) -> tuple[bytes, set[str]]
     source = _REGISTRY.identify_content(data)
     result = pipeline.run(_REGISTRY.plan([source], target, options=options), [data], options)
     return result.data, {warned.code for warned in result.warnings}
-
-
-@pytest.fixture(scope="module")
-def screenshots() -> Iterator[Screenshots]:
-    """Takes pictures of files of equal size as Chromium shows them on white."""
-    with running_browser() as browser:
-        page = browser.new_page()
-
-        def take(*files: bytes) -> list[NDArray[np.int64]]:
-            urls = [f"data:{_media_type(data)};base64,{b64encode(data).decode()}" for data in files]
-            images = "".join(f'<img style="display:block" src="{url}">' for url in urls)
-            page.set_content(f'<div style="width:fit-content">{images}</div>')
-            page.wait_for_function("[...document.images].every(image => image.complete && image.naturalWidth)")
-            shown = Image.open(BytesIO(page.locator("div").screenshot())).convert("RGB")
-            return np.split(np.asarray(shown, int), len(files))
-
-        yield take
-
-
-def _media_type(data: bytes) -> str:
-    fmt = _REGISTRY.identify_content(data)
-    assert fmt is not None
-    return fmt.media_type
 
 
 _DESCRIPTIONS: dict[str, list[Chunk]] = {

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from base64 import b64encode
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
+from typing import TypeAlias
 
 import axe_playwright_python
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+
+Screenshots: TypeAlias = Callable[..., list[NDArray[np.int64]]]
+"""Takes pictures of files of equal size."""
 
 _AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 _FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
@@ -24,6 +33,16 @@ def running_browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=program, args=[*_FLAGS])
         yield browser
         browser.close()
+
+
+def shown_pictures(page: Page, *files: bytes) -> list[NDArray[np.int64]]:
+    """The pictures of files of equal size, which the browser tells apart by their content, on white."""
+    urls = [f"data:image/png;base64,{b64encode(data).decode()}" for data in files]
+    images = "".join(f'<img style="display:block" src="{url}">' for url in urls)
+    page.set_content(f'<div style="width:fit-content">{images}</div>')
+    page.wait_for_function("[...document.images].every(image => image.complete && image.naturalWidth)")
+    shown = Image.open(BytesIO(page.locator("div").screenshot())).convert("RGB")
+    return np.split(np.asarray(shown, int), len(files))
 
 
 def violations(page: Page, *rules: str) -> list[str]:

@@ -8,6 +8,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import tifffile
 from PIL import Image
 
 from engine.mupdf import pymupdf
+from tests.support.heif_files import grid
 from tests.support.samples import sample
 
 DONE = ("done", "")
@@ -24,6 +26,7 @@ CORRUPT = ("processing_failed", "corrupt_input")
 TIMEOUT = ("processing_failed", "timeout")
 MEMORY = ("processing_failed", "out_of_memory")
 PIXELS, FRAMES, PAGES = (("file_too_large", reason) for reason in ("pixels", "frames", "pages"))
+EXTERNAL = ("invalid_file_type", "unrecognized")
 BYTES, ELEMENTS, SCANS = (("file_too_large", reason) for reason in ("bytes", "elements", "scans"))
 
 Outcome = tuple[str, str]
@@ -68,6 +71,10 @@ def eps(program: str, box: str = "0 0 100 100") -> bytes:
     return f"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: {box}\n%%EndComments\n{program}\nshowpage\n%%EOF\n".encode()
 
 
+def _boxed_eps(box: str, _canary: Canary) -> bytes:
+    return eps("0 0 9 9 rectfill", box)
+
+
 def _embedded(data: bytes, media_type: str) -> bytes:
     text = base64.b64encode(data).decode()
     return svg(f'<image xlink:href="data:{media_type};base64,{text}" width="50" height="50"/>')
@@ -105,6 +112,21 @@ def _lying_isobmff(name: str, side: int) -> bytes:
     real = b"ispe\0\0\0\0" + struct.pack(">II", side, side)
     assert real in buffer.getvalue()
     return buffer.getvalue().replace(real, b"ispe\0\0\0\0" + struct.pack(">II", 64, 64))
+
+
+def _grid(name: str, side: int, tile: int, _canary: Canary) -> bytes:
+    return grid(name, side, tile)
+
+
+def _avif_sequence_claim(side: int) -> bytes:
+    """An animation without primary picture, whose track has this size."""
+    buffer = BytesIO()
+    frames = [Image.new("L", (64, 64), shade) for shade in (0, 255)]
+    frames[0].save(buffer, "AVIF", save_all=True, append_images=frames[1:])
+    data = bytearray(buffer.getvalue().replace(b"meta", b"free"))
+    start = data.index(b"tkhd") - 4
+    struct.pack_into(">II", data, start + int.from_bytes(data[start : start + 4]) - 8, side << 16, side << 16)
+    return bytes(data)
 
 
 def _patched(name: str, offset: int, layout: str, *values: int) -> bytes:
@@ -176,6 +198,15 @@ def _pages(count: int) -> bytes:
     return data
 
 
+def flat_pdf(count: int) -> bytes:
+    """A PDF with all pages in one list, without index."""
+    kids = b" ".join(b"%d 0 R" % number for number in range(3, 3 + count))
+    pages = b"".join(b"%d 0 obj<</Type/Page/Parent 2 0 R/Resources<<>>>>endobj\n" % n for n in range(3, 3 + count))
+    tree = b"2 0 obj<</Type/Pages/MediaBox[0 0 50 50]/Count %d/Kids[%s]>>endobj\n" % (count, kids)
+    catalog = b"1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n"
+    return b"%PDF-1.4\n" + catalog + tree + pages + b"trailer<</Root 1 0 R>>\nstartxref\n0\n%%EOF\n"
+
+
 def _apng(claimed: int) -> bytes:
     control = png_chunk(b"acTL", struct.pack(">II", claimed, 0))
     frame = png_chunk(b"fcTL", struct.pack(">IIIIIHHBB", 0, 4, 4, 0, 0, 1, 10, 0, 0))
@@ -220,18 +251,35 @@ def _too_large() -> Iterator[Hostile]:
     yield Hostile("tiff_float_claim", lambda _: _deep_tiff_claim(), (PIXELS, CORRUPT))
     yield Hostile("svg_size", lambda _: svg("", 'width="30000" height="30000"'), (PIXELS,))
     yield Hostile("svg_view_box", lambda _: svg("", 'viewBox="0 0 1e5 1e5"'), (PIXELS,))
-    yield Hostile("svg_infinite", lambda _: svg("", 'width="1e308" height="1e308"'), (PIXELS, CORRUPT))
+    yield Hostile("svg_infinite", lambda _: svg("", 'width="1e308" height="1e308"'), (PIXELS,))
+    for target in ("pdf", "eps", "svg"):
+        yield Hostile(f"svg_infinite_to_{target}", lambda _: svg("", 'width="1e308" height="9"'), (PIXELS,), target)
+    yield Hostile("svg_size_to_svg", lambda _: svg("", 'width="30000" height="30000"'), (PIXELS,), "svg")
     yield Hostile("svg_embedded_png", lambda _: _embedded(png(20_000, 20_000), "image/png"), (PIXELS,))
     yield Hostile("eps_box", lambda _: eps("0 0 9 9 rectfill", "0 0 14000 14000"), (PIXELS,))
+    for box in ("0 0 1000000 10", "0 0 1e9 1e9", "-2147483648 -2147483648 2147483647 2147483647", "0 0 1e999 9"):
+        yield Hostile(f"eps_box {box}", partial(_boxed_eps, box), (PIXELS,), "pdf")
+    deferred = eps("0 0 9 9 rectfill", "(atend)").replace(b"%%EOF", b"%%BoundingBox: 0 0 9999999 9999999\n%%EOF")
+    yield Hostile("eps_deferred_box", lambda _: deferred, (PIXELS,), "pdf")
+    for box in ("9 9 0 0", "0 0 0 0", "0 0 -5 -5"):
+        yield Hostile(f"eps_box {box}", partial(_boxed_eps, box), (CORRUPT,), "pdf")
     yield Hostile("pdf_box", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 14000 14000"), (PIXELS,))
+    yield Hostile("pdf_box_to_svg", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 14000 14000"), (PIXELS,), "svg")
+    yield Hostile("pdf_box_to_eps", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 900000 900"), (PIXELS,), "eps")
     yield Hostile("pdf_endless_box", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 1e30 1e30"), (PIXELS, CORRUPT, DONE))
     yield Hostile("avif_lie", lambda _: _lying_isobmff("avif", 2000), (CORRUPT, DONE))
     yield Hostile("heic_lie", lambda _: _lying_isobmff("heic", 256), (CORRUPT, DONE))
     yield Hostile("avif_lie_36mp", lambda _: _lying_isobmff("avif", 6000), (CORRUPT, DONE, MEMORY, TIMEOUT), long=True)
+    for side, tile in ((13_000, 512), (16_384, 512), (30_000, 512), (65_535, 1024)):
+        for name in ("heic", "avif"):
+            yield Hostile(f"{name}_grid_{side}", partial(_grid, name, side, tile), (PIXELS,))
+    yield Hostile("heic_grid_without_tiles", lambda _: grid("heic", 2048, 512, 4), (CORRUPT,))
+    yield Hostile("avif_grid_without_tiles", lambda _: grid("avif", 2048, 512, 4), (CORRUPT,))
+    yield Hostile("avif_sequence_claim", lambda _: _avif_sequence_claim(60_000), (PIXELS,))
     text = png_chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(20 << 20)))
-    yield Hostile("png_text_bomb", lambda _: png(4, 4, text, data=bytes(20)), (CORRUPT, DONE), "jpeg")
+    yield Hostile("png_text_bomb", lambda _: png(4, 4, text, data=bytes(20)), (BYTES,), "jpeg")
     profile = png_chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(20 << 20)))
-    yield Hostile("png_profile_bomb", lambda _: png(4, 4, profile, data=bytes(20)), (CORRUPT, DONE), "jpeg")
+    yield Hostile("png_profile_bomb", lambda _: png(4, 4, profile, data=bytes(20)), (BYTES,), "jpeg")
     tags = b"II*\0" + struct.pack("<IHHHII", 8, 1, 256, 3, 0xFFFFFFFF, 8) + bytes(8)
     strip = struct.pack("<HHII", 279, 4, 1, 16)
     long_strip = struct.pack("<HHII", 279, 4, 1, 0xFFFFFFF0)
@@ -247,6 +295,9 @@ def _too_many() -> Iterator[Hostile]:
     yield Hostile("tiff_directories", lambda _: _directories(20_000), (PAGES,), "pdf")
     yield Hostile("tiff_loop", lambda _: _directories(3, loop=True), (CORRUPT, DONE), "pdf")
     yield Hostile("pdf_pages", lambda _: _pages(501), (PAGES,), "tiff")
+    yield Hostile("pdf_20000_pages", lambda _: flat_pdf(20_000), (PAGES,), "tiff")
+    endless = "0 0 9 9 rectfill {9 9 9 9 rectfill showpage} loop"
+    yield Hostile("eps_endless_pages", lambda _: eps(endless), (DONE,))
     yield Hostile("jpeg_scans", lambda _: _many_scans(), (SCANS,))
     yield Hostile("jpeg_scans_on_a_page", lambda _: _many_scans(), (SCANS,), "pdf")
 
@@ -278,6 +329,7 @@ def _vector_bombs() -> Iterator[Hostile]:
     text = '<text font-size="1e30">a</text><path d="M 1e300 1e300 L -1e300 NaN"/>'
     yield Hostile("svg_huge_figures", lambda _: svg(text), (DONE, CORRUPT))
     yield Hostile("pdf_picture_claim", lambda _: _picture_on_a_page(60_000), (DONE, CORRUPT, MEMORY))
+    yield Hostile("pdf_picture_claim_to_svg", lambda _: _picture_on_a_page(60_000), (CORRUPT,), "svg")
     yield Hostile("pdf_unpacks", lambda _: _unpacking_page(), (DONE, CORRUPT, TIMEOUT), long=True)
     yield Hostile("svg_declarations", lambda _: b"<svg/>" + b"<!DOCTYPE[" * 300_000, (CORRUPT,))
     mask = '<mask id="m" mask="url(#m)"><rect width="9" height="9"/></mask><rect width="9" height="9" mask="url(#m)"/>'
@@ -294,7 +346,6 @@ def _loops() -> Iterator[Hostile]:
     yield Hostile("eps_loop", lambda _: eps("{} loop"), (TIMEOUT,), long=True)
     yield Hostile("eps_stopped_loop", lambda _: eps("{ {{} loop} stopped } loop"), (TIMEOUT,), long=True)
     yield Hostile("eps_memory", lambda _: eps("{ 10000000 string } loop"), (CORRUPT, TIMEOUT, MEMORY), long=True)
-    yield Hostile("eps_pages", lambda _: eps("0 0 9 9 rectfill 20000 {showpage} repeat"), (DONE, TIMEOUT), long=True)
     yield Hostile("pdf_forms", lambda _: _nested_forms(9, 12), (TIMEOUT, DONE), long=True)
     yield Hostile("pdf_fills", lambda _: _pdf(b"0 0 100 100 re f " * 500_000), (TIMEOUT, DONE), long=True)
 
@@ -309,8 +360,9 @@ def _spies() -> Iterator[Hostile]:
         "include": svg('<include xmlns="http://www.w3.org/2001/XInclude" href="LINK"/>'),
     }
     for name, text in links.items():
-        yield Hostile(f"svg_{name}_file", _linking(text, lambda canary: canary.file.as_uri()), (DONE, CORRUPT))
-        yield Hostile(f"svg_{name}_http", _linking(text, lambda canary: canary.url), (DONE, CORRUPT))
+        allowed = (EXTERNAL,) if name == "entity" else (DONE, CORRUPT)
+        yield Hostile(f"svg_{name}_file", _linking(text, lambda canary: canary.file.as_uri()), allowed)
+        yield Hostile(f"svg_{name}_http", _linking(text, lambda canary: canary.url), allowed)
     write = "({}) (w) file dup (owned) writestring closefile 0 0 9 9 rectfill"
     yield Hostile("eps_writes", lambda c: eps(write.format(c.file)), (CORRUPT,))
     yield Hostile("eps_deletes", lambda c: eps(f"({c.file}) deletefile 0 0 9 9 rectfill"), (CORRUPT,))

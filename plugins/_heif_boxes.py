@@ -1,4 +1,4 @@
-"""The boxes of AVIF files (ISO/IEC 14496-12 and 23008-12): reads and writes what the codecs do not."""
+"""The boxes of HEIF files, HEIC and AVIF (ISO/IEC 14496-12 and 23008-12): reads and writes what the codecs do not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from plugins import _exif
+import engine
+from engine import Raster, Size
+from plugins import _cicp, _exif
 
 _PICTURE = 1  # the first item of a file of libavif
 _VERSION = 4  # bytes of version and flags at the start of the content of a full box
@@ -16,6 +18,10 @@ _LOCATION = ">HHHII"  # an entry of iloc: item, file, number of extents (1), off
 _FIRST_ASSOCIATIONS = _VERSION + 6  # offset in ipma of the number of properties of the first item
 _REPEATS = 1  # flag of elst
 _DURATIONS = {b"mvhd": (16, 24), b"tkhd": (20, 28), b"elst": (8, 8)}  # offsets in versions 0 and 1
+
+_SIZE = 8  # bytes of ispe after version and flags, and of the size at the end of tkhd
+_VIDEO_TRANSFERS = (1, 6, 14, 15)  # code points that browsers take for sRGB in pictures
+_CODE_POINTS = 4  # bytes of primaries and transfer in the color property
 
 Rectangle = tuple[int, int, int, int]
 """Left, top, right and bottom in pixels."""
@@ -67,6 +73,47 @@ def bit_depth(data: bytes) -> int:
         configuration = data[data.find(b"av1C") + 4 :][:4] if b"av1C" in data else bytes(4)
     flags = configuration[2] if len(configuration) > 2 else 0
     return (12 if flags & 0x20 else 10) if flags & 0x40 else 8
+
+
+def check_size(data: bytes) -> None:
+    """Raises TooLarge if the primary picture, or else the first track, has too many pixels.
+
+    The codecs report large pictures as invalid.
+    """
+    size = _picture_size(data)
+    if size is not None:
+        engine.check_size(*size)
+
+
+def _picture_size(data: bytes) -> Size | None:
+    """Width and height in the header."""
+    size = next((content[_VERSION:] for kind, content in _primary_properties(data) if kind == b"ispe"), b"")
+    if len(size) == _SIZE:
+        width, height = struct.unpack(">II", size)
+        return width, height
+    header = _find(data, b"moov", b"trak", b"tkhd")
+    if header is None or header.end - header.content < _SIZE:
+        return None
+    width, height = struct.unpack_from(">II", data, header.end - _SIZE)
+    return width >> 16, height >> 16  # of fixed-point numbers
+
+
+def with_colors(raster: Raster, data: bytes) -> Raster:
+    """The raster with the colors that the primary picture describes by code points, unless it has a profile.
+
+    HDR becomes sRGB, other colors a profile.
+    """
+    properties = list(_primary_properties(data))
+    descriptions = {content[:4]: content[4:] for kind, content in properties if kind == b"colr"}
+    if descriptions.keys() & {b"prof", b"rICC"} or len(descriptions.get(b"nclx", b"")) < _CODE_POINTS:
+        return raster
+    primaries, transfer = struct.unpack_from(">HH", descriptions[b"nclx"])
+    primaries = _cicp.SRGB_PRIMARIES if primaries == _cicp.UNSPECIFIED else primaries
+    transfer = _cicp.SRGB_TRANSFER if transfer in (_cicp.UNSPECIFIED, *_VIDEO_TRANSFERS) else transfer
+    if (primaries, transfer) == (_cicp.SRGB_PRIMARIES, _cicp.SRGB_TRANSFER) or not _cicp.are_known(primaries, transfer):
+        return raster
+    light_level = int.from_bytes(dict(properties).get(b"clli", b"")[:2])  # cd/m²
+    return _cicp.with_colors(raster, primaries, transfer, light_level or _cicp.DEFAULT_PEAK)
 
 
 def clean_aperture(data: bytes, width: int, height: int) -> Rectangle | None:

@@ -1,0 +1,126 @@
+"""HEIF files (HEIC and AVIF): reads and changes their boxes, and makes grids."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from io import BytesIO
+
+import pillow_heif
+from PIL import Image
+
+_CODECS = {"avif": (b"av1C", b"av01"), "heic": (b"hvcC", b"hvc1")}  # property and type of items
+_BRANDS = {"avif": b"avif\0\0\0\0avifmif1miaf", "heic": b"heic\0\0\0\0mif1heicmiaf"}
+
+
+def boxes(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The type and content of each box."""
+    while data:
+        size = int.from_bytes(data[:4])
+        yield data[4:8], data[8:size]
+        data = data[size:]
+
+
+def box(kind: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", 8 + len(content)) + kind + content
+
+
+def _full_box(kind: bytes, content: bytes, version: int = 0) -> bytes:
+    return box(kind, struct.pack(">I", version << 24) + content)
+
+
+def edited(data: bytes, edit: Callable[[dict[bytes, bytes]], None]) -> bytes:
+    """A still of libavif with changed boxes in its box of metadata."""
+    file = dict(boxes(data))
+    changed = dict(boxes(file[b"meta"][4:]))
+    edit(changed)
+    shift = 4 + sum(8 + len(content) for content in changed.values()) - len(file[b"meta"])
+    entries = struct.iter_unpack(">HHHII", changed[b"iloc"][8:])
+    moved = [struct.pack(">HHHII", *entry[:3], entry[3] + shift, entry[4]) for entry in entries]
+    changed[b"iloc"] = changed[b"iloc"][:8] + b"".join(moved)
+    file[b"meta"] = bytes(4) + b"".join(box(*each) for each in changed.items())
+    return b"".join(box(*each) for each in file.items())
+
+
+def associations(content: bytes) -> Iterator[bytes]:
+    """The entries of a list of property associations."""
+    content = content[8:]
+    while content:
+        end = 3 + content[2]
+        yield content[:end]
+        content = content[end:]
+
+
+def with_property(kind: bytes, content: bytes) -> Callable[[dict[bytes, bytes]], None]:
+    """Adds a property, which precedes the rotation, to all items."""
+
+    def edit(changed: dict[bytes, bytes]) -> None:
+        properties = dict(boxes(changed[b"iprp"]))
+        kinds = [kind for kind, _ in boxes(properties[b"ipco"])]
+        entries = b""
+        for entry in associations(properties[b"ipma"]):
+            indexes = bytearray(entry[3:])
+            turned = [at for at, index in enumerate(indexes) if kinds[(index & 0x7F) - 1] in (b"irot", b"imir")]
+            indexes.insert(turned[0] if turned else len(indexes), 0x80 | (len(kinds) + 1))
+            entries += entry[:2] + bytes([len(indexes)]) + indexes
+        listed = properties[b"ipma"][:8] + entries
+        changed[b"iprp"] = box(b"ipco", properties[b"ipco"] + box(kind, content)) + box(b"ipma", listed)
+
+    return edit
+
+
+def grid(name: str, side: int, tile_side: int, tiles: int | None = None) -> bytes:
+    """A picture of `side` x `side` pixels in tiles of one color, all with the same data.
+
+    `name` is heic or avif. A grid with another number of `tiles` than it needs is invalid.
+    """
+    across = -(-side // tile_side)
+    count = across * across if tiles is None else tiles
+    numbers = range(2, 2 + count)
+    tile = dict(boxes(_encode_tile(name, tile_side)))
+    codec, item_type = _CODECS[name]
+    meta = dict(boxes(tile[b"meta"][4:]))
+    configuration = dict(boxes(dict(boxes(meta[b"iprp"]))[b"ipco"]))[codec]
+    items = [_item(1, b"grid"), *(_item(number, item_type) for number in numbers)]
+    properties = [_size(side), _full_box(b"pixi", b"\3\x08\x08\x08"), _size(tile_side), box(codec, configuration)]
+    listed = [struct.pack(">H3B", 1, 2, 1, 2), *(struct.pack(">H4B", number, 3, 3, 2, 0x84) for number in numbers)]
+    layout = struct.pack(">4BII", 0, 1, across - 1, across - 1, side, side)
+
+    def head(offset: int) -> bytes:
+        """The file before its data, which is at this offset."""
+        places = [(1, 1, 0, len(layout)), *((number, 0, offset, len(tile[b"mdat"])) for number in numbers)]
+        located = b"".join(struct.pack(">4HII", number, way, 0, 1, *extent) for number, way, *extent in places)
+        contents = (
+            _full_box(b"hdlr", bytes(4) + b"pict" + bytes(13)),
+            _full_box(b"pitm", b"\0\1"),
+            _full_box(b"iinf", struct.pack(">H", len(items)) + b"".join(items)),
+            _full_box(b"iref", box(b"dimg", struct.pack(f">HH{count}H", 1, count, *numbers))),
+            box(b"iprp", box(b"ipco", b"".join(properties)) + _full_box(b"ipma", _counted(listed))),
+            _full_box(b"iloc", b"\x44\0" + struct.pack(">H", len(places)) + located, 1),
+            box(b"idat", layout),
+        )
+        return box(b"ftyp", _BRANDS[name]) + _full_box(b"meta", b"".join(contents))
+
+    return head(len(head(0)) + 8) + box(b"mdat", tile[b"mdat"])
+
+
+def _encode_tile(name: str, side: int) -> bytes:
+    file = BytesIO()
+    tile = Image.new("RGB", (side, side), (9, 99, 200))
+    if name == "avif":
+        tile.save(file, "AVIF", speed=10)
+    else:
+        pillow_heif.from_pillow(tile).save(file)
+    return file.getvalue()
+
+
+def _item(number: int, item_type: bytes) -> bytes:
+    return _full_box(b"infe", struct.pack(">HH", number, 0) + item_type + b"\0", 2)
+
+
+def _size(side: int) -> bytes:
+    return _full_box(b"ispe", struct.pack(">II", side, side))
+
+
+def _counted(entries: list[bytes]) -> bytes:
+    return struct.pack(">I", len(entries)) + b"".join(entries)
