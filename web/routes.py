@@ -15,12 +15,13 @@ from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys
 from web.handlers.batches import BatchConversion, Batches, BatchFiles, BatchResource
 from web.handlers.conversions import Convert, DeletePages, Merge
 from web.handlers.credits import Purchase, StripeWebhook
-from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Session, UsageCsv
+from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Receipt, Session, UsageCsv
 from web.handlers.files import Download, FileConversion, FileResource, Upload
 from web.handlers.pages import (
     STATIC_FOLDER,
     Docs,
     Landing,
+    NotFoundHandler,
     RegisterPage,
     StaticFile,
     StatusPage,
@@ -28,9 +29,10 @@ from web.handlers.pages import (
     load_templates,
 )
 from web.handlers.registration import Register, Verify
-from web.handlers.service import Conversion, Formats, Health, NotFoundHandler, OpenApiDocument, Ready, Tools, Version
+from web.handlers.service import Conversion, Formats, Health, OpenApiDocument, Ready, Tools, Version
 from web.handlers.simulated_checkout import CheckoutAction, CheckoutPage
 from web.http.handler import BaseHandler
+from web.http.responses import TextCompression
 from web.openapi import DocumentedOperation
 from web.services.container import Services
 from web.services.serializers import API
@@ -81,6 +83,7 @@ PAGE_ROUTES: tuple[Route, ...] = (
     ("/dashboard/keys", NewKey),
     ("/dashboard/keys/([^/]+)/(rotate|revoke)", KeyChange),
     ("/dashboard/credits", BuyCredits),
+    ("/dashboard/purchases/([^/]+)", Receipt),
     ("/dashboard/usage.csv", UsageCsv),
 )
 
@@ -93,6 +96,7 @@ def build_application(services: Services) -> Application:
         routes={
             handler: re.sub(r"\(.*?\)", "{}", pattern) for pattern, handler in (*routes, ("/static/(.*)", StaticFile))
         },
+        transforms=[TextCompression],
         log_function=BaseHandler.log_access,
         static_path=str(STATIC_FOLDER),
         static_handler_class=StaticFile,
