@@ -21,7 +21,7 @@ from web.handlers.pages import (
     STATIC_FOLDER,
     Docs,
     Landing,
-    NotFoundHandler,
+    PageNotFound,
     RegisterPage,
     StaticFile,
     StatusPage,
@@ -29,7 +29,7 @@ from web.handlers.pages import (
     load_templates,
 )
 from web.handlers.registration import Register, Verify
-from web.handlers.service import Conversion, Formats, Health, OpenApiDocument, Ready, Tools, Version
+from web.handlers.service import Conversion, Formats, Health, NotFoundHandler, OpenApiDocument, Ready, Tools, Version
 from web.handlers.simulated_checkout import CheckoutAction, CheckoutPage
 from web.http.handler import BaseHandler
 from web.http.responses import TextCompression
@@ -92,7 +92,7 @@ def build_application(services: Services) -> Application:
     """The Tornado application with all routes."""
     arguments, routes = {"services": services}, (*API_ROUTES, *PAGE_ROUTES)
     return Application(
-        [URLSpec(pattern, handler, arguments) for pattern, handler in routes],
+        [URLSpec(pattern, handler, arguments) for pattern, handler in (*routes, ("/api/.*", NotFoundHandler))],
         routes={
             handler: re.sub(r"\(.*?\)", "{}", pattern) for pattern, handler in (*routes, ("/static/(.*)", StaticFile))
         },
@@ -102,7 +102,7 @@ def build_application(services: Services) -> Application:
         static_handler_class=StaticFile,
         static_handler_args=dict(arguments),  # Tornado adds to it
         template_loader=load_templates(),
-        default_handler_class=NotFoundHandler,
+        default_handler_class=PageNotFound,
         default_handler_args=arguments,
     )
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import axe_playwright_python
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 _AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 _FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
@@ -33,3 +33,11 @@ def violations(page: Page, *rules: str) -> list[str]:
     options: dict[str, object] = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
     found = page.evaluate("options => axe.run(document, options).then(found => found.violations)", options)
     return [f"{one['id']}: {node['html']} {node['failureSummary']}" for one in found for node in one["nodes"]]
+
+
+def sign_in(page: Page, key: str) -> None:
+    """Opens the dashboard of the key's account."""
+    page.goto("/dashboard")
+    page.get_by_label("API key").fill(key)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("#credits")).to_be_visible()

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, Page
 
 from engine.registry import load_registry
+from tests.support.browser import running_browser
 from tests.support.servers import LenientRateLimiter, Running, Servers
 from tests.support.stores import shared_stores
 
@@ -46,3 +49,46 @@ def either(
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
     return tmp_path / "data"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with running_browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def site(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server whose base URL has the port it listens on, so that its links work."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings: dict[str, Any] = {"rate_limit_free": 10_000, "simulated_checkout": True}
+    with servers.running(tmp_path_factory.mktemp("site"), port=port, **settings) as running:
+        yield running
+
+
+@pytest.fixture
+def page(browser: Browser, site: Running) -> Iterator[Page]:
+    """A new page. The test fails if one of its scripts does."""
+    errors: list[str] = []
+    context = browser.new_context(base_url=site.url.replace("127.0.0.1", "localhost"))
+    opened = context.new_page()
+    opened.set_default_timeout(20_000)
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    opened.on("console", lambda message: errors.append(message.text) if "Security Policy" in message.text else None)
+    yield opened
+    context.close()
+    assert errors == []
+
+
+@pytest.fixture
+def keep(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Page, str], None]:
+    """Returns a function that saves a screenshot."""
+    chosen = pytestconfig.getoption("--screenshots")
+    folder = Path(chosen) if chosen else tmp_path_factory.getbasetemp() / "screenshots"
+
+    def save(page: Page, name: str) -> None:
+        page.screenshot(path=folder / f"{name}.png", full_page=True)
+
+    return save

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import socket
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 from zipfile import ZipFile
@@ -14,60 +12,18 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.browser import running_browser, violations
+from tests.support.browser import sign_in, violations
 from tests.support.corpus import load_corpus
 from tests.support.outbox import email_to
 from tests.support.pdf_documents import document
 from tests.support.samples import sample, saved
-from tests.support.servers import Running, Servers
+from tests.support.servers import Running
 
 pytestmark = pytest.mark.long
 
-PAGES = ("/", "/docs", "/register", "/developers/verify", "/status", "/dashboard", "/checkout/none")
-MAX_BYTES = 200_000  # of a page with its assets
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with running_browser() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def site(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server whose base URL has the port it listens on, so that its links work."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    settings: dict[str, Any] = {"rate_limit_free": 10_000, "simulated_checkout": True}
-    with servers.running(tmp_path_factory.mktemp("site"), port=port, **settings) as running:
-        yield running
-
-
-@pytest.fixture
-def page(browser: Browser, site: Running) -> Iterator[Page]:
-    """A new page. The test fails if one of its scripts does."""
-    errors: list[str] = []
-    context = browser.new_context(base_url=site.url.replace("127.0.0.1", "localhost"))
-    opened = context.new_page()
-    opened.set_default_timeout(20_000)
-    opened.on("pageerror", lambda error: errors.append(str(error)))
-    opened.on("console", lambda message: errors.append(message.text) if "Security Policy" in message.text else None)
-    yield opened
-    context.close()
-    assert errors == []
-
-
-@pytest.fixture
-def keep(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Page, str], None]:
-    """Returns a function that saves a screenshot."""
-    chosen = pytestconfig.getoption("--screenshots")
-    folder = Path(chosen) if chosen else tmp_path_factory.getbasetemp() / "screenshots"
-
-    def save(page: Page, name: str) -> None:
-        page.screenshot(path=folder / f"{name}.png", full_page=True)
-
-    return save
+PAGES = ("/", "/docs", "/register", "/developers/verify", "/status", "/dashboard", "/checkout/none", "/nothing")
+WIDTHS = (1280, 360)  # pixels
+MAX_BYTES = 220_000  # of a page with its assets, uncompressed
 
 
 def photo() -> bytes:
@@ -79,13 +35,6 @@ def photo() -> bytes:
 
 def translucent_png() -> bytes:
     return saved(Image.new("RGBA", (40, 30), (200, 80, 0, 100)), "PNG")
-
-
-def sign_in(page: Page, key: str) -> None:
-    page.goto("/dashboard")
-    page.get_by_label("API key").fill(key)
-    page.get_by_role("button", name="Sign in").click()
-    expect(page.locator("#credits")).to_be_visible()
 
 
 def choose_in_demo(page: Page, content: bytes, name: str, target: str) -> None:
@@ -109,18 +58,20 @@ def use_key(page: Page, key: str) -> None:
 def test_accessibility_size_and_narrow_screens(
     browser: Browser, site: Running, keep: Callable[[Page, str], None], path: str
 ) -> None:
-    """No accessibility violations, no external requests, at most MAX_BYTES, no horizontal scrolling at 360 px."""
+    """No accessibility violations, no external requests, at most MAX_BYTES, no horizontal scrolling."""
     context = browser.new_context(color_scheme="light")
     page = context.new_page()
     sizes: dict[str, int] = {}
     page.on("response", lambda response: sizes.update({response.url: len(response.body())}))
     page.goto(f"{site.url}{path}")
-    keep(page, f"{path.strip('/').replace('/', '-') or 'landing'}-light")
-    assert violations(page) == []
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 800})
+        keep(page, f"{path.strip('/').replace('/', '-') or 'landing'}-light-{width}")
+        page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true; })")
+        assert violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") == width
     assert {urlsplit(url).netloc for url in sizes} == {urlsplit(site.url).netloc}
     assert sum(sizes.values()) < MAX_BYTES
-    page.set_viewport_size({"width": 360, "height": 700})
-    assert page.evaluate("document.documentElement.scrollWidth") == 360
     context.close()
 
 
@@ -284,74 +235,6 @@ def test_used_verification_link(page: Page) -> None:
     expect(page.get_by_role("link", name="Send a new email")).to_be_visible()
 
 
-def test_purchase(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
-    sign_in(page, site.account(credits=0))
-    expect(page.locator("#credits")).to_have_text("0")
-    page.get_by_role("button", name="Buy starter").click()
-    expect(page.get_by_text("This is a simulation")).to_be_visible()
-    keep(page, "checkout")
-    assert violations(page) == []
-    page.get_by_role("button", name="Pay").click()
-    expect(page.locator("#credits")).to_have_text("500")
-
-
-def test_usage_and_errors_on_the_dashboard(
-    page: Page, browser: Browser, site: Running, keep: Callable[[Page, str], None]
-) -> None:
-    key = site.account()
-    auth = {"Authorization": f"Bearer {key}"}
-    for target in ("jpeg", "jpeg", "webp"):
-        assert site.convert(sample("png"), target, headers=auth).status_code == 200
-    assert site.convert(b"\x89PNG\r\n\x1a\n" + bytes(99), "jpeg", headers=auth).status_code == 500
-    sign_in(page, key)
-    for scheme in ("dark", "light"):
-        page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-        keep(page, f"dashboard-{scheme}-signed-in")
-        assert violations(page) == []
-    chart = page.locator(".chart")
-    heights = [float(chart.locator(f"rect.{name}").get_attribute("height") or 0) for name in ("done", "failed")]
-    assert heights[0] == 3 * heights[1] > 0
-    expect(page.get_by_role("listitem").first).to_have_text("png → jpeg: 3")
-    expect(page.get_by_role("row").filter(has_text="processing_failed").first).to_contain_text("500")
-    assert page.get_by_role("row").filter(has_text="POST /convert").count() == 4
-    page.set_viewport_size({"width": 360, "height": 700})
-    assert page.evaluate("document.documentElement.scrollWidth") == 360
-    with page.expect_download() as saved:
-        page.get_by_role("link", name="Download CSV").click()
-    assert saved.value.path().read_text().splitlines()[1].split(",")[1:4] == ["4", "1", "3"]
-
-
-def test_keys_on_the_dashboard(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
-    sign_in(page, site.account())
-    page.get_by_label("Name of the new key").fill("second")
-    page.get_by_role("button", name="Create an API key").click()
-    made = page.get_by_role("textbox", name="API key").input_value()
-    assert site.request("GET", "/account", made).status_code == 200
-    keep(page, "dashboard-new-key")
-    assert violations(page) == []
-    row = page.get_by_role("row").filter(has_text="second")
-    row.get_by_text("Revoke…").click()
-    row.get_by_role("button", name="Revoke now").click()
-    expect(row).to_have_count(0)
-    assert site.request("GET", "/account", made).status_code == 401
-    page.get_by_role("button", name=re.compile("Replace")).click()
-    assert site.request("GET", "/account", page.get_by_role("textbox", name="API key").input_value()).status_code == 200
-
-
-def test_session_survives_a_link_from_another_site(page: Page, site: Running) -> None:
-    sign_in(page, site.account(credits=7))
-    port = urlsplit(site.url).port
-    page.route(
-        "http://elsewhere.test/",
-        lambda route: route.fulfill(
-            content_type="text/html", body=f'<a href="http://localhost:{port}/dashboard?purchase=pur_1">back</a>'
-        ),
-    )
-    page.goto("http://elsewhere.test/")
-    page.get_by_role("link", name="back").click()
-    expect(page.locator("#credits")).to_have_text("7")
-
-
 def test_keyboard_navigation(page: Page, site: Running) -> None:
     page.goto("/dashboard")
     page.keyboard.press("Tab")
@@ -374,14 +257,58 @@ def test_search_for_a_format(page: Page, keep: Callable[[Page, str], None]) -> N
     expect(page.get_by_text("No matching format")).to_be_visible()
 
 
+def test_every_format_is_shown(page: Page) -> None:
+    """No row of the table is behind a scroll bar, and no column is on a phone."""
+    page.goto("/")
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 800})
+        sizes = page.locator(".matrix").evaluate(
+            "box => [box.scrollHeight - box.clientHeight, box.scrollWidth - box.clientWidth]"
+        )
+        assert sizes == [0, 0]
+
+
 def test_search_in_the_docs(page: Page) -> None:
     page.goto("/docs")
     page.get_by_text("Go", exact=True).click()
     page.reload()
     expect(page.locator('#quickstart .sample[data-language="Go"]')).to_be_visible()
-    page.get_by_label("Search the docs").fill("idempotency-key")
+    search, status = page.get_by_label("Search the docs"), page.locator("#search-status")
+    expect(status).to_be_hidden()
+    search.fill("idempotency-key")
     expect(page.locator("#repeating")).to_be_visible()
     expect(page.locator("#quickstart")).to_be_hidden()
+    expect(status).to_have_text(re.compile(r"^\d+ sections found\.$"))
+    search.fill("nothing has these words")
+    expect(status).to_have_text("Nothing found for “nothing has these words”. Try fewer or shorter words.")
+    expect(page.locator(".contents-list h2:visible")).to_have_count(0)
+    search.fill("")
+    expect(status).to_be_hidden()
+    expect(page.locator("#quickstart")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("anchor", ["errors", "no_credits", "alpha_flattened", "option-width", "convert"])
+def test_anchors_of_the_docs_are_below_the_sticky_bar(page: Page, width: int, anchor: str) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(f"/docs#{anchor}")
+    bar, target = page.locator(".picker").bounding_box(), page.locator(f"#{anchor}").bounding_box()
+    assert bar
+    assert target
+    assert bar["y"] == pytest.approx(0, abs=1)
+    assert bar["height"] <= target["y"] < 200
+
+
+def test_contents_of_the_docs(page: Page) -> None:
+    """Open beside the text, closed above it."""
+    page.goto("/docs")
+    entry = page.get_by_role("navigation", name="Contents").get_by_role("link", name="Quickstart")
+    expect(entry).to_be_visible()
+    page.set_viewport_size({"width": 360, "height": 800})
+    expect(entry).to_be_hidden()
+    page.get_by_text("Contents", exact=True).click()
+    expect(entry).to_be_visible()
 
 
 def test_pages_without_javascript(browser: Browser, site: Running) -> None:

@@ -24,6 +24,7 @@ from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
 from web.api.errors import STATUS, ApiError, InvalidParameter, NotFound, PublicError, envelope, public_error
 from web.api.fields import RegistrationFields, validate
 from web.api.operations import Access
+from web.handlers.service import NotFoundHandler
 from web.http.authorization import cross_site, is_same_origin
 from web.http.bodies import read_web_form
 from web.http.handler import BaseHandler
@@ -320,22 +321,10 @@ class StaticFile(PageHandler, StaticFileHandler):
             super().write_error(status_code, **kwargs)
 
 
-class NotFoundHandler(PageHandler):
-    """All paths without a resource. Those of the API have errors in JSON, also for browsers."""
+class PageNotFound(NotFoundHandler, PageHandler):
+    """All other paths without a resource."""
 
     access = "address"
-
-    def supported_methods(self) -> tuple[str, ...]:
-        return ()
-
-    def routing_error(self) -> ApiError:
-        return NotFound("This path does not exist.")
-
-    def write_public_error(self, error: BaseException | None) -> None:
-        if self.request.path.startswith("/api/"):
-            BaseHandler.write_public_error(self, error)
-        else:
-            super().write_public_error(error)
 
 
 def load_templates() -> Loader:

@@ -1,11 +1,11 @@
-"""GET /formats, /tools, /openapi.json, /healthz, /readyz and /version."""
+"""GET /formats, /tools, /openapi.json, /healthz, /readyz, /version, and 404 for all other paths of the API."""
 
 from __future__ import annotations
 
 from importlib.metadata import version
 from typing import Any
 
-from web.api.errors import NotReady
+from web.api.errors import ApiError, NotFound, NotReady
 from web.api.operations import Operation, Response, cacheable, json_response
 from web.api.schemas import service as schemas
 from web.http.handler import BaseHandler
@@ -134,3 +134,13 @@ class Version(BaseHandler):
         """Get the version of the service"""
         meta = {"request_id": self.request_id}
         self.write_json({"name": "convertd", "version": version("convertd"), "api": "v1", "meta": meta})
+
+
+class NotFoundHandler(BaseHandler):
+    """All paths of the API without a resource."""
+
+    def supported_methods(self) -> tuple[str, ...]:
+        return ()
+
+    def routing_error(self) -> ApiError:
+        return NotFound("This path does not exist.")
