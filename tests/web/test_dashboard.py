@@ -22,7 +22,7 @@ from tests.support.web_samples import BROWSER_HEADERS
 @pytest.fixture(scope="module")
 def server(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A separate server: failed sign-ins are counted per address."""
-    settings = {"rate_limit_paid": 10_000, "rate_limit_free": 10_000, "simulated_checkout": True}
+    settings: dict[str, Any] = {"rate_limit_paid": 10_000, "rate_limit_free": 10_000, "simulated_checkout": True}
     with servers.running(tmp_path_factory.mktemp("dashboard"), **settings) as running:
         yield running
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from tests.support.browser import sign_in, violations
 from tests.support.samples import sample
@@ -15,7 +15,7 @@ from tests.support.servers import Running
 
 pytestmark = pytest.mark.long
 
-PHONE = {"width": 360, "height": 800}
+DESK, PHONE = ViewportSize(width=1280, height=800), ViewportSize(width=360, height=800)
 
 
 def test_purchase(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
@@ -32,7 +32,7 @@ def test_purchase(page: Page, site: Running, keep: Callable[[Page, str], None]) 
     row = page.get_by_role("row").filter(has_text="5.00 EUR")
     expect(row).to_contain_text("starter")
     expect(row).to_contain_text("paid")
-    for size in ({"width": 1280, "height": 800}, PHONE):
+    for size in (DESK, PHONE):
         page.set_viewport_size(size)
         keep(page, f"dashboard-paid-{size['width']}")
         assert violations(page) == []
