@@ -111,7 +111,9 @@ def list_payments(transaction: Transaction, account: str) -> tuple[Purchase, ...
     """Returns the account's latest purchases with a payment, also a pending or failed one, newest first."""
     table = models.Purchase
     paid = (table.account == account) & table.state.in_(("processing", "failed", "paid"))
-    return _purchases(transaction, _select().where(paid).order_by(table.created_at.desc()).limit(_MAX_LISTED))
+    return _purchases(
+        transaction, _select().where(paid).order_by(table.created_at.desc(), table.id.desc()).limit(_MAX_LISTED)
+    )
 
 
 def _select() -> ModelSelect[models.Purchase]:

@@ -48,6 +48,8 @@ class TestSessions:
     def test_wrong_key(self, server: Running) -> None:
         response = posted(server, "/dashboard/sign-in", {"key": "cvd_live_x"})
         assert response.status_code == 401
+        assert "begins with <code>cvd_live_</code> and has 47 characters" in response.text
+        assert len(server.key) == 47
         assert "Set-Cookie" not in response.headers
         assert "cvd_live_x" not in response.text
 
