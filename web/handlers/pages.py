@@ -30,7 +30,7 @@ from web.http.bodies import read_web_form
 from web.http.handler import BaseHandler
 from web.http.responses import wants_html
 from web.services.api_reference import Endpoint
-from web.services.code_samples import LANGUAGES, VARIABLE, Call
+from web.services.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, VARIABLE, Call
 from web.services.container import Services
 from web.services.job_queue import QUEUE_TIMEOUT
 from web.services.serializers import API
@@ -185,7 +185,8 @@ class Docs(PublicPage):
             settings=services.settings,
             rate_limits={"free": services.settings.rate_limit_free, "paid": services.settings.rate_limit_paid},
             limits=_limits(services.settings),
-            root=url.removesuffix(API),
+            command=COMMAND_SAMPLE.format(url=url.removesuffix(API)),
+            client=CLIENT_SAMPLE.format(url=url.removesuffix(API)),
             targets_of=services.formats.data["by_input_format"],
         )
 
@@ -203,8 +204,8 @@ def _limits(settings: Settings) -> tuple[tuple[str, str], ...]:
         ("files of a batch", str(settings.max_batch_files)),
         ("JSON body", f"{BaseHandler.max_body >> 10} kB"),
         ("API keys of an account", str(MAX_KEYS)),
-        ("requests per minute without an API key", f"{settings.rate_limit_anonymous} of an address"),
-        ("verification emails", f"{REGISTRATIONS_PER_EMAIL} per hour to an address"),
+        ("requests per minute without an API key", f"{settings.rate_limit_anonymous} per address"),
+        ("verification emails", f"{REGISTRATIONS_PER_EMAIL} per hour and email address"),
     )
 
 
