@@ -35,7 +35,7 @@ ENV_PREFIX = "CONVERTD_"
 TOML_VARIABLE = "CONVERTD_CONFIG"
 
 _OTHER_VARIABLES = frozenset(  # of the configuration file, the client and the tests
-    {TOML_VARIABLE, "CONVERTD_API_KEY", "CONVERTD_KEY", "CONVERTD_URL", "CONVERTD_TEST_CORPUS"}
+    {TOML_VARIABLE, "CONVERTD_API_KEY", "CONVERTD_URL", "CONVERTD_TEST_CORPUS"}
 )
 _MASK = "***"
 _PASSWORD = re.compile(r"(?<=://)([^/@]*?)(:[^/]*)?@")  # greedy: a password may contain @

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from peewee import JOIN, ModelSelect, fn
+
 from storage import ledger, models, refunds
 from storage.ids import new_id
 from storage.transaction import Transaction
@@ -13,12 +15,16 @@ State: TypeAlias = Literal["opening", "open", "processing", "failed", "expired",
 Outcome: TypeAlias = Literal["credited", "updated", "unchanged", "unknown_purchase", "mismatch"]
 
 _ABANDONED = 86_400  # seconds without a checkout session
+_MAX_LISTED = 100
 _PROGRESS: tuple[State, ...] = ("opening", "open", "processing", "failed", "expired", "paid")
 
 
 @dataclass(frozen=True)
 class Purchase:
-    """A purchase. `amount` is in minor units of the currency, times are Unix time in whole seconds."""
+    """A purchase. `amount` is in minor units of the currency, times are Unix time in whole seconds.
+
+    `refunded` is the number of credits removed because the payment was refunded or disputed.
+    """
 
     id: str
     account: str
@@ -29,6 +35,9 @@ class Purchase:
     state: str
     session: str | None
     expires_at: int | None
+    created_at: int
+    paid_at: int | None
+    refunded: int
 
 
 @dataclass(frozen=True)
@@ -87,20 +96,35 @@ def delete_abandoned(transaction: Transaction) -> int:
 
 def find(transaction: Transaction, session: str) -> Purchase | None:
     """Returns the purchase of a checkout session, or None."""
-    row = transaction.first(models.Purchase.select().where(models.Purchase.session == session))
-    if row is None:
-        return None
-    return Purchase(
-        id=row.id,
-        account=row.account,
-        pack=row.pack,
-        credits=row.credits,
-        amount=row.amount,
-        currency=row.currency,
-        state=row.state,
-        session=row.session,
-        expires_at=row.expires_at,
+    found = _purchases(transaction, _select().where(models.Purchase.session == session))
+    return found[0] if found else None
+
+
+def find_of_account(transaction: Transaction, account: str, purchase: str) -> Purchase | None:
+    """Returns the purchase with this id, or None if the account has none."""
+    table = models.Purchase
+    found = _purchases(transaction, _select().where((table.id == purchase) & (table.account == account)))
+    return found[0] if found else None
+
+
+def list_payments(transaction: Transaction, account: str) -> tuple[Purchase, ...]:
+    """Returns the account's latest purchases with a payment, also a pending or failed one, newest first."""
+    table = models.Purchase
+    paid = (table.account == account) & table.state.in_(("processing", "failed", "paid"))
+    return _purchases(
+        transaction, _select().where(paid).order_by(table.created_at.desc(), table.id.desc()).limit(_MAX_LISTED)
     )
+
+
+def _select() -> ModelSelect[models.Purchase]:
+    table, payment = models.Purchase, models.Payment
+    columns = [getattr(table, name) for name in Purchase.__dataclass_fields__ if name != "refunded"]
+    query = table.select(*columns, fn.COALESCE(payment.reversed, 0))
+    return query.join(payment, JOIN.LEFT_OUTER, on=(payment.purchase == table.id))
+
+
+def _purchases(transaction: Transaction, query: ModelSelect[models.Purchase]) -> tuple[Purchase, ...]:
+    return tuple(Purchase(*row) for row in transaction.rows(query))
 
 
 def pay(transaction: Transaction, report: CheckoutReport) -> Outcome:

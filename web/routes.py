@@ -22,12 +22,13 @@ from web.handlers.conversions import (
     MergeToJson,
 )
 from web.handlers.credits import Purchase, StripeWebhook
-from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Session, UsageCsv
+from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Receipt, Session, UsageCsv
 from web.handlers.files import Download, FileConversion, FileResource, Upload
 from web.handlers.pages import (
     STATIC_FOLDER,
     Docs,
     Landing,
+    PageNotFound,
     RegisterPage,
     StaticFile,
     StatusPage,
@@ -39,7 +40,7 @@ from web.handlers.service import Conversion, Formats, Health, NotFoundHandler, O
 from web.handlers.simulated_checkout import CheckoutAction, CheckoutPage
 from web.handlers.trials import TryConvert, TryPreview
 from web.http.handler import BaseHandler
-from web.http.responses import HeaderNames
+from web.http.responses import HeaderNames, TextCompression
 from web.openapi import DocumentedOperation
 from web.services.container import Services
 from web.services.serializers import API
@@ -93,6 +94,7 @@ PAGE_ROUTES: tuple[Route, ...] = (
     ("/dashboard/keys", NewKey),
     ("/dashboard/keys/([^/]+)/(rotate|revoke)", KeyChange),
     ("/dashboard/credits", BuyCredits),
+    ("/dashboard/purchases/([^/]+)", Receipt),
     ("/dashboard/usage.csv", UsageCsv),
 )
 
@@ -105,21 +107,20 @@ TRIAL_ROUTES: tuple[Route, ...] = (  # for the script of the landing page, not p
 def build_application(services: Services) -> Application:
     """The Tornado application with all routes."""
     arguments, routes = {"services": services}, (*API_ROUTES, *PAGE_ROUTES, *TRIAL_ROUTES)
-    application = Application(
-        [URLSpec(pattern, handler, arguments) for pattern, handler in routes],
+    return Application(
+        [URLSpec(pattern, handler, arguments) for pattern, handler in (*routes, ("/api/.*", NotFoundHandler))],
         routes={
             handler: re.sub(r"\(.*?\)", "{}", pattern) for pattern, handler in (*routes, ("/static/(.*)", StaticFile))
         },
+        transforms=[TextCompression, HeaderNames],
         log_function=BaseHandler.log_access,
         static_path=str(STATIC_FOLDER),
         static_handler_class=StaticFile,
         static_handler_args=dict(arguments),  # Tornado adds to it
         template_loader=load_templates(),
-        default_handler_class=NotFoundHandler,
+        default_handler_class=PageNotFound,
         default_handler_args=arguments,
     )
-    application.add_transform(HeaderNames)
-    return application
 
 
 def documented_operations() -> Iterator[DocumentedOperation]:

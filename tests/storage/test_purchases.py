@@ -91,6 +91,31 @@ def test_a_wrong_price_is_not_credited(database: Database, amount: int, currency
     assert now(database, account) == (0, 0)
 
 
+def test_payments_of_an_account(database: Database, clock: Clock) -> None:
+    """Newest first, without purchases that nobody tried to pay, and with the credits of refunds."""
+    account, first = buy(database)
+    other, foreign = buy(database)
+    made = [first]
+    for _ in range(3):
+        clock.now += 60
+        made.append(database.run_blocking(purchases.begin, account.id, "pro", CREDITS, PRICE, "eur"))
+    pay(database, first)
+    paid_at = int(clock.now)
+    reverse(database, first, 750, at=1)
+    pay(database, foreign)
+    database.run_blocking(purchases.set_state, report(made[1]), "failed")
+    database.run_blocking(purchases.set_state, report(made[2]), "expired")
+    database.run_blocking(purchases.set_state, report(made[3]), "processing")
+    listed = database.run_blocking(purchases.list_payments, account.id)
+    assert [(one.id, one.state, one.paid_at, one.refunded) for one in listed] == [
+        (made[3], "processing", None, 0),
+        (made[1], "failed", None, 0),
+        (first, "paid", paid_at, CREDITS // 2),
+    ]
+    assert database.run_blocking(purchases.find_of_account, account.id, first) == listed[2]
+    assert database.run_blocking(purchases.find_of_account, other.id, first) is None
+
+
 def test_foreign_sessions(database: Database) -> None:
     account, purchase = buy(database)
     database.run_blocking(purchases.set_session, purchase, "cs_the_real_one", 2_000_000_000)

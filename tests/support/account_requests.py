@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -25,3 +27,17 @@ def account_data(response: httpx.Response) -> dict[str, Any]:
     assert response.headers["Cache-Control"] == "no-store"
     found: dict[str, Any] = response.json()["data"]
     return found
+
+
+def posted(server: Running, path: str, form: dict[str, str]) -> httpx.Response:
+    """Submits a form from the same origin."""
+    return http.post(server.url + path, data=form, headers={"Origin": server.url})
+
+
+@contextmanager
+def signed_in(server: Running, key: str) -> Iterator[httpx.Client]:
+    """Returns a client with a session."""
+    with http.Client(base_url=server.url, headers={"Origin": server.url}) as client:
+        response = client.post("/dashboard/sign-in", data={"key": f" {key} "})
+        assert (response.status_code, response.headers["Location"]) == (303, "/dashboard")
+        yield client

@@ -63,3 +63,11 @@ def add_file(page: Page, content: bytes, name: str, target: str = "") -> Locator
     if target:
         entries.last.get_by_label("Convert to").select_option(target)
     return entries.nth(count)
+
+
+def sign_in(page: Page, key: str) -> None:
+    """Opens the dashboard of the key's account."""
+    page.goto("/dashboard")
+    page.get_by_label("API key").fill(key)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("#credits")).to_be_visible()

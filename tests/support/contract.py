@@ -16,7 +16,10 @@ from web.openapi import document
 from web.routes import documented_operations
 from web.services.serializers import API
 
-_OF_HTTP = {"connection", "content-length", "content-type", "date", "server", "transfer-encoding"}
+_OF_HTTP = {
+    *("connection", "content-encoding", "content-length", "content-type"),
+    *("date", "server", "transfer-encoding", "vary"),
+}
 
 
 @cache

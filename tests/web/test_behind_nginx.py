@@ -142,6 +142,26 @@ def test_http_2_is_spoken_and_plain_http_is_not(proxied: Proxied) -> None:
     assert (moved.status_code, moved.headers["Location"]) == (308, "https://localhost/docs?a=b")
 
 
+def test_text_is_compressed_and_secrets_are_not(proxied: Proxied) -> None:
+    root = proxied.nginx.url
+    with proxied.client(**{"Accept-Encoding": "gzip", "Origin": root}) as client:
+        for path in ("/docs", "/static/site.css", "/api/v1/openapi.json"):
+            response = client.get(f"{root}{path}")
+            assert (response.status_code, response.headers["Content-Encoding"]) == (200, "gzip")
+            assert "Accept-Encoding" in response.headers["Vary"]
+        again = client.get(f"{root}/static/site.css")
+        kept = client.get(f"{root}/static/site.css", headers={"If-None-Match": again.headers["ETag"]})
+        assert (kept.status_code, kept.content) == (304, b"")
+        page = client.get(f"{root}/dashboard")
+        result = client.post(
+            "/convert", files={"file": picture("BMP")}, data={"output_format": "bmp"}, headers=proxied.server.auth
+        )
+        for response in (page, result):
+            assert response.status_code == 200
+            assert len(response.content) > 1024
+            assert "Content-Encoding" not in response.headers
+
+
 def test_an_error_has_the_envelope_while_the_service_is_down(tmp_path_factory: pytest.TempPathFactory) -> None:
     with NginxServer(tmp_path_factory.mktemp("nginx"), free_port()) as nginx:
         response = httpx.get(f"{nginx.url}/api/v1/formats", verify=nginx.trust)

@@ -7,13 +7,16 @@ import os
 import shutil
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 
 import pytest
 
+from tests.support import http
 from tests.support.samples import sample
 from tests.support.servers import Running
-from web.services.code_samples import LANGUAGES, VARIABLE, Call
+from web import client
+from web.services.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, VARIABLE, Call
 
 _RUN = {
     "curl": ["sh", "{}"],
@@ -74,3 +77,34 @@ def test_samples_contain_all_parts_of_a_call() -> None:
         assert VARIABLE not in write(call), language
         assert "a@b.example" in write(call)
     ast.parse(LANGUAGES["Python"](call))
+
+
+def test_the_command_line(server: Running, tmp_path: Path) -> None:
+    (tmp_path / "photo.heic").write_bytes(sample("heic"))
+    script = COMMAND_SAMPLE.format(url=server.url).replace("cvd_live_…", server.account())
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    command = ["sh", "-ec", script]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    made = {"photo.jpg", "photo.avif", "photo.webp", "photo.png"}
+    assert {file.name for file in tmp_path.iterdir()} == {"photo.heic", *made}
+
+
+def test_the_python_client(server: Running, tmp_path: Path) -> None:
+    (tmp_path / "photo.heic").write_bytes(sample("heic"))
+    shutil.copy(client.__file__, tmp_path)
+    environment = {**os.environ, VARIABLE: server.account(credits=5)}
+    program = CLIENT_SAMPLE.format(url=server.url)
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first.endswith(" 4")
+    assert second.startswith("unsupported_conversion ")
+    assert (tmp_path / "photo.webp").read_bytes()[8:12] == b"WEBP"
+
+
+def test_the_docs_show_the_samples_as_they_are(server: Running) -> None:
+    text = unescape(http.get(f"{server.url}/docs").text)
+    for shown in (COMMAND_SAMPLE, CLIENT_SAMPLE):
+        assert shown.format(url="http://localhost:8000") in text

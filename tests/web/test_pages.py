@@ -1,17 +1,16 @@
-"""The pages over plain HTTP: security headers, caching, forms, sessions and the dashboard."""
+"""The pages over plain HTTP: security headers, caching, errors and forms."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
-import httpx
 import pytest
 from tornado.escape import xhtml_escape
 
+from engine.decode_limits import MAX_FRAMES, MAX_PIXELS
 from tests.support import http
+from tests.support.account_requests import posted
 from tests.support.checks import dressed, problem
 from tests.support.log_lines import captured_log, entry_of
 from tests.support.outbox import emails_to, token_sent_to
@@ -20,7 +19,8 @@ from tests.support.web_samples import BROWSER_HEADERS
 from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
 from web.api.errors import STATUS
 
-PAGES = ("/", "/docs", "/register", "/developers/verify", "/status", "/dashboard")
+PUBLIC_PAGES = ("/", "/docs", "/status")
+PAGES = (*PUBLIC_PAGES, "/register", "/developers/verify", "/dashboard")
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_security_headers(server: Running, path: str) -> None:
     assert "unsafe" not in policy
     assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?! type=\"module\" src=\"/static/)", response.text)
     assert not re.search(r"(src|href)=.(https?:)?//", response.text)
-    assert response.headers["Cache-Control"] == "no-store"
+    assert response.headers["Cache-Control"] == ("no-cache" if path in PUBLIC_PAGES else "no-store")
     assert "Set-Cookie" not in response.headers
     assert http.head(server.url + path).status_code == 200
 
@@ -63,7 +63,7 @@ def test_assets_are_cached(server: Running) -> None:
         assert response.headers["X-Content-Type-Options"] == "nosniff"
         dressed(response)
         head = http.head(server.url + path)
-        assert (head.headers["Content-Length"], head.content) == (str(len(response.content)), b"")
+        assert (head.headers["Content-Length"], head.content) == (response.headers["Content-Length"], b"")
     for path in ("/static/site.css", "/static/site.css?v=0"):
         assert http.get(server.url + path).headers["Cache-Control"] == "no-cache"
     assert http.get(f"{server.url}/static/site.css").headers["Content-Type"] == "text/css; charset=utf-8"
@@ -86,6 +86,43 @@ def test_errors_are_html_for_browsers_and_json_otherwise(server: Running) -> Non
     assert shown.status_code == 404
     assert "No such page." in shown.text
     assert shown.headers["X-Request-Id"] in shown.text
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/dashboard/nothing", "/apis", "/static/none.css"])
+def test_unknown_paths_are_a_page_for_browsers(server: Running, path: str) -> None:
+    shown = http.get(server.url + path, headers=BROWSER_HEADERS)
+    assert (shown.status_code, shown.headers["Content-Type"]) == (404, "text/html; charset=utf-8")
+    assert "<h1>Page not found</h1>" in shown.text
+    assert 'href="/docs#not_found"' in shown.text
+    assert "default-src 'none'" in shown.headers["Content-Security-Policy"]
+    problem(http.get(server.url + path), 404, "not_found")
+
+
+def test_unknown_methods_are_a_page_for_browsers(server: Running) -> None:
+    shown = http.delete(f"{server.url}/docs", headers=BROWSER_HEADERS)
+    assert (shown.status_code, shown.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
+    assert "<h1>Method not allowed</h1>" in shown.text
+    problem(http.delete(f"{server.url}/docs"), 405, "method_not_allowed")
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/nothing", 404), ("GET", "/convert", 405)])
+def test_errors_of_the_api_are_json_for_browsers_too(server: Running, method: str, path: str, status: int) -> None:
+    code = "not_found" if status == 404 else "method_not_allowed"
+    problem(http.request(method, server.api + path, headers=BROWSER_HEADERS), status, code)
+
+
+@pytest.mark.parametrize(
+    ("name", "media_type", "start"),
+    [
+        ("favicon.ico", "image/vnd.microsoft.icon", b"\0\0\1\0"),
+        ("robots.txt", "text/plain; charset=utf-8", b"User-agent: *\n"),
+    ],
+)
+def test_files_that_browsers_and_crawlers_look_for(server: Running, name: str, media_type: str, start: bytes) -> None:
+    response = http.get(f"{server.url}/{name}")
+    assert (response.status_code, response.headers["Content-Type"]) == (200, media_type)
+    assert response.headers["Cache-Control"] == "no-cache"
+    assert response.content.startswith(start)
 
 
 def test_docs_cover_every_error_code() -> None:
@@ -111,16 +148,24 @@ def test_docs_list_every_option_and_warning(server: Running, servers: Servers) -
         assert meaning.partition("`")[0] in row[1]
 
 
+def test_docs_explain_every_reason_limit_and_client(server: Running) -> None:
+    text = http.get(f"{server.url}/docs").text
+    for code, description in ERROR_CATALOGUE.items():
+        row = re.search(rf'<tr id="{code}">(.*?)</tr>', text, re.DOTALL)
+        assert row is not None
+        assert all(f"<code>{reason}</code>" in row[1] for reason in description.reasons)
+    limits = text.partition('id="limits"')[2].partition("</section>")[0]
+    for value in (f"{MAX_PIXELS:,}", f"{MAX_FRAMES};", "10 MB", "100 MB", "1 GB", "20 GB", "55 s", "30 s"):
+        assert value in limits
+    for section in ("command", "client"):
+        assert "CONVERTD_API_KEY" in text.partition(f'id="{section}"')[2].partition("</section>")[0]
+
+
 def test_status_page(server: Running) -> None:
     text = http.get(f"{server.url}/status").text
     assert "This server is ready" in text
     assert "pdf_tools" in text
     assert str(server.data_dir) not in text
-
-
-def posted(server: Running, path: str, form: dict[str, str]) -> httpx.Response:
-    """Submits a form from the same origin."""
-    return http.post(server.url + path, data=form, headers={"Origin": server.url})
 
 
 class TestRegistration:
@@ -167,122 +212,3 @@ class TestForms:
         headers = {"Origin": server.url, "Content-Type": "application/x-www-form-urlencoded"}
         response = http.post(f"{server.url}/dashboard/sign-in", content=body, headers=headers)
         assert response.status_code in (400, 401, 413)
-
-
-@contextmanager
-def signed_in(server: Running, key: str) -> Iterator[httpx.Client]:
-    """Returns a client with a session."""
-    with http.Client(base_url=server.url, headers={"Origin": server.url}) as client:
-        response = client.post("/dashboard/sign-in", data={"key": f" {key} "})
-        assert (response.status_code, response.headers["Location"]) == (303, "/dashboard")
-        yield client
-
-
-class TestSessions:
-    def test_cookie_attributes(self, server: Running) -> None:
-        response = posted(server, "/dashboard/sign-in", {"key": server.account()})
-        cookie = response.headers["Set-Cookie"].lower()
-        for part in ("httponly", "samesite=strict", "path=/dashboard", "max-age=43200"):
-            assert part in cookie
-        assert "secure" not in cookie
-
-    def test_cookie_is_secure_behind_https(self, servers: Servers, tmp_path: Path) -> None:
-        with servers.running(tmp_path, base_url="https://convert.example/api/v1") as server:
-            for origin, status in (("https://convert.example", 303), ("https://other.example", 400)):
-                response = http.post(
-                    f"{server.url}/dashboard/sign-in", data={"key": server.key}, headers={"Origin": origin}
-                )
-                assert response.status_code == status
-                assert ("secure" in response.headers.get("Set-Cookie", "").lower()) == (status == 303)
-
-    def test_wrong_key(self, server: Running) -> None:
-        response = posted(server, "/dashboard/sign-in", {"key": "cvd_live_x"})
-        assert response.status_code == 401
-        assert "Set-Cookie" not in response.headers
-        assert "cvd_live_x" not in response.text
-
-    def test_failed_sign_ins_are_limited(self, servers: Servers, data_dir: Path) -> None:
-        with servers.running(data_dir) as server, http.Client(headers={"Origin": server.url}) as client:
-            answers = [client.post(f"{server.url}/dashboard/sign-in", data={"key": "none"}) for _ in range(31)]
-        assert [response.status_code for response in answers] == [401] * 30 + [429]
-
-    def test_unverified_account(self, server: Running) -> None:
-        key = server.account(verified=False)
-        response = posted(server, "/dashboard/sign-in", {"key": key})
-        assert response.status_code == 403
-        assert "Set-Cookie" not in response.headers
-
-    def test_api_ignores_the_session_cookie(self, server: Running) -> None:
-        with signed_in(server, server.account()) as client:
-            token = client.cookies["convertd_session"]
-            problem(
-                client.get("/api/v1/account", headers={"Cookie": f"convertd_session={token}"}), 401, "invalid_api_key"
-            )
-            assert "Access-Control-Allow-Credentials" not in client.get("/dashboard").headers
-
-    def test_sign_out(self, server: Running) -> None:
-        with signed_in(server, server.account()) as client:
-            token = client.cookies["convertd_session"]
-            assert 'id="credits"' in client.get("/dashboard").text
-            assert client.post("/dashboard/sign-out").headers["Location"] == "/"
-            again = client.get("/dashboard", headers={"Cookie": f"convertd_session={token}"})
-            assert 'id="credits"' not in again.text
-
-    def test_session_ends_when_its_key_is_revoked(self, server: Running) -> None:
-        key = server.account()
-        with signed_in(server, key) as client:
-            made = server.request("POST", "/account/keys", key).json()["data"]
-            old = next(
-                one["key_id"]
-                for one in server.request("GET", "/account/keys", key).json()["data"]["keys"]
-                if one["key_id"] != made["key_id"]
-            )
-            server.request("DELETE", f"/account/keys/{old}", made["api_key"])
-            assert 'id="credits"' not in client.get("/dashboard").text
-
-    @pytest.mark.parametrize("path", ["/keys", "/keys/key_x/revoke", "/credits", "/usage.csv"])
-    def test_requests_without_a_session_are_redirected(self, server: Running, path: str) -> None:
-        method = "GET" if path.endswith("csv") else "POST"
-        response = http.request(method, f"{server.url}/dashboard{path}", headers={"Origin": server.url})
-        assert (response.status_code, response.headers["Location"]) == (303, "/dashboard")
-
-
-class TestDashboard:
-    def test_keys_of_other_accounts_and_the_last_key_cannot_be_revoked(self, server: Running) -> None:
-        mine, other = server.account(), server.account()
-        (own,), (foreign,) = (
-            [one["key_id"] for one in server.request("GET", "/account/keys", key).json()["data"]["keys"]]
-            for key in (mine, other)
-        )
-        with signed_in(server, mine) as client:
-            assert client.post(f"/dashboard/keys/{foreign}/revoke").status_code == 404
-            assert client.post(f"/dashboard/keys/{own}/revoke").status_code == 400
-            assert client.post("/dashboard/keys", data={"name": "x"}).status_code == 400
-            assert client.post("/dashboard/credits", data={"pack": "none"}).status_code == 400
-        assert server.request("GET", "/account", other).status_code == 200
-
-    def test_periods(self, server: Running) -> None:
-        key = server.account()
-        with signed_in(server, key) as client:
-            for query, status in (("", 200), ("?period=", 200), ("?period=2026-01", 200), ("?period=soon", 400)):
-                assert client.get(f"/dashboard{query}").status_code == status
-                assert client.get(f"/dashboard/usage.csv{query}").status_code == status
-
-    def test_request_log_has_no_file_names_and_no_query_strings(self, server: Running) -> None:
-        key = server.account()
-        server.request("GET", "/account/usage?period=2026-01", key)
-        server.request("POST", "/files/upload", key, files={"file": ("secret-name.png", b"no picture")})
-        server.request("GET", f"/files/{'x' * 500}", key)
-        with signed_in(server, key) as client:
-            text = client.get("/dashboard").text
-        log = text.partition("Latest requests")[2]
-        assert "GET /account/usage<" in log
-        assert "invalid_file_type" in log
-        assert "secret-name" not in text
-        assert "x" * 121 not in text
-
-    def test_user_input_is_escaped(self, server: Running) -> None:
-        key = server.account()
-        server.request("POST", "/account/keys", key, json={"name": "<img src=x onerror=alert(1)>"})
-        with signed_in(server, key) as client:
-            assert "<img" not in client.get("/dashboard").text

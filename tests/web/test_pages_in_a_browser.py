@@ -9,40 +9,36 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.browser import add_file, violations
+from tests.support.browser import add_file, sign_in, violations
 from tests.support.outbox import email_to
 from tests.support.samples import sample
 from tests.support.servers import Running
 
 pytestmark = pytest.mark.long
 
-PAGES = ("/", "/docs", "/register", "/developers/verify", "/status", "/dashboard", "/checkout/none")
-MAX_BYTES = 200_000  # of a page with its assets
-
-
-def sign_in(page: Page, key: str) -> None:
-    page.goto("/dashboard")
-    page.get_by_label("API key").fill(key)
-    page.get_by_role("button", name="Sign in").click()
-    expect(page.locator("#credits")).to_be_visible()
+PAGES = ("/", "/docs", "/register", "/developers/verify", "/status", "/dashboard", "/checkout/none", "/nothing")
+WIDTHS = (1280, 360)  # pixels
+MAX_BYTES = 220_000  # of a page with its assets, uncompressed
 
 
 @pytest.mark.parametrize("path", PAGES)
 def test_accessibility_size_and_narrow_screens(
     browser: Browser, site: Running, keep: Callable[[Page, str], None], path: str
 ) -> None:
-    """No accessibility violations, no external requests, at most MAX_BYTES, no horizontal scrolling at 360 px."""
+    """No accessibility violations, no external requests, at most MAX_BYTES, no horizontal scrolling."""
     context = browser.new_context(color_scheme="light")
     page = context.new_page()
     sizes: dict[str, int] = {}
     page.on("response", lambda response: sizes.update({response.url: len(response.body())}))
     page.goto(f"{site.url}{path}")
-    keep(page, f"{path.strip('/').replace('/', '-') or 'landing'}-light")
-    assert violations(page) == []
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 800})
+        keep(page, f"{path.strip('/').replace('/', '-') or 'landing'}-light-{width}")
+        page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true; })")
+        assert violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") == width
     assert {urlsplit(url).netloc for url in sizes} == {urlsplit(site.url).netloc}
     assert sum(sizes.values()) < MAX_BYTES
-    page.set_viewport_size({"width": 360, "height": 700})
-    assert page.evaluate("document.documentElement.scrollWidth") == 360
     context.close()
 
 
@@ -83,7 +79,7 @@ def test_registration_to_first_conversion(page: Page, site: Running, keep: Calla
     assert violations(page) == []
     with page.expect_download() as saved:
         page.get_by_role("link", name="Download as .env").click()
-    assert saved.value.path().read_text() == f"CONVERTD_KEY={shown.input_value()}\n"
+    assert saved.value.path().read_text() == f"CONVERTD_API_KEY={shown.input_value()}\n"
     page.get_by_role("link", name="Convert a file in the browser").click()
     expect(page.locator("#balance")).to_have_text("50 credits")
     added = add_file(page, sample("heic"), "photo.heic", "jpeg")
@@ -96,74 +92,6 @@ def test_used_verification_link(page: Page) -> None:
     page.get_by_role("button", name="Show my API key").click()
     expect(page.get_by_role("status")).to_contain_text("has been used")
     expect(page.get_by_role("link", name="Send a new email")).to_be_visible()
-
-
-def test_purchase(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
-    sign_in(page, site.account(credits=0))
-    expect(page.locator("#credits")).to_have_text("0")
-    page.get_by_role("button", name="Buy starter").click()
-    expect(page.get_by_text("This is a simulation")).to_be_visible()
-    keep(page, "checkout")
-    assert violations(page) == []
-    page.get_by_role("button", name="Pay").click()
-    expect(page.locator("#credits")).to_have_text("500")
-
-
-def test_usage_and_errors_on_the_dashboard(
-    page: Page, browser: Browser, site: Running, keep: Callable[[Page, str], None]
-) -> None:
-    key = site.account()
-    auth = {"Authorization": f"Bearer {key}"}
-    for target in ("jpeg", "jpeg", "webp"):
-        assert site.convert(sample("png"), target, headers=auth).status_code == 200
-    assert site.convert(b"\x89PNG\r\n\x1a\n" + bytes(99), "jpeg", headers=auth).status_code == 500
-    sign_in(page, key)
-    for scheme in ("dark", "light"):
-        page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-        keep(page, f"dashboard-{scheme}-signed-in")
-        assert violations(page) == []
-    chart = page.locator(".chart")
-    heights = [float(chart.locator(f"rect.{name}").get_attribute("height") or 0) for name in ("done", "failed")]
-    assert heights[0] == 3 * heights[1] > 0
-    expect(page.get_by_role("listitem").first).to_have_text("png → jpeg: 3")
-    expect(page.get_by_role("row").filter(has_text="processing_failed").first).to_contain_text("500")
-    assert page.get_by_role("row").filter(has_text="POST /convert").count() == 4
-    page.set_viewport_size({"width": 360, "height": 700})
-    assert page.evaluate("document.documentElement.scrollWidth") == 360
-    with page.expect_download() as saved:
-        page.get_by_role("link", name="Download CSV").click()
-    assert saved.value.path().read_text().splitlines()[1].split(",")[1:4] == ["4", "1", "3"]
-
-
-def test_keys_on_the_dashboard(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
-    sign_in(page, site.account())
-    page.get_by_label("Name of the new key").fill("second")
-    page.get_by_role("button", name="Create an API key").click()
-    made = page.get_by_role("textbox", name="API key").input_value()
-    assert site.request("GET", "/account", made).status_code == 200
-    keep(page, "dashboard-new-key")
-    assert violations(page) == []
-    row = page.get_by_role("row").filter(has_text="second")
-    row.get_by_text("Revoke…").click()
-    row.get_by_role("button", name="Revoke now").click()
-    expect(row).to_have_count(0)
-    assert site.request("GET", "/account", made).status_code == 401
-    page.get_by_role("button", name=re.compile("Replace")).click()
-    assert site.request("GET", "/account", page.get_by_role("textbox", name="API key").input_value()).status_code == 200
-
-
-def test_session_survives_a_link_from_another_site(page: Page, site: Running) -> None:
-    sign_in(page, site.account(credits=7))
-    port = urlsplit(site.url).port
-    page.route(
-        "http://elsewhere.test/",
-        lambda route: route.fulfill(
-            content_type="text/html", body=f'<a href="http://localhost:{port}/dashboard?purchase=pur_1">back</a>'
-        ),
-    )
-    page.goto("http://elsewhere.test/")
-    page.get_by_role("link", name="back").click()
-    expect(page.locator("#credits")).to_have_text("7")
 
 
 def test_keyboard_navigation(page: Page, site: Running) -> None:
@@ -188,14 +116,58 @@ def test_search_for_a_format(page: Page, keep: Callable[[Page, str], None]) -> N
     expect(page.get_by_text("No matching format")).to_be_visible()
 
 
+def test_every_format_is_shown(page: Page) -> None:
+    """No row of the table is behind a scroll bar, and no column is on a phone."""
+    page.goto("/")
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 800})
+        sizes = page.locator(".matrix").evaluate(
+            "box => [box.scrollHeight - box.clientHeight, box.scrollWidth - box.clientWidth]"
+        )
+        assert sizes == [0, 0]
+
+
 def test_search_in_the_docs(page: Page) -> None:
     page.goto("/docs")
     page.get_by_text("Go", exact=True).click()
     page.reload()
     expect(page.locator('#quickstart .sample[data-language="Go"]')).to_be_visible()
-    page.get_by_label("Search the docs").fill("idempotency-key")
+    search, status = page.get_by_label("Search the docs"), page.locator("#search-status")
+    expect(status).to_be_hidden()
+    search.fill("idempotency-key")
     expect(page.locator("#repeating")).to_be_visible()
     expect(page.locator("#quickstart")).to_be_hidden()
+    expect(status).to_have_text(re.compile(r"^\d+ sections found\.$"))
+    search.fill("nothing has these words")
+    expect(status).to_have_text("Nothing found for “nothing has these words”. Try fewer or shorter words.")
+    expect(page.locator(".contents-list h2:visible")).to_have_count(0)
+    search.fill("")
+    expect(status).to_be_hidden()
+    expect(page.locator("#quickstart")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("anchor", ["errors", "no_credits", "alpha_flattened", "option-width", "convert"])
+def test_anchors_of_the_docs_are_below_the_sticky_bar(page: Page, width: int, anchor: str) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(f"/docs#{anchor}")
+    bar, target = page.locator(".picker").bounding_box(), page.locator(f"#{anchor}").bounding_box()
+    assert bar
+    assert target
+    assert bar["y"] == pytest.approx(0, abs=1)
+    assert bar["height"] <= target["y"] < 200
+
+
+def test_contents_of_the_docs(page: Page) -> None:
+    """Open beside the text, closed above it."""
+    page.goto("/docs")
+    entry = page.get_by_role("navigation", name="Contents").get_by_role("link", name="Quickstart")
+    expect(entry).to_be_visible()
+    page.set_viewport_size({"width": 360, "height": 800})
+    expect(entry).to_be_hidden()
+    page.get_by_text("Contents", exact=True).click()
+    expect(entry).to_be_visible()
 
 
 def test_pages_without_javascript(browser: Browser, site: Running) -> None:

@@ -16,25 +16,34 @@ from tornado.web import HTTPError, StaticFileHandler
 
 from config.pricing import (
     CREDITS_PER_CONVERSION,
-    CURRENCY,
     FREE_CREDITS,
     MIB,
     PACKS,
+    REGISTRATIONS_PER_EMAIL,
     TIERS,
     TRIAL_TIER,
     TRIALS_PER_ADDRESS,
 )
+from config.settings import Settings
+from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, MAX_TOTAL_PIXELS
+from engine.executor import JobLimits
+from storage.api_keys import MAX_KEYS
 from storage.email_verification import VALIDITY
 from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
 from web.api.errors import STATUS, ApiError, InvalidParameter, NotFound, PublicError, envelope, public_error
 from web.api.fields import RegistrationFields, validate
 from web.api.operations import Access
+from web.handlers.service import NotFoundHandler
 from web.http.authorization import cross_site, is_same_origin
 from web.http.bodies import read_web_form
 from web.http.handler import BaseHandler
+from web.http.responses import wants_html
 from web.services.api_reference import Endpoint
-from web.services.code_samples import LANGUAGES, VARIABLE, Call
+from web.services.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, VARIABLE, Call
 from web.services.container import Services
+from web.services.job_queue import QUEUE_TIMEOUT
+from web.services.serializers import API
+from web.services.usage_report import describe_price
 
 STATIC_FOLDER = Path(__file__).parents[1] / "static"
 _TEMPLATES = Path(__file__).parents[1] / "pages"
@@ -43,12 +52,24 @@ _POLICY = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _FOREVER = "public, max-age=31536000, immutable"
-_MEDIA_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+_MEDIA_TYPES = {
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".ico": "image/vnd.microsoft.icon",
+}
+_ERROR_TITLES = {
+    "not_found": "Page not found",
+    "method_not_allowed": "Method not allowed",
+    "rate_limit_exceeded": "Too many requests",
+    "not_ready": "The service is not ready",
+}
 _TRIAL_LANGUAGES = ("curl", "Python", "JavaScript")
 
 
 class PageHandler(BaseHandler):
-    """An HTML page. It loads nothing from other origins.
+    """An HTML page. It loads nothing from other origins, and caches must not store it.
 
     Pages with `access = "address"` accept forms, which must come from a page of this server.
     """
@@ -86,13 +107,21 @@ class PageHandler(BaseHandler):
         self.write_page(template, error=error, **values)
 
     def write_public_error(self, error: BaseException | None) -> None:
-        if "text/html" in self.request.headers.get("Accept", ""):
-            self.write_error_page(public_error(error), "error.html", request_id=self.request_id)
+        if wants_html(self.request.headers.get("Accept", "")):
+            public = public_error(error)
+            title = _ERROR_TITLES.get(public.code, "The request failed")
+            self.write_error_page(public, "error.html", title=title, request_id=self.request_id)
         else:
             super().write_public_error(error)
 
 
-class Landing(PageHandler):
+class PublicPage(PageHandler):
+    """A page that is the same for everybody. Browsers may store it."""
+
+    fixed_headers = MappingProxyType({**PageHandler.fixed_headers, "Cache-Control": "no-cache"})
+
+
+class Landing(PublicPage):
     """The landing page, with a form to try conversions."""
 
     async def get(self) -> None:
@@ -107,7 +136,7 @@ class Landing(PageHandler):
             samples=_trial_samples(url),
             example=LANGUAGES["curl"](example),
             packs=tuple(PACKS.values()),
-            currency=CURRENCY,
+            describe_price=describe_price,
             free_credits=FREE_CREDITS,
             trials=TRIALS_PER_ADDRESS,
             trials_left=await services.trials.remaining(self.address),
@@ -141,7 +170,7 @@ def _split_sample(without: str, with_option: str) -> tuple[str, str, str]:
     return without[:start], with_option[start:end], without[start:]
 
 
-class Docs(PageHandler):
+class Docs(PublicPage):
     """The API documentation."""
 
     async def get(self) -> None:
@@ -167,8 +196,29 @@ class Docs(PageHandler):
             free_credits=FREE_CREDITS,
             settings=services.settings,
             rate_limits={"free": services.settings.rate_limit_free, "paid": services.settings.rate_limit_paid},
+            limits=_limits(services.settings),
+            command=COMMAND_SAMPLE.format(url=url.removesuffix(API)),
+            client=CLIENT_SAMPLE.format(url=url.removesuffix(API)),
             targets_of=services.formats.data["by_input_format"],
         )
+
+
+def _limits(settings: Settings) -> tuple[tuple[str, str], ...]:
+    """Limits that do not depend on the tier: name and value."""
+    job = JobLimits()
+    return (
+        ("pixels of a picture", f"{MAX_PIXELS:,}"),
+        ("frames or pages of a file", f"{MAX_FRAMES}; {MAX_TOTAL_PIXELS:,} pixels in total"),
+        ("duration of a conversion", f"{job.seconds:g} s, less for small PDF, SVG, EPS, PSD and RAW files"),
+        ("memory of a conversion", f"{job.memory >> 30} GB"),
+        ("size of a result", f"{job.output // MIB} MB"),
+        ("wait in the queue", f"{QUEUE_TIMEOUT:g} s"),
+        ("files of a batch", str(settings.max_batch_files)),
+        ("JSON body", f"{BaseHandler.max_body >> 10} kB"),
+        ("API keys of an account", str(MAX_KEYS)),
+        ("requests per minute without an API key", f"{settings.rate_limit_anonymous} per address"),
+        ("verification emails", f"{REGISTRATIONS_PER_EMAIL} per hour and email address"),
+    )
 
 
 def _to_html(text: str) -> str:
@@ -235,7 +285,7 @@ class VerifyPage(PageHandler):
         self.write_page("verify.html", url=self.services.settings.base_url)
 
 
-class StatusPage(PageHandler):
+class StatusPage(PublicPage):
     """The state of the service."""
 
     async def get(self) -> None:
@@ -282,6 +332,12 @@ class StaticFile(PageHandler, StaticFileHandler):
             self.finish()
         else:
             super().write_error(status_code, **kwargs)
+
+
+class PageNotFound(NotFoundHandler, PageHandler):
+    """All other paths without a resource."""
+
+    access = "address"
 
 
 def load_templates() -> Loader:

@@ -1,4 +1,4 @@
-"""GET /formats, /tools, /openapi.json, /healthz, /readyz, /version, and 404 for all other paths."""
+"""GET /formats, /tools, /openapi.json, /healthz, /readyz, /version, and 404 for all other paths of the API."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Version(BaseHandler):
 
 
 class NotFoundHandler(BaseHandler):
-    """All paths without a resource."""
+    """All paths of the API without a resource."""
 
     def supported_methods(self) -> tuple[str, ...]:
         return ()

@@ -10,7 +10,7 @@ from config.settings import is_loopback
 from storage.purchases import Purchase
 from web.api.errors import NotFound
 from web.handlers.pages import PageHandler
-from web.services.checkout import SimulatedCheckout, return_urls
+from web.services.checkout import SimulatedCheckout, format_amount, return_urls
 
 _PROXY_HEADERS = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip")
 _NOTICES = {
@@ -33,7 +33,7 @@ class CheckoutPage(PageHandler):
             session=session,
             pack=purchase.pack,
             credits=str(purchase.credits),
-            price=f"{purchase.amount / 100:.2f} {purchase.currency.upper()}",
+            price=format_amount(purchase),
             notice=_NOTICES["declined" if declined else state],
             disabled=state != "open",
         )

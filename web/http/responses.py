@@ -1,7 +1,8 @@
-"""The Accept header, the names of headers, and complete error responses for requests that reach no handler."""
+"""Content negotiation, names of headers, and error responses for requests that reach no handler."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import re
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from http.client import responses
 from types import MappingProxyType
 
-from tornado.httputil import HTTPHeaders
+from tornado.httputil import HTTPHeaders, HTTPServerRequest
 from tornado.web import OutputTransform
 
 from config.pricing import RATE_WINDOW
@@ -24,6 +25,7 @@ log = logging.getLogger("convertd.access")
 _JSON = "application/json"
 _NAMES = MappingProxyType({next(iter(HTTPHeaders({name: ""}))): name for name in HEADERS})
 """The names of the API's headers, by how Tornado spells them."""
+_MIN_COMPRESSED = 1024  # bytes; shorter bodies fit in one packet anyway
 
 
 def wants_json(accept: str) -> bool:
@@ -37,6 +39,55 @@ def wants_json(accept: str) -> bool:
         elif "*" not in media_type:
             other_weight = max(other_weight, weight)
     return json_weight > 0 and json_weight >= other_weight
+
+
+def wants_html(accept: str) -> bool:
+    """Whether an Accept header names HTML, as browsers do when they open a page."""
+    return "text/html" in accept.lower()
+
+
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Whether an Accept-Encoding header allows gzip."""
+    weights: dict[str, float] = {}
+    for entry in accept_encoding.lower().split(","):
+        coding, *parameters = (part.strip() for part in entry.split(";"))
+        weights[coding] = _weight(parameters)
+    return weights.get("gzip", weights.get("*", 0.0)) > 0
+
+
+class TextCompression(OutputTransform):
+    """Compresses text and JSON of at least 1 KiB with gzip.
+
+    Files that clients save, ranges and responses that must not be stored stay as they are. The latter can contain
+    secrets, whose compressed size would reveal them to an attacker who adds text to the response (BREACH).
+    """
+
+    def __init__(self, request: HTTPServerRequest) -> None:
+        self._accepted = accepts_gzip(request.headers.get("Accept-Encoding", ""))
+
+    def transform_first_chunk(
+        self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
+    ) -> tuple[int, HTTPHeaders, bytes]:
+        if not _is_compressible(status_code, headers, chunk):
+            return status_code, headers, chunk
+        headers["Vary"] = ", ".join(filter(None, (headers.get("Vary"), "Accept-Encoding")))
+        if self._accepted:
+            chunk = gzip.compress(chunk, compresslevel=6, mtime=0)
+            headers["Content-Encoding"], headers["Content-Length"] = "gzip", str(len(chunk))
+            headers.pop("Accept-Ranges", None)
+            etag = headers.get("ETag")
+            if etag is not None and not etag.startswith("W/"):
+                headers["ETag"] = f"W/{etag}"  # a strong one identifies the uncompressed bytes
+        return status_code, headers, chunk
+
+
+def _is_compressible(status: int, headers: HTTPHeaders, chunk: bytes) -> bool:
+    """Whether the chunk is the whole body, and worth compressing."""
+    media_type = headers.get("Content-Type", "").partition(";")[0]
+    is_text = media_type == _JSON or media_type.startswith("text/")
+    is_whole = status != 206 and headers.get("Content-Length") == str(len(chunk)) and len(chunk) >= _MIN_COMPRESSED
+    is_secret = "no-store" in headers.get("Cache-Control", "")
+    return is_text and is_whole and not is_secret and "Content-Disposition" not in headers
 
 
 def _weight(parameters: list[str]) -> float:

@@ -151,6 +151,14 @@ class Accounts:
         """Creates an API key. Raises TooManyKeys."""
         return await self._database.run(api_keys.add, account_id, name)
 
+    async def owns_key(self, account_id: str, key: str) -> bool:
+        """Returns whether the text is a valid API key of the account."""
+        try:
+            account, _ = await self._database.read(api_keys.authenticate, parse_key(key))
+        except InvalidKey:
+            return False
+        return account.id == account_id
+
     async def rotate_key(self, account_id: str, key_id: str, grace: int) -> IssuedKey:
         """Replaces an API key, which keeps working for `grace` seconds. Raises NotFound and TooManyKeys."""
         try:

@@ -123,6 +123,14 @@ class Checkout:
         """Returns the purchase of a checkout session, if there is one."""
         return await self._database.read(purchases.find, session)
 
+    async def find_of_account(self, account_id: str, purchase_id: str) -> Purchase | None:
+        """Returns a purchase of the account, if there is one with this id."""
+        return await self._database.read(purchases.find_of_account, account_id, purchase_id)
+
+    async def list_payments(self, account_id: str) -> tuple[Purchase, ...]:
+        """Returns the account's latest purchases with a payment, newest first."""
+        return await self._database.read(purchases.list_payments, account_id)
+
     async def close(self) -> None:
         """Closes the provider's connections."""
         if self._provider is not None:
@@ -148,6 +156,18 @@ def return_urls(root: str, purchase: str) -> tuple[str, str]:
     """The URLs that buyers return to after payment and after cancelling."""
     paid = f"{root}/dashboard?purchase={purchase}"
     return paid, f"{paid}&cancelled=1"
+
+
+def format_amount(purchase: Purchase) -> str:
+    """The price with its currency, for example "5.00 EUR"."""
+    return f"{purchase.amount / 100:.2f} {purchase.currency.upper()}"
+
+
+def payment_status(purchase: Purchase) -> str:
+    """The status of a purchase with a payment, in words."""
+    if purchase.refunded:
+        return "refunded" if purchase.refunded >= purchase.credits else "partly refunded"
+    return {"processing": "payment pending", "failed": "payment failed"}.get(purchase.state, purchase.state)
 
 
 def stripe_locale(tag: str) -> str:

@@ -1,4 +1,4 @@
-"""Code samples of API requests in several languages. They read the API key from $CONVERTD_KEY."""
+"""Code samples of API requests in several languages. They read the API key from $CONVERTD_API_KEY."""
 
 from __future__ import annotations
 
@@ -9,7 +9,27 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-VARIABLE = "CONVERTD_KEY"
+VARIABLE = "CONVERTD_API_KEY"
+
+COMMAND_SAMPLE = f"""\
+convertd convert photo.heic photo.jpg
+convertd convert --width 800 --max-bytes 20000 photo.heic photo.avif
+convertd convert *.heic --to webp
+export {VARIABLE}=cvd_live_…
+convertd convert --remote {{url}} photo.heic photo.png"""
+"""The command line; `url` is the one of the server, without the path of the API."""
+
+CLIENT_SAMPLE = """\
+from client import Client, ConvertdError
+
+with Client("{url}") as client:
+    result = client.convert("photo.heic", "webp", to="photo.webp", width=800)
+    print(result.warnings, result.credits_remaining)
+    try:
+        client.convert("photo.heic", "nef", to="photo.nef")
+    except ConvertdError as error:
+        print(error.code, error.message, error.request_id)"""
+"""The Python client; `url` is the one of the server, without the path of the API."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
+from config.pricing import Pack
 from storage.request_log import LoggedRequest
 from storage.usage import DayUsage, PairUsage, UsageReport
 from web.api.times import Period
@@ -122,6 +123,12 @@ def describe_days(days: float) -> str:
     if days < 1:
         return "less than a day at this rate"
     return "more than a year at this rate" if days > 365 else f"{days:.0f} days at this rate"
+
+
+def describe_price(pack: Pack) -> str:
+    """The price of one credit of the pack in cents, for example "0.75 cents"."""
+    cents = f"{pack.price / pack.credits:.2g}"
+    return "1 cent" if cents == "1" else f"{cents} cents"
 
 
 def error_summary(requests: Sequence[LoggedRequest]) -> list[tuple[str, int, int, int]]:

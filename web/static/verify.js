@@ -5,13 +5,13 @@ const setStatus = (text) => { byId("status").textContent = text; };
 const fragment = /^#token=([0-9a-f]{64})$/i.exec(location.hash);
 
 function showKey(data) {
-  byId("intro").hidden = byId("show-key").hidden = true;
+  byId("intro").hidden = byId("show-key").parentElement.hidden = true;
   byId("key-section").hidden = byId("next").hidden = false;
   byId("key").value = data.api_key;
   byId("account").textContent = `${data.name} (${data.email}) has ${data.credits_remaining} credits.`;
-  byId("env").href = URL.createObjectURL(new Blob([`CONVERTD_KEY=${data.api_key}\n`], { type: "text/plain" }));
+  byId("env").href = URL.createObjectURL(new Blob([`CONVERTD_API_KEY=${data.api_key}\n`], { type: "text/plain" }));
   const url = byId("key-section").dataset.url;
-  byId("test").textContent = `export CONVERTD_KEY=${data.api_key}\ncurl -H "Authorization: Bearer $CONVERTD_KEY" ${url}/account`;
+  byId("test").textContent = `export CONVERTD_API_KEY=${data.api_key}\ncurl -H "Authorization: Bearer $CONVERTD_API_KEY" ${url}/account`;
   byId("try").addEventListener("click", () => sessionStorage.setItem("convertd_key", data.api_key));
   byId("key").focus();
   byId("key").select();
@@ -30,7 +30,7 @@ async function fetchKey() {
     if (response.ok) return showKey(data);
     if (response.status === 404) {
       byId("new-email").hidden = false;
-      byId("intro").hidden = byId("show-key").hidden = true;
+      byId("intro").hidden = byId("show-key").parentElement.hidden = true;
       return setStatus("This link has been used or has expired. Links are valid for 24 hours.");
     }
     setStatus(error.message);
@@ -55,6 +55,6 @@ byId("copy").addEventListener("click", copyKey);
 addEventListener("hashchange", () => location.reload());
 if (!fragment) {
   byId("intro").textContent = "To see your API key, open the link in the email that we sent you.";
-  byId("show-key").hidden = true;
+  byId("show-key").parentElement.hidden = true;
   byId("new-email").hidden = false;
 }
