@@ -35,7 +35,7 @@ ENV_PREFIX = "CONVERTD_"
 TOML_VARIABLE = "CONVERTD_CONFIG"
 
 _OTHER_VARIABLES = frozenset(  # of the configuration file, the client and the tests
-    {TOML_VARIABLE, "CONVERTD_API_KEY", "CONVERTD_KEY", "CONVERTD_URL", "CONVERTD_TEST_CORPUS"}
+    {TOML_VARIABLE, "CONVERTD_API_KEY", "CONVERTD_URL", "CONVERTD_TEST_CORPUS"}
 )
 _MASK = "***"
 _PASSWORD = re.compile(r"(?<=://)([^/@]*?)(:[^/]*)?@")  # greedy: a password may contain @
@@ -177,6 +177,10 @@ class Settings(BaseModel):
         if self.database_url is not None:
             return self.database_url.get_secret_value()
         return f"sqlite:///{self.data_dir.absolute() / 'convertd.db'}"
+
+    def masked_database_url(self) -> str:
+        """Returns the URL of the database with its password masked."""
+        return _without_password(self.resolved_database_url())
 
     def at_port(self, port: int) -> Settings:
         """Returns the settings with the base URL of a local server on this port, unless a base URL was set."""

@@ -88,7 +88,7 @@ def test_unknown_names_are_errors(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     ]
 
 
-@pytest.mark.parametrize("name", ["CONVERTD_API_KEY", "CONVERTD_URL", "CONVERTD_KEY", "convertd_workers"])
+@pytest.mark.parametrize("name", ["CONVERTD_API_KEY", "CONVERTD_URL", "convertd_workers"])
 def test_other_variables_are_ignored(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "1")
     load_settings()

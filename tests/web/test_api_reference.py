@@ -81,7 +81,7 @@ def test_a_form() -> None:
     assert convert.fields[2].description == "Of what is lossy."
     assert convert.samples["curl"].splitlines() == [
         "curl https://convert.example/api/v1/convert \\",
-        '  -H "Authorization: Bearer $CONVERTD_KEY" \\',
+        '  -H "Authorization: Bearer $CONVERTD_API_KEY" \\',
         '  -F "file=@photo.heic" \\',
         "  -F output_format=webp \\",
         "  -F quality=80 \\",

@@ -270,7 +270,7 @@ def test_registration_to_first_conversion(page: Page, site: Running, keep: Calla
     assert violations(page) == []
     with page.expect_download() as saved:
         page.get_by_role("link", name="Download as .env").click()
-    assert saved.value.path().read_text() == f"CONVERTD_KEY={shown.input_value()}\n"
+    assert saved.value.path().read_text() == f"CONVERTD_API_KEY={shown.input_value()}\n"
     page.get_by_role("link", name="Convert a file in the browser").click()
     expect(page.locator("#balance")).to_have_text("50 credits")
     convert_in_demo(page, sample("heic"), "photo.heic", "jpeg")

@@ -33,7 +33,7 @@ def test_remote_warnings_and_failures_match_local_ones(folder: Path, server: Run
     key = server.account(10)
 
     local = invoke(folder, *arguments)
-    remote = invoke(folder, *arguments, "--remote", server.url, CONVERTD_API_KEY=key)
+    remote = invoke(folder, *arguments, "-y", "--remote", server.url, CONVERTD_API_KEY=key)
 
     assert remote.exit_code == local.exit_code == 1
     assert "quality_ignored" in local.stderr
@@ -47,7 +47,7 @@ def test_options_are_passed_on(folder: Path, server: Running) -> None:
 
     for options in (["--pages", "2-3", "photo.heic", "photo.jpg"], ["--pages", "2-3", "pages.pdf", "page.png"]):
         local = invoke(folder, "convert", *options)
-        remote = invoke(folder, "convert", "--remote", server.url, *options, CONVERTD_API_KEY=key)
+        remote = invoke(folder, "convert", "-y", "--remote", server.url, *options, CONVERTD_API_KEY=key)
         assert remote.exit_code == local.exit_code
         assert remote.stderr.splitlines()[:1] == local.stderr.splitlines()
 

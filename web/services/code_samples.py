@@ -1,4 +1,4 @@
-"""Code samples of API requests in several languages. They read the API key from $CONVERTD_KEY."""
+"""Code samples of API requests in several languages. They read the API key from $CONVERTD_API_KEY."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-VARIABLE = "CONVERTD_KEY"
+VARIABLE = "CONVERTD_API_KEY"
 
 
 @dataclass(frozen=True)

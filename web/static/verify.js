@@ -9,9 +9,9 @@ function showKey(data) {
   byId("key-section").hidden = byId("next").hidden = false;
   byId("key").value = data.api_key;
   byId("account").textContent = `${data.name} (${data.email}) has ${data.credits_remaining} credits.`;
-  byId("env").href = URL.createObjectURL(new Blob([`CONVERTD_KEY=${data.api_key}\n`], { type: "text/plain" }));
+  byId("env").href = URL.createObjectURL(new Blob([`CONVERTD_API_KEY=${data.api_key}\n`], { type: "text/plain" }));
   const url = byId("key-section").dataset.url;
-  byId("test").textContent = `export CONVERTD_KEY=${data.api_key}\ncurl -H "Authorization: Bearer $CONVERTD_KEY" ${url}/account`;
+  byId("test").textContent = `export CONVERTD_API_KEY=${data.api_key}\ncurl -H "Authorization: Bearer $CONVERTD_API_KEY" ${url}/account`;
   byId("try").addEventListener("click", () => sessionStorage.setItem("convertd_key", data.api_key));
   byId("key").focus();
   byId("key").select();
