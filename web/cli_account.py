@@ -134,7 +134,7 @@ def delete(
         asyncio.run(blob_store.delete(blobs))
     except (OSError, StorageError) as error:
         exit_with(f"the account is deleted, but not its files; the server will delete them: {error}", FAILED)
-    print_message(f"deleted the account {account.email} and {len(blobs)} stored files.")
+    print_message(f"deleted the account {account.email}; stored files erased: {len(blobs)}.")
 
 
 @account_cli.command()
