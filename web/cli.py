@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from web.cli_account import account_cli
-from web.cli_output import FAILED, Json, exit_on_startup_errors, exit_with, load_settings_or_exit
+from web.cli_output import FAILED, Json, exit_on_storage_errors, exit_with, load_settings_or_exit
 
 if TYPE_CHECKING:
     from config.settings import Settings
@@ -98,7 +98,7 @@ def serve(
     from web.services.maintenance import DataFolderInUse
 
     settings = load_settings_or_exit().at_port(port)
-    with exit_on_startup_errors():
+    with exit_on_storage_errors():
         try:
             asyncio.run(app.serve(settings, host, port))
         except (SandboxIncomplete, DataFolderInUse) as error:

@@ -18,7 +18,7 @@ from web.cli_output import (
     FAILED,
     WRONG_USAGE,
     Json,
-    exit_on_startup_errors,
+    exit_on_storage_errors,
     exit_with,
     load_settings_or_exit,
     print_message,
@@ -127,7 +127,7 @@ def delete(
     question = f"Delete the account {account.email} with {account.balance} credits, its API keys and its files?"
     if not yes and not typer.confirm(question, err=True):
         exit_with("nothing was deleted.", FAILED)
-    with exit_on_startup_errors():
+    with exit_on_storage_errors():
         blob_store = _open_blob_store(settings)
     blobs = _run_transaction(settings, lambda transaction: accounts.delete(transaction, account.email))
     try:
@@ -231,13 +231,10 @@ def _open_blob_store(settings: Settings) -> BlobStore:
 def _run_transaction(settings: Settings, work: Callable[[Transaction], R]) -> R:
     """Runs the work in one transaction of the configured database. Exits if that fails."""
     from storage.database import Database
-    from storage.errors import StorageError
 
-    with exit_on_startup_errors():
+    with exit_on_storage_errors():
         database = Database(settings.resolved_database_url())
-    try:
-        return database.run_blocking(work)
-    except (OSError, StorageError) as error:
-        exit_with(str(error), FAILED)
-    finally:
-        database.close()
+        try:
+            return database.run_blocking(work)
+        finally:
+            database.close()

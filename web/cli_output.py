@@ -40,18 +40,18 @@ def load_settings_or_exit() -> Settings:
 
 
 @contextmanager
-def exit_on_startup_errors() -> Iterator[None]:
-    """Exits with a message, instead of a traceback, if the database or the data folder of the settings is unusable."""
+def exit_on_storage_errors() -> Iterator[None]:
+    """Exits with one line if the database, the file store or the data folder of the settings cannot be used."""
     try:
         yield
     except Exception as error:
-        message = _startup_error(error)
+        message = _storage_error(error)
         if message is None:
             raise
         exit_with(message, FAILED)
 
 
-def _startup_error(error: Exception) -> str | None:
+def _storage_error(error: Exception) -> str | None:
     """What is wrong and what to do about it; None for other errors."""
     from peewee import ImproperlyConfigured, PeeweeException  # noqa: PLC0415, as above
 
@@ -68,7 +68,7 @@ def _startup_error(error: Exception) -> str | None:
         case NewerSchema():
             return f"{first_line} Install that release."
         case PeeweeException():
-            return f"cannot open the database: {first_line}; check CONVERTD_DATABASE_URL, or CONVERTD_DATA_DIR if unset"
+            return f"cannot use the database: {first_line}; check CONVERTD_DATABASE_URL, or CONVERTD_DATA_DIR if unset"
         case OSError(filename=str() as path):
             return f"cannot use {path}: {error.strerror}; CONVERTD_DATA_DIR must be a folder that can be written to"
         case UnsupportedUrl() | StorageError() | OSError():

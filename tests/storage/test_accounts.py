@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
+import peewee
 import pytest
 
 from storage import (
@@ -118,7 +120,8 @@ def test_a_deleted_account_leaves_only_its_ledger(database: Database) -> None:
     assert (left.email, left.name, left.balance, left.held, left.used) == ("", "", balance, 3, 2)
     assert run(ledger_audit.check) == ()
     for table in (models.Key, models.File, models.Batch, models.Idempotency, models.Request):
-        assert set(run(Transaction.rows, table.select(table.account))) == {(other,)}
+        query: peewee.ModelSelect[Any] = table.select(table.account)
+        assert set(run(Transaction.rows, query)) == {(other,)}
     tokens = run(Transaction.all, models.Verification.select())
     assert {token.email for token in tokens} == {"bob@example.org", "BOB@EXAMPLE.ORG"}
     assert len(run(Transaction.all, models.Usage.select())) == 2

@@ -36,8 +36,8 @@ def run_at_terminal(folder: Path, *arguments: str, answer: str = "") -> tuple[in
     """
     terminal, command_side = os.openpty()
     os.write(terminal, answer.encode())
-    streams = {"stdin": command_side, "stdout": command_side, "stderr": command_side}
-    with subprocess.Popen([COMMAND, *arguments], cwd=folder, **streams) as process:
+    command = [COMMAND, *arguments]
+    with subprocess.Popen(command, cwd=folder, stdin=command_side, stdout=command_side, stderr=command_side) as process:
         os.close(command_side)
         output = b"".join(_read_terminal(terminal))
     os.close(terminal)

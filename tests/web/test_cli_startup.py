@@ -46,7 +46,7 @@ def test_the_database_does_not_run(tmp_path: Path, command: tuple[str, ...]) -> 
 
     done = run_command(tmp_path, *command, CONVERTD_DATABASE_URL=url)
 
-    _check_message(done, "cannot open the database", "Connection refused", "CONVERTD_DATABASE_URL")
+    _check_message(done, "cannot use the database", "Connection refused", "CONVERTD_DATABASE_URL")
     assert "sesame" not in done.stderr
 
 
@@ -91,6 +91,15 @@ def test_the_data_folder_cannot_be_written_to(tmp_path: Path, command: tuple[str
     done = run_command(tmp_path, *command, CONVERTD_DATA_DIR=data_dir)
 
     _check_message(done, data_dir, "CONVERTD_DATA_DIR")
+
+
+@pytest.mark.parametrize("command", _COMMANDS)
+def test_the_file_system_is_read_only(small_disk: Path, command: tuple[str, ...]) -> None:
+    create = ("account", "create", "--email", "a@example.test", "--name", "Test")
+    assert run_command(small_disk, *create).returncode == 0
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+
+    _check_message(run_command(small_disk, *command), "CONVERTD_DATA_DIR")
 
 
 @pytest.mark.parametrize("command", _COMMANDS)
