@@ -113,7 +113,7 @@ def _input_and_output(registry: Registry, paths: Sequence[Path]) -> tuple[Path, 
 def _inputs_and_outputs(
     registry: Registry, paths: Sequence[Path], target: FileFormat
 ) -> Iterator[tuple[Path, Path | None]]:
-    """The inputs and outputs of a command with --to. A folder stands for its files."""
+    """The inputs and outputs of a command with --to. The inputs of a folder are its files."""
     *first, last = paths
     folder = last if first and last.is_dir() else None
     if last == _STANDARD_STREAM:
