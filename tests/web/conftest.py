@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -48,15 +46,3 @@ def either(
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
     return tmp_path / "data"
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 2 MB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
-    if os.geteuid() or subprocess.run(mount, stderr=subprocess.DEVNULL, check=False).returncode:
-        pytest.skip("file systems cannot be mounted here")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
