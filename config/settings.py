@@ -178,6 +178,10 @@ class Settings(BaseModel):
             return self.database_url.get_secret_value()
         return f"sqlite:///{self.data_dir.absolute() / 'convertd.db'}"
 
+    def masked_database_url(self) -> str:
+        """Returns the URL of the database with its password masked."""
+        return _without_password(self.resolved_database_url())
+
     def at_port(self, port: int) -> Settings:
         """Returns the settings with the base URL of a local server on this port, unless a base URL was set."""
         if "base_url" in self.model_fields_set or port == 0:

@@ -1,11 +1,14 @@
-"""Accounts: creation, lookup by id or email address, and grants of credits."""
+"""Accounts: creation, lookup by id or email address, grants of credits, and deletion.
+
+A deleted account is a row without email address and name, to which the rows of the ledger refer.
+"""
 
 from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
 
-from storage import ledger, models
+from storage import files, ledger, models
 from storage.errors import EmailTaken, NotFound
 from storage.ids import new_id
 from storage.transaction import Transaction
@@ -59,6 +62,13 @@ def find(transaction: Transaction, email: str) -> Account | None:
     return _from_row(row) if row else None
 
 
+def list_all(transaction: Transaction) -> tuple[Account, ...]:
+    """Returns all accounts, oldest first, without deleted ones."""
+    table = models.Account
+    query = table.select().where(table.email != "").order_by(table.created_at, table.id)
+    return tuple(map(_from_row, transaction.all(query)))
+
+
 def any_exists(transaction: Transaction) -> bool:
     """Whether at least one account exists."""
     return transaction.first(models.Account.select()) is not None
@@ -77,6 +87,35 @@ def grant(transaction: Transaction, email: str, amount: int, ref: str | None = N
     if account is None:
         raise NotFound("account")
     return ledger.credit(transaction, account.id, "grant", amount, ref or new_id("grant")).balance
+
+
+def delete(transaction: Transaction, email: str) -> tuple[str, ...]:
+    """Deletes an account with its keys, sessions, files, batches and logged requests. Raises NotFound.
+
+    The rows of the ledger, of purchases and of usage stay. Returns the blobs that no file refers to any more.
+    """
+    by_address = models.Account.select().where(models.Account.email_key == email_key(email))
+    account = transaction.select_for_update(by_address)
+    if account is None:
+        raise NotFound("account")
+    blobs = files.delete_all(transaction, account.id)
+    keys = models.Key.select(models.Key.id).where(models.Key.account == account.id)
+    transaction.execute(models.Session.delete().where(models.Session.api_key.in_(keys)))
+    for table in (models.Key, models.Batch, models.Idempotency, models.Request):
+        transaction.execute(table.delete().where(table.account == account.id))
+    _delete_verifications(transaction, account)
+    # The id is unique, and no address: the address can have another account.
+    anonymous = {"email": "", "email_key": account.id, "name": ""}
+    transaction.execute(models.Account.update(anonymous).where(models.Account.id == account.id))
+    return blobs
+
+
+def _delete_verifications(transaction: Transaction, account: models.Account) -> None:
+    """Deletes the tokens of the account, also those that were sent before it existed."""
+    table = models.Verification
+    addresses = {row.email for row in transaction.all(table.select(table.email).distinct())}
+    own = [address for address in addresses if email_key(address) == account.email_key]
+    transaction.execute(table.delete().where((table.account == account.id) | table.email.in_(own)))
 
 
 def email_key(email: str) -> str:

@@ -213,6 +213,11 @@ def delete(transaction: Transaction, account: str, file_id: str) -> tuple[str, .
     return _unreferenced(transaction, deleted)
 
 
+def delete_all(transaction: Transaction, account: str) -> tuple[str, ...]:
+    """Deletes all files of the account. Returns the blobs that no file refers to any more."""
+    return _unreferenced(transaction, _delete_rows(transaction, models.File.account == account))
+
+
 def delete_expired(transaction: Transaction, limit: int) -> tuple[str, ...]:
     """Deletes at most `limit` expired files. Returns the blobs that no file refers to any more."""
     table = models.File

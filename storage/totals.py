@@ -32,7 +32,8 @@ def read(transaction: Transaction) -> Totals:
     accounts, files = models.Account, models.File
     ever_paid = fn.COUNT(fn.NULLIF(accounts.purchased, 0))
     columns = (fn.COUNT(accounts.id), ever_paid, fn.SUM(accounts.balance), fn.SUM(accounts.held))
-    ((all_accounts, paid_accounts, balance, held),) = transaction.rows(accounts.select(*columns))
+    kept = accounts.email != ""  # not deleted
+    ((all_accounts, paid_accounts, balance, held),) = transaction.rows(accounts.select(*columns).where(kept))
     numbers = (fn.COUNT(files.id), fn.COUNT(files.processed_at))
     ((all_files, processed),) = transaction.rows(files.select(*numbers))
     return Totals(

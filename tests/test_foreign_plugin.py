@@ -122,7 +122,7 @@ class TestTheOptionOfThePlugin:
 
     def test_in_the_command(self, binaries: Path, tmp_path: Path) -> None:
         (tmp_path / "in.png").write_bytes(_png())
-        command: list[str | Path] = [binaries / "convertd", "convert", "in.png", "out.ppm"]
+        command: list[str | Path] = [binaries / "convertd", "convert", "-y", "in.png", "out.ppm"]
         for flag, start in (("--plain", b"P3 "), ("--no-plain", b"P6 ")):
             subprocess.run([*command, flag], check=True, cwd=tmp_path)
             assert (tmp_path / "out.ppm").read_bytes().startswith(start)

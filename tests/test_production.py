@@ -119,7 +119,7 @@ def test_keys_are_rotated_credits_given_and_requests_found(folder: Path) -> None
     with log.open("w") as output, _serving(folder, output.fileno(), log) as url:
         response = http.get(f"{url}/api/v1/account", headers={"Authorization": f"Bearer {key}"})
         environment = {
-            "KEY": key,
+            "CONVERTD_API_KEY": key,
             "REQUEST": response.headers["X-Request-Id"],
             "PATH": f"{folder}:{os.environ['PATH']}",
         }

@@ -9,31 +9,23 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-from collections.abc import Callable
 from dataclasses import asdict
-from importlib.metadata import version
 from inspect import Parameter, Signature, signature
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from config.pricing import FREE_CREDITS
-from web.cli_output import FAILED, WRONG_USAGE, exit_with, load_settings_or_exit, print_message
+from web.cli_account import account_cli
+from web.cli_output import FAILED, Json, exit_on_storage_errors, exit_with, load_settings_or_exit
 
 if TYPE_CHECKING:
     from config.settings import Settings
     from engine.options import Option
     from engine.registry import Registry
     from engine.sandbox import SandboxReport
-    from storage.transaction import Transaction
-    from web.api.fields import Model
-
-R = TypeVar("R")
-
-_MAX_CREDITS = 1_000_000_000  # per call
 
 
 class Commands(TyperGroup):
@@ -42,9 +34,10 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and command.name == "convert":
-            known = {flag for parameter in command.params for flag in parameter.opts}
+            known = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
             flags = list(takewhile(lambda arg: arg != "--", rest))
-            if any(arg.startswith("--") and arg.partition("=")[0] not in known for arg in flags):
+            unknown = any(arg.startswith("--") and arg.partition("=")[0] not in known for arg in flags)
+            if unknown or ctx.resilient_parsing:  # the shell completes flags
                 command = _convert_with_options()
                 rest = [*map(_with_hyphens, flags), *rest[len(flags) :]]
         return name, command, rest
@@ -59,13 +52,31 @@ def _with_hyphens(argument: str) -> str:
 cli = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Converts files between image, document and camera-RAW formats.",
 )
-account_cli = typer.Typer(no_args_is_help=True, help="Create accounts, grant credits, and check the ledger.")
 cli.add_typer(account_cli, name="account")
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def _print_version(requested: bool) -> None:
+    if requested:
+        print(f"convertd {_version()}")
+        raise typer.Exit
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("convertd")
+
+
+@cli.callback()
+def root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Converts files between image, document and camera-RAW formats."""
 
 
 def main() -> None:
@@ -86,18 +97,39 @@ def serve(
     from web.executor_setup import SandboxIncomplete
     from web.services.maintenance import DataFolderInUse
 
-    try:
-        asyncio.run(app.serve(load_settings_or_exit().at_port(port), host, port))
-    except OSError as error:
-        exit_with(f"cannot serve on {host}:{port}: {error.strerror or error}", FAILED)
-    except (SandboxIncomplete, DataFolderInUse) as error:
-        exit_with(str(error), FAILED)
+    settings = load_settings_or_exit().at_port(port)
+    with exit_on_storage_errors():
+        try:
+            asyncio.run(app.serve(settings, host, port))
+        except (SandboxIncomplete, DataFolderInUse) as error:
+            exit_with(str(error), FAILED)
+        except OSError as error:
+            if error.filename is not None:
+                raise  # not the address
+            exit_with(f"cannot serve on {host}:{port}: {error.strerror or error}", FAILED)
 
 
 Inputs = Annotated[
-    list[Path], typer.Argument(metavar="INPUT... OUTPUT", help="Input files, then the output file or folder.")
+    list[Path],
+    typer.Argument(
+        metavar="INPUT... OUTPUT",
+        help="Input files or folders, then the output file or folder; - is standard input or output.",
+    ),
 ]
-To = Annotated[str | None, typer.Option(help="Output format of every INPUT. OUTPUT is then a folder, and optional.")]
+To = Annotated[
+    str | None,
+    typer.Option(metavar="FORMAT", help="Output format of every INPUT. OUTPUT is then a folder or -, and optional."),
+]
+From = Annotated[
+    str | None,
+    typer.Option("--from", metavar="FORMAT", help="Format of the INPUT files whose content is ambiguous or unknown."),
+]
+Overwrite = Annotated[
+    bool | None,
+    typer.Option(
+        "--overwrite/--no-overwrite", "-y/-n", help="Replace existing files, or keep them.", show_default=False
+    ),
+]
 Explain = Annotated[
     bool,
     typer.Option("--explain", help="Print what is in the file, the path, the losses, the options and the times."),
@@ -109,16 +141,32 @@ Server = Annotated[
 
 
 @cli.command()
-def convert(files: Inputs, to: To = None, explain: Explain = False, server: Server = None) -> None:
-    """Convert files on this machine, or on a server."""
-    _convert(files, to, explain=explain, server=server)
+def convert(
+    files: Inputs,
+    to: To = None,
+    source_format: From = None,
+    overwrite: Overwrite = None,
+    explain: Explain = False,
+    server: Server = None,
+) -> None:
+    """Convert files on this machine, or on a server. Existing files are replaced only with -y or after a question."""
+    _convert(files, to, source_format, overwrite, explain=explain, server=server)
 
 
-def _convert(files: list[Path], to: str | None, *, explain: bool, server: str | None, **options: str | bool) -> None:
-    from web import cli_convert
+def _convert(
+    files: list[Path],
+    to: str | None,
+    source_format: str | None,
+    overwrite: bool | None,
+    *,
+    explain: bool,
+    server: str | None,
+    **options: str | bool | None,
+) -> None:
+    from web import cli_convert, cli_tasks
 
     given = {name: value for name, value in options.items() if value is not None}
-    cli_convert.run(files, to, given, server, explain=explain)
+    cli_convert.run(cli_tasks.Arguments(files, to, source_format, overwrite), given, server, explain=explain)
 
 
 def _convert_with_options() -> Any:
@@ -174,91 +222,6 @@ def formats(as_json: Json = False) -> None:
     return Console().print(table)
 
 
-@account_cli.command()
-def create(
-    email: Annotated[str, typer.Option(help="The email address of the owner.")],
-    name: Annotated[str, typer.Option(help="The name of the application, 2 to 100 characters.")],
-    credits: Annotated[int, typer.Option(min=0, max=_MAX_CREDITS, help="The initial credits.")] = FREE_CREDITS,
-    unverified: Annotated[
-        bool, typer.Option("--unverified", help="Do not mark the email address as verified.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Create an account and print its API key, which is not shown again."""
-    from storage import accounts, api_keys
-    from web.api.fields import RegistrationFields
-
-    checked = _validate(RegistrationFields, email=email, name=name)
-    address, display_name = checked.email, checked.name
-
-    def create_account(transaction: Transaction) -> api_keys.IssuedKey:
-        account = accounts.create(transaction, address, display_name, free_credits=credits, verified=not unverified)
-        return api_keys.issue(transaction, account.id, display_name)
-
-    issued = _run_transaction(create_account)
-    if as_json:
-        return print(json.dumps({"api_key": issued.text, "key_id": issued.key.id, "email": address}))
-    print(issued.text)
-    return print_message(f"created an account for {address} with {credits} credits; its API key is not shown again.")
-
-
-@account_cli.command()
-def grant(
-    email: Annotated[str, typer.Argument(help="The email address of the account.")],
-    credits: Annotated[int, typer.Argument(metavar="N", min=1, max=_MAX_CREDITS, help="The number of credits.")],
-) -> None:
-    """Add credits to an account and print its balance."""
-    from storage import accounts
-    from web.api.fields import EmailFields
-
-    address = _validate(EmailFields, email=email).email
-    print(_run_transaction(lambda transaction: accounts.grant(transaction, address, credits)))
-
-
-@account_cli.command()
-def audit() -> None:
-    """Check the ledger for inconsistencies. Reads the whole database: run it on a copy."""
-    from storage import ledger_audit
-
-    problems = _run_transaction(ledger_audit.check)
-    for problem in problems:
-        print(problem)
-    if problems:
-        raise typer.Exit(FAILED)
-    print_message("the ledger is consistent.")
-
-
-def _validate(model: type[Model], **values: str) -> Model:
-    """Returns the validated fields. Exits if one is invalid by the rules of the API."""
-    from web.api.errors import InvalidParameter
-    from web.api.fields import validate
-
-    try:
-        return validate(model, values)
-    except InvalidParameter as error:
-        exit_with(str(error), WRONG_USAGE)
-
-
-def _run_transaction(work: Callable[[Transaction], R]) -> R:
-    """Runs the work in one transaction of the configured database. Exits if that fails."""
-    from storage.connections import UnsupportedUrl
-    from storage.database import Database
-    from storage.errors import StorageError
-
-    try:
-        database = Database(load_settings_or_exit().resolved_database_url())
-    except UnsupportedUrl as error:
-        exit_with(str(error), WRONG_USAGE)
-    except OSError as error:
-        exit_with(f"cannot open the database: {error.strerror or error}", FAILED)
-    try:
-        return database.run_blocking(work)
-    except StorageError as error:
-        exit_with(str(error), FAILED)
-    finally:
-        database.close()
-
-
 @cli.command()
 def config(as_json: Json = False) -> None:
     """Show effective settings and their sources. Secrets are masked."""
@@ -306,7 +269,7 @@ def doctor(as_json: Json = False) -> None:
 
 def _installation(registry: Registry, sandbox: SandboxReport) -> dict[str, Any]:
     return {
-        "version": version("convertd"),
+        "version": _version(),
         "sandbox": {"layers": sandbox.layers, "proofs": sandbox.checks},
         "plugins": [
             {

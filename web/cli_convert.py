@@ -5,23 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from config.settings import Settings
-from engine import ConversionError, FileFormat, OptionValues
+from engine import ConversionError, OptionValues
+from engine.errors import UnknownFormat
 from engine.executor import Executor, Job, JobResult
 from engine.pipeline import WarningRecord
 from engine.planner import Plan
 from engine.registry import Registry, load_registry
 from web.cli_output import FAILED, WRONG_USAGE, exit_with, load_settings_or_exit, print_message, progress
+from web.cli_tasks import Arguments, ConversionTask, UsageError, make_tasks
 from web.executor_setup import SandboxIncomplete, check_sandbox, command_executor
 
 if TYPE_CHECKING:
@@ -31,90 +34,46 @@ _ACCOUNT = "command"  # all files of a command belong to one user
 _MAX_REQUESTS = 2  # concurrent requests; more would only wait in the server's queue
 
 
-class UsageError(ValueError):
-    """Invalid arguments; `str(error)` explains how to correct them."""
-
-
-@dataclass(frozen=True)
-class ConversionTask:
-    """A file to convert, its output file, and the output format."""
-
-    input: Path
-    output: Path
-    target: FileFormat
-
-
 @dataclass(frozen=True)
 class TaskResult:
-    """The outcome of a task: `result` and the path of its `output` if it succeeded, else `error`."""
+    """The outcome of a task: the `result` and the name of its `output`, or `error`, or the existing file `kept`."""
 
     task: ConversionTask
     result: JobResult | None = None
-    output: Path | None = None
-    error: ConversionError | None = None
+    output: str = ""
+    error: str | None = None
+    kept: Path | None = None
     explanation: Sequence[str] = ()
 
 
-def run(
-    paths: Sequence[Path], to: str | None, given: Mapping[str, object], server: str | None, *, explain: bool
-) -> None:
+def run(arguments: Arguments, given: Mapping[str, object], server: str | None, *, explain: bool) -> None:
     """Runs the command with the given options, as text. Exits with FAILED if a conversion fails, with WRONG_USAGE for
     invalid arguments."""
     registry = load_registry()
-    try:
-        tasks = parse_tasks(registry, paths, to)
-        options = registry.validate(given, from_text=True)
-        if server is None:
-            results = convert_locally(registry, tasks, options, load_settings_or_exit(), explain=explain)
-            work = _report(results, len(tasks))
-        elif explain:
-            raise UsageError("--explain cannot be used with --remote.")
-        else:
-            work = _run_remotely(_open_client(server), tasks, options)
-    except (ValueError, ConversionError) as error:
-        exit_with(str(error), WRONG_USAGE)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # removes temporary files, as SIGINT does
     signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel sends it on behalf of processes that share a descriptor
-    try:
-        failures = asyncio.run(work)
-    except SandboxIncomplete as error:
-        exit_with(str(error), FAILED)
+    with ExitStack() as files:
+        try:
+            options = registry.validate(given, from_text=True)
+            if explain and server is not None:
+                raise UsageError("--explain cannot be used with --remote.")
+            client = None if server is None else _open_client(server)
+            tasks = make_tasks(registry, arguments, files)
+        except (ValueError, ConversionError) as error:
+            exit_with(str(error), WRONG_USAGE)
+        except OSError as error:
+            exit_with(f"cannot read {error.filename or 'standard input'}: {error.strerror}", FAILED)
+        if client is None:
+            results = convert_locally(registry, tasks, options, load_settings_or_exit(), explain=explain)
+            work = _report(results, len(tasks))
+        else:
+            work = _run_remotely(client, tasks, options)
+        try:
+            failures = asyncio.run(work)
+        except SandboxIncomplete as error:
+            exit_with(str(error), FAILED)
     if failures:
         raise typer.Exit(FAILED)
-
-
-def parse_tasks(registry: Registry, paths: Sequence[Path], to: str | None) -> list[ConversionTask]:
-    """Returns the tasks of INPUT OUTPUT, or of INPUT... [FOLDER] with an output format. Raises UsageError."""
-    if to is None:
-        *inputs, output = paths
-        if len(inputs) != 1 or output.is_dir():
-            raise UsageError("expected one INPUT and one OUTPUT; use --to FORMAT to convert several files.")
-        target = registry.format(output.suffix[1:])
-        if target is None:
-            raise UsageError(f"{output} does not have the extension of a known format; see 'convertd formats'.")
-        return [_make_task(inputs[0], output, target)]
-    target = registry.format(to)
-    if target is None:
-        raise UsageError(f"{to} is not a known format; see 'convertd formats'.")
-    folder = paths[-1] if paths[-1].is_dir() else None
-    inputs = list(paths[:-1] if folder else paths)
-    if not inputs:
-        raise UsageError("expected at least one INPUT.")
-    extension = target.extensions[0]
-    tasks = [_make_task(path, (folder or path.parent) / f"{path.stem}.{extension}", target) for path in inputs]
-    if len({task.output for task in tasks}) < len(tasks):
-        raise UsageError("two inputs have the same output file.")
-    return tasks
-
-
-def _make_task(path: Path, output: Path, target: FileFormat) -> ConversionTask:
-    if not path.is_file():
-        raise UsageError(f"{path} is not a file.")
-    if not output.parent.is_dir():
-        raise UsageError(f"{output.parent} is not a folder.")
-    if output.exists() and output.samefile(path):
-        raise UsageError(f"the output would overwrite the input {path}.")
-    return ConversionTask(path, output, target)
 
 
 async def convert_locally(
@@ -128,12 +87,13 @@ async def convert_locally(
     """Yields results in order of completion. Raises SandboxIncomplete before the first conversion."""
     plans: list[tuple[ConversionTask, Plan]] = []
     for task in tasks:
+        if (refused := _refusal(task, task.output)) is not None:
+            yield refused
+            continue
         try:
-            plan = _make_plan(registry, task, options)
-        except ConversionError as error:
-            yield TaskResult(task, error=error)
-        else:
-            plans.append((task, plan))
+            plans.append((task, _make_plan(registry, task, options)))
+        except (ConversionError, OSError) as error:
+            yield _failure(task, error)
     if not plans:
         return
     modules = frozenset[str]().union(*(plan.modules for _, plan in plans))
@@ -149,41 +109,74 @@ async def convert_locally(
 
 
 def _make_plan(registry: Registry, task: ConversionTask, options: OptionValues) -> Plan:
-    """Returns the plan of a task. Raises ConversionError."""
+    """Returns the plan of a task. Raises ConversionError, and OSError if the input cannot be read."""
     with task.input.open("rb") as source:
-        format = registry.identify_descriptor(source.fileno(), task.input.name)
+        try:
+            format = registry.identify_descriptor(source.fileno(), task.name)
+        except UnknownFormat as error:
+            if task.source_format is None or error.reason == "empty_file":
+                raise
+            format = task.source_format
     return registry.plan([format], task.target, options=options)
 
 
 async def _convert_locally(
     executor: Executor, task: ConversionTask, plan: Plan, options: OptionValues, *, explain: bool
 ) -> TaskResult:
-    jobs = [Job.of(plan, options, task.input.stem)]
+    jobs = [Job.of(plan, options, Path(task.name).stem)]
     if explain:
         jobs.insert(0, Job.of(plan, options, inspect=True))
     try:
-        with task.input.open("rb") as source, _temporary_file(task.output.parent) as file:
-            results = [await executor.run(job, _ACCOUNT, [source.fileno()], file.fileno()) for job in jobs]
-            output = _result_path(task.output, results[-1].container)
-            os.replace(file.name, output)  # noqa: PTH105
-    except ConversionError as error:
-        return TaskResult(task, error=error)
-    return TaskResult(task, results[-1], output, explanation=_explain(plan, options, *results) if explain else ())
-
-
-def _result_path(path: Path, container: str | None) -> Path:
-    """The path of a result. The suffix of a ZIP archive is .zip, whatever the output format."""
-    return path.with_suffix(".zip") if container == "zip" else path
+        with task.input.open("rb") as source, _temporary_path(task) as path:
+            with path.open("x+b") as file:
+                results = [await executor.run(job, _ACCOUNT, [source.fileno()], file.fileno()) for job in jobs]
+            return _publish(task, path, results[-1], _explain(plan, options, *results) if explain else ())
+    except (ConversionError, OSError) as error:
+        return _failure(task, error)
 
 
 @contextmanager
-def _temporary_file(folder: Path) -> Iterator[IO[bytes]]:
-    """A new file in the folder, which is deleted after the block unless it has been renamed."""
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=".convertd-", delete=False) as file:
-        try:
-            yield file
-        finally:
-            Path(file.name).unlink(missing_ok=True)
+def _temporary_path(task: ConversionTask) -> Iterator[Path]:
+    """The path of a new file for the result, which is deleted after the block unless it has been renamed.
+
+    The mode of a file that is created there is that of the umask.
+    """
+    folder = Path(tempfile.gettempdir()) if task.output is None else task.output.parent
+    path = folder / f".convertd-{os.urandom(8).hex()}.zip"  # the client adds this suffix to paths of archives
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _publish(task: ConversionTask, path: Path, result: JobResult, explanation: Sequence[str] = ()) -> TaskResult:
+    """Renames the complete result to the task's output, or copies it to standard output. Raises OSError."""
+    if task.output is None:
+        with path.open("rb") as file, os.fdopen(os.dup(1), "wb") as standard_output:
+            shutil.copyfileobj(file, standard_output)
+        return TaskResult(task, result, "standard output", explanation=explanation)
+    output = task.output.with_suffix(".zip") if result.container == "zip" else task.output
+    if (refused := _refusal(task, output)) is not None:
+        return refused
+    path.replace(output)
+    return TaskResult(task, result, str(output), explanation=explanation)
+
+
+def _refusal(task: ConversionTask, output: Path | None) -> TaskResult | None:
+    """The result of a task whose output exists and must not be replaced; None if it may be written."""
+    if output is None or task.overwrite or not os.path.lexists(output):
+        return None
+    if task.overwrite is None:
+        return TaskResult(task, error=f"{output} exists; use -y to replace it or -n to keep it")
+    return TaskResult(task, kept=output)
+
+
+def _failure(task: ConversionTask, error: ConversionError | OSError) -> TaskResult:
+    if isinstance(error, ConversionError):
+        return TaskResult(task, error=f"{error} ({error.reason})" if error.reason else str(error))
+    if error.filename == str(task.input):
+        return TaskResult(task, error=f"cannot read the file: {error.strerror}")
+    return TaskResult(task, error=f"cannot write {task.output or 'standard output'}: {error.strerror}")
 
 
 def _open_client(server: str) -> AsyncClient:
@@ -218,14 +211,19 @@ async def _convert_remotely(
     fields: dict[str, Any] = {**options}
 
     async def convert(task: ConversionTask) -> TaskResult:
+        if (refused := _refusal(task, task.output)) is not None:
+            return refused
         async with slots:
             try:
-                converted = await client.convert(task.input, task.target.name, to=task.output, **fields)
+                with _temporary_path(task) as path:
+                    done = await client.convert(task.input, task.target.name, to=path, name=task.name, **fields)
+                    warnings = tuple(WarningRecord(warning.code, warning.message) for warning in done.warnings)
+                    result = JobResult(done.processed_size, (), warnings, file_count=done.file_count or 1)
+                    return _publish(task, path, result)
             except ConvertdError as error:
-                return TaskResult(task, error=ConversionError(error.message, reason=error.reason))
-        warnings = tuple(WarningRecord(warning.code, warning.message) for warning in converted.warnings)
-        result = JobResult(converted.processed_size, (), warnings, file_count=converted.file_count or 1)
-        return TaskResult(task, result=result, output=converted.path)
+                return _failure(task, ConversionError(error.message, reason=error.reason))
+            except OSError as error:
+                return _failure(task, error)
 
     for result in asyncio.as_completed([convert(task) for task in tasks]):
         yield await result
@@ -243,11 +241,12 @@ async def _report(results: AsyncIterator[TaskResult], total: int) -> int:
 
 def _describe(task_result: TaskResult) -> list[str]:
     """The lines to print for a task."""
-    name, result, error = task_result.task.input, task_result.result, task_result.error
-    if error is not None:
-        reason = f" ({error.reason})" if error.reason else ""
-        return [f"{name}: {error}{reason}"]
-    assert result is not None  # set unless `error` is set
+    name, result = task_result.task.label, task_result.result
+    if task_result.error is not None:
+        return [f"{name}: {task_result.error}"]
+    if task_result.kept is not None:
+        return [f"{name}: {task_result.kept} exists and is kept"]
+    assert result is not None  # set unless `error` or `kept` is set
     lines = [f"{name}: {warning.message} ({warning.code})" for warning in result.warnings]
     if result.container:
         lines.append(f"{name}: {result.file_count} files in {task_result.output}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 FAILED, WRONG_USAGE = 1, 2
 """Exit codes of commands that do not succeed."""
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def print_message(message: str) -> None:
@@ -35,6 +37,43 @@ def load_settings_or_exit() -> Settings:
         return load_settings()
     except SettingsError as error:
         exit_with(str(error), WRONG_USAGE)
+
+
+@contextmanager
+def exit_on_storage_errors() -> Iterator[None]:
+    """Exits with one line if the database, the file store or the data folder of the settings cannot be used."""
+    try:
+        yield
+    except Exception as error:
+        message = _storage_error(error)
+        if message is None:
+            raise
+        exit_with(message, FAILED)
+
+
+def _storage_error(error: Exception) -> str | None:
+    """What is wrong and what to do about it; None for other errors."""
+    from peewee import ImproperlyConfigured, PeeweeException  # noqa: PLC0415, as above
+
+    from storage.connections import UnsupportedUrl  # noqa: PLC0415
+    from storage.errors import StorageError  # noqa: PLC0415
+    from storage.migrate import NewerSchema  # noqa: PLC0415
+
+    first_line = str(error).partition("\n")[0]
+    match error:
+        case ImproperlyConfigured():
+            return "PostgreSQL needs the package psycopg; install it with: pip install 'convertd[postgres]'"
+        case ModuleNotFoundError(name="obstore"):
+            return "S3 needs the package obstore; install it with: pip install 'convertd[s3]'"
+        case NewerSchema():
+            return f"{first_line} Install that release."
+        case PeeweeException():
+            return f"cannot use the database: {first_line}; check CONVERTD_DATABASE_URL, or CONVERTD_DATA_DIR if unset"
+        case OSError(filename=str() as path):
+            return f"cannot use {path}: {error.strerror}; CONVERTD_DATA_DIR must be a folder that can be written to"
+        case UnsupportedUrl() | StorageError() | OSError():
+            return first_line
+    return None
 
 
 @contextmanager

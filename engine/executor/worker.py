@@ -112,6 +112,8 @@ class Worker:
             return jobs.error_reply(error)
         except MemoryError:
             return jobs.error_reply(OutOfMemory("The conversion exceeded its memory limit."))
+        except OSError as error:
+            return jobs.error_reply(StepFailed(f"The conversion failed: {error.strerror or type(error).__name__}."))
         except Exception as error:
             return jobs.error_reply(StepFailed(f"The conversion failed: {type(error).__name__}."))
 

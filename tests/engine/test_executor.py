@@ -136,7 +136,7 @@ async def test_a_result_over_its_limit_is_refused(executor: LocalExecutor, tmp_p
     await run_files(executor, job)
     error = await _failure(executor, job, JobLimits(output=1 << 20))
 
-    assert (error.reason, str(error)) == ("engine_error", "The conversion failed: OSError.")
+    assert (error.reason, str(error)) == ("engine_error", "The conversion failed: File too large.")
     assert not job.output.exists()
 
 

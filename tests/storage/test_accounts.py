@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
+import peewee
 import pytest
 
-from storage import accounts, ledger_audit, models
+from storage import (
+    accounts,
+    api_keys,
+    batches,
+    email_verification,
+    files,
+    idempotency,
+    ledger,
+    ledger_audit,
+    models,
+    request_log,
+    sessions,
+    totals,
+)
+from storage.api_keys import IssuedKey, parse_key
 from storage.database import Database
-from storage.errors import EmailTaken, NotFound
-from tests.support.storage_samples import Clock
+from storage.errors import EmailTaken, InvalidKey, NotFound
+from storage.idempotency import Claim
+from storage.request_log import LoggedRequest
+from storage.transaction import Transaction
+from tests.support.storage_samples import CONVERTED, DAY, OWNER, SOURCE, USE, Clock
 
 
 def test_a_new_account(database: Database, clock: Clock) -> None:
@@ -62,3 +82,72 @@ def test_unknown_accounts_are_not_found(database: Database) -> None:
     with pytest.raises(NotFound) as caught:
         database.run_blocking(accounts.get, "acct_of_nobody")
     assert caught.value.code == "not_found"
+
+
+def _used_account(database: Database, email: str, name: str) -> tuple[str, IssuedKey, str]:
+    """An account with rows in every table: its id, its key and the token of its session."""
+    run = database.run_blocking
+    run(email_verification.register, email.upper(), name)
+    registration = run(email_verification.register, email, name)
+    verified = run(email_verification.verify, registration.token, free_credits=50)
+    account, issued = verified.account.id, verified.issued
+    token, _ = run(sessions.begin, parse_key(issued.text))
+    run(ledger.settle, run(ledger.reserve, account, 2, OWNER, 60), USE)
+    run(ledger.reserve, account, 3, OWNER, 60)
+    run(files.add_processed, account, replace(SOURCE, source=f"up_{name}"), replace(CONVERTED, blob=f"r_{name}"), DAY)
+    batch = run(batches.create, account, "png", DAY)
+    run(batches.add_file, account, batch.id, replace(SOURCE, source=f"b_{name}"), 5, DAY)
+    run(batches.begin, account, batch.id, OWNER, 60)
+    run(idempotency.begin, Claim(account, "/convert", "key", "attempt"), "fingerprint", 60)
+    run(request_log.record, [LoggedRequest(f"req_{name}", account, "GET", "/account", 200, None, 3, 1)])
+    run(email_verification.register, email, name)
+    return account, issued, token
+
+
+@pytest.mark.both_databases
+def test_a_deleted_account_leaves_only_its_ledger(database: Database) -> None:
+    run = database.run_blocking
+    account, issued, token = _used_account(database, "ada@example.org", "ada")
+    other, other_key, other_token = _used_account(database, "bob@example.org", "bob")
+    balance = run(accounts.get, account).balance
+
+    assert run(accounts.delete, "ADA@example.org") == ("b_ada", "r_ada", "up_ada")
+
+    for function, secret in ((api_keys.authenticate, parse_key(issued.text)), (sessions.find, token)):
+        with pytest.raises(InvalidKey):
+            run(function, secret)
+    left = run(accounts.get, account)
+    assert (left.email, left.name, left.balance, left.held, left.used) == ("", "", balance, 3, 2)
+    assert run(ledger_audit.check) == ()
+    for table in (models.Key, models.File, models.Batch, models.Idempotency, models.Request):
+        query: peewee.ModelSelect[Any] = table.select(table.account)
+        assert set(run(Transaction.rows, query)) == {(other,)}
+    tokens = run(Transaction.all, models.Verification.select())
+    assert {token.email for token in tokens} == {"bob@example.org", "BOB@EXAMPLE.ORG"}
+    assert len(run(Transaction.all, models.Usage.select())) == 2
+    assert run(api_keys.authenticate, parse_key(other_key.text))[0].id == other
+    assert run(sessions.find, other_token)[0].id == other
+
+
+@pytest.mark.both_databases
+def test_a_deleted_address_can_have_another_account(database: Database) -> None:
+    run = database.run_blocking
+    first = run(accounts.create, "ada@example.org", "Engine", free_credits=50)
+    run(accounts.delete, "ada@example.org")
+    assert run(accounts.find, "ada@example.org") is None
+    assert run(accounts.list_all) == ()
+    assert (run(totals.read).free_accounts, run(totals.read).balance) == (0, 0)
+    with pytest.raises(NotFound):
+        run(accounts.delete, "ada@example.org")
+
+    second = run(accounts.create, "ada@example.org", "Engine", free_credits=5)
+
+    assert run(accounts.list_all) == (second,)
+    assert second.id != first.id
+
+
+def test_accounts_are_listed_in_the_order_of_their_creation(database: Database, clock: Clock) -> None:
+    for email in ("c@b.org", "a@b.org", "b@b.org"):
+        database.run_blocking(accounts.create, email, "Engine", free_credits=0)
+        clock.now += 1
+    assert [account.email for account in database.run_blocking(accounts.list_all)] == ["c@b.org", "a@b.org", "b@b.org"]

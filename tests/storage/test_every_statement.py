@@ -68,6 +68,9 @@ def test_every_statement(database: Database, clock: Clock) -> None:
     clock.now += 3 * DAY
     assert set(run(files.delete_expired, 10)) == {"up_1", "blob_1"}
     assert run(batches.delete_expired, 10) == 1
+    assert run(files.delete_all, account) == ()
+    assert run(accounts.delete, _EMAIL) == ()
+    assert [other.email for other in run(accounts.list_all)] == ["other@example.org"]
 
     assert {name for module in _MODULES for name in _functions(module)} - run.names == set()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from contextlib import chdir
+from collections.abc import Iterator
+from contextlib import chdir, suppress
 from pathlib import Path
 
 from typer.testing import CliRunner, Result
@@ -28,10 +29,31 @@ def run_command(folder: Path, *arguments: str, **environment: str) -> subprocess
     )
 
 
-def invoke(folder: Path, *arguments: str, **environment: str) -> Result:
-    """Runs the command in this process, which is faster. For commands that end early."""
+def run_at_terminal(folder: Path, *arguments: str, answer: str = "") -> tuple[int, str]:
+    """Runs the command in a process whose standard streams are a terminal. Returns the exit code and the output.
+
+    `answer` is what the user types.
+    """
+    terminal, command_side = os.openpty()
+    os.write(terminal, answer.encode())
+    command = [COMMAND, *arguments]
+    with subprocess.Popen(command, cwd=folder, stdin=command_side, stdout=command_side, stderr=command_side) as process:
+        os.close(command_side)
+        output = b"".join(_read_terminal(terminal))
+    os.close(terminal)
+    return process.returncode, output.decode()
+
+
+def _read_terminal(terminal: int) -> Iterator[bytes]:
+    with suppress(OSError):  # the other side is closed
+        while block := os.read(terminal, 4096):
+            yield block
+
+
+def invoke(folder: Path, *arguments: str, answer: str = "", **environment: str) -> Result:
+    """Runs the command in this process, which is faster. For commands that end early. `answer` is its input."""
     with chdir(folder):
-        return CliRunner().invoke(cli, arguments, env=environment)
+        return CliRunner().invoke(cli, arguments, input=answer, env=environment)
 
 
 def write_samples(folder: Path) -> Path:

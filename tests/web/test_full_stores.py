@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import httpx
-import pytest
 
 from storage import ledger_audit
 from tests.support.checks import problem
@@ -18,19 +14,6 @@ from tests.support.samples import sample
 from tests.support.servers import Running, Servers, eventually
 
 _JSON = {"Accept": "application/json"}
-_SIZE = "2m"
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A small file system."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={_SIZE}", "tmpfs", str(folder)]
-    if os.geteuid() or subprocess.run(mount, stderr=subprocess.DEVNULL, check=False).returncode:
-        pytest.skip("file systems cannot be mounted here")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def _fill(folder: Path) -> Path:

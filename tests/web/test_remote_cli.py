@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 from PIL import Image
 
-from tests.support.command_line import invoke, run_command, write_samples
+from tests.support.command_line import COMMAND, invoke, run_command, write_samples
 from tests.support.pdf_documents import document
 from tests.support.servers import Running, Servers
 
@@ -33,7 +35,7 @@ def test_remote_warnings_and_failures_match_local_ones(folder: Path, server: Run
     key = server.account(10)
 
     local = invoke(folder, *arguments)
-    remote = invoke(folder, *arguments, "--remote", server.url, CONVERTD_API_KEY=key)
+    remote = invoke(folder, *arguments, "-y", "--remote", server.url, CONVERTD_API_KEY=key)
 
     assert remote.exit_code == local.exit_code == 1
     assert "quality_ignored" in local.stderr
@@ -47,12 +49,56 @@ def test_options_are_passed_on(folder: Path, server: Running) -> None:
 
     for options in (["--pages", "2-3", "photo.heic", "photo.jpg"], ["--pages", "2-3", "pages.pdf", "page.png"]):
         local = invoke(folder, "convert", *options)
-        remote = invoke(folder, "convert", "--remote", server.url, *options, CONVERTD_API_KEY=key)
+        remote = invoke(folder, "convert", "-y", "--remote", server.url, *options, CONVERTD_API_KEY=key)
         assert remote.exit_code == local.exit_code
         assert remote.stderr.splitlines()[:1] == local.stderr.splitlines()
 
     with ZipFile(folder / "page.zip") as archive:
         assert archive.namelist() == ["pages-01.png", "pages-02.png"]
+
+
+def test_folders_standard_streams_and_existing_files(folder: Path, server: Running) -> None:
+    command = [COMMAND, "convert", "--remote", server.url]
+    environment = {**os.environ, "CONVERTD_API_KEY": server.account(10)}
+    (folder / "in").mkdir()
+    (folder / "photo.heic").rename(folder / "in" / "photo.heic")
+    (folder / "pages.pdf").write_bytes(document("pages", 3))
+
+    def run(*arguments: str, content: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [*command, *arguments], cwd=folder, input=content, capture_output=True, env=environment, check=False
+        )
+
+    assert run("in", "out", "--to", "jpg").returncode == 0
+    assert (folder / "out" / "photo.jpg").stat().st_mode & 0o777 == 0o666 & ~_umask()
+    (folder / "out" / "photo.jpg").write_bytes(b"precious")
+
+    refused, kept = run("in", "out", "--to", "jpg"), run("-n", "in", "out", "--to", "jpg")
+    assert (refused.returncode, kept.returncode) == (1, 0)
+    assert b"use -y to replace it" in refused.stderr
+    assert (folder / "out" / "photo.jpg").read_bytes() == b"precious"
+    assert run("-y", "in", "out", "--to", "jpg").returncode == 0
+
+    piped = run("-", "--to", "png", content=(folder / "out" / "photo.jpg").read_bytes())
+    assert (piped.returncode, piped.stdout[:4]) == (0, b"\x89PNG")
+    assert run("pages.pdf", "out/page.png", "--pages", "all").returncode == 0
+    assert {path.name for path in (folder / "out").iterdir()} == {"photo.jpg", "page.zip"}
+
+
+def test_a_result_that_cannot_be_written(folder: Path, server: Running) -> None:
+    done = run_command(
+        folder, "convert", "--remote", server.url, "photo.heic", "/proc/photo.jpg", CONVERTD_API_KEY=server.account(10)
+    )
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("photo.heic: cannot write /proc/photo.jpg: ")
+    assert done.stderr.count("\n") == 1
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
 
 
 def test_an_invalid_key(folder: Path, servers: Servers, data_dir: Path) -> None:

@@ -1,0 +1,240 @@
+"""The `account` commands, which operators run next to a server: they use its database and file store.
+
+Like all commands, each imports what it needs when it runs.
+"""
+
+# ruff: noqa: PLC0415
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from config.pricing import FREE_CREDITS
+from web.cli_output import (
+    FAILED,
+    WRONG_USAGE,
+    Json,
+    exit_on_storage_errors,
+    exit_with,
+    load_settings_or_exit,
+    print_message,
+)
+
+if TYPE_CHECKING:
+    from config.settings import Settings
+    from storage.accounts import Account
+    from storage.api_keys import IssuedKey, Key
+    from storage.blob_store import BlobStore
+    from storage.transaction import Transaction
+    from web.api.fields import Model
+
+R = TypeVar("R")
+
+_MAX_CREDITS = 1_000_000_000  # per call
+
+account_cli = typer.Typer(
+    no_args_is_help=True, help="Create, list and delete accounts, grant credits, and check the ledger."
+)
+Email = Annotated[str, typer.Argument(help="The email address of the account.")]
+
+
+@account_cli.command()
+def create(
+    email: Annotated[str, typer.Option(help="The email address of the owner.")],
+    name: Annotated[str, typer.Option(help="The name of the application, 2 to 100 characters.")],
+    credits: Annotated[int, typer.Option(min=0, max=_MAX_CREDITS, help="The initial credits.")] = FREE_CREDITS,
+    unverified: Annotated[
+        bool, typer.Option("--unverified", help="Do not mark the email address as verified.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Create an account and print its API key, which is not shown again."""
+    from storage import accounts, api_keys
+    from web.api.fields import RegistrationFields
+
+    checked = _validate(RegistrationFields, email=email, name=name)
+    address, display_name = checked.email, checked.name
+
+    def create_account(transaction: Transaction) -> IssuedKey:
+        account = accounts.create(transaction, address, display_name, free_credits=credits, verified=not unverified)
+        return api_keys.issue(transaction, account.id, display_name)
+
+    settings = load_settings_or_exit()
+    issued = _run_transaction(settings, create_account)
+    if as_json:
+        return print(json.dumps({"api_key": issued.text, "key_id": issued.key.id, "email": address}))
+    print(issued.text)
+    print_message(f"created an account for {address} with {credits} credits; its API key is not shown again.")
+    return print_message(f"the account is in the database {settings.masked_database_url()}")
+
+
+@account_cli.command("list")
+def list_accounts(as_json: Json = False) -> None:
+    """List all accounts with their credits."""
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    from storage import accounts
+
+    found = [_account_fields(one) for one in _run_transaction(load_settings_or_exit(), accounts.list_all)]
+    if as_json:
+        return print(json.dumps(found, indent=2))
+    columns = ("name", "credits_remaining", "credits_used_total", "created_at")
+    table = Table(Column("email", no_wrap=True), *(column.replace("_", " ") for column in columns))
+    for fields in found:
+        table.add_row(fields["email"], *(str(fields[column]) for column in columns))
+    return Console(soft_wrap=True, markup=False).print(table)
+
+
+@account_cli.command()
+def show(email: Email, as_json: Json = False) -> None:
+    """Show an account, its credits, its stored files and its API keys."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from storage import api_keys, files
+
+    def read(transaction: Transaction) -> tuple[Account, int, tuple[Key, ...]]:
+        account = _find(transaction, email)
+        return account, files.stored_bytes(transaction, account.id), api_keys.list_keys(transaction, account.id)
+
+    account, stored_bytes, keys = _run_transaction(load_settings_or_exit(), read)
+    fields = {**_account_fields(account), "stored_bytes": stored_bytes}
+    if as_json:
+        return print(json.dumps({**fields, "keys": [_key_fields(key) for key in keys]}, indent=2))
+    table = Table("field", "value")
+    for name, value in fields.items():
+        table.add_row(name.replace("_", " "), _text(value))
+    for key in keys:
+        table.add_row("key", f"{key.prefix}… {key.name}")
+    return Console(soft_wrap=True, markup=False).print(table)
+
+
+@account_cli.command()
+def delete(
+    email: Email, yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without a question.")] = False
+) -> None:
+    """Delete an account, its API keys and its files. Its ledger is kept without its name and email address."""
+    from storage import accounts
+    from storage.errors import StorageError
+
+    settings = load_settings_or_exit()
+    account = _run_transaction(settings, lambda transaction: _find(transaction, email))
+    question = f"Delete the account {account.email} with {account.balance} credits, its API keys and its files?"
+    if not yes and not typer.confirm(question, err=True):
+        exit_with("nothing was deleted.", FAILED)
+    with exit_on_storage_errors():
+        blob_store = _open_blob_store(settings)
+    blobs = _run_transaction(settings, lambda transaction: accounts.delete(transaction, account.email))
+    try:
+        asyncio.run(blob_store.delete(blobs))
+    except (OSError, StorageError) as error:
+        exit_with(f"the account is deleted, but not its files; the server will delete them: {error}", FAILED)
+    print_message(f"deleted the account {account.email}; stored files erased: {len(blobs)}.")
+
+
+@account_cli.command()
+def grant(
+    email: Email,
+    credits: Annotated[int, typer.Argument(metavar="N", min=1, max=_MAX_CREDITS, help="The number of credits.")],
+) -> None:
+    """Add credits to an account and print its balance."""
+    from storage import accounts
+    from web.api.fields import EmailFields
+
+    address = _validate(EmailFields, email=email).email
+    print(_run_transaction(load_settings_or_exit(), lambda transaction: accounts.grant(transaction, address, credits)))
+
+
+@account_cli.command()
+def audit() -> None:
+    """Check the ledger for inconsistencies. Reads the whole database: run it on a copy."""
+    from storage import ledger_audit
+
+    problems = _run_transaction(load_settings_or_exit(), ledger_audit.check)
+    for problem in problems:
+        print(problem)
+    if problems:
+        raise typer.Exit(FAILED)
+    print_message("the ledger is consistent.")
+
+
+def _find(transaction: Transaction, email: str) -> Account:
+    """Returns the account with this address. Raises NotFound."""
+    from storage import accounts
+    from storage.errors import NotFound
+
+    account = accounts.find(transaction, email)
+    if account is None or not account.email:
+        raise NotFound("account")
+    return account
+
+
+def _account_fields(account: Account) -> dict[str, Any]:
+    """The fields of an account, named as in the API."""
+    from web.api.times import timestamp
+
+    return {
+        "id": account.id,
+        "email": account.email,
+        "name": account.name,
+        "verified_at": timestamp(account.verified_at),
+        "credits_remaining": account.balance,
+        "credits_held": account.held,
+        "credits_total_purchased": account.purchased,
+        "credits_used_total": account.used,
+        "created_at": timestamp(account.created_at),
+        "last_used_at": timestamp(account.last_used_at),
+    }
+
+
+def _key_fields(key: Key) -> dict[str, Any]:
+    """The fields of an API key, named as in the API."""
+    from web.api.times import timestamp
+
+    return {
+        "key_id": key.id,
+        "key_prefix": key.prefix,
+        "name": key.name,
+        "created_at": timestamp(key.created_at),
+        "last_used_at": timestamp(key.last_used_at),
+        "expires_at": timestamp(key.expires_at),
+    }
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _validate(model: type[Model], **values: str) -> Model:
+    """Returns the validated fields. Exits if one is invalid by the rules of the API."""
+    from web.api.errors import InvalidParameter
+    from web.api.fields import validate
+
+    try:
+        return validate(model, values)
+    except InvalidParameter as error:
+        exit_with(str(error), WRONG_USAGE)
+
+
+def _open_blob_store(settings: Settings) -> BlobStore:
+    from storage.blob_store import open_blob_store
+
+    url = settings.blob_url.get_secret_value() if settings.blob_url else None
+    return open_blob_store(url, settings.data_dir.absolute() / "blobs")
+
+
+def _run_transaction(settings: Settings, work: Callable[[Transaction], R]) -> R:
+    """Runs the work in one transaction of the configured database. Exits if that fails."""
+    from storage.database import Database
+
+    with exit_on_storage_errors():
+        database = Database(settings.resolved_database_url())
+        try:
+            return database.run_blocking(work)
+        finally:
+            database.close()

@@ -1,0 +1,159 @@
+"""The arguments of the `convert` command: which files are converted, and where the results are written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from engine import FileFormat
+from engine.registry import Registry
+
+_STANDARD_STREAM = Path("-")  # standard input as INPUT, standard output as OUTPUT
+
+
+class UsageError(ValueError):
+    """Invalid arguments; `str(error)` explains how to correct them."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments, as given. `overwrite`: replace existing files, keep them, or None."""
+
+    paths: Sequence[Path]
+    to: str | None
+    source_format: str | None
+    overwrite: bool | None
+
+
+@dataclass(frozen=True)
+class ConversionTask:
+    """A file to convert, the output format, and the output file, None for standard output.
+
+    `label` names the input in messages. Its format is detected by its content and its filename `name`; it is
+    `source_format` if the content is not recognized. `overwrite` is whether to replace an existing output; None: fail.
+    """
+
+    input: Path
+    label: str
+    name: str
+    source_format: FileFormat | None
+    output: Path | None
+    target: FileFormat
+    overwrite: bool | None
+
+
+def make_tasks(registry: Registry, arguments: Arguments, files: ExitStack) -> list[ConversionTask]:
+    """Returns the tasks of INPUT OUTPUT, or of INPUT... [OUTPUT] with an output format.
+
+    Copies standard input to a temporary file, which `files` deletes. Asks at a terminal whether to replace the file
+    OUTPUT. Raises UsageError, and OSError for an input that cannot be read.
+    """
+    source_format = _format(registry, arguments.source_format) if arguments.source_format else None
+    overwrite = arguments.overwrite
+    if arguments.to is None:
+        path, output, target = _input_and_output(registry, arguments.paths)
+        _check(path, output)
+        if overwrite is None and os.path.lexists(output) and sys.stdin.isatty() and sys.stderr.isatty():
+            overwrite = typer.confirm(f"{output} exists. Replace it?", err=True)
+        pairs: list[tuple[Path, Path | None]] = [(path, output)]
+    else:
+        target = _format(registry, arguments.to)
+        pairs = list(_inputs_and_outputs(registry, arguments.paths, target))
+        for pair in pairs:
+            _check(*pair)
+    outputs = Counter(output for _, output in pairs)
+    if len(outputs) < len(pairs):
+        raise UsageError(f"two inputs have the output file {outputs.most_common(1)[0][0]}.")
+    return [
+        ConversionTask(*_open(path, source_format, files), source_format, output, target, overwrite)
+        for path, output in pairs
+    ]
+
+
+def _open(path: Path, source_format: FileFormat | None, files: ExitStack) -> tuple[Path, str, str]:
+    """The input, its label and its name."""
+    name, label = path.name, str(path)
+    if path == _STANDARD_STREAM:
+        name, label = "stdin", "standard input"
+        path = _copy_standard_input(files)
+    if source_format is not None:
+        name = f"{Path(name).stem}.{source_format.extensions[0]}"
+    return path, label, name
+
+
+def _format(registry: Registry, name: str) -> FileFormat:
+    found = registry.format(name)
+    if found is None:
+        raise UsageError(f"{name} is not a known format; see 'convertd formats'.")
+    return found
+
+
+def _input_and_output(registry: Registry, paths: Sequence[Path]) -> tuple[Path, Path, FileFormat]:
+    """The input, the output and its format of a command without --to."""
+    if len(paths) != 2 or any(path.is_dir() for path in paths):
+        raise UsageError("expected one INPUT and one OUTPUT; use --to FORMAT to convert several files or a folder.")
+    path, output = paths
+    if output == _STANDARD_STREAM:
+        raise UsageError("the format of standard output is unknown; use --to FORMAT.")
+    target = registry.format(output.suffix[1:])
+    if target is None:
+        raise UsageError(f"{output} does not have the extension of a known format; see 'convertd formats'.")
+    return path, output, target
+
+
+def _inputs_and_outputs(
+    registry: Registry, paths: Sequence[Path], target: FileFormat
+) -> Iterator[tuple[Path, Path | None]]:
+    """The inputs and outputs of a command with --to. The inputs of a folder are its files."""
+    *first, last = paths
+    folder = last if first and last.is_dir() else None
+    if last == _STANDARD_STREAM:
+        (path, *others) = first or [last]
+        if others or path.is_dir():
+            raise UsageError("only one INPUT can be converted to standard output.")
+        yield path, None
+        return
+    for path in first if folder else paths:
+        for file in _files(registry, path, target) if path.is_dir() else [path]:
+            stem = "stdin" if file == _STANDARD_STREAM else file.stem
+            yield file, (folder or file.parent) / f"{stem}.{target.extensions[0]}"
+
+
+def _files(registry: Registry, folder: Path, target: FileFormat) -> list[Path]:
+    """The files of a folder that have the extension of another known format, sorted; not those of its subfolders."""
+    files = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".") and path.is_file()]
+    found = [path for path in files if registry.format(path.suffix[1:]) not in (None, target)]
+    if not found:
+        raise UsageError(f"{folder} has no files to convert: none has the extension of another known format.")
+    return found
+
+
+def _check(path: Path, output: Path | None) -> None:
+    """Raises UsageError if there is no such input, no folder for the output, or if they are the same file."""
+    if path != _STANDARD_STREAM and not path.is_file():
+        raise UsageError(f"{path} is not a file or folder." if not path.exists() else f"{path} is not a regular file.")
+    if output is None:
+        if os.isatty(1):
+            raise UsageError("standard output is a terminal; redirect it to a file or a program.")
+        return
+    if not output.parent.is_dir():
+        raise UsageError(f"{output.parent} is not a folder.")
+    if path.exists() and output.exists() and output.samefile(path):
+        raise UsageError(f"the output would overwrite the input {path}.")
+
+
+def _copy_standard_input(files: ExitStack) -> Path:
+    """Copies standard input to a temporary file, because its size must be known before it is converted."""
+    copy = files.enter_context(tempfile.NamedTemporaryFile(prefix="convertd-"))  # noqa: SIM115, `files` closes it
+    shutil.copyfileobj(sys.stdin.buffer, copy)
+    copy.flush()
+    return Path(copy.name)
