@@ -36,13 +36,13 @@ _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "con
 @cli.command("overhead")
 def run_overhead(rounds: Rounds = 5, seconds: Seconds = 0.5, json_file: Json = None, readme: Readme = False) -> None:
     """Overhead of the service: a tiny picture converted in process, by the executor, and over HTTP."""
-    _publish("overhead", overhead.measure(rounds, seconds), json_file, readme=readme)
+    publish("overhead", overhead.measure(rounds, seconds), json_file, readme=readme)
 
 
 @cli.command("server")
 def run_server(rounds: Rounds = 3, seconds: Seconds = 6, json_file: Json = None, readme: Readme = False) -> None:
     """Throughput, latency, CPU time and memory of `convertd serve` with all features on."""
-    _publish("server", server.measure(rounds, seconds), json_file, readme=readme)
+    publish("server", server.measure(rounds, seconds), json_file, readme=readme)
 
 
 @cli.command("peers")
@@ -54,7 +54,7 @@ def run_peers(
     readme: Readme = False,
 ) -> None:
     """The same for thumbor, ipx, fastify with sharp, and Starlette with pyvips, next to convertd."""
-    _publish("peers", peers.measure(rounds, seconds, cache), json_file, readme=readme)
+    publish("peers", peers.measure(rounds, seconds, cache), json_file, readme=readme)
 
 
 @cli.command("pairs")
@@ -68,7 +68,7 @@ def run_pairs(
     readme: Readme = False,
 ) -> None:
     """Time of conversions by the executor, compared with a direct call of the codec."""
-    _publish("pairs", pairs.measure(rounds, seconds, every=every), json_file, readme=readme)
+    publish("pairs", pairs.measure(rounds, seconds, every=every), json_file, readme=readme)
 
 
 @cli.command("quality")
@@ -86,7 +86,7 @@ def run_memory(
     readme: Readme = False,
 ) -> None:
     """Memory of a server's processes before, during and after bursts of conversions."""
-    _publish("memory", memory.measure(seconds), json_file, readme=readme)
+    publish("memory", memory.measure(seconds), json_file, readme=readme)
 
 
 @cli.command("soak")
@@ -96,19 +96,19 @@ def run_soak(
     readme: Readme = False,
 ) -> None:
     """Memory, descriptors, files and log of a server under a mixed load at 70 % of its capacity."""
-    _publish("soak", soak.measure(minutes), json_file, readme=readme)
+    publish("soak", soak.measure(minutes), json_file, readme=readme)
 
 
 @cli.command("verification")
 def run_verification(rounds: Rounds = 3, json_file: Json = None) -> None:
     """Time to reopen and check each result."""
-    _publish("verification", verification.measure(rounds), json_file)
+    publish("verification", verification.measure(rounds), json_file)
 
 
 @cli.command("thumbnails")
 def run_thumbnails(rounds: Rounds = 3, json_file: Json = None) -> None:
     """CPU time of a photo of 24 megapixels converted to 320 pixels, compared with the whole photo."""
-    _publish("thumbnails", [thumbnails.measure(rounds)], json_file)
+    publish("thumbnails", [thumbnails.measure(rounds)], json_file)
 
 
 @cli.command("overload")
@@ -118,7 +118,7 @@ def run_overload(
     """Goodput, refusals and recovery of a server under ten times the load that it can process."""
     with _test_dependencies():
         from benchmarks.faults import overload  # noqa: PLC0415, needs what the tests need
-    _publish("overload", [overload.overload(seconds)], json_file)
+    publish("overload", [overload.overload(seconds)], json_file)
 
 
 @cli.command("faults")
@@ -130,7 +130,7 @@ def run_faults(
     """Killed processes, unavailable stores and misbehaving clients."""
     with _test_dependencies():
         from benchmarks.faults import scenarios  # noqa: PLC0415, needs what the tests need
-    _publish("faults", [scenarios.run([name for name in only.split(",") if name], quick=quick)], json_file)
+    publish("faults", [scenarios.run([name for name in only.split(",") if name], quick=quick)], json_file)
 
 
 @contextmanager
@@ -143,7 +143,7 @@ def _test_dependencies() -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
-def _publish(mode: str, reports: Sequence[Report], json_file: Path | None, *, readme: bool = False) -> None:
+def publish(mode: str, reports: Sequence[Report], json_file: Path | None = None, *, readme: bool = False) -> None:
     """Prints and writes the results. Exits with 1 if a requirement is not met."""
     for report in reports:
         table = Table(*report.columns, title=report.title)

@@ -13,8 +13,10 @@ from pathlib import Path
 from subprocess import PIPE
 
 import pytest
+import typer
 
 from benchmarks import pairs, peers, quality, samples, server
+from benchmarks.__main__ import publish
 from benchmarks.measure import COLUMNS, Run, cpu_seconds, interleaved, table
 from benchmarks.report import Report, at_most, info, write_readme
 from engine.registry import load_registry
@@ -24,6 +26,12 @@ import sys
 from benchmarks.__main__ import cli
 cli(["overhead", *sys.argv[1:]], standalone_mode=False)
 print(*sys.modules)
+"""
+_WITHOUT_TESTS = """
+import sys
+sys.modules["moto"] = sys.modules["jsonschema_rs"] = sys.modules["psycopg"] = None
+from benchmarks.__main__ import cli
+cli()
 """
 _BUSY_CHILD = """
 import subprocess, sys
@@ -47,6 +55,25 @@ def test_a_mode_runs_without_the_tests_and_writes_json(tmp_path: Path) -> None:
     (report,) = written["results"]
     assert len(report["rows"]) == 8
     assert all(row["failed"] == 0 and row["per second"] > 0 and row["p50 ms"] > 0 for row in report["rows"])
+
+
+def test_a_requirement_that_is_not_met_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+    publish("memory", [Report("Requirements", COLUMNS, (at_most("met", 1, 1),))])
+    assert "NO" not in capsys.readouterr().out
+
+    with pytest.raises(typer.Exit) as stopped:
+        publish("memory", [Report("Requirements", COLUMNS, (at_most("not met", 2, 1),))])
+    assert stopped.value.exit_code == 1
+    assert "NO" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("mode", ["overload", "faults"])
+def test_modes_that_need_the_tests_name_the_command_that_installs_them(mode: str) -> None:
+    done = subprocess.run([sys.executable, "-c", _WITHOUT_TESTS, mode], check=False, capture_output=True, text=True)
+
+    assert done.returncode == 1
+    assert "sh config/setup.sh test" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_peers_that_cannot_be_installed_are_listed(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def _check_pytest_arguments(arguments: list[str], config: pytest.Config) -> None
 
 
 def test_the_test_options_are_those_of_the_tests() -> None:
-    declared = re.findall(r'"(--[\w-]+)"', (ROOT / "tests" / "conftest.py").read_text())
+    declared = re.findall(r"addoption\(\s*\"(--[\w-]+)\"", (ROOT / "tests" / "conftest.py").read_text())
 
     assert {row[0] for row in _BENCHMARKS.table("option")} == set(declared)
 

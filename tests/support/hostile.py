@@ -237,18 +237,7 @@ def hostile_files() -> Iterator[Hostile]:
     yield from _disguises()
 
 
-def _too_large() -> Iterator[Hostile]:
-    yield Hostile("png_claim", lambda _: png(20_000, 20_000), (PIXELS,), "jpeg")
-    yield Hostile("png_16_bit_claim", lambda _: png(20_000, 20_000, depth=16), (PIXELS,), "jpeg")
-    yield Hostile("png_just_too_large", lambda _: png(10_001, 10_000), (PIXELS,), "jpeg")
-    yield Hostile("webp_claim", lambda _: _webp(16_383), (PIXELS,))
-    yield Hostile("jpeg_claim", lambda _: _jpeg_claim(), (PIXELS,))
-    yield Hostile("bmp_claim", lambda _: _patched("bmp", 18, "<ii", 30_000, 30_000), (PIXELS,))
-    yield Hostile("bmp_negative", lambda _: _patched("bmp", 18, "<ii", -5, -5), (PIXELS, CORRUPT))
-    yield Hostile("gif_claim", lambda _: _patched("gif", 6, "<HH", 65_535, 65_535), (PIXELS,))
-    yield Hostile("psd_claim", lambda _: _patched("psd", 14, ">II", 29_000, 29_000), (PIXELS,))
-    yield Hostile("psd_deep_claim", lambda _: _patched("psd", 14, ">IIH", 29_000, 29_000, 16), (PIXELS,))
-    yield Hostile("tiff_float_claim", lambda _: _deep_tiff_claim(), (PIXELS, CORRUPT))
+def _too_large_drawings() -> Iterator[Hostile]:
     yield Hostile("svg_size", lambda _: svg("", 'width="30000" height="30000"'), (PIXELS,))
     yield Hostile("svg_view_box", lambda _: svg("", 'viewBox="0 0 1e5 1e5"'), (PIXELS,))
     yield Hostile("svg_infinite", lambda _: svg("", 'width="1e308" height="1e308"'), (PIXELS,))
@@ -267,6 +256,21 @@ def _too_large() -> Iterator[Hostile]:
     yield Hostile("pdf_box_to_svg", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 14000 14000"), (PIXELS,), "svg")
     yield Hostile("pdf_box_to_eps", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 900000 900"), (PIXELS,), "eps")
     yield Hostile("pdf_endless_box", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 1e30 1e30"), (PIXELS, CORRUPT, DONE))
+
+
+def _too_large() -> Iterator[Hostile]:
+    yield Hostile("png_claim", lambda _: png(20_000, 20_000), (PIXELS,), "jpeg")
+    yield Hostile("png_16_bit_claim", lambda _: png(20_000, 20_000, depth=16), (PIXELS,), "jpeg")
+    yield Hostile("png_just_too_large", lambda _: png(10_001, 10_000), (PIXELS,), "jpeg")
+    yield Hostile("webp_claim", lambda _: _webp(16_383), (PIXELS,))
+    yield Hostile("jpeg_claim", lambda _: _jpeg_claim(), (PIXELS,))
+    yield Hostile("bmp_claim", lambda _: _patched("bmp", 18, "<ii", 30_000, 30_000), (PIXELS,))
+    yield Hostile("bmp_negative", lambda _: _patched("bmp", 18, "<ii", -5, -5), (PIXELS, CORRUPT))
+    yield Hostile("gif_claim", lambda _: _patched("gif", 6, "<HH", 65_535, 65_535), (PIXELS,))
+    yield Hostile("psd_claim", lambda _: _patched("psd", 14, ">II", 29_000, 29_000), (PIXELS,))
+    yield Hostile("psd_deep_claim", lambda _: _patched("psd", 14, ">IIH", 29_000, 29_000, 16), (PIXELS,))
+    yield Hostile("tiff_float_claim", lambda _: _deep_tiff_claim(), (PIXELS, CORRUPT))
+    yield from _too_large_drawings()
     yield Hostile("avif_lie", lambda _: _lying_isobmff("avif", 2000), (CORRUPT, DONE))
     yield Hostile("heic_lie", lambda _: _lying_isobmff("heic", 256), (CORRUPT, DONE))
     yield Hostile("avif_lie_36mp", lambda _: _lying_isobmff("avif", 6000), (CORRUPT, DONE, MEMORY, TIMEOUT), long=True)

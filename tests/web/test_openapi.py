@@ -30,7 +30,7 @@ from web.services.serializers import API
 
 _ROOT = Path(__file__).parents[2]
 _VERBS = ("get", "post", "put", "patch", "delete")
-_NOT_OF_THE_API = {"email_taken", "none"}  # of the operator's commands, and metrics
+_NOT_OF_THE_API = {"email_taken", "none", "previews", "trials"}  # the command, metrics, and the try-it form
 
 
 def _operations() -> Iterator[tuple[str, str, dict[str, Any]]]:

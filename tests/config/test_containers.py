@@ -1,0 +1,135 @@
+"""The container image and the compose file. No test runs a container engine."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from config.settings import ENV_PREFIX, load_settings
+from tests.support.readme import read
+
+_ROOT = Path(__file__).parents[2]
+_CONFIG = _ROOT / "config"
+_COMPOSE: dict[str, Any] = yaml.safe_load((_CONFIG / "compose.yml").read_text())
+_SERVICES: dict[str, dict[str, Any]] = _COMPOSE["services"]
+_INSTALLED = "/opt/convertd"
+
+
+def _instructions() -> list[tuple[str, str]]:
+    """Returns the instructions of the image with their arguments, continued lines joined."""
+    lines = (_CONFIG / "Containerfile").read_text().replace("\\\n", " ").splitlines()
+    return [(name, rest) for name, _, rest in (line.partition(" ") for line in lines if line and line[0] != "#")]
+
+
+def _argument(name: str) -> str:
+    """Returns the argument of the instruction that occurs once."""
+    (argument,) = [rest for instruction, rest in _instructions() if instruction == name]
+    return argument
+
+
+def test_the_image_has_what_it_needs_and_nothing_else() -> None:
+    allowed = {line[1:] for line in (_ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = {name for instruction, rest in _instructions() if instruction == "COPY" for name in rest.split()[:-1]}
+
+    assert copied == allowed
+    assert {name for name in copied if not (_ROOT / name).exists()} == set()
+    assert "benchmarks" not in copied
+    assert "tests" not in copied
+
+
+def test_the_image_installs_locked_versions() -> None:
+    set_up = (_CONFIG / "setup.sh").read_text()
+
+    assert _argument("RUN").startswith("sh config/setup.sh ")
+    assert "--require-hashes" in set_up
+    assert "pip install" not in _argument("RUN")
+
+
+def test_the_image_runs_as_a_user() -> None:
+    user, data = _argument("USER"), _argument("VOLUME")
+
+    assert re.search(rf"useradd [^&]*--uid [1-9]\d+ [^&]* {user} ", _argument("RUN"))
+    assert f"install -d -o {user} -g {user} -m 700 {data}" in _argument("RUN")
+    assert ("ENV", f"{ENV_PREFIX}DATA_DIR={data}") in _instructions()
+    names = [name for name, _ in _instructions()]
+    assert names.index("RUN") < names.index("USER") < names.index("ENTRYPOINT")
+
+
+def test_the_image_serves_and_checks_its_health() -> None:
+    assert _argument("WORKDIR") == _INSTALLED
+    assert _argument("ENTRYPOINT") == f'["{_INSTALLED}/.venv/bin/convertd"]'
+    assert _argument("CMD") == '["serve", "--host", "0.0.0.0"]'
+    assert re.search(
+        rf'CMD \["curl", "--fail", .*"http://127.0.0.1:{_argument("EXPOSE")}/readyz"\]$', _argument("HEALTHCHECK")
+    )
+    assert re.search(r"^curl ", (_CONFIG / "setup.sh").read_text(), re.MULTILINE)
+
+
+def test_the_settings_of_the_service_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = _SERVICES["convertd"]["environment"]
+    settings = {name: value for name, value in variables.items() if name.startswith(ENV_PREFIX)}
+    for name, value in settings.items():
+        monkeypatch.setenv(name, _substituted(value))
+
+    loaded = load_settings()
+
+    assert {ENV_PREFIX + name.upper() for name in loaded.model_fields_set} == set(settings)
+    assert variables.keys() - settings.keys() == {
+        *("AWS_ACCESS_KEY_ID", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_SECRET_ACCESS_KEY")
+    }
+
+
+def _substituted(value: str) -> str:
+    return re.sub(r"\$\{(\w+):\?\}", r"\1", value)
+
+
+def test_the_service_uses_the_stores() -> None:
+    service, store = _SERVICES["convertd"]["environment"], _SERVICES["s3"]["environment"]
+    garage = (_CONFIG / "garage.toml").read_text()
+
+    hosts = {urlsplit(_substituted(value)).hostname for name, value in service.items() if name.endswith("_URL")}
+    assert hosts == {"localhost", "postgres", "redis", "s3", store["GARAGE_DEFAULT_BUCKET"]}
+    assert service["AWS_ACCESS_KEY_ID"] == store["GARAGE_DEFAULT_ACCESS_KEY"]
+    assert service["AWS_SECRET_ACCESS_KEY"] == store["GARAGE_DEFAULT_SECRET_KEY"]
+    assert f's3_region = "{service["AWS_REGION"]}"' in garage
+    assert f'api_bind_addr = "[::]:{urlsplit(service["AWS_ENDPOINT_URL"]).port}"' in garage
+
+
+def test_all_mounted_paths_and_volumes_exist() -> None:
+    mounts = [mount.split(":") for service in _SERVICES.values() for mount in service.get("volumes", [])]
+    files = {source for source, *_ in mounts if source.startswith("./")}
+
+    assert {source for source in files if not (_CONFIG / source).exists()} == set()
+    assert {source for source, *_ in mounts} - files == set(_COMPOSE["volumes"])
+    assert _SERVICES["convertd"]["volumes"] == [f"data:{_argument('VOLUME')}"]
+    targets = {target: source for source, target, *_ in mounts}
+    assert targets[f"{_INSTALLED}/config/grafana/dashboards"] == "./grafana/dashboards"  # as in the provisioning
+
+
+def test_services_wait_for_health_checks() -> None:
+    for name, service in _SERVICES.items():
+        for other, dependency in service.get("depends_on", {}).items():
+            if dependency["condition"] == "service_healthy":
+                assert "healthcheck" in _SERVICES[other], (name, other)
+        assert name == "convertd" or re.search(r":v?\d[\d.]*$", service["image"]), name
+
+
+def test_services_are_not_reachable_from_other_machines() -> None:
+    published = [port for service in _SERVICES.values() for port in service.get("ports", [])]
+
+    assert {port.rpartition(":")[2] for port in published} == {"8000", "9090", "3000"}
+    assert all(port.startswith("127.0.0.1:") for port in published)
+    for name in ("prometheus", "grafana"):  # their configuration has the addresses of one machine
+        assert _SERVICES[name]["network_mode"] == "service:convertd"
+
+
+def test_all_secrets_are_created_as_documented() -> None:
+    used = set(re.findall(r"\$\{(\w+)", (_CONFIG / "compose.yml").read_text()))
+    documented = re.findall(r"^(\w+)=", read("config/README.md").section("Run in containers").text, re.MULTILINE)
+
+    assert set(documented) == used

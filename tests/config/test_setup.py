@@ -1,0 +1,193 @@
+"""The set-up script and the lock files that it installs."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+_ROOT = Path(__file__).parents[2]
+_LOCKS = ("config/requirements.lock", "config/requirements-test.lock")
+_PROJECT = tomllib.loads((_ROOT / "pyproject.toml").read_text())
+_EXTRAS = _PROJECT["project"]["optional-dependencies"]
+_BASE = [*_PROJECT["project"]["dependencies"], *_PROJECT["build-system"]["requires"]]
+_REQUIRED = {
+    "config/requirements.lock": [*_BASE, *_EXTRAS["postgres"], *_EXTRAS["s3"]],
+    "config/requirements-test.lock": [*_BASE, *_EXTRAS["test"]],
+}
+# Commands in place of the system's. dpkg-query knows all packages but those in the file `missing`.
+_PROGRAMS = {
+    "apt-get": 'echo "apt-get $*" >>"$LOG"',
+    "dpkg-query": 'for name; do :; done; grep -qx "$name" "$MISSING" || echo "install ok installed"',
+    "id": "echo 1000",
+    "sudo": 'echo "sudo $*" >>"$LOG"',
+}
+_PIP = '#!/bin/sh\necho "pip $*" >>"$LOG"\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the project's files, with a .venv whose Python writes its arguments to the file `log`."""
+    (tmp_path / "config").mkdir()
+    for name in ("pyproject.toml", "config/setup.sh", *_LOCKS):
+        shutil.copy(_ROOT / name, tmp_path / name)
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, body in _PROGRAMS.items():
+        _write_program(programs / name, f"#!/bin/sh\n{body}\n")
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    _write_program(tmp_path / ".venv" / "bin" / "python", _PIP)
+    for name in ("log", "missing"):
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def _write_program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    paths = f"{folder / 'programs'}:{os.environ['PATH']}"
+    return {**os.environ, "PATH": paths, "LOG": str(folder / "log"), "MISSING": str(folder / "missing")}
+
+
+def _set_up(folder: Path, *arguments: str) -> str:
+    """Runs the script without a terminal. Returns its output."""
+    command = ["sh", "config/setup.sh", *arguments]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=_environment(folder),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def _set_up_in_terminal(folder: Path, answer: str) -> str:
+    """Runs the script in a terminal in which the answer is typed. Returns its output."""
+    ours, terminal = pty.openpty()
+    with subprocess.Popen(
+        ["sh", "config/setup.sh"],
+        cwd=folder,
+        env=_environment(folder),
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+    ) as process:
+        os.close(terminal)
+        os.write(ours, f"{answer}\n".encode())
+        output = b""
+        while chunk := _read(ours):
+            output += chunk
+        assert process.wait() == 0
+    os.close(ours)
+    return output.decode()
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # all programs in the terminal have ended
+        return b""
+
+
+def _log(folder: Path) -> list[str]:
+    return (folder / "log").read_text().splitlines()
+
+
+def test_missing_packages_are_shown_with_their_purpose_and_installed(folder: Path) -> None:
+    (folder / "missing").write_text("libcairo2\nghostscript\n")
+
+    output = _set_up(folder)
+
+    assert re.search(r"^  libcairo2 +reads SVG\n  ghostscript +reads EPS$", output, re.MULTILINE)
+    assert "setup: installing 2 Debian packages\n" in output
+    assert [line for line in _log(folder) if " install " in line and not line.startswith("pip")] == [
+        "sudo apt-get install -y -qq --no-install-recommends libcairo2 ghostscript"
+    ]
+    assert output.endswith("setup: ready\n")
+
+
+@pytest.mark.parametrize(("answer", "installs"), [("", True), ("y", True), ("n", False)])
+def test_sudo_is_used_in_a_terminal_after_a_question(folder: Path, answer: str, *, installs: bool) -> None:
+    (folder / "missing").write_text("ghostscript\n")
+
+    output = _set_up_in_terminal(folder, answer)
+
+    assert "install them with sudo apt-get? [Y/n]" in output
+    assert any(line.startswith("sudo ") for line in _log(folder)) == installs
+    assert ("as root, run: apt-get install --no-install-recommends ghostscript" in output) != installs
+    assert "setup: ready" in output
+
+
+def test_nothing_is_asked_if_nothing_is_missing(folder: Path) -> None:
+    output = _set_up_in_terminal(folder, "")
+
+    assert "?" not in output
+    assert not [line for line in _log(folder) if not line.startswith("pip")]
+
+
+@pytest.mark.parametrize(("arguments", "lock"), [((), _LOCKS[0]), (("test", "--no-compile"), _LOCKS[1])])
+def test_only_locked_versions_are_installed(folder: Path, arguments: tuple[str, ...], lock: str) -> None:
+    output = _set_up(folder, *arguments)
+
+    packages, project = _log(folder)
+    assert packages.endswith(f"{' '.join(arguments[1:])} --require-hashes --requirement {lock}")
+    assert project.endswith("--no-deps --no-build-isolation --editable .")
+    assert f"installing the Python packages of {lock}" in output
+
+
+def test_completed_steps_are_skipped(folder: Path) -> None:
+    _set_up(folder)
+    (folder / "log").write_text("")
+
+    assert _set_up(folder) == "setup: ready\n"
+    assert _log(folder) == []
+
+    with (folder / _LOCKS[0]).open("a") as lock:
+        lock.write("# changed\n")
+    _set_up(folder)
+    assert len(_log(folder)) == 2
+
+
+def _locked(lock: str) -> list[Requirement]:
+    return [Requirement(line.rstrip("\\ ")) for line in (_ROOT / lock).read_text().splitlines() if line[:1] not in "# "]
+
+
+@pytest.mark.parametrize("lock", _LOCKS)
+def test_every_dependency_is_locked_within_its_bounds(lock: str) -> None:
+    locked = {canonicalize_name(pin.name): pin.specifier for pin in _locked(lock)}
+
+    for requirement in map(Requirement, _REQUIRED[lock]):
+        (pin,) = locked[canonicalize_name(requirement.name)]
+        assert pin.operator == "=="
+        assert requirement.specifier.contains(pin.version), requirement
+        assert lock.endswith("test.lock") or "<" in str(requirement.specifier) or requirement.name == "setuptools"
+
+
+@pytest.mark.parametrize("lock", _LOCKS)
+def test_every_locked_package_has_hashes_and_no_address(lock: str) -> None:
+    text = (_ROOT / lock).read_text()
+    entries = re.split(r"\n(?=\w)", text)[1:]
+
+    assert len(entries) == len(_locked(lock))
+    assert [entry for entry in entries if "--hash=sha256:" not in entry] == []
+    assert "://" not in text
+
+
+def test_the_tests_run_with_the_versions_of_the_service() -> None:
+    service, tests = ({(pin.name, str(pin.marker)): pin.specifier for pin in _locked(lock)} for lock in _LOCKS)
+
+    assert {name: pin for name, pin in service.items() if tests[name] != pin} == {}
