@@ -76,7 +76,7 @@ def run_quality(cache: Cache = _CACHE, json_file: Json = None, readme: Readme = 
     """Visual quality and size of photos in the lossy formats, at the default quality and at others."""
     with _test_dependencies():
         from benchmarks import quality  # noqa: PLC0415, needs the tests' reader of the corpus
-    _publish("quality", quality.measure(cache), json_file, readme=readme)
+    publish("quality", quality.measure(cache), json_file, readme=readme)
 
 
 @cli.command("memory")
