@@ -230,6 +230,7 @@ def _webp_frames(count: int) -> bytes:
 def hostile_files() -> Iterator[Hostile]:
     """All hostile files, generated on demand."""
     yield from _too_large()
+    yield from _large_drawings()
     yield from _too_many()
     yield from _vector_bombs()
     yield from _loops()
@@ -249,24 +250,6 @@ def _too_large() -> Iterator[Hostile]:
     yield Hostile("psd_claim", lambda _: _patched("psd", 14, ">II", 29_000, 29_000), (PIXELS,))
     yield Hostile("psd_deep_claim", lambda _: _patched("psd", 14, ">IIH", 29_000, 29_000, 16), (PIXELS,))
     yield Hostile("tiff_float_claim", lambda _: _deep_tiff_claim(), (PIXELS, CORRUPT))
-    yield Hostile("svg_size", lambda _: svg("", 'width="30000" height="30000"'), (PIXELS,))
-    yield Hostile("svg_view_box", lambda _: svg("", 'viewBox="0 0 1e5 1e5"'), (PIXELS,))
-    yield Hostile("svg_infinite", lambda _: svg("", 'width="1e308" height="1e308"'), (PIXELS,))
-    for target in ("pdf", "eps", "svg"):
-        yield Hostile(f"svg_infinite_to_{target}", lambda _: svg("", 'width="1e308" height="9"'), (PIXELS,), target)
-    yield Hostile("svg_size_to_svg", lambda _: svg("", 'width="30000" height="30000"'), (PIXELS,), "svg")
-    yield Hostile("svg_embedded_png", lambda _: _embedded(png(20_000, 20_000), "image/png"), (PIXELS,))
-    yield Hostile("eps_box", lambda _: eps("0 0 9 9 rectfill", "0 0 14000 14000"), (PIXELS,))
-    for box in ("0 0 1000000 10", "0 0 1e9 1e9", "-2147483648 -2147483648 2147483647 2147483647", "0 0 1e999 9"):
-        yield Hostile(f"eps_box {box}", partial(_boxed_eps, box), (PIXELS,), "pdf")
-    deferred = eps("0 0 9 9 rectfill", "(atend)").replace(b"%%EOF", b"%%BoundingBox: 0 0 9999999 9999999\n%%EOF")
-    yield Hostile("eps_deferred_box", lambda _: deferred, (PIXELS,), "pdf")
-    for box in ("9 9 0 0", "0 0 0 0", "0 0 -5 -5"):
-        yield Hostile(f"eps_box {box}", partial(_boxed_eps, box), (CORRUPT,), "pdf")
-    yield Hostile("pdf_box", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 14000 14000"), (PIXELS,))
-    yield Hostile("pdf_box_to_svg", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 14000 14000"), (PIXELS,), "svg")
-    yield Hostile("pdf_box_to_eps", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 900000 900"), (PIXELS,), "eps")
-    yield Hostile("pdf_endless_box", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 1e30 1e30"), (PIXELS, CORRUPT, DONE))
     yield Hostile("avif_lie", lambda _: _lying_isobmff("avif", 2000), (CORRUPT, DONE))
     yield Hostile("heic_lie", lambda _: _lying_isobmff("heic", 256), (CORRUPT, DONE))
     yield Hostile("avif_lie_36mp", lambda _: _lying_isobmff("avif", 6000), (CORRUPT, DONE, MEMORY, TIMEOUT), long=True)
@@ -285,6 +268,27 @@ def _too_large() -> Iterator[Hostile]:
     long_strip = struct.pack("<HHII", 279, 4, 1, 0xFFFFFFF0)
     yield Hostile("tiff_strip", lambda _: _directories(1).replace(strip, long_strip), (CORRUPT, DONE))
     yield Hostile("tiff_tag_count", lambda _: tags, (CORRUPT,))
+
+
+def _large_drawings() -> Iterator[Hostile]:
+    yield Hostile("svg_size", lambda _: svg("", 'width="30000" height="30000"'), (PIXELS,))
+    yield Hostile("svg_view_box", lambda _: svg("", 'viewBox="0 0 1e5 1e5"'), (PIXELS,))
+    yield Hostile("svg_infinite", lambda _: svg("", 'width="1e308" height="1e308"'), (PIXELS,))
+    for target in ("pdf", "eps", "svg"):
+        yield Hostile(f"svg_infinite_to_{target}", lambda _: svg("", 'width="1e308" height="9"'), (PIXELS,), target)
+    yield Hostile("svg_size_to_svg", lambda _: svg("", 'width="30000" height="30000"'), (PIXELS,), "svg")
+    yield Hostile("svg_embedded_png", lambda _: _embedded(png(20_000, 20_000), "image/png"), (PIXELS,))
+    yield Hostile("eps_box", lambda _: eps("0 0 9 9 rectfill", "0 0 14000 14000"), (PIXELS,))
+    for box in ("0 0 1000000 10", "0 0 1e9 1e9", "-2147483648 -2147483648 2147483647 2147483647", "0 0 1e999 9"):
+        yield Hostile(f"eps_box {box}", partial(_boxed_eps, box), (PIXELS,), "pdf")
+    deferred = eps("0 0 9 9 rectfill", "(atend)").replace(b"%%EOF", b"%%BoundingBox: 0 0 9999999 9999999\n%%EOF")
+    yield Hostile("eps_deferred_box", lambda _: deferred, (PIXELS,), "pdf")
+    for box in ("9 9 0 0", "0 0 0 0", "0 0 -5 -5"):
+        yield Hostile(f"eps_box {box}", partial(_boxed_eps, box), (CORRUPT,), "pdf")
+    yield Hostile("pdf_box", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 14000 14000"), (PIXELS,))
+    yield Hostile("pdf_box_to_svg", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 14000 14000"), (PIXELS,), "svg")
+    yield Hostile("pdf_box_to_eps", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 900000 900"), (PIXELS,), "eps")
+    yield Hostile("pdf_endless_box", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 1e30 1e30"), (PIXELS, CORRUPT, DONE))
 
 
 def _too_many() -> Iterator[Hostile]:
