@@ -300,8 +300,9 @@ def _too_many() -> Iterator[Hostile]:
     yield Hostile("tiff_loop", lambda _: _directories(3, loop=True), (CORRUPT, DONE), "pdf")
     yield Hostile("pdf_pages", lambda _: _pages(501), (PAGES,), "tiff")
     yield Hostile("pdf_20000_pages", lambda _: flat_pdf(20_000), (PAGES,), "tiff")
-    endless = "0 0 9 9 rectfill {9 9 9 9 rectfill showpage} loop"
-    yield Hostile("eps_endless_pages", lambda _: eps(endless), (DONE,))
+    cycle = flat_pdf(1).replace(b"3 0 R]", b"3 0 R 2 0 R]").replace(b"/Count 1", b"/Count 3")
+    yield Hostile("pdf_page_cycle", lambda _: cycle, (CORRUPT,))
+    yield Hostile("eps_endless_pages", lambda _: eps("0 0 9 9 rectfill {9 9 9 9 rectfill showpage} loop"), (DONE,))
     yield Hostile("jpeg_scans", lambda _: _many_scans(), (SCANS,))
     yield Hostile("jpeg_scans_on_a_page", lambda _: _many_scans(), (SCANS,), "pdf")
 
