@@ -321,6 +321,8 @@ def _call_step(step: AnyConversion | AnyTransform | AnyTool, payload: Any, optio
                 f"The file is recognised as {step.source} but cannot be decoded.",
                 details={"step": str(step)},
             ) from error
+        if isinstance(step, Conversion) and step.source is media.DOCUMENT:  # which is parsed when it is used
+            raise CorruptInput("The document is damaged.", details={"step": str(step)}) from error
         raise StepFailed(f"The step {step} failed.", details={"step": str(step)}) from error
 
 

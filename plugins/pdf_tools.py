@@ -43,7 +43,11 @@ def read(data: bytes, *, password: Password | None = None) -> pikepdf.Pdf:
     document = _open(data, password)
     if _page_count(document) == 0:
         raise CorruptInput("The PDF has no readable page.")
-    if document.get_warnings():
+    # Pages cannot be added to or removed from a list with a wrong count.
+    wrong_count = document.Root.Pages.get("/Count") != _page_count(document)
+    if wrong_count:
+        document.Root.Pages.Count = _page_count(document)
+    if wrong_count or document.get_warnings():
         warn_repaired(data)
     return document
 

@@ -12,7 +12,6 @@ from engine import (
     RASTER,
     AnyConversion,
     Content,
-    CorruptInput,
     FileFormat,
     Frame,
     Loss,
@@ -126,14 +125,9 @@ def redraw(data: bytes, *, metadata: Metadata = "safe") -> bytes:
 @conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4, modules=("engine.mupdf",))
 def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
     """Writes the first page. Text becomes outlines, because fonts are not embedded."""
-    from engine.mupdf import pymupdf
-
     warn_pages_dropped(document)
     filter_document(document, metadata)
-    try:
-        svg: str = document[0].get_svg_image(text_as_path=True)
-    except pymupdf.mupdf.FzErrorBase as error:
-        raise CorruptInput("The first page cannot be drawn.") from error
+    svg: str = document[0].get_svg_image(text_as_path=True)
     return svg.encode()
 
 

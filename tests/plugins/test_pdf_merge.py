@@ -284,6 +284,15 @@ def test_a_picture_is_refused() -> None:
     assert raised.value.details["index"] == 1
 
 
+@pytest.mark.parametrize("count", [2**31 - 1, -5, 1])
+def test_a_wrong_number_of_pages_is_corrected(count: int) -> None:
+    wrong = flat_pdf(3).replace(b"/Count 3", b"/Count %d" % count)
+
+    for result in (merge(wrong, document("A", 1)), merge(document("A", 1), wrong)):
+        assert len(pypdfium2.PdfDocument(result.data)) == 4
+        assert [warned.code for warned in result.warnings] == ["repaired"]
+
+
 def test_too_many_pages_are_refused() -> None:
     with pytest.raises(ConversionError) as raised:
         merge(flat_pdf(5000), flat_pdf(5001))

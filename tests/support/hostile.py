@@ -230,32 +230,12 @@ def _webp_frames(count: int) -> bytes:
 def hostile_files() -> Iterator[Hostile]:
     """All hostile files, generated on demand."""
     yield from _too_large()
+    yield from _large_drawings()
     yield from _too_many()
     yield from _vector_bombs()
     yield from _loops()
     yield from _spies()
     yield from _disguises()
-
-
-def _too_large_drawings() -> Iterator[Hostile]:
-    yield Hostile("svg_size", lambda _: svg("", 'width="30000" height="30000"'), (PIXELS,))
-    yield Hostile("svg_view_box", lambda _: svg("", 'viewBox="0 0 1e5 1e5"'), (PIXELS,))
-    yield Hostile("svg_infinite", lambda _: svg("", 'width="1e308" height="1e308"'), (PIXELS,))
-    for target in ("pdf", "eps", "svg"):
-        yield Hostile(f"svg_infinite_to_{target}", lambda _: svg("", 'width="1e308" height="9"'), (PIXELS,), target)
-    yield Hostile("svg_size_to_svg", lambda _: svg("", 'width="30000" height="30000"'), (PIXELS,), "svg")
-    yield Hostile("svg_embedded_png", lambda _: _embedded(png(20_000, 20_000), "image/png"), (PIXELS,))
-    yield Hostile("eps_box", lambda _: eps("0 0 9 9 rectfill", "0 0 14000 14000"), (PIXELS,))
-    for box in ("0 0 1000000 10", "0 0 1e9 1e9", "-2147483648 -2147483648 2147483647 2147483647", "0 0 1e999 9"):
-        yield Hostile(f"eps_box {box}", partial(_boxed_eps, box), (PIXELS,), "pdf")
-    deferred = eps("0 0 9 9 rectfill", "(atend)").replace(b"%%EOF", b"%%BoundingBox: 0 0 9999999 9999999\n%%EOF")
-    yield Hostile("eps_deferred_box", lambda _: deferred, (PIXELS,), "pdf")
-    for box in ("9 9 0 0", "0 0 0 0", "0 0 -5 -5"):
-        yield Hostile(f"eps_box {box}", partial(_boxed_eps, box), (CORRUPT,), "pdf")
-    yield Hostile("pdf_box", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 14000 14000"), (PIXELS,))
-    yield Hostile("pdf_box_to_svg", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 14000 14000"), (PIXELS,), "svg")
-    yield Hostile("pdf_box_to_eps", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 900000 900"), (PIXELS,), "eps")
-    yield Hostile("pdf_endless_box", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 1e30 1e30"), (PIXELS, CORRUPT, DONE))
 
 
 def _too_large() -> Iterator[Hostile]:
@@ -270,7 +250,6 @@ def _too_large() -> Iterator[Hostile]:
     yield Hostile("psd_claim", lambda _: _patched("psd", 14, ">II", 29_000, 29_000), (PIXELS,))
     yield Hostile("psd_deep_claim", lambda _: _patched("psd", 14, ">IIH", 29_000, 29_000, 16), (PIXELS,))
     yield Hostile("tiff_float_claim", lambda _: _deep_tiff_claim(), (PIXELS, CORRUPT))
-    yield from _too_large_drawings()
     yield Hostile("avif_lie", lambda _: _lying_isobmff("avif", 2000), (CORRUPT, DONE))
     yield Hostile("heic_lie", lambda _: _lying_isobmff("heic", 256), (CORRUPT, DONE))
     yield Hostile("avif_lie_36mp", lambda _: _lying_isobmff("avif", 6000), (CORRUPT, DONE, MEMORY, TIMEOUT), long=True)
@@ -291,6 +270,27 @@ def _too_large() -> Iterator[Hostile]:
     yield Hostile("tiff_tag_count", lambda _: tags, (CORRUPT,))
 
 
+def _large_drawings() -> Iterator[Hostile]:
+    yield Hostile("svg_size", lambda _: svg("", 'width="30000" height="30000"'), (PIXELS,))
+    yield Hostile("svg_view_box", lambda _: svg("", 'viewBox="0 0 1e5 1e5"'), (PIXELS,))
+    yield Hostile("svg_infinite", lambda _: svg("", 'width="1e308" height="1e308"'), (PIXELS,))
+    for target in ("pdf", "eps", "svg"):
+        yield Hostile(f"svg_infinite_to_{target}", lambda _: svg("", 'width="1e308" height="9"'), (PIXELS,), target)
+    yield Hostile("svg_size_to_svg", lambda _: svg("", 'width="30000" height="30000"'), (PIXELS,), "svg")
+    yield Hostile("svg_embedded_png", lambda _: _embedded(png(20_000, 20_000), "image/png"), (PIXELS,))
+    yield Hostile("eps_box", lambda _: eps("0 0 9 9 rectfill", "0 0 14000 14000"), (PIXELS,))
+    for box in ("0 0 1000000 10", "0 0 1e9 1e9", "-2147483648 -2147483648 2147483647 2147483647", "0 0 1e999 9"):
+        yield Hostile(f"eps_box {box}", partial(_boxed_eps, box), (PIXELS,), "pdf")
+    deferred = eps("0 0 9 9 rectfill", "(atend)").replace(b"%%EOF", b"%%BoundingBox: 0 0 9999999 9999999\n%%EOF")
+    yield Hostile("eps_deferred_box", lambda _: deferred, (PIXELS,), "pdf")
+    for box in ("9 9 0 0", "0 0 0 0", "0 0 -5 -5"):
+        yield Hostile(f"eps_box {box}", partial(_boxed_eps, box), (CORRUPT,), "pdf")
+    yield Hostile("pdf_box", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 14000 14000"), (PIXELS,))
+    yield Hostile("pdf_box_to_svg", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 14000 14000"), (PIXELS,), "svg")
+    yield Hostile("pdf_box_to_eps", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 900000 900"), (PIXELS,), "eps")
+    yield Hostile("pdf_endless_box", lambda _: _pdf(b"0 0 9 9 re f", box="0 0 1e30 1e30"), (PIXELS, CORRUPT, DONE))
+
+
 def _too_many() -> Iterator[Hostile]:
     yield Hostile("gif_frames", lambda _: _gif(3000, 16), (FRAMES,), "webp")
     yield Hostile("gif_pixels_together", lambda _: _gif(200, 2000), (FRAMES,), "webp")
@@ -300,8 +300,9 @@ def _too_many() -> Iterator[Hostile]:
     yield Hostile("tiff_loop", lambda _: _directories(3, loop=True), (CORRUPT, DONE), "pdf")
     yield Hostile("pdf_pages", lambda _: _pages(501), (PAGES,), "tiff")
     yield Hostile("pdf_20000_pages", lambda _: flat_pdf(20_000), (PAGES,), "tiff")
-    endless = "0 0 9 9 rectfill {9 9 9 9 rectfill showpage} loop"
-    yield Hostile("eps_endless_pages", lambda _: eps(endless), (DONE,))
+    cycle = flat_pdf(1).replace(b"3 0 R]", b"3 0 R 2 0 R]").replace(b"/Count 1", b"/Count 3")
+    yield Hostile("pdf_page_cycle", lambda _: cycle, (CORRUPT,))
+    yield Hostile("eps_endless_pages", lambda _: eps("0 0 9 9 rectfill {9 9 9 9 rectfill showpage} loop"), (DONE,))
     yield Hostile("jpeg_scans", lambda _: _many_scans(), (SCANS,))
     yield Hostile("jpeg_scans_on_a_page", lambda _: _many_scans(), (SCANS,), "pdf")
 
