@@ -197,7 +197,9 @@ def options_schema(options: Mapping[str, Option]) -> dict[str, Any]:
 def validate_options(
     available: Mapping[str, Option], given: Mapping[str, object], *, from_text: bool = False
 ) -> dict[str, OptionValue]:
-    """Returns the values of options, without those that are None. `from_text` is as in `Option.validate`.
+    """Returns the values of options, without None and defaults, which generated clients send for options not given.
+
+    `from_text` is as in `Option.validate`.
 
     Raises InvalidOption for an invalid value, reason `missing` for a required option that is not given, and reason
     `unknown_parameter` for an unknown name.
@@ -208,9 +210,10 @@ def validate_options(
     for name, option in available.items():
         if option.required and given.get(name) is None:
             raise InvalidOption(f"{name} is missing.", reason="missing", param=name)
-    return {
+    values = {
         name: available[name].validate(value, from_text=from_text) for name, value in given.items() if value is not None
     }
+    return {name: value for name, value in values.items() if value != available[name].default}
 
 
 def unknown_option(name: str, available: Iterable[str]) -> InvalidOption:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from types import MappingProxyType
 from typing import Any
@@ -94,7 +94,7 @@ def document(operations: Sequence[DocumentedOperation], registry: Registry, base
 
 def _operation(op: DocumentedOperation, registry: Registry, responses: _Responses) -> dict[str, Any]:
     summary, _, description = op.documentation.partition("\n\n")
-    options = [_without_default(describe_option(option)) for option in op.operation.options_of(registry).values()]
+    options = [describe_option(option) for option in op.operation.options_of(registry).values()]
     parameters, body = _parameters(op), _request_body(op.operation, options)
     return {
         "operationId": op.operation.id,
@@ -186,11 +186,6 @@ def _nullable(field: FieldDescription) -> dict[str, Any]:
         return {}
     values = {"enum": [*field.schema["enum"], None]} if "enum" in field.schema else {}
     return {"type": [field.schema["type"], "null"], **values}
-
-
-def _without_default(option: FieldDescription) -> FieldDescription:
-    # Defaults depend on the pair of formats, and generated clients would send them.
-    return replace(option, schema={name: value for name, value in option.schema.items() if name != "default"})
 
 
 class _Responses:

@@ -288,12 +288,6 @@ class TestFormsForGenerators:
             assert not any("json" in name for name in accepted)
             assert [*paths[path + JSON_FORM]["post"]["responses"]["200"]["content"]] == ["application/json"]
 
-    def test_options_have_no_default(self) -> None:
-        for path in ("/convert", "/files/{file_id}/convert", "/pdf/merge"):
-            (body,) = published()["paths"][path]["post"]["requestBody"]["content"].values()
-            properties = body["schema"]["properties"]
-            assert not any("default" in schema for name, schema in properties.items() if name != "dry_run")
-
 
 def _dictionaries(value: Any) -> Iterator[dict[str, Any]]:
     if isinstance(value, dict):

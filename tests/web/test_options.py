@@ -122,6 +122,16 @@ def test_options_without_effect_are_reported(server: Running) -> None:
     assert response.headers["X-Warnings"] == "quality_ignored, option_ignored"
 
 
+def test_defaults_are_as_if_not_given(server: Running) -> None:
+    defaults = {"progressive": "false", "raw_mode": "develop", "effort": "5", "lossless": "False", "metadata": "safe"}
+    headers = {"Idempotency-Key": "defaults"}
+    plain = server.convert(picture(), "bmp", headers=headers)
+    explicit = server.convert(picture(), "bmp", headers=headers, **defaults)
+    assert explicit.headers["Idempotency-Replayed"] == "true"
+    assert "X-Warnings" not in explicit.headers
+    assert explicit.content == plain.content
+
+
 def test_a_dry_run_describes_the_conversion(server: Running) -> None:
     before = server.request("GET", "/account").json()["data"]
     response = server.convert(picture(), "webp", dry_run="true", quality="70")
