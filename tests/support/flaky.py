@@ -55,6 +55,7 @@ class _Handler(BaseHTTPRequestHandler):
     def forward(self, body: bytes) -> httpx.Response:
         """Forwards the request to the server and returns its response."""
         headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
+        headers["Accept-Encoding"] = "identity"  # httpx would decode the body
         return http.request(self.command, f"{self.upstream}{self.path}", headers=headers, content=body, timeout=60)
 
     def respond(self, status: int, headers: Mapping[str, str], body: bytes) -> None:

@@ -93,7 +93,7 @@ def test_a_stopped_fork_server_is_replaced_and_does_not_delay_the_shutdown(tmp_p
 
         def convert(key: str) -> None:
             headers = {**FORM, "Authorization": f"Bearer {key}"}
-            with suppress(httpx.NetworkError):  # the server has stopped before it accepted the connection
+            with suppress(httpx.TransportError):  # the server has stopped before it read the request
                 responses.append(http.post(f"{listening[1]}/api/v1/convert", content=body, headers=headers, timeout=60))
 
         def convert_together() -> list[threading.Thread]:
