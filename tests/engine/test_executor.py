@@ -65,7 +65,7 @@ async def test_a_job_leaves_its_result(executor: LocalExecutor, tmp_path: Path) 
     ],
 )
 async def test_failures_have_reasons(executor: LocalExecutor, tmp_path: Path, deed: str, reason: str) -> None:
-    error = await _failure(executor, _job(tmp_path, deed))
+    error = await _failure(executor, _job(tmp_path, deed), JobLimits(memory=512 << 20))
 
     assert (error.code, error.reason) == ("processing_failed", reason)
     assert error.retryable == (reason not in ("corrupt_input", "engine_error"))
