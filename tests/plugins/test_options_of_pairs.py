@@ -260,10 +260,20 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
 }
 
 
+_SLOW_TARGETS = ("avif", "eps", "heic")
+_SOURCES_OF_SLOW_TARGETS = ("jpeg", "pdf", "png", "svg")
+
+
 def _pairs() -> Iterator[Pair]:
-    """All pairs whose steps differ, and that do not pass a file of another format, which has pairs of its own."""
+    """All pairs whose steps differ, and that do not pass a file of another format, which has pairs of its own.
+
+    Without most sources of slow encoders, which receive the same pictures from all of them.
+    """
     seen = set()
     for plan in _REGISTRY.catalogue():
+        is_slow = plan.target.name in _SLOW_TARGETS and plan.source != plan.target
+        if is_slow and plan.source.name not in _SOURCES_OF_SLOW_TARGETS:
+            continue
         steps = tuple(step.run for step in plan.conversions)  # RAW formats are decoded by the same function
         if steps not in seen and not any(isinstance(step.target, FileFormat) for step in plan.conversions[:-1]):
             # A size is not enough to keep the original.
