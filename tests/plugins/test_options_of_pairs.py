@@ -258,24 +258,16 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
     "pages": ({"pages": "1"}, _pages),
     "password": ({"password": "secret"}, _password),
 }
-
-
-_SLOW_TARGETS = ("avif", "eps", "heic")
-_SOURCES_OF_SLOW_TARGETS = ("jpeg", "pdf", "png", "svg")
+_SLOW = ("avif", "eps", "heic")  # encoders that are tested with a few sources, as all sources give the same pictures
 
 
 def _pairs() -> Iterator[Pair]:
-    """All pairs whose steps differ, and that do not pass a file of another format, which has pairs of its own.
-
-    Without most sources of slow encoders, which receive the same pictures from all of them.
-    """
+    """All pairs whose steps differ, and that do not pass a file of another format, which has pairs of its own."""
     seen = set()
     for plan in _REGISTRY.catalogue():
-        is_slow = plan.target.name in _SLOW_TARGETS and plan.source != plan.target
-        if is_slow and plan.source.name not in _SOURCES_OF_SLOW_TARGETS:
-            continue
         steps = tuple(step.run for step in plan.conversions)  # RAW formats are decoded by the same function
-        if steps not in seen and not any(isinstance(step.target, FileFormat) for step in plan.conversions[:-1]):
+        few = plan.target.name in _SLOW and plan.source.name not in (plan.target.name, "jpeg", "pdf", "png", "svg")
+        if not (few or steps in seen or any(isinstance(step.target, FileFormat) for step in plan.conversions[:-1])):
             # A size is not enough to keep the original.
             always = {"bit_depth": 8} if plan.source == plan.target and "bit_depth" in plan.options else {}
             yield Pair(plan.source, plan.target, sample(plan.source.name), always=always)
