@@ -226,5 +226,5 @@ def open_email_transport(settings: Settings) -> EmailTransport | None:
         return SmtpTransport(settings.smtp_url.get_secret_value(), settings.mail_from)
     if is_loopback(urlsplit(settings.base_url).hostname):
         return OutboxTransport(settings.data_dir.absolute() / "outbox", settings.mail_from)
-    log.warning("nobody can register: CONVERTD_SMTP_URL is not set, and the base URL is not on this machine")
+    log.warning("registration is disabled: CONVERTD_SMTP_URL is not set, and the base URL is not on this machine")
     return None

@@ -121,7 +121,7 @@ class TestNewKeys:
         assert [len(found) for found in shown] == [1, 0]
 
     def test_the_key_of_another_account_is_not_shown(self, server: Running) -> None:
-        """Somebody who can set cookies cannot make an account use their key."""
+        """An attacker who can set cookies cannot make an account use their key."""
         with signed_in(server, server.account()) as client:
             for text in (server.account(), "cvd_live_none", "<b>"):
                 client.cookies.set("convertd_new_key", text, path="/dashboard")
