@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--corpus",
         choices=("once", "all"),
         default="once",
-        help="convert every file of the corpus to one of its outputs (once), or to all",
+        help="convert every file of the corpus to one of its outputs (once), or test all combinations",
     )
 
     parser.addoption(

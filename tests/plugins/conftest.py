@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
+from typing import Any
 
 import pillow_heif.HeifImagePlugin  # noqa: F401, lets Pillow read the results
 import pytest
@@ -27,3 +28,27 @@ def screenshots() -> Iterator[Screenshots]:
     """Takes pictures of files as Chromium shows them."""
     with running_browser() as browser:
         yield partial(shown_pictures, browser.new_page())
+
+
+_SLOW_TARGETS = ("avif", "eps", "heic")  # usually tested with a few sources, as all sources give them the same pictures
+_SOURCES = ("jpeg", "pdf", "png", "svg")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselects the tests that only repeat others with slow encoders, unless all combinations are requested."""
+    if config.getoption("--corpus") == "all":
+        return
+    repeated = [item for item in items if isinstance(item, pytest.Function) and _repeats_others(item)]
+    config.hook.pytest_deselected(items=repeated)
+    items[:] = [item for item in items if item not in set(repeated)]
+
+
+def _repeats_others(item: pytest.Function) -> bool:
+    values = item.callspec.params if hasattr(item, "callspec") else {}
+    if item.path.name == "test_heif_colors.py":
+        return item.originalname.startswith(("test_colors_are", "test_wide_colors")) and values["bits"] == 8
+    if item.path.name != "test_options_of_pairs.py" or "pair" not in values:
+        return False
+    pair: Any = values["pair"]
+    sources = (*_SOURCES, pair.target.name)
+    return not pair.trait and pair.target.name in _SLOW_TARGETS and pair.source.name not in sources

@@ -92,7 +92,7 @@ def test_a_wrong_price_is_not_credited(database: Database, amount: int, currency
 
 
 def test_payments_of_an_account(database: Database, clock: Clock) -> None:
-    """Newest first, without purchases that nobody tried to pay, and with the credits of refunds."""
+    """Newest first, with the credits of refunds, without purchases that have no checkout."""
     account, first = buy(database)
     other, foreign = buy(database)
     made = [first]

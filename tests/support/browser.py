@@ -36,7 +36,7 @@ def running_browser() -> Iterator[Browser]:
 
 
 def shown_pictures(page: Page, *files: bytes) -> list[NDArray[np.int64]]:
-    """The pictures of files of equal size, which the browser tells apart by their content, on white."""
+    """Screenshots of picture files of equal size on white. The browser detects their formats."""
     urls = [f"data:image/png;base64,{b64encode(data).decode()}" for data in files]
     images = "".join(f'<img style="display:block" src="{url}">' for url in urls)
     page.set_content(f'<div style="width:fit-content">{images}</div>')

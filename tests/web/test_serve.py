@@ -93,7 +93,8 @@ def test_a_stopped_fork_server_is_replaced_and_does_not_delay_the_shutdown(tmp_p
 
         def convert(key: str) -> None:
             headers = {**FORM, "Authorization": f"Bearer {key}"}
-            with suppress(httpx.TransportError):  # the server has stopped before it read the request
+            # The server has stopped before it accepted the connection, or before it read the request.
+            with suppress(httpx.NetworkError, httpx.RemoteProtocolError):
                 responses.append(http.post(f"{listening[1]}/api/v1/convert", content=body, headers=headers, timeout=60))
 
         def convert_together() -> list[threading.Thread]:
