@@ -27,7 +27,7 @@ _SECRETS = re.compile(
 _MARKERS = ("cvd_live_", "k_live_", "k_test_", "whsec_", "token=", "bearer ", "@")  # each secret has one
 _FLUSH_TIMEOUT = 5.0  # seconds
 _FLUSH_INTERVAL = 0.01  # seconds
-_VERBOSE_LIBRARIES = ("tornado", "python_multipart", "asyncio", "httpx", "stripe", "pikepdf")
+_VERBOSE_LIBRARIES = ("tornado", "python_multipart", "asyncio", "httpx", "stripe", "pikepdf", "distributed")
 
 
 def configure(log_format: Literal["text", "json"]) -> None:
@@ -42,6 +42,11 @@ def configure(log_format: Literal["text", "json"]) -> None:
     handler = BackgroundHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    quiet_libraries()
+
+
+def quiet_libraries() -> None:
+    """Logs only the errors of libraries. Called again after the import of a library that sets levels."""
     for name in _VERBOSE_LIBRARIES:
         logging.getLogger(name).setLevel(logging.ERROR)
 

@@ -86,7 +86,7 @@ def _secret_url(*schemes: str) -> AfterValidator:
         try:
             parts = urlsplit(value.get_secret_value())
             valid = parts.scheme in schemes and bool(
-                parts.path if parts.scheme in ("unix", "sqlite") else parts.hostname
+                parts.path if parts.scheme in ("unix", "sqlite", "file") else parts.hostname
             )
             valid = valid and parts.port != 0
         except ValueError:
@@ -102,6 +102,12 @@ def _http_url(value: str) -> str:
     if not re.fullmatch(r"https?://[^/\s?#]+(/[^\s?#]*)?", value):
         raise ValueError("must be an http or https URL")
     return value.rstrip("/")
+
+
+def _scheduler(value: str) -> str:
+    if not re.fullmatch(r"(tcp|tls)://[^/\s?#@]+:\d{1,5}", value):
+        raise ValueError("must be the address of a Dask scheduler, such as tcp://scheduler:8786")
+    return value
 
 
 def _stripe_key(value: SecretStr) -> SecretStr:
@@ -146,7 +152,8 @@ class Settings(BaseModel):
     trusted_proxies: Annotated[tuple[Network, ...], BeforeValidator(_networks)] = ()
     log_format: Literal["text", "json"] = "text"
     file_retention_seconds: int = Field(86_400, ge=1)
-    blob_url: Annotated[SecretStr, _secret_url("s3")] | None = None  # None: data_dir
+    blob_url: Annotated[SecretStr, _secret_url("s3", "file")] | None = None  # None: data_dir
+    cluster: Annotated[str, AfterValidator(_scheduler)] | None = None  # None: conversions run on this machine
     max_batch_files: int = Field(50, ge=1, le=1000)
     stripe_secret_key: Annotated[SecretStr, AfterValidator(_stripe_key)] | None = None
     stripe_webhook_secret: SecretStr | None = Field(None, validate_default=True)  # comma-separated during rotation
@@ -161,6 +168,15 @@ class Settings(BaseModel):
         has_secret = value is not None and bool(value.get_secret_value().strip(", "))
         if (value is not None and not has_secret) or (key is None) != (value is None):
             raise ValueError(f"must be set if and only if {ENV_PREFIX}STRIPE_SECRET_KEY is set")
+        return value
+
+    @field_validator("cluster")
+    @classmethod
+    def _requires_blob_url(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and info.data.get("blob_url") is None:
+            raise ValueError(
+                f"requires {ENV_PREFIX}BLOB_URL: servers and workers exchange files through the blob store"
+            )
         return value
 
     @field_validator("simulated_checkout")

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Protocol
+from urllib.parse import unquote, urlsplit
 
 from storage.descriptors import BLOCK, copy, run_in_thread
 from storage.errors import NotFound
@@ -43,9 +44,11 @@ class BlobStore(Protocol):
 
 
 def open_blob_store(url: str | None, folder: Path) -> BlobStore:
-    """Opens the store at `s3://bucket/prefix`, or the folder if there is no URL. Blocks."""
+    """Opens the store at `s3://bucket/prefix` or `file:///folder`, or the folder if there is no URL. Blocks."""
     if url is None:
         return FolderBlobStore(folder)
+    if url.startswith("file:"):
+        return FolderBlobStore(Path(unquote(urlsplit(url).path)))
     # Imported by name because its library is an optional dependency.
     store: BlobStore = resolve_name("storage.blob_store_s3:S3BlobStore")(url)
     return store

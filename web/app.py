@@ -17,17 +17,17 @@ from tornado.netutil import bind_sockets
 
 from config.logs import configure
 from config.settings import Settings, is_loopback
-from engine.executor import Executor
+from engine.executor import Executor, LocalExecutor
 from engine.registry import Registry, load_registry
 from storage import accounts
-from storage.blob_store import BlobStore, open_blob_store
 from storage.database import Database
 from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter
-from web.executor_setup import check_sandbox, local_executor
+from web.executor_setup import open_blobs, server_executor, start_local_executor
 from web.http import metrics_server
 from web.http.server import Server
 from web.http.timeouts import ConnectionTimeouts
 from web.metrics import create_metrics
+from web.metrics.cluster import ReadState
 from web.openapi import document
 from web.routes import build_application, documented_operations
 from web.services.accounts import Accounts
@@ -55,11 +55,11 @@ _DRAIN_TIMEOUT = 30  # seconds for requests in progress at shutdown
 _CANCEL_TIMEOUT = 5  # seconds for requests whose connections have been closed
 
 
-def assemble(settings: Settings, registry: Registry, executor: Executor) -> Services:
-    """Builds the services that handlers use and creates the data folder. Blocks."""
+def assemble(settings: Settings, registry: Registry, executor: Executor, cluster: ReadState | None = None) -> Services:
+    """Builds the services that handlers use and creates the data folder. `cluster` returns its state. Blocks."""
     work_files = WorkFiles(settings.data_dir.absolute() / "jobs")
     work_files.prepare()
-    metrics = create_metrics(version("convertd"), registry.plugins)
+    metrics = create_metrics(version("convertd"), registry.plugins, cluster=cluster is not None)
     database, blobs, limiter = open_database(settings), open_blobs(settings), open_rate_limiter(settings)
     email_queue = EmailQueue(open_email_transport(settings), on_result=metrics.credits.record_email)
     owner = server_instance(settings.data_dir)
@@ -89,7 +89,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor) -> Serv
         formats=cached_json(formats_catalogue(registry)),
         tools=cached_json(tools_catalogue(registry)),
         payments=open_payments(settings, database, idempotency, metrics.credits),
-        readiness=Readiness(registry, executor, limiter, work_files, database, blobs, metrics.installation),
+        readiness=Readiness(registry, executor, limiter, work_files, database, blobs, metrics.installation, cluster),
         request_log=RequestLog(database),
         openapi=cached_json(document(tuple(documented_operations()), registry, settings.base_url)),
         maintenance=Maintenance(database, owner, charges, idempotency, files, totals),
@@ -111,7 +111,7 @@ async def listening(
     server.listen_on(sockets)
     services.readiness.start()
     await services.maintenance.recover()
-    metrics_listener = metrics_server.start_metrics_server(services)
+    metrics_listener = metrics_server.start_server_metrics(services)
     background = [
         asyncio.create_task(service.run())
         for service in (services.maintenance, services.request_log, services.readiness)
@@ -159,19 +159,19 @@ async def _serve(settings: Settings, host: str, port: int) -> None:
     soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft_limit, min(hard_limit, _MAX_DESCRIPTORS)), hard_limit))
     registry = load_registry()
-    executor = local_executor(settings, settings.workers, settings.data_dir.absolute() / "workers")
-    services = await asyncio.to_thread(assemble, settings, registry, executor)
+    executor = server_executor(settings, registry)
+    cluster = None if isinstance(executor, LocalExecutor) else executor.state
+    services = await asyncio.to_thread(assemble, settings, registry, executor, cluster)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel sends it on behalf of processes that share a descriptor
     try:
-        await executor.start()
-        sandbox = await check_sandbox(settings, executor)
-        services.metrics.installation.set_sandbox_layers(sandbox.layers)
-        if sandbox.missing:
-            log.warning("sandbox incomplete (%s); missing layers: %s", settings.sandbox, ", ".join(sandbox.missing))
+        if isinstance(executor, LocalExecutor):
+            await start_local_executor(settings, executor, services.metrics.installation)
+        else:
+            await executor.start(services.job_queue.resize)
         await asyncio.to_thread(_freeze_garbage_collector)
         async with listening(services, host, port) as url:
             _announce(registry, settings, url)
@@ -194,7 +194,8 @@ def _freeze_garbage_collector() -> None:
 
 def _announce(registry: Registry, settings: Settings, url: str) -> None:
     formats, pairs = len(registry.formats), len(registry.catalogue())
-    log.info("listening on %s; %d formats, %d conversions, %d workers", url, formats, pairs, settings.workers)
+    where = settings.cluster or f"{settings.workers} workers"
+    log.info("listening on %s; %d formats, %d conversions, %s", url, formats, pairs, where)
     for need in registry.missing:
         log.warning("%s is missing, needed for %s; install it: %s", need.name, need.purpose, need.install)
 
@@ -202,12 +203,6 @@ def _announce(registry: Registry, settings: Settings, url: str) -> None:
 def open_database(settings: Settings) -> Database:
     """Opens the database; creates a SQLite database that does not exist. Blocks."""
     return Database(settings.resolved_database_url())
-
-
-def open_blobs(settings: Settings) -> BlobStore:
-    """Opens the blob store. Blocks."""
-    url = settings.blob_url.get_secret_value() if settings.blob_url else None
-    return open_blob_store(url, settings.data_dir.absolute() / "blobs")
 
 
 def open_rate_limiter(settings: Settings) -> RateLimiter:

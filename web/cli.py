@@ -1,4 +1,4 @@
-"""The `convertd` command: serve, convert, formats, account, config, doctor.
+"""The `convertd` command: serve, worker, convert, formats, account, config, doctor.
 
 Each command imports what it needs when it runs: `convertd --help` must not wait for the engine or the database.
 """
@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from web.cli_account import account_cli
-from web.cli_output import FAILED, Json, exit_on_storage_errors, exit_with, load_settings_or_exit
+from web.cli_output import FAILED, WRONG_USAGE, Json, exit_on_storage_errors, exit_with, load_settings_or_exit
 
 if TYPE_CHECKING:
     from config.settings import Settings
@@ -107,6 +107,38 @@ def serve(
             if error.filename is not None:
                 raise  # not the address
             exit_with(f"cannot serve on {host}:{port}: {error.strerror or error}", FAILED)
+
+
+@cli.command()
+def worker(
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="The Dask scheduler. Default: CONVERTD_CLUSTER.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Conversions at a time. Default: CONVERTD_WORKERS, one per core.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory for all conversions, such as 4GiB. Default: 70 %.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="The address for servers and the scheduler.")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any free one.")] = 0,
+) -> None:
+    """Run conversions of the servers of a cluster until stopped."""
+    settings = load_settings_or_exit()
+    with exit_on_storage_errors():
+        from web import cluster_worker
+        from web.cluster.worker import WrongInstallation
+        from web.executor_setup import SandboxIncomplete
+        from web.services.maintenance import DataFolderInUse
+
+        try:
+            options = cluster_worker.worker_options(settings, scheduler, jobs, memory, host, port)
+        except ValueError as error:
+            exit_with(str(error), WRONG_USAGE)
+        try:
+            asyncio.run(cluster_worker.serve_worker(settings, options))
+        except (SandboxIncomplete, DataFolderInUse, WrongInstallation) as error:
+            exit_with(str(error), FAILED)
 
 
 Inputs = Annotated[

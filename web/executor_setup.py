@@ -1,10 +1,13 @@
-"""Creates the executor with the sandbox that the settings require."""
+"""Creates the executor and the blob store of the settings, and checks the sandbox that they require."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from config.logs import quiet_libraries
 from config.settings import Settings
 from engine import sandbox
 from engine.errors import ConversionError
@@ -12,10 +15,38 @@ from engine.executor import LocalExecutor
 from engine.executor.forkserver import ForkServer
 from engine.executor.pool import WorkerPool
 from engine.executor.single import SingleWorker
+from engine.registry import Registry
+from storage.blob_store import BlobStore, open_blob_store
+
+if TYPE_CHECKING:  # commands need neither
+    from web.cluster.executor import ClusterExecutor
+    from web.metrics.service import InstallationMetrics
+
+log = logging.getLogger("convertd.server")
 
 
 class SandboxIncomplete(RuntimeError):
     """The sandbox is required but incomplete on this system; `str(error)` lists the missing layers and checks."""
+
+
+def open_blobs(settings: Settings) -> BlobStore:
+    """Opens the blob store. Blocks."""
+    url = settings.blob_url.get_secret_value() if settings.blob_url else None
+    return open_blob_store(url, settings.data_dir.absolute() / "blobs")
+
+
+def server_executor(settings: Settings, registry: Registry) -> LocalExecutor | ClusterExecutor:
+    """Returns the executor of a server: of the cluster if the settings name one, else of this machine.
+
+    The caller starts and closes it.
+    """
+    if settings.cluster is None:
+        return local_executor(settings, settings.workers, settings.data_dir.absolute() / "workers")
+    from web.cluster.executor import ClusterExecutor  # noqa: PLC0415, of an optional dependency
+    from web.cluster.jobs import Installation  # noqa: PLC0415, as above
+
+    quiet_libraries()
+    return ClusterExecutor(settings.cluster, Installation.of(registry, settings), open_blobs(settings))
 
 
 def local_executor(settings: Settings, workers: int, folder: Path | None = None) -> LocalExecutor:
@@ -35,6 +66,15 @@ def command_executor(settings: Settings, jobs: int, modules: Collection[str]) ->
         return LocalExecutor(1, pool=SingleWorker(layers, modules))
     workers = min(settings.workers, jobs)
     return LocalExecutor(workers, pool=WorkerPool(ForkServer(layers, modules), workers, settings.jobs_per_process))
+
+
+async def start_local_executor(settings: Settings, executor: LocalExecutor, metrics: InstallationMetrics) -> None:
+    """Starts the executor, and records the layers of its sandbox. Raises SandboxIncomplete and ExecutorUnavailable."""
+    await executor.start()
+    report = await check_sandbox(settings, executor)
+    metrics.set_sandbox_layers(report.layers)
+    if report.missing:
+        log.warning("sandbox incomplete (%s); missing layers: %s", settings.sandbox, ", ".join(report.missing))
 
 
 async def check_sandbox(settings: Settings, executor: LocalExecutor) -> sandbox.SandboxReport:

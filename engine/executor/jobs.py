@@ -58,7 +58,8 @@ class Job:
 
     `inputs` and `target` are names of formats, `tool` is the name of a tool. An `isolated` job gets a process of its
     own, which ends after the job. `name` is the file name, without extension, of files in a ZIP. A job that is to
-    `inspect` reads the header of its input and writes nothing.
+    `inspect` reads the header of its input and writes nothing. `memory` is the expected use in bytes, by which an
+    executor may place the job; the limit is that of JobLimits.
     """
 
     inputs: tuple[str, ...]
@@ -68,15 +69,22 @@ class Job:
     isolated: bool = True
     name: str = DEFAULT_NAME
     inspect: bool = False
+    memory: int = 0
 
     @classmethod
     def of(
-        cls, plan: Plan, options: OptionValues = NO_OPTIONS, name: str = DEFAULT_NAME, *, inspect: bool = False
+        cls,
+        plan: Plan,
+        options: OptionValues = NO_OPTIONS,
+        name: str = DEFAULT_NAME,
+        *,
+        inspect: bool = False,
+        memory: int = 0,
     ) -> Job:
         """Creates the job that runs a plan, or inspects its input."""
         tool = None if plan.tool is None else plan.tool.name
         sources = tuple(source.name for source in plan.sources)
-        return cls(sources, plan.target.name, options, tool, plan.isolated or inspect, name, inspect)
+        return cls(sources, plan.target.name, options, tool, plan.isolated or inspect, name, inspect, memory)
 
 
 class Inspection(NamedTuple):

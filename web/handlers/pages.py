@@ -297,7 +297,7 @@ class StatusPage(PublicPage):
             registry=self.services.registry,
             total=self.services.formats.data["total"],
             job_queue=self.services.job_queue,
-            workers=self.services.settings.workers,
+            workers=self.services.job_queue.slots,
         )
 
 

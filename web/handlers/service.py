@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
@@ -117,9 +118,12 @@ class Ready(BaseHandler):
         Failures of optional parts are listed in `reasons`, and do not make the process unready.
         """
         state = await self.services.readiness.state()
+        cluster = {} if state.cluster is None else {"cluster": asdict(state.cluster)}
         if state.reasons:
-            raise NotReady("The service is not ready.", details={"reasons": [*state.reasons, *state.degraded]})
-        self.write_json({"status": "degraded", "reasons": state.degraded} if state.degraded else {"status": "ok"})
+            reasons = [*state.reasons, *state.degraded]
+            raise NotReady("The service is not ready.", details={"reasons": reasons, **cluster})
+        status = {"status": "degraded", "reasons": state.degraded} if state.degraded else {"status": "ok"}
+        self.write_json({**status, **cluster})
 
 
 class Version(BaseHandler):

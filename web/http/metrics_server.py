@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 
+from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from tornado.httpserver import HTTPServer
 from tornado.httputil import split_host_and_port
@@ -22,9 +24,17 @@ _MAX_BODY = 1024  # bytes
 _IDLE_TIMEOUT = 120  # seconds; scrapes are more frequent
 
 
-def start_metrics_server(services: Services) -> HTTPServer | None:
-    """Listens on the configured port. Returns None if the port is 0, or if it cannot be opened, which is logged."""
-    port = services.settings.metrics_port
+def start_server_metrics(services: Services) -> HTTPServer | None:
+    """Serves the metrics of a server on the configured port. Returns None as `start_metrics_server` does."""
+    port, registry = services.settings.metrics_port, services.metrics.registry
+    return start_metrics_server(port, registry, lambda: _sample(services))
+
+
+def start_metrics_server(port: int, registry: CollectorRegistry, sample: Callable[[], None]) -> HTTPServer | None:
+    """Serves metrics; `sample` sets the gauges that are read at scrape time.
+
+    Returns None if the port is 0, or if it cannot be opened, which is logged.
+    """
     if port == 0:
         return None
     try:
@@ -33,7 +43,7 @@ def start_metrics_server(services: Services) -> HTTPServer | None:
         log.warning("no metrics: cannot listen on %s:%d: %s", _HOST, port, error.strerror or error)
         return None
     application = Application(
-        [("/metrics", _MetricsHandler, {"services": services})], log_function=lambda handler: None
+        [("/metrics", _MetricsHandler, {"registry": registry, "sample": sample})], log_function=lambda handler: None
     )
     server = HTTPServer(
         application, max_body_size=_MAX_BODY, idle_connection_timeout=_IDLE_TIMEOUT, body_timeout=_IDLE_TIMEOUT
@@ -48,7 +58,7 @@ def _sample(services: Services) -> None:
     """Sets the gauges that are read at scrape time."""
     job_queue, metrics, limiter = services.job_queue, services.metrics, services.limiter
     metrics.workers.set_queue(
-        workers=services.settings.workers,
+        workers=job_queue.slots,
         busy=job_queue.running,
         waiting=job_queue.waiting,
         oldest=job_queue.oldest_wait,
@@ -56,14 +66,17 @@ def _sample(services: Services) -> None:
     )
     metrics.http.in_progress.set(services.in_flight.running)
     metrics.credits.emails_waiting.set(services.email_queue.waiting)
+    if metrics.cluster is not None and services.readiness.cluster_state is not None:
+        metrics.cluster.update(services.readiness.cluster_state())
     metrics.installation.redis_breaker_open.set(isinstance(limiter, FailoverRateLimiter) and limiter.failing)
 
 
 class _MetricsHandler(RequestHandler):
     """All metrics, in the format that the client requests."""
 
-    def initialize(self, services: Services) -> None:
-        self._services = services
+    def initialize(self, registry: CollectorRegistry, sample: Callable[[], None]) -> None:
+        self._registry = registry
+        self._sample = sample
 
     def prepare(self) -> None:
         # A web page can make its own host name resolve to this machine; then the browser would let it read the metrics.
@@ -71,9 +84,9 @@ class _MetricsHandler(RequestHandler):
             raise HTTPError(403)
 
     async def get(self) -> None:
-        _sample(self._services)
+        self._sample()
         encode, media_type = choose_encoder(self.request.headers.get("Accept", ""))
         # In a thread: encoding takes milliseconds, and the values can be read from any thread.
-        body = await asyncio.to_thread(encode, self._services.metrics.registry)
+        body = await asyncio.to_thread(encode, self._registry)
         self.set_header("Content-Type", media_type)
         self.write(body)

@@ -21,6 +21,7 @@ from prometheus_client import (
 )
 
 from engine.plugin_loader import Plugin
+from web.metrics.cluster import ClusterMetrics
 from web.metrics.conversions import ConversionMetrics
 from web.metrics.service import CreditMetrics, HttpMetrics, InstallationMetrics, TotalsMetrics, WorkerMetrics
 
@@ -38,10 +39,11 @@ class Metrics:
     credits: CreditMetrics
     totals: TotalsMetrics
     installation: InstallationMetrics
+    cluster: ClusterMetrics | None
 
 
-def create_metrics(version: str, plugins: Iterable[Plugin]) -> Metrics:
-    """Creates the metrics of this version of convertd with these plugins."""
+def create_metrics(version: str, plugins: Iterable[Plugin], *, cluster: bool = False) -> Metrics:
+    """Creates the metrics of this version of convertd with these plugins, and those of a `cluster`."""
     disable_created_metrics()  # Prometheus does not use them, and they are a third of all series
     registry = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
@@ -54,6 +56,7 @@ def create_metrics(version: str, plugins: Iterable[Plugin]) -> Metrics:
         credits=CreditMetrics(registry),
         totals=TotalsMetrics(registry),
         installation=InstallationMetrics(registry),
+        cluster=ClusterMetrics(registry) if cluster else None,
     )
     metrics.installation.set_build(version, plugins)
     return metrics

@@ -11,6 +11,7 @@ from typing import Any
 from config.pricing import CREDITS_PER_CONVERSION
 from engine.errors import ConversionError, UnknownFormat
 from engine.executor import Executor, Inspection, Job, JobLimits, JobResult
+from engine.executor.jobs import DEFAULT_NAME
 from engine.formats import FileFormat
 from engine.planner import Plan
 from engine.registry import Registry
@@ -80,7 +81,7 @@ class Conversions:
         plan = self._plan(request)
         with self._admit(request) as admitted:
             async with self._worker_slot(request, plan, admitted):
-                result = await self._run_job(request, plan, Job.of(plan, request.options, inspect=True), output)
+                result = await self._run_job(request, plan, _job(request, plan, inspect=True), output)
         return plan, result.inspection or Inspection(None, None, None)
 
     async def _convert(self, request: ConversionRequest, output: WorkFile) -> ChargedConversion | Replayed:
@@ -157,7 +158,7 @@ class Conversions:
     async def _run(self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob) -> ResultFile:
         name = stem(request.original_name)
         async with self._worker_slot(request, plan, admitted) as started:
-            result = await self._run_job(request, plan, Job.of(plan, request.options, name), output)
+            result = await self._run_job(request, plan, _job(request, plan, name), output)
             await output.seal(result.size)
         self._metrics.conversions.record_stages(result)
         self._metrics.workers.record_peak_memory(result.peak_memory)
@@ -201,6 +202,10 @@ class Conversions:
             input_bytes=request.size,
             output_bytes=charged.result.size,
         )
+
+
+def _job(request: ConversionRequest, plan: Plan, name: str = DEFAULT_NAME, *, inspect: bool = False) -> Job:
+    return Job.of(plan, request.options, name, inspect=inspect, memory=estimate_memory(plan, request.size))
 
 
 def _is_stored(request: ConversionRequest) -> bool:

@@ -116,6 +116,11 @@ class FairQueue:
         self._used_memory = 0  # bytes
         self._accounts: dict[str, _AccountQueue] = {}  # accounts with jobs; a start moves its account to the end
 
+    def resize(self, slots: int, memory: float) -> None:
+        """Changes the limits. Running jobs continue."""
+        self._slots = slots
+        self._memory = memory
+
     def add(self, job: QueuedJob, limit: int) -> None:
         """Queues a job of an account that may run `limit` jobs at a time."""
         account = self._accounts.setdefault(job.account_id, _AccountQueue(limit))
@@ -183,7 +188,7 @@ class FairQueue:
         return min((job.queued_at for job in jobs), default=None)
 
     def _next(self) -> QueuedJob | None:
-        if self.running == self._slots:
+        if self.running >= self._slots:
             return None
         for account_id, account in self._accounts.items():
             job = next((job for job in account.waiting if job.ready), None)

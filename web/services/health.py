@@ -14,6 +14,7 @@ from storage import accounts
 from storage.blob_store import BlobStore, is_writable
 from storage.database import Database
 from storage.rate_limits import FailoverRateLimiter, RateLimiter
+from web.metrics.cluster import ClusterState, ReadState
 from web.metrics.service import InstallationMetrics
 from web.services.work_files import WorkFiles
 
@@ -25,10 +26,14 @@ _INTERVAL = 15  # seconds between updates of the metrics
 
 @dataclass(frozen=True)
 class HealthState:
-    """`reasons` make the process unready. `degraded` lists failures that the service tolerates, such as Redis."""
+    """`reasons` make the process unready. `degraded` lists failures that the service tolerates, such as Redis.
+
+    `cluster` is the state of the cluster if conversions run on one.
+    """
 
     reasons: tuple[str, ...]
     degraded: tuple[str, ...]
+    cluster: ClusterState | None = None
 
 
 class Readiness:
@@ -46,13 +51,18 @@ class Readiness:
         database: Database,
         blobs: BlobStore,
         metrics: InstallationMetrics,
+        cluster_state: ReadState | None = None,
     ) -> None:
+        self.cluster_state = cluster_state
         self._registry = registry
         self._metrics = metrics
         self._serving = False
+        no_executor = "the executor cannot run jobs"
+        if cluster_state is not None:
+            no_executor = "the cluster has no worker with the version and the plugins of this server"
         self._essential = _Checks(
             {
-                "the executor cannot run jobs": executor.ready,
+                no_executor: executor.ready,
                 "the data folder cannot be written to": lambda: asyncio.to_thread(is_writable, work_files.folder),
                 "the disk of the data folder is almost full": lambda: asyncio.to_thread(work_files.has_space),
                 "files cannot be stored": blobs.ready,
@@ -93,7 +103,10 @@ class Readiness:
         if not self._registry.formats:
             reasons.append("no plugin declares a format")
         broken = [f"the plugin {plugin.name} cannot be loaded" for plugin in self._registry.plugins if plugin.error]
-        return HealthState(tuple(reasons), (*degraded, *broken))
+        cluster = None if self.cluster_state is None else self.cluster_state()
+        if cluster is not None and cluster.unusable:
+            degraded.append("the cluster has workers with another version or other plugins than this server")
+        return HealthState(tuple(reasons), (*degraded, *broken), cluster)
 
 
 class _Checks:

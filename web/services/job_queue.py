@@ -45,6 +45,7 @@ class JobQueue:
     def __init__(self, slots: int, *, memory: float = inf, max_jobs_ahead: int = 50) -> None:
         self._overruns = Overruns()
         self._queue = FairQueue(slots, memory, self._overruns.is_restricted)
+        self.slots = slots
         self._max_jobs_ahead = max_jobs_ahead
         self._started: dict[QueuedJob, asyncio.Future[None]] = {}
         self._mean_seconds: float | None = None
@@ -134,6 +135,12 @@ class JobQueue:
         """Returns how many seconds a job of the account with `size` bytes of input may run."""
         seconds = deadline_seconds(plan, size)
         return min(seconds, _RESTRICTED_SECONDS) if self._overruns.is_restricted(account_id) else seconds
+
+    def resize(self, slots: int, memory: float) -> None:
+        """Changes the number of slots, at least 1, and the memory in bytes. Running jobs continue."""
+        self.slots = slots
+        self._queue.resize(slots, memory)
+        self._start_next()
 
     def close(self) -> None:
         """Refuses all queued jobs and all new ones. Running jobs continue."""

@@ -109,11 +109,26 @@ class Alive(TypedDict):
     status: Literal["ok"]
 
 
+class Cluster(TypedDict):
+    """The cluster that runs conversions, as of a few seconds ago."""
+
+    connected: Annotated[bool, Field(description="Whether the scheduler responds.")]
+    workers: Annotated[dict[str, int], Field(description="Number of workers by version.", examples=[{"1.0.0": 3}])]
+    usable: Annotated[int, Field(description="Workers with the version and plugins of this server.", examples=[3])]
+    slots: Annotated[int, Field(description="Conversions that usable workers run at the same time.", examples=[12])]
+    running: Annotated[int, Field(description="Running conversions of all servers.", examples=[2])]
+    waiting: Annotated[int, Field(description="Conversions of all servers that wait for a worker.", examples=[0])]
+    retries: Annotated[
+        int, Field(description="Conversions of this server that were repeated because their worker died.", examples=[0])
+    ]
+
+
 class Ready(TypedDict):
     """The process can serve requests."""
 
     status: Annotated[Literal["ok", "degraded"], Field(description="`degraded`: an optional part fails.")]
     reasons: NotRequired[Annotated[list[str], Field(description="The failing parts.")]]
+    cluster: NotRequired[Cluster]
 
 
 class Release(TypedDict):

@@ -1,0 +1,203 @@
+"""The connection of a server to the scheduler of a cluster, and the state of the cluster's workers."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from time import monotonic
+from typing import Any
+
+import dask
+from distributed import Client
+
+from storage.ids import new_id
+from web.cluster.jobs import Installation
+from web.metrics.cluster import ClusterState
+
+log = logging.getLogger("convertd.cluster")
+
+SERVERS = "convertd-servers"
+"""The metadata of the scheduler that has the installation of each server, and the Unix time of its latest sign."""
+
+INSTALLATION = "convertd"
+"""The entry of a worker's description that has its installation."""
+
+MEMORY = "memory"
+"""The Dask resource for the expected memory of jobs in bytes."""
+
+CONNECT_TIMEOUT = 5.0  # seconds
+
+_POLL_INTERVAL = 5.0  # seconds between updates of the state
+_RETRY_INTERVAL = 1.0  # seconds, while there is no worker
+_POLL_TIMEOUT = 10.0  # seconds, which includes the connection
+_MAX_OUTAGE = 10.0  # seconds without a worker, until running jobs fail
+_ALLOWED_FAILURES = "distributed.scheduler.allowed-failures"
+
+
+@dataclass(frozen=True)
+class ClusterWorker:
+    """A worker that can run jobs of this server: `slots` at a time that need `memory` bytes together."""
+
+    address: str
+    name: str
+    slots: int
+    memory: int
+
+
+class ClusterConnection:
+    """The connection to `scheduler`, which is opened again when it was lost.
+
+    `workers` can run jobs of this server. `outage` is done while there have been none for 10 s.
+    """
+
+    def __init__(self, scheduler: str, installation: Installation) -> None:
+        self.state = ClusterState()
+        self.workers: tuple[ClusterWorker, ...] = ()
+        self.outage: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._scheduler = scheduler
+        self._installation = installation
+        self._on_resize: Callable[[int, int], None] = lambda _slots, _memory: None
+        self._id = new_id("srv")
+        self._client: Client | None = None
+        self._polling: asyncio.Task[None] | None = None
+        self._last_usable = monotonic()
+        self._assigned: Counter[str] = Counter()  # jobs of this server by the name of their preferred worker
+
+    async def start(self, on_resize: Callable[[int, int], None]) -> None:
+        """Connects, and updates the state every 5 s. Without a scheduler it tries again.
+
+        Calls `on_resize` with the number of jobs that the workers can run at a time, and their memory in bytes.
+        """
+        self._on_resize = on_resize
+        await self._update()
+        self._polling = asyncio.create_task(self._poll())
+
+    async def close(self) -> None:
+        """Disconnects, which ends all jobs of this server."""
+        if self._polling is not None:
+            self._polling.cancel()
+            await asyncio.wait([self._polling])
+        if self._client is not None:
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(CONNECT_TIMEOUT):
+                    await self._client.set_metadata([SERVERS, self._id], None)
+            await self._disconnect()
+
+    @property
+    def client(self) -> Client | None:
+        """The client, if the cluster has a worker for jobs of this server."""
+        return self._client if self.workers else None
+
+    @contextmanager
+    def prefer_worker(self, account: str, memory: int) -> Iterator[ClusterWorker | None]:
+        """A worker that is likely to have an idle process of the account, counted as busy with a job for the block.
+
+        All servers rank the workers of an account in the same order; the first with a free slot is preferred. None if
+        there is none, or if the cluster has workers that cannot run the job: Dask ignores the needs of a job whose
+        preferred worker is busy.
+        """
+        ranked = sorted(self.workers, key=lambda worker: _rank(account, worker.name))
+        if self.state.unusable or any(worker.memory < memory for worker in ranked):
+            ranked = []
+        chosen = next((worker for worker in ranked if self._assigned[worker.name] < worker.slots), None)
+        if chosen is None:
+            yield None
+            return
+        self._assigned[chosen.name] += 1
+        try:
+            yield chosen
+        finally:
+            self._assigned[chosen.name] -= 1
+            self._assigned += Counter()  # removes zeros
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(_POLL_INTERVAL if self.workers else _RETRY_INTERVAL)
+            await self._update()
+
+    async def _update(self) -> None:
+        try:
+            async with asyncio.timeout(_POLL_TIMEOUT):
+                client = await self._connect()
+                seen = {"installation": asdict(self._installation), "seen": time.time()}
+                await client.set_metadata([SERVERS, self._id], seen)
+                assert client.scheduler is not None
+                description = await client.scheduler.identity(n_workers=-1)
+        except (OSError, TimeoutError) as error:
+            if self.state.connected or self._client is None:
+                log.warning("the scheduler of the cluster does not respond: %s", str(error) or type(error).__name__)
+            description = None
+        self._set_state(None if description is None else description["workers"])
+
+    async def _connect(self) -> Client:
+        if self._client is not None and self._client.status == "closed":
+            await self._disconnect()
+        if self._client is None:
+            client = Client(
+                self._scheduler,
+                asynchronous=True,
+                direct_to_workers=True,
+                set_as_default=False,
+                timeout=CONNECT_TIMEOUT,
+            )
+            self._client = await client
+            await _check_scheduler(client)
+        return self._client
+
+    async def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            with suppress(OSError, TimeoutError):
+                await client.close(timeout=CONNECT_TIMEOUT)
+
+    def _set_state(self, workers: Mapping[str, Mapping[str, Any]] | None) -> None:
+        """Sets the state from the scheduler's description of its workers by address; None if it did not respond."""
+        described = {address: worker for address, worker in (workers or {}).items() if INSTALLATION in worker}
+        usable = {address: worker for address, worker in described.items() if self._is_usable(worker)}
+        counts = [worker["metrics"].get("task_counts", {}) for worker in usable.values()]
+        self.workers = tuple(_usable_worker(address, worker) for address, worker in usable.items())
+        self.state = ClusterState(
+            connected=workers is not None,
+            workers=dict(Counter(worker[INSTALLATION]["version"] for worker in described.values())),
+            usable=sum(self._is_same(worker) for worker in described.values()),
+            slots=sum(worker.slots for worker in self.workers),
+            running=sum(count.get("executing", 0) for count in counts),
+            waiting=sum(count.get("ready", 0) + count.get("constrained", 0) for count in counts),
+        )
+        self._record_outage()
+        if self.workers:
+            self._on_resize(self.state.slots, sum(worker.memory for worker in self.workers))
+
+    def _is_same(self, worker: Mapping[str, Any]) -> bool:
+        return bool(Installation(**worker[INSTALLATION]) == self._installation)
+
+    def _is_usable(self, worker: Mapping[str, Any]) -> bool:
+        return self._is_same(worker) and worker["status"] == "running"  # others leave
+
+    def _record_outage(self) -> None:
+        if self.workers:
+            self._last_usable = monotonic()
+            if self.outage.done():
+                self.outage = asyncio.get_running_loop().create_future()
+        elif monotonic() - self._last_usable > _MAX_OUTAGE and not self.outage.done():
+            self.outage.set_result(None)
+
+
+def _usable_worker(address: str, worker: Mapping[str, Any]) -> ClusterWorker:
+    return ClusterWorker(address, worker["name"], worker["nthreads"], int(worker["resources"][MEMORY]))
+
+
+def _rank(account: str, worker: str) -> bytes:
+    return hashlib.sha256(f"{account} {worker}".encode()).digest()
+
+
+async def _check_scheduler(client: Client) -> None:
+    """Logs a warning if the scheduler would repeat a job whose worker died, which servers do with fewer losses."""
+    if failures := await client.run_on_scheduler(dask.config.get, _ALLOWED_FAILURES):
+        log.warning("the scheduler's setting %s is %s instead of 0, see config/README.md", _ALLOWED_FAILURES, failures)

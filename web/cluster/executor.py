@@ -1,0 +1,175 @@
+"""The executor that runs jobs on the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+from distributed import CancelledError, Future, KilledWorker
+
+from engine.errors import ConversionError, ExecutorUnavailable, WorkerCrashed
+from engine.executor import Job, JobLimits, JobResult
+from storage.blob_store import BlobStore
+from storage.descriptors import run_in_thread, write_all
+from storage.errors import StorageError
+from storage.ids import new_id
+from web.cluster.connection import MEMORY, ClusterConnection
+from web.cluster.jobs import (
+    MAX_INLINE,
+    ClusterJob,
+    ClusterResult,
+    FileContent,
+    Installation,
+    receive_file,
+    send_file,
+)
+from web.cluster.worker import run_job
+from web.metrics.cluster import ClusterState
+
+log = logging.getLogger("convertd.cluster")
+
+_MAX_RUNS = 3  # of a job whose workers die
+_MAX_WAIT = 20.0  # seconds for a free worker and for the files of the job, in addition to the job's deadline
+_TRANSFER_TIMEOUT = 30.0  # seconds to store or read the files of a job
+
+
+class ClusterExecutor:
+    """Runs jobs on the workers of the cluster at `scheduler` that have the same installation as this server.
+
+    Calls `on_resize` with the number of jobs that can run at a time, and their memory in bytes.
+    """
+
+    def __init__(self, scheduler: str, installation: Installation, blobs: BlobStore) -> None:
+        self._installation = installation
+        self._blobs = blobs
+        self._connection = ClusterConnection(scheduler, installation)
+        self._retries = 0
+        self._retrying = asyncio.Lock()
+        self._deletions: set[asyncio.Task[None]] = set()
+
+    async def start(self, on_resize: Callable[[int, int], None]) -> None:
+        """Connects to the scheduler. Without one, tries again every few seconds."""
+        await self._connection.start(on_resize)
+
+    async def close(self) -> None:
+        """Disconnects, which ends all jobs."""
+        if self._deletions:
+            await asyncio.wait(self._deletions, timeout=_TRANSFER_TIMEOUT)
+        await self._connection.close()
+        await self._blobs.close()
+
+    async def ready(self) -> bool:
+        """Returns whether a worker can run jobs of this server."""
+        return self._connection.client is not None
+
+    def state(self) -> ClusterState:
+        """The state of the cluster, as of a few seconds ago."""
+        return replace(self._connection.state, retries=self._retries)
+
+    async def run(
+        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
+    ) -> JobResult:
+        """Runs a job of an account. Raises ConversionError. Cancelling ends the job on its worker.
+
+        A job whose worker dies is repeated, at most twice. Raises WorkerCrashed if the last worker dies too, and
+        ExecutorUnavailable if the scheduler, all workers or the blob store do not respond.
+        """
+        blobs: list[str] = []  # that may exist
+        try:
+            try:
+                files = await self._send(inputs, blobs)
+                blobs.append(new_id("result"))
+                outcome = await self._run(ClusterJob("", self._installation, job, account, limits, files, blobs[-1]))
+                if isinstance(outcome, ConversionError):
+                    raise outcome
+                await self._receive(outcome.file, output)
+            except (StorageError, TimeoutError) as error:
+                raise ExecutorUnavailable("The blob store of the cluster does not respond.") from error
+            if not outcome.file.key:
+                blobs.pop()
+            return outcome.result
+        finally:
+            self._delete(blobs)
+
+    async def _send(self, inputs: Sequence[int], blobs: list[str]) -> tuple[FileContent, ...]:
+        """Returns the contents of the inputs. Adds the keys of stored ones to `blobs`."""
+        contents, inline = [], MAX_INLINE
+        async with asyncio.timeout(_TRANSFER_TIMEOUT):
+            for descriptor in inputs:
+                blobs.append(new_id("input"))
+                content = await send_file(self._blobs, descriptor, blobs[-1], inline)
+                if not content.key:
+                    blobs.pop()
+                    inline -= content.size
+                contents.append(content)
+        return tuple(contents)
+
+    async def _receive(self, content: FileContent, output: int) -> None:
+        async with asyncio.timeout(_TRANSFER_TIMEOUT):
+            async for block in receive_file(self._blobs, content):
+                await run_in_thread(output, write_all, block)
+
+    async def _run(self, job: ClusterJob) -> ClusterResult | ConversionError:
+        for attempt in range(_MAX_RUNS):
+            # One at a time: beside a job that kills its workers, others would seem to do so too.
+            async with self._retrying if attempt else nullcontext():
+                try:
+                    return await self._attempt(job)
+                except KilledWorker as error:
+                    log.warning("a worker died while it ran a job: %s", error.last_worker.address)
+            self._retries += attempt < _MAX_RUNS - 1
+        raise WorkerCrashed("The workers that ran the conversion ended, one after another.")
+
+    async def _attempt(self, job: ClusterJob) -> ClusterResult | ConversionError:
+        """Runs a job on a worker. Raises KilledWorker if the worker dies."""
+        client, workers = self._connection.client, self._connection.workers
+        if client is None:
+            raise ExecutorUnavailable("The cluster has no worker for the conversion.")
+        # Dask averages the time of jobs by the prefix of their keys.
+        key = f"{job.job.inputs[0]}-{job.job.target}-{new_id('job')}"
+        memory = min(job.job.memory, max(worker.memory for worker in workers))
+        with self._connection.prefer_worker(job.account, memory) as preferred:
+            future = client.submit(
+                run_job,
+                replace(job, id=key),
+                key=key,
+                pure=False,
+                resources={self._installation.resource: 1, MEMORY: memory},
+                workers=[preferred.address] if preferred else None,
+                allow_other_workers=preferred is not None,
+            )
+            try:
+                return await self._outcome(future, job.limits.seconds + _MAX_WAIT)
+            finally:
+                future.release()  # ends the job if it runs
+
+    async def _outcome(self, future: Future[Any], seconds: float) -> ClusterResult | ConversionError:
+        waiting: asyncio.Task[ClusterResult | ConversionError] = asyncio.ensure_future(future)
+        try:
+            ends: list[asyncio.Future[Any]] = [waiting, self._connection.outage]
+            await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                raise ExecutorUnavailable("No worker of the cluster has finished the conversion in time.")
+            return waiting.result()
+        except (CancelledError, OSError) as error:
+            if not waiting.done():
+                raise  # this job is cancelled
+            raise ExecutorUnavailable("The scheduler of the cluster was lost.") from error
+        finally:
+            waiting.cancel()
+
+    def _delete(self, blobs: list[str]) -> None:
+        """Deletes blobs in the background. Those of servers that are killed are deleted as orphans by maintenance."""
+        if blobs:
+            task = asyncio.create_task(self._blobs.delete(blobs))
+            self._deletions.add(task)
+            task.add_done_callback(self._deleted)
+
+    def _deleted(self, task: asyncio.Task[None]) -> None:
+        self._deletions.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.warning("files of a job were not deleted: %s", error)

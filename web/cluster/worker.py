@@ -1,0 +1,237 @@
+"""The worker process of a cluster: runs the jobs of all servers in sandboxed processes of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from distributed import Client, Worker, WorkerPlugin, get_worker
+
+from engine.errors import ConversionError, ExecutorUnavailable
+from engine.executor import Executor, JobResult
+from storage.blob_store import BlobStore
+from storage.errors import StorageError
+from web.api.errors import ApiError
+from web.cluster.connection import CONNECT_TIMEOUT, INSTALLATION, MEMORY, SERVERS
+from web.cluster.jobs import ClusterJob, ClusterResult, FileContent, Installation, receive_file, send_file
+from web.metrics.cluster import ClusterWorkerMetrics, JobOutcome
+from web.services.work_files import WorkFile, WorkFiles
+
+log = logging.getLogger("convertd.cluster")
+
+_PLUGIN = "convertd"
+
+_SERVER_TIMEOUT = 60.0  # seconds without a sign, until a server is taken as gone
+_REJOIN_INTERVAL = 2.0  # seconds
+_DRAIN_TIMEOUT = 60.0  # seconds for running jobs, which is more than the longest deadline
+
+
+class WrongInstallation(RuntimeError):
+    """The servers of the cluster have another version, other plugins or another blob store."""
+
+
+async def run_job(job: ClusterJob) -> ClusterResult | ConversionError | None:
+    """Runs a job on the worker that executes this task. Returns None if the job was cancelled."""
+    runner = get_worker().plugins[_PLUGIN]
+    assert isinstance(runner, JobRunner)
+    return await runner.run(job)
+
+
+class JobRunner(WorkerPlugin):
+    """Runs the jobs of a worker. A job ends early if the scheduler releases its task, and with the worker."""
+
+    name = _PLUGIN
+
+    def __init__(
+        self,
+        installation: Installation,
+        executor: Executor,
+        blobs: BlobStore,
+        work_files: WorkFiles,
+        metrics: ClusterWorkerMetrics,
+    ) -> None:
+        self._installation = installation
+        self._executor = executor
+        self._blobs = blobs
+        self._work_files = work_files
+        self._metrics = metrics
+        self._running: dict[str, asyncio.Task[ClusterResult]] = {}
+
+    def sample(self) -> None:
+        """Sets the metrics that are read at scrape time."""
+        self._metrics.running.set(len(self._running))
+
+    @property
+    def running(self) -> int:
+        """Number of running jobs."""
+        return len(self._running)
+
+    async def run(self, job: ClusterJob) -> ClusterResult | ConversionError | None:
+        """Runs a job. Returns its error, which Dask would log; None if the job was cancelled."""
+        if difference := self._installation.difference(job.installation):
+            return ExecutorUnavailable(f"The worker of the cluster has another {difference} than the server.")
+        task = self._running[job.id] = asyncio.create_task(self._run(job))
+        try:
+            await asyncio.wait([task])
+            outcome = _outcome(task)
+            self._metrics.record_job(_outcome_name(outcome))
+            return outcome
+        finally:
+            del self._running[job.id]
+            task.cancel()
+
+    def transition(self, key: object, start: str, finish: str, **_details: Any) -> None:
+        """Cancels a running job whose task the scheduler releases: no server waits for it."""
+        if start == "executing" and finish == "released" and (task := self._running.get(str(key))):
+            task.cancel()
+
+    async def finish(self, seconds: float) -> None:
+        """Waits until no job runs, and cancels those that run after `seconds`."""
+        if self._running:
+            await asyncio.wait(self._running.values(), timeout=seconds)
+        self.teardown(None)
+
+    def teardown(self, worker: Worker | None) -> None:
+        """Cancels all jobs."""
+        for task in self._running.values():
+            task.cancel()
+
+    async def _run(self, job: ClusterJob) -> ClusterResult:
+        with ExitStack() as stack:
+            inputs = [await self._receive(stack, job.account, content) for content in job.inputs]
+            output = stack.enter_context(self._work_files.create(job.account))
+            result = await self._execute(job, inputs, output)
+            return ClusterResult(result, await send_file(self._blobs, output.descriptor, job.output))
+
+    async def _receive(self, stack: ExitStack, account: str, content: FileContent) -> int:
+        file = stack.enter_context(self._work_files.create(account))
+        async for block in receive_file(self._blobs, content):
+            await file.write(block)
+        await file.flush()
+        return file.descriptor
+
+    async def _execute(self, job: ClusterJob, inputs: list[int], output: WorkFile) -> JobResult:
+        result = await self._executor.run(job.job, job.account, inputs, output.descriptor, job.limits)
+        await output.seal(result.size)
+        return result
+
+
+def _outcome_name(outcome: ClusterResult | ConversionError | None) -> JobOutcome:
+    match outcome:
+        case None:
+            return "cancelled"
+        case ConversionError():
+            return "failed"
+        case _:
+            return "succeeded"
+
+
+def _outcome(task: asyncio.Task[ClusterResult]) -> ClusterResult | ConversionError | None:
+    if task.cancelled():
+        return None
+    match task.exception():
+        case None:
+            return task.result()
+        case ConversionError() as error:
+            return error
+        case StorageError() | ApiError() as error:
+            return ExecutorUnavailable(f"The worker of the cluster cannot read or write the files of the job: {error}")
+        case error:
+            raise error
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """How a worker joins a cluster: the scheduler, the jobs at a time, their memory in bytes, and its own address.
+
+    Dask keeps files of its own in `folder`.
+    """
+
+    scheduler: str
+    jobs: int
+    memory: int
+    host: str | None = None
+    port: int = 0
+    folder: str | None = None
+
+
+async def run_worker(
+    options: WorkerOptions, installation: Installation, runner: JobRunner, stop: asyncio.Event
+) -> None:
+    """Runs jobs until `stop` is set, then until those have ended. Joins again when the scheduler was lost.
+
+    Raises WrongInstallation if the servers of the cluster have another installation.
+    """
+    name = f"{socket.gethostname()}-{os.getpid()}"
+    while not stop.is_set():
+        try:
+            await _check_servers(options.scheduler, installation)
+            await _join(options, installation, runner, stop, name)
+        except (OSError, TimeoutError) as error:
+            log.warning("cannot join the cluster at %s: %s", options.scheduler, error)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), _REJOIN_INTERVAL)
+
+
+async def _check_servers(scheduler: str, installation: Installation) -> None:
+    async with Client(scheduler, asynchronous=True, set_as_default=False, timeout=CONNECT_TIMEOUT) as client:
+        servers: Mapping[str, Any] = await client.get_metadata([SERVERS], default={})
+    now = time.time()
+    live = [Installation(**server["installation"]) for server in servers.values() if _is_live(server, now)]
+    if live and installation not in live:
+        raise WrongInstallation(
+            f"the servers of the cluster have another {installation.difference(live[0])}"
+            f" (this worker: {installation.resource}; a server: {live[0].resource})"
+        )
+
+
+def _is_live(server: Mapping[str, Any] | None, now: float) -> bool:
+    return server is not None and now - server["seen"] < _SERVER_TIMEOUT
+
+
+async def _join(
+    options: WorkerOptions, installation: Installation, runner: JobRunner, stop: asyncio.Event, name: str
+) -> None:
+    """Is a worker of the cluster until the scheduler is lost, or `stop` is set and the running jobs have ended."""
+    information: Mapping[str, Callable[[Worker], Any]] = {INSTALLATION: lambda _worker: asdict(installation)}
+    worker = Worker(
+        options.scheduler,
+        nthreads=options.jobs,
+        name=name,
+        host=options.host,
+        port=options.port,
+        resources={installation.resource: options.jobs, MEMORY: options.memory},
+        local_directory=options.folder,
+        memory_limit=0,  # jobs have limits of their own, in processes of their own
+        startup_information=information,
+        plugins=(runner,),
+        death_timeout=CONNECT_TIMEOUT,
+    )
+    async with worker:
+        log.info("joined the cluster at %s: %d jobs at a time", options.scheduler, options.jobs)
+        ends = [asyncio.ensure_future(wait) for wait in (stop.wait(), worker.finished())]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+        if stop.is_set():
+            await _drain(options.scheduler, worker, runner)
+        else:
+            log.warning("the scheduler was lost")
+
+
+async def _drain(scheduler: str, worker: Worker, runner: JobRunner) -> None:
+    """Takes no new jobs, and waits for those that run."""
+    log.info("stopping: no new jobs, up to %d s for %d that run", _DRAIN_TIMEOUT, runner.running)
+    with suppress(OSError, TimeoutError):
+        async with Client(scheduler, asynchronous=True, set_as_default=False, timeout=CONNECT_TIMEOUT) as client:
+            await client.retire_workers([worker.address], close_workers=False, remove=False)
+    await runner.finish(_DRAIN_TIMEOUT)
+    with suppress(OSError, TimeoutError):
+        await worker.close_gracefully()

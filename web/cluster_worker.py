@@ -1,0 +1,78 @@
+"""The composition root of `convertd worker`: builds the executor of a worker of a cluster, runs and stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from importlib.metadata import version
+
+from dask.utils import parse_bytes
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, disable_created_metrics
+
+from config.logs import configure
+from config.settings import Settings
+from engine.registry import load_registry
+from web.cluster.jobs import Installation
+from web.cluster.worker import JobRunner, WorkerOptions, run_worker
+from web.executor_setup import local_executor, open_blobs, start_local_executor
+from web.http.metrics_server import start_metrics_server
+from web.metrics.cluster import ClusterWorkerMetrics
+from web.metrics.service import InstallationMetrics
+from web.services.job_queue import memory_budget
+from web.services.maintenance import lock_data_folder
+from web.services.work_files import WorkFiles
+
+log = logging.getLogger("convertd.cluster")
+
+
+def worker_options(
+    settings: Settings, scheduler: str | None, jobs: int | None, memory: str | None, host: str | None, port: int
+) -> WorkerOptions:
+    """Returns the options of a worker, by default those of the settings and of this machine. Raises ValueError."""
+    address = scheduler or settings.cluster
+    if address is None:
+        raise ValueError("a worker needs the address of a scheduler: --scheduler or CONVERTD_CLUSTER")
+    if settings.blob_url is None:
+        raise ValueError("a worker needs the blob store of its servers: CONVERTD_BLOB_URL")
+    size = parse_bytes(memory) if memory else memory_budget()
+    return WorkerOptions(address, jobs or settings.workers, size, host, port, str(settings.data_dir.absolute()))
+
+
+async def serve_worker(settings: Settings, options: WorkerOptions) -> None:
+    """Runs jobs of the cluster until SIGTERM or SIGINT, then until running jobs have ended.
+
+    Raises WrongInstallation, DataFolderInUse, and SandboxIncomplete if the sandbox is required and incomplete.
+    """
+    configure(settings.log_format)
+    with lock_data_folder(settings.data_dir):
+        await _serve(settings, options)
+
+
+async def _serve(settings: Settings, options: WorkerOptions) -> None:
+    registry = load_registry()
+    work_files = WorkFiles(settings.data_dir.absolute() / "jobs")
+    work_files.prepare()
+    disable_created_metrics()
+    collectors = CollectorRegistry()
+    for collector in (ProcessCollector, PlatformCollector):
+        collector(registry=collectors)
+    metrics, installation_metrics = ClusterWorkerMetrics(collectors), InstallationMetrics(collectors)
+    installation_metrics.set_build(version("convertd"), registry.plugins)
+    executor = local_executor(settings, options.jobs, settings.data_dir.absolute() / "workers")
+    blobs, installation = open_blobs(settings), Installation.of(registry, settings)
+    runner = JobRunner(installation, executor, blobs, work_files, metrics)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel sends it on behalf of processes that share a descriptor
+    listener = start_metrics_server(settings.metrics_port, collectors, runner.sample)
+    try:
+        await start_local_executor(settings, executor, installation_metrics)
+        await run_worker(options, installation, runner, stop)
+    finally:
+        if listener is not None:
+            listener.stop()
+        await executor.close()
+        await blobs.close()
+    log.info("stopped")

@@ -1,0 +1,101 @@
+"""Metrics of a cluster: its state as a server sees it, and the jobs of a worker process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+JobOutcome: TypeAlias = Literal["succeeded", "failed", "cancelled"]
+
+
+@dataclass(frozen=True)
+class ClusterState:
+    """The cluster as of the latest update.
+
+    `workers` are numbers of workers by version, `usable` those with the same installation as the server. The usable
+    workers run `slots` jobs at a time; `running` and `waiting` are the jobs of all servers on them. `retries` is the
+    number of jobs of this server that were repeated because their worker died.
+    """
+
+    connected: bool = False
+    workers: Mapping[str, int] = field(default_factory=dict)
+    usable: int = 0
+    slots: int = 0
+    running: int = 0
+    waiting: int = 0
+    retries: int = 0
+
+    @property
+    def unusable(self) -> int:
+        """Number of workers with another installation than the server."""
+        return sum(self.workers.values()) - self.usable
+
+
+ReadState: TypeAlias = Callable[[], ClusterState]
+
+
+class ClusterMetrics:
+    """The state of the cluster."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._connected = Gauge(
+            "convertd_cluster_connected", "1 if the scheduler of the cluster responds.", registry=registry
+        )
+        self._workers = Gauge(
+            "convertd_cluster_workers", "Workers of the cluster by version.", ("version",), registry=registry
+        )
+        self._usable = Gauge(
+            "convertd_cluster_workers_usable",
+            "Workers with the same version, plugins and blob store as this server.",
+            registry=registry,
+        )
+        self._slots = Gauge(
+            "convertd_cluster_slots", "Conversions that the usable workers run at the same time.", registry=registry
+        )
+        self._jobs = Gauge(
+            "convertd_cluster_jobs",
+            "Conversions of all servers on the usable workers by state.",
+            ("state",),
+            registry=registry,
+        )
+        self._retries = Counter(
+            "convertd_cluster_retries",
+            "Conversions of this server that were repeated because their worker died.",
+            registry=registry,
+        )
+        self._retries_before = 0
+
+    def update(self, state: ClusterState) -> None:
+        """Sets all metrics."""
+        self._connected.set(state.connected)
+        self._workers.clear()  # of versions that are gone
+        for version, count in state.workers.items():
+            self._workers.labels(version).set(count)
+        self._usable.set(state.usable)
+        self._slots.set(state.slots)
+        self._jobs.labels("running").set(state.running)
+        self._jobs.labels("waiting").set(state.waiting)
+        self._retries.inc(state.retries - self._retries_before)
+        self._retries_before = state.retries
+
+
+class ClusterWorkerMetrics:
+    """The jobs of a worker process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.joined = Gauge(
+            "convertd_cluster_worker_joined", "1 while the worker is part of the cluster.", registry=registry
+        )
+        self.running = Gauge("convertd_cluster_worker_running", "Running conversions.", registry=registry)
+        self._jobs = Counter(
+            "convertd_cluster_worker_jobs", "Conversions that ended by outcome.", ("outcome",), registry=registry
+        )
+        for outcome in ("succeeded", "failed", "cancelled"):
+            self._jobs.labels(outcome)
+
+    def record_job(self, outcome: JobOutcome) -> None:
+        """Records the end of a job."""
+        self._jobs.labels(outcome).inc()
