@@ -35,6 +35,7 @@ CONNECT_TIMEOUT = 5.0  # seconds
 
 _POLL_INTERVAL = 5.0  # seconds between updates of the state
 _RETRY_INTERVAL = 1.0  # seconds, while there is no worker
+_START_TIMEOUT = 1.0  # seconds
 _POLL_TIMEOUT = 10.0  # seconds, which includes the connection
 _MAX_OUTAGE = 10.0  # seconds without a worker, until running jobs fail
 _ALLOWED_FAILURES = "distributed.scheduler.allowed-failures"
@@ -45,7 +46,6 @@ class ClusterWorker:
     """A worker that can run jobs of this server: `slots` at a time that need `memory` bytes together."""
 
     address: str
-    name: str
     slots: int
     memory: int
 
@@ -66,17 +66,19 @@ class ClusterConnection:
         self._id = new_id("srv")
         self._client: Client | None = None
         self._polling: asyncio.Task[None] | None = None
+        self._first_update = asyncio.Event()
         self._last_usable = monotonic()
-        self._assigned: Counter[str] = Counter()  # jobs of this server by the name of their preferred worker
+        self._assigned: Counter[str] = Counter()  # jobs of this server by the address of their preferred worker
 
     async def start(self, on_resize: Callable[[int, int], None]) -> None:
-        """Connects, and updates the state every 5 s. Without a scheduler it tries again.
+        """Connects, waits up to 1 s for it, and updates the state every 5 s. Without a scheduler it tries again.
 
         Calls `on_resize` with the number of jobs that the workers can run at a time, and their memory in bytes.
         """
         self._on_resize = on_resize
-        await self._update()
         self._polling = asyncio.create_task(self._poll())
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._first_update.wait(), _START_TIMEOUT)
 
     async def close(self) -> None:
         """Disconnects, which ends all jobs of this server."""
@@ -102,24 +104,25 @@ class ClusterConnection:
         there is none, or if the cluster has workers that cannot run the job: Dask ignores the needs of a job whose
         preferred worker is busy.
         """
-        ranked = sorted(self.workers, key=lambda worker: _rank(account, worker.name))
+        ranked = sorted(self.workers, key=lambda worker: _rank(account, worker.address))
         if self.state.unusable or any(worker.memory < memory for worker in ranked):
             ranked = []
-        chosen = next((worker for worker in ranked if self._assigned[worker.name] < worker.slots), None)
+        chosen = next((worker for worker in ranked if self._assigned[worker.address] < worker.slots), None)
         if chosen is None:
             yield None
             return
-        self._assigned[chosen.name] += 1
+        self._assigned[chosen.address] += 1
         try:
             yield chosen
         finally:
-            self._assigned[chosen.name] -= 1
+            self._assigned[chosen.address] -= 1
             self._assigned += Counter()  # removes zeros
 
     async def _poll(self) -> None:
         while True:
-            await asyncio.sleep(_POLL_INTERVAL if self.workers else _RETRY_INTERVAL)
             await self._update()
+            self._first_update.set()
+            await asyncio.sleep(_POLL_INTERVAL if self.workers else _RETRY_INTERVAL)
 
     async def _update(self) -> None:
         try:
@@ -190,7 +193,7 @@ class ClusterConnection:
 
 
 def _usable_worker(address: str, worker: Mapping[str, Any]) -> ClusterWorker:
-    return ClusterWorker(address, worker["name"], worker["nthreads"], int(worker["resources"][MEMORY]))
+    return ClusterWorker(address, worker["nthreads"], int(worker["resources"][MEMORY]))
 
 
 def _rank(account: str, worker: str) -> bytes:

@@ -87,7 +87,7 @@ class ClusterExecutor:
                 if isinstance(outcome, ConversionError):
                     raise outcome
                 await self._receive(outcome.file, output)
-            except (StorageError, TimeoutError) as error:
+            except (StorageError, OSError, TimeoutError) as error:
                 raise ExecutorUnavailable("The blob store of the cluster does not respond.") from error
             if not outcome.file.key:
                 blobs.pop()

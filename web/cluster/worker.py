@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -31,6 +29,7 @@ _PLUGIN = "convertd"
 _SERVER_TIMEOUT = 60.0  # seconds without a sign, until a server is taken as gone
 _REJOIN_INTERVAL = 2.0  # seconds
 _DRAIN_TIMEOUT = 60.0  # seconds for running jobs, which is more than the longest deadline
+_RESULT_CHECKS, _RESULT_INTERVAL = 100, 0.05  # until servers have read the last results; seconds between checks
 
 
 class WrongInstallation(RuntimeError):
@@ -87,6 +86,10 @@ class JobRunner(WorkerPlugin):
             del self._running[job.id]
             task.cancel()
 
+    def setup(self, worker: Worker) -> None:
+        """Records that the worker joins a cluster."""
+        self._metrics.joined.set(1)
+
     def transition(self, key: object, start: str, finish: str, **_details: Any) -> None:
         """Cancels a running job whose task the scheduler releases: no server waits for it."""
         if start == "executing" and finish == "released" and (task := self._running.get(str(key))):
@@ -96,10 +99,14 @@ class JobRunner(WorkerPlugin):
         """Waits until no job runs, and cancels those that run after `seconds`."""
         if self._running:
             await asyncio.wait(self._running.values(), timeout=seconds)
-        self.teardown(None)
+        self._cancel_jobs()
 
-    def teardown(self, worker: Worker | None) -> None:
-        """Cancels all jobs."""
+    def teardown(self, worker: Worker) -> None:
+        """Cancels all jobs, and records that the worker has left its cluster."""
+        self._metrics.joined.set(0)
+        self._cancel_jobs()
+
+    def _cancel_jobs(self) -> None:
         for task in self._running.values():
             task.cancel()
 
@@ -141,7 +148,7 @@ def _outcome(task: asyncio.Task[ClusterResult]) -> ClusterResult | ConversionErr
             return task.result()
         case ConversionError() as error:
             return error
-        case StorageError() | ApiError() as error:
+        case StorageError() | ApiError() | OSError() as error:
             return ExecutorUnavailable(f"The worker of the cluster cannot read or write the files of the job: {error}")
         case error:
             raise error
@@ -169,11 +176,10 @@ async def run_worker(
 
     Raises WrongInstallation if the servers of the cluster have another installation.
     """
-    name = f"{socket.gethostname()}-{os.getpid()}"
     while not stop.is_set():
         try:
             await _check_servers(options.scheduler, installation)
-            await _join(options, installation, runner, stop, name)
+            await _join(options, installation, runner, stop)
         except (OSError, TimeoutError) as error:
             log.warning("cannot join the cluster at %s: %s", options.scheduler, error)
         with suppress(TimeoutError):
@@ -196,15 +202,12 @@ def _is_live(server: Mapping[str, Any] | None, now: float) -> bool:
     return server is not None and now - server["seen"] < _SERVER_TIMEOUT
 
 
-async def _join(
-    options: WorkerOptions, installation: Installation, runner: JobRunner, stop: asyncio.Event, name: str
-) -> None:
+async def _join(options: WorkerOptions, installation: Installation, runner: JobRunner, stop: asyncio.Event) -> None:
     """Is a worker of the cluster until the scheduler is lost, or `stop` is set and the running jobs have ended."""
     information: Mapping[str, Callable[[Worker], Any]] = {INSTALLATION: lambda _worker: asdict(installation)}
     worker = Worker(
         options.scheduler,
         nthreads=options.jobs,
-        name=name,
         host=options.host,
         port=options.port,
         resources={installation.resource: options.jobs, MEMORY: options.memory},
@@ -227,11 +230,15 @@ async def _join(
 
 
 async def _drain(scheduler: str, worker: Worker, runner: JobRunner) -> None:
-    """Takes no new jobs, and waits for those that run."""
+    """Takes no new jobs, waits for those that run, and until servers have read their results."""
     log.info("stopping: no new jobs, up to %d s for %d that run", _DRAIN_TIMEOUT, runner.running)
     with suppress(OSError, TimeoutError):
         async with Client(scheduler, asynchronous=True, set_as_default=False, timeout=CONNECT_TIMEOUT) as client:
             await client.retire_workers([worker.address], close_workers=False, remove=False)
-    await runner.finish(_DRAIN_TIMEOUT)
-    with suppress(OSError, TimeoutError):
-        await worker.close_gracefully()
+            await runner.finish(_DRAIN_TIMEOUT)
+            for _ in range(_RESULT_CHECKS):
+                if not worker.data:
+                    break
+                await asyncio.sleep(_RESULT_INTERVAL)
+            # Without this, jobs that wait here would count as those of a worker that died.
+            await client.retire_workers([worker.address], close_workers=False, remove=True)

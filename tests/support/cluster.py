@@ -1,0 +1,207 @@
+"""Clusters for tests: a scheduler, and workers whose jobs follow a script, in this process or in others.
+
+Run as a program, this module is a worker: `python -m tests.support.cluster SCHEDULER FOLDER JOBS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+import dask
+from distributed import Scheduler
+from prometheus_client import CollectorRegistry
+
+from engine.errors import CorruptInput
+from engine.executor import Job, JobLimits, JobResult
+from storage.blob_store import FolderBlobStore
+from tests.support.server_process import ServerProcess
+from web.cluster.executor import ClusterExecutor
+from web.cluster.jobs import Installation
+from web.cluster.worker import JobRunner, WorkerOptions, run_worker
+from web.metrics.cluster import ClusterWorkerMetrics
+from web.services.work_files import WorkFiles
+
+INSTALLATION = Installation("1.0.0", "catalogue", "store")
+MEMORY = 1 << 30
+"""Bytes of a worker."""
+
+dask.config.set({"distributed.scheduler.allowed-failures": 0})
+
+
+class ScriptedExecutor:
+    """Copies the first input of a job to its output, after the deed in the name of the job.
+
+    `sleep S` waits for S seconds, `fail` raises CorruptInput, `die` ends this process.
+    """
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.most_running = 0
+        self.cancelled = 0
+        self.jobs: Counter[str] = Counter()  # by account
+
+    async def run(
+        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
+    ) -> JobResult:
+        self.jobs[account] += 1
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        try:
+            deed, _, value = job.name.partition(" ")
+            if deed == "sleep":
+                await asyncio.sleep(float(value))
+            elif deed == "fail":
+                raise CorruptInput("The file is damaged.", details={"step": "png"})
+            elif deed == "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            return JobResult(os.sendfile(output, inputs[0], 0, 1 << 30), (), ())
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        finally:
+            self.running -= 1
+
+    async def ready(self) -> bool:
+        return True
+
+
+class SchedulerProcess(ServerProcess):
+    """A scheduler that can be killed. Its port is the same after a restart."""
+
+    @property
+    def address(self) -> str:
+        return f"tcp://127.0.0.1:{self.port}"
+
+    @property
+    def command(self) -> list[str]:
+        setting = "import os; os.environ['DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES'] = '0'"
+        program = f"{setting}; from distributed.cli.dask_scheduler import main; main()"
+        return [
+            sys.executable,
+            "-c",
+            program,
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+            "--dashboard-address",
+            ":0",
+        ]
+
+    def answers(self) -> bool:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
+            return True
+        return False
+
+
+class Cluster:
+    """A cluster at the address `scheduler` with a blob store in `folder`."""
+
+    def __init__(self, scheduler: str, folder: Path, joined: Callable[[], int] = lambda: 0) -> None:
+        self.scheduler = scheduler
+        self._joined = joined  # the number of workers
+        self._folder = folder
+        self.blobs = FolderBlobStore(folder / "blobs")
+        self._stack = AsyncExitStack()
+
+    def stored(self) -> list[str]:
+        """The keys in the blob store."""
+        return [path.name for path in (self._folder / "blobs").iterdir()]
+
+    async def executor(self, workers: int, installation: Installation = INSTALLATION) -> ClusterExecutor:
+        """The executor of a server, as soon as it knows this number of workers. Closed with the cluster."""
+        executor = ClusterExecutor(self.scheduler, installation, self.blobs)
+        self._stack.push_async_callback(executor.close)
+        await executor.start(lambda _slots, _memory: None)
+        await until(lambda: executor.state().usable >= workers)
+        return executor
+
+    async def worker(
+        self, jobs: int = 2, memory: int = MEMORY, installation: Installation = INSTALLATION
+    ) -> ScriptedExecutor:
+        """Starts a worker in this process that ends with the cluster. Returns its executor."""
+        executor, stop = ScriptedExecutor(), asyncio.Event()
+        task = asyncio.create_task(self.run_worker(executor, stop, jobs, memory, installation))
+        self._stack.push_async_callback(_stopped, task, stop)
+        await self._until_joined()
+        return executor
+
+    async def run_worker(
+        self,
+        executor: ScriptedExecutor,
+        stop: asyncio.Event,
+        jobs: int = 2,
+        memory: int = MEMORY,
+        installation: Installation = INSTALLATION,
+    ) -> None:
+        """Runs a worker in this process until `stop` is set."""
+        work_files = WorkFiles(self._folder / f"jobs-{id(executor)}")
+        work_files.prepare()
+        runner = JobRunner(installation, executor, self.blobs, work_files, ClusterWorkerMetrics(CollectorRegistry()))
+        options = WorkerOptions(self.scheduler, jobs, memory, "127.0.0.1", folder=str(self._folder))
+        await run_worker(options, installation, runner, stop)
+
+    async def process(self, jobs: int = 2) -> asyncio.subprocess.Process:
+        """Starts a worker process, which is killed with the cluster."""
+        command = [sys.executable, "-m", "tests.support.cluster", self.scheduler, str(self._folder), str(jobs)]
+        process = await asyncio.create_subprocess_exec(*command, cwd=Path(__file__).parents[2])
+        self._stack.push_async_callback(_killed, process)
+        return process
+
+    async def _until_joined(self) -> None:
+        joined = self._joined()
+        with suppress(TimeoutError):
+            await until(lambda: self._joined() > joined, 5)
+
+    async def close(self) -> None:
+        """Ends executors and workers."""
+        await self._stack.aclose()
+
+
+async def _stopped(task: asyncio.Task[None], stop: asyncio.Event) -> None:
+    stop.set()
+    await task
+
+
+async def _killed(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
+
+
+@asynccontextmanager
+async def running_cluster(folder: Path) -> AsyncIterator[Cluster]:
+    """A cluster without workers, whose scheduler is in this process."""
+    async with Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address=":0") as scheduler:
+        cluster = Cluster(scheduler.address, folder, lambda: len(scheduler.workers))
+        try:
+            yield cluster
+        finally:
+            await cluster.close()
+
+
+async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
+    """Waits until the function `holds` returns True. Raises TimeoutError."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not holds():
+        if asyncio.get_running_loop().time() > deadline:
+            raise TimeoutError
+        await asyncio.sleep(0.02)
+
+
+async def _main(scheduler: str, folder: str, jobs: int) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    await Cluster(scheduler, Path(folder)).run_worker(ScriptedExecutor(), stop, jobs)
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(sys.argv[1], sys.argv[2], int(sys.argv[3])))

@@ -1,0 +1,69 @@
+"""`convertd serve` and `convertd worker` as processes: conversions on a worker, and none without one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support import http
+from tests.support.cluster import SchedulerProcess
+from tests.support.processes import serving
+from tests.support.servers import eventually, made_key
+from tests.support.web_samples import picture
+
+_CONVERTD = str(Path(sys.executable).with_name("convertd"))
+
+
+@contextmanager
+def working(folder: Path, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs a worker process."""
+    environment = {**os.environ, "CONVERTD_DATA_DIR": str(folder), "CONVERTD_METRICS_PORT": "0", **settings}
+    command = [_CONVERTD, "worker", "--jobs", "1", "--memory", "2GiB"]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as worker:
+        try:
+            yield worker
+        finally:
+            worker.kill()
+
+
+@pytest.mark.long
+def test_a_server_converts_on_a_worker(tmp_path: Path) -> None:
+    (tmp_path / "server").mkdir()
+    database = f"sqlite:///{tmp_path}/server/convertd.db"
+    with SchedulerProcess() as scheduler:
+        settings = {"CONVERTD_CLUSTER": scheduler.address, "CONVERTD_BLOB_URL": f"file://{tmp_path}/blobs"}
+        with serving(tmp_path / "server", database, **settings) as (_, url):
+            auth = {"Authorization": f"Bearer {made_key(tmp_path / 'server')}"}
+
+            def convert(content: bytes, target: str) -> httpx.Response:
+                files, data = {"file": ("photo.png", content)}, {"output_format": target}
+                return http.post(f"{url}/api/v1/convert", files=files, data=data, headers=auth, timeout=60)
+
+            def ready() -> httpx.Response:
+                return http.get(f"{url}/readyz")
+
+            refused = convert(picture(), "webp")
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "not_ready")
+            assert int(refused.headers["Retry-After"]) > 0
+            assert ready().json()["error"]["details"]["cluster"]["connected"]
+
+            with working(tmp_path / "worker", **settings) as worker:
+                assert eventually(lambda: ready().status_code == 200, 30)
+                small = convert(picture(), "webp")
+                assert (small.status_code, small.content[8:12]) == (200, b"WEBP")
+                large = convert(picture(size=(1500, 1500)), "bmp")
+                assert (large.status_code, large.content[:2]) == (200, b"BM")
+                assert ready().json()["cluster"]["usable"] == 1
+                worker.send_signal(signal.SIGTERM)
+                assert worker.wait(30) == 0
+
+            account = http.get(f"{url}/api/v1/account", headers=auth).json()["data"]
+            assert account["credits_remaining"] == 1_001 - 2
