@@ -309,7 +309,9 @@ def _stable(data: bytes) -> bytes:
     dates = rb"^%%CreationDate: .*$|/(?:Creation|Mod)Date ?\(.*?\)|<xmp:.*Date>.*"
     identifiers = rb"/ID ?\[[^]]*\]|uuid:[-0-9a-f]+|\bsurface\d+"
     if data.startswith(b"%PDF"):  # newer versions of Cairo compress the dates
-        data = pymupdf.open(stream=data).tobytes(use_objstms=0)
+        document = pymupdf.open(stream=data)
+        document.xref_set_key(-1, "ID", "null")
+        data = document.tobytes(use_objstms=0, no_new_id=True)
     times_of_movies = rb"(?s:(?<=[mt][vkd]hd\x01...).{16})"
     return re.sub(b"|".join((dates, identifiers, times_of_movies)), b"", data, flags=re.MULTILINE)
 
