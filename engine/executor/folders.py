@@ -57,11 +57,16 @@ def clear_folder(folder: str) -> None:
             subprocess.run(["rm", "-rf", "--", *entries], check=False)
 
 
+def reachable_by_jobs(path: Path) -> bool:
+    """Returns whether jobs, which for root run as other users, can traverse the folders above `path`."""
+    return os.geteuid() != 0 or all(folder.stat().st_mode & stat.S_IXOTH for folder in path.absolute().parents)
+
+
 def _prepare(parent: Path) -> bool:
-    """Creates the folder. Returns whether the users of jobs can traverse the path to it."""
+    """Creates the folder. Returns whether jobs can reach it."""
     parent.mkdir(parents=True, exist_ok=True)
     parent.chmod(0o711)
-    return os.geteuid() != 0 or all(path.stat().st_mode & stat.S_IXOTH for path in parent.absolute().parents)
+    return reachable_by_jobs(parent)
 
 
 def _remove_unused(path: Path) -> None:

@@ -96,7 +96,8 @@ class WorkerPool:
         for worker in [*self._idle]:
             self._retire(worker, "the executor is closed")
         while self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            # Not `gather`: if all have ended, it returns without running their callbacks, from Python 3.12 on.
+            await asyncio.wait(self._tasks)
         while self._spares:
             self._spares.popleft().discard()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._forkserver.close)

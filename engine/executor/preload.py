@@ -7,11 +7,13 @@ import importlib
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import chain
+from pathlib import Path
 
 from PIL import Image
 
 from engine import pipeline, verification
 from engine.conversions import AnyConversion
+from engine.executor.folders import reachable_by_jobs
 from engine.formats import FileFormat
 from engine.media import RASTER, Frame, Raster
 from engine.options import options_schema
@@ -23,12 +25,9 @@ _SIDE = 16  # pixels; any picture makes a codec initialise itself
 def preload(modules: Iterable[str] | None = None) -> None:
     """Prepares a fork server for jobs that import `modules`; by default for all jobs."""
     registry = load_registry()
+    import_modules(modules)
     if modules is None:
-        Image.init()
-        import_modules([*registry.modules, "engine.text_encodings"])
         warm_up_codecs(registry)
-    else:
-        import_modules(modules)
     registry.catalogue()  # fills the registry's cache of paths
     options_schema(registry.options)
     # Objects that the garbage collector visits in a fork would be copied.
@@ -36,9 +35,17 @@ def preload(modules: Iterable[str] | None = None) -> None:
     gc.freeze()
 
 
-def import_modules(modules: Iterable[str]) -> None:
-    """Imports `modules`, and those that Pillow imports when it opens or saves a picture."""
-    Image.preinit()
+def import_modules(modules: Iterable[str] | None) -> None:
+    """Imports `modules`, by default those of all jobs, and those that Pillow imports when it opens or saves a picture.
+
+    Imports those of all jobs if the installation is in a private folder, from which jobs cannot import the modules
+    that only few files need.
+    """
+    if modules is None or not all(map(reachable_by_jobs, (Path(__file__), Path(Image.__file__)))):
+        Image.init()
+        modules = [*load_registry().modules, "engine.text_encodings"]
+    else:
+        Image.preinit()
     for module in modules:
         importlib.import_module(module)
 

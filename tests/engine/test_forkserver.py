@@ -175,6 +175,19 @@ async def test_closing_ends_running_jobs(tmp_path: Path) -> None:
     assert worker_pool(executor)._forkserver._running is None
 
 
+async def test_closing_does_not_wait_for_a_task_that_has_just_ended() -> None:
+    """Its callbacks run later. Waiting without a pause for them would last for ever."""
+    executor = LocalExecutor(1)
+    task = worker_pool(executor)._spawn(asyncio.sleep(0))
+    for _ in range(2):
+        await asyncio.sleep(0)
+    assert task.done()
+
+    await executor.close()
+
+    assert worker_pool(executor)._tasks == set()
+
+
 async def test_a_fork_server_that_never_started_removes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

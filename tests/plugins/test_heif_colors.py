@@ -52,16 +52,17 @@ def _avif(points: CodePoints, bits: int = 8, mode: str = "RGB") -> bytes:
     array = np.asarray(photo((120, 80), mode))
     samples = array if bits == 8 else array.astype(np.uint16) << (bits - 8)
     primaries, transfer, matrix = points
+    encodable = 2 if primaries == 3 else primaries  # imagecodecs refuses what the standard reserves
     encoded = imagecodecs.avif_encode(
         samples,
         95,
         bitspersample=bits,
         pixelformat="yuv444",
-        primaries=primaries,
+        primaries=encodable,
         transfer=transfer,
         matrix=matrix,
     )
-    return bytes(encoded)
+    return bytes(encoded).replace(struct.pack(">4sH", b"nclx", encodable), struct.pack(">4sH", b"nclx", primaries))
 
 
 def _heic(points: CodePoints, bits: int = 8) -> bytes:

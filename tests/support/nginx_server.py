@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import socket
 import ssl
 import subprocess
@@ -12,6 +14,7 @@ from pathlib import Path
 from tests.support.server_process import ServerProcess, free_port
 
 CONFIGURATION = Path(__file__).parents[2] / "config" / "nginx.conf"
+_PROGRAM = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") or "nginx"  # users' paths lack /usr/sbin
 _AROUND = """
 master_process off;
 daemon off;
@@ -19,6 +22,7 @@ pid {folder}/nginx.pid;
 error_log {folder}/error.log;
 events {{}}
 http {{
+    access_log off;
     client_body_temp_path {folder}/body;
     proxy_temp_path {folder}/proxy;
     fastcgi_temp_path {folder}/fastcgi;
@@ -54,7 +58,7 @@ class NginxServer(ServerProcess):
 
     @property
     def command(self) -> list[str]:
-        return ["nginx", "-p", str(self._folder), "-e", "error.log", "-c", "nginx.conf"]
+        return [_PROGRAM, "-p", str(self._folder), "-e", "error.log", "-c", "nginx.conf"]
 
     def start(self) -> None:
         self._certify()

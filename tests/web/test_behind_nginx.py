@@ -61,7 +61,9 @@ def test_nginx_takes_the_configuration(proxied: Proxied) -> None:
     done = subprocess.run([*proxied.nginx.command, "-t"], capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
-    assert "warn" not in done.stderr
+    # From nginx 1.25.1 on. Older versions, as that of Debian 12, do not have the new directive.
+    deprecated = 'the "listen ... http2" directive is deprecated'
+    assert [line for line in done.stderr.splitlines() if "[warn]" in line and deprecated not in line] == []
 
 
 def test_large_files_are_uploaded_and_downloaded(proxied: Proxied) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -57,9 +58,22 @@ def folder(tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_library_that_few_files_need_is_imported_in_the_sandbox(folder: Path) -> None:
+    _convert_with_a_rare_library(folder)
+
+
+def test_an_installation_in_a_private_folder(folder: Path) -> None:
+    """Jobs of root are of other users, who cannot reach it."""
+    for package in ("config", "engine", "plugins", "storage", "web"):
+        shutil.copytree(_ROOT / package, folder / package)
+    folder.chmod(0o700)
+
+    _convert_with_a_rare_library(folder, PYTHONPATH=str(folder))
+
+
+def _convert_with_a_rare_library(folder: Path, **environment: str) -> None:
     Image.new("CMYK", (8, 8), (255, 0, 0, 0)).save(folder / "in.jpg")
 
-    done = run_command(folder, "convert", "in.jpg", "out.png")
+    done = run_command(folder, "convert", "in.jpg", "out.png", **environment)
 
     assert done.returncode == 0, done.stderr
     red, green, blue = Image.open(folder / "out.png").convert("RGB").tobytes()[:3]
