@@ -33,7 +33,9 @@ INSTALLATION = Installation("1.0.0", "catalogue", "store")
 MEMORY = 1 << 30
 """Bytes of a worker."""
 
-dask.config.set({"distributed.scheduler.allowed-failures": 0})
+_SETTINGS = {"ALLOWED_FAILURES": 0, "NO_WORKERS_TIMEOUT": "2s"}  # of the scheduler
+
+dask.config.set({f"distributed.scheduler.{name.lower()}": value for name, value in _SETTINGS.items()})
 
 
 class ScriptedExecutor:
@@ -82,8 +84,8 @@ class SchedulerProcess(ServerProcess):
 
     @property
     def command(self) -> list[str]:
-        setting = "import os; os.environ['DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES'] = '0'"
-        program = f"{setting}; from distributed.cli.dask_scheduler import main; main()"
+        variables = {f"DASK_DISTRIBUTED__SCHEDULER__{name}": str(value) for name, value in _SETTINGS.items()}
+        program = f"import os; os.environ |= {variables}; from distributed.cli.dask_scheduler import main; main()"
         return [
             sys.executable,
             "-c",
@@ -175,6 +177,16 @@ async def _killed(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         process.kill()
     await process.wait()
+
+
+@asynccontextmanager
+async def cluster_at(scheduler: str, folder: Path) -> AsyncIterator[Cluster]:
+    """A cluster without workers, whose scheduler may not run."""
+    cluster = Cluster(scheduler, folder)
+    try:
+        yield cluster
+    finally:
+        await cluster.close()
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from tests.support.cluster import (
     Cluster,
     SchedulerProcess,
     ScriptedExecutor,
+    cluster_at,
     running_cluster,
     until,
 )
@@ -212,32 +213,31 @@ async def test_jobs_never_run_on_another_installation(cluster: Cluster) -> None:
 
 async def test_a_lost_scheduler(tmp_path: Path) -> None:
     with SchedulerProcess() as scheduler:
-        cluster = Cluster(scheduler.address, tmp_path)
-        worker = await cluster.worker()
-        executor = await cluster.executor(1)
-        job = asyncio.create_task(run(executor, "sleep 60"))
-        await until(lambda: worker.running == 1)
+        async with cluster_at(scheduler.address, tmp_path) as cluster:
+            worker = await cluster.worker()
+            executor = await cluster.executor(1)
+            job = asyncio.create_task(run(executor, "sleep 60"))
+            await until(lambda: worker.running == 1)
 
-        scheduler.kill()
+            scheduler.kill()
 
-        with pytest.raises(ExecutorUnavailable):
-            await job
-        await until(lambda: worker.cancelled == 1)
-        await asyncio.to_thread(scheduler.start)
-        await until(lambda: executor.state().usable == 1)
-        assert await run(executor) == b"picture"
-        await cluster.close()
+            with pytest.raises(ExecutorUnavailable):
+                await job
+            await until(lambda: worker.cancelled == 1)
+            await until(lambda: not executor.state().connected)
+            await asyncio.to_thread(scheduler.start)
+            await until(lambda: executor.state().usable == 1)
+            assert await run(executor) == b"picture"
 
 
 async def test_without_a_scheduler(tmp_path: Path) -> None:
-    cluster = Cluster("tcp://127.0.0.1:1", tmp_path)
-    executor = await cluster.executor(0)
+    async with cluster_at("tcp://127.0.0.1:1", tmp_path) as cluster:
+        executor = await cluster.executor(0)
 
-    assert not await executor.ready()
-    assert not executor.state().connected
-    with pytest.raises(ExecutorUnavailable):
-        await run(executor)
-    await cluster.close()
+        assert not await executor.ready()
+        assert not executor.state().connected
+        with pytest.raises(ExecutorUnavailable):
+            await run(executor)
 
 
 async def test_a_lost_blob_store(cluster: Cluster, tmp_path: Path) -> None:

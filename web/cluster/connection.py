@@ -39,6 +39,7 @@ _START_TIMEOUT = 1.0  # seconds
 _POLL_TIMEOUT = 10.0  # seconds, which includes the connection
 _MAX_OUTAGE = 10.0  # seconds without a worker, until running jobs fail
 _ALLOWED_FAILURES = "distributed.scheduler.allowed-failures"
+_NO_WORKERS_TIMEOUT = "distributed.scheduler.no-workers-timeout"
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class ClusterConnection:
         self._id = new_id("srv")
         self._client: Client | None = None
         self._polling: asyncio.Task[None] | None = None
-        self._first_update = asyncio.Event()
+        self._first_update, self._outdated = asyncio.Event(), asyncio.Event()
         self._last_usable = monotonic()
         self._assigned: Counter[str] = Counter()  # jobs of this server by the address of their preferred worker
 
@@ -90,6 +91,10 @@ class ClusterConnection:
                 async with asyncio.timeout(CONNECT_TIMEOUT):
                     await self._client.set_metadata([SERVERS, self._id], None)
             await self._disconnect()
+
+    def refresh(self) -> None:
+        """Updates the state at once, because a worker or the scheduler was lost."""
+        self._outdated.set()
 
     @property
     def client(self) -> Client | None:
@@ -122,7 +127,9 @@ class ClusterConnection:
         while True:
             await self._update()
             self._first_update.set()
-            await asyncio.sleep(_POLL_INTERVAL if self.workers else _RETRY_INTERVAL)
+            self._outdated.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._outdated.wait(), _POLL_INTERVAL if self.workers else _RETRY_INTERVAL)
 
     async def _update(self) -> None:
         try:
@@ -133,24 +140,24 @@ class ClusterConnection:
                 assert client.scheduler is not None
                 description = await client.scheduler.identity(n_workers=-1)
         except (OSError, TimeoutError) as error:
-            if self.state.connected or self._client is None:
+            if self.state.connected or not self._first_update.is_set():
                 log.warning("the scheduler of the cluster does not respond: %s", str(error) or type(error).__name__)
             description = None
         self._set_state(None if description is None else description["workers"])
 
     async def _connect(self) -> Client:
-        if self._client is not None and self._client.status == "closed":
-            await self._disconnect()
+        if self._client is not None and self._client.status != "running":
+            await self._disconnect()  # a new client has no state of the lost scheduler
         if self._client is None:
-            client = Client(
+            self._client = Client(
                 self._scheduler,
                 asynchronous=True,
                 direct_to_workers=True,
                 set_as_default=False,
                 timeout=CONNECT_TIMEOUT,
             )
-            self._client = await client
-            await _check_scheduler(client)
+            await self._client
+            await _check_scheduler(self._client)
         return self._client
 
     async def _disconnect(self) -> None:
@@ -201,6 +208,9 @@ def _rank(account: str, worker: str) -> bytes:
 
 
 async def _check_scheduler(client: Client) -> None:
-    """Logs a warning if the scheduler would repeat a job whose worker died, which servers do with fewer losses."""
-    if failures := await client.run_on_scheduler(dask.config.get, _ALLOWED_FAILURES):
-        log.warning("the scheduler's setting %s is %s instead of 0, see config/README.md", _ALLOWED_FAILURES, failures)
+    """Logs a warning if the scheduler has not the settings for a short and fair end of jobs without a worker."""
+    failures = await client.run_on_scheduler(dask.config.get, _ALLOWED_FAILURES)
+    timeout = await client.run_on_scheduler(dask.config.get, _NO_WORKERS_TIMEOUT)
+    if failures or timeout is None:
+        message = "the scheduler needs the settings %s: 0 (now %s) and %s: 5s (now %s), see config/README.md"
+        log.warning(message, _ALLOWED_FAILURES, failures, _NO_WORKERS_TIMEOUT, timeout)
