@@ -16,7 +16,7 @@ import pytest_asyncio
 from engine import ConversionError
 from engine.executor import Job, JobLimits, LocalExecutor
 from engine.executor.local import _reopen
-from tests.support.executors import ACCOUNT, FileJob, misbehaving, run_files
+from tests.support.executors import ACCOUNT, ALL_MODULES, FileJob, misbehaving, run_files
 from tests.support.samples import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor() -> AsyncIterator[LocalExecutor]:
     """Two workers, with the misbehaving plugin."""
-    async with misbehaving(2) as made:
+    async with misbehaving(2, modules=ALL_MODULES) as made:
         yield made
 
 

@@ -22,7 +22,7 @@ from engine.executor import Job, JobLimits, LocalExecutor
 from engine.executor.folders import reachable_by_jobs
 from engine.registry import load_registry
 from plugins._ghostscript import PROGRAMS
-from tests.support.executors import MISBEHAVING, FileJob, run_files
+from tests.support.executors import ALL_MODULES, MISBEHAVING, PNG_MODULES, FileJob, local_executor, run_files
 from tests.support.samples import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -76,7 +76,8 @@ async def started() -> AsyncIterator[Starter]:
 
     async def start(layers: str) -> LocalExecutor:
         if layers not in executors:
-            executors[layers] = LocalExecutor(1, _LAYER_SETS[layers])
+            modules = ALL_MODULES if layers == "all" else PNG_MODULES
+            executors[layers] = local_executor(1, _LAYER_SETS[layers], modules=modules)
             await executors[layers].start()
         return executors[layers]
 
@@ -310,7 +311,7 @@ async def test_the_folder_of_a_job_is_removed_with_it(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(searchable))
     monkeypatch.syspath_prepend(MISBEHAVING)
-    executor = LocalExecutor(1)
+    executor = local_executor(1)
     await executor.start()
     assert len(_entries(searchable)) == 1
     for isolated in (False, True):

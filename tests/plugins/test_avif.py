@@ -87,7 +87,7 @@ def test_a_sequence_whose_alpha_belongs_to_no_item() -> None:
 @pytest.mark.parametrize("bits", [8, 10])
 def test_a_clean_aperture_crops_before_the_picture_is_turned(orientation: int, bits: int) -> None:
     picture = np.asarray(photo((90, 60)))
-    data = bytes(imagecodecs.avif_encode(picture.astype(np.uint16) << 2, 90, bitspersample=10))
+    data = bytes(imagecodecs.avif_encode(picture.astype(np.uint16) << 2, 90, speed=8, bitspersample=10))
     if bits == 8:
         tags = Image.Exif()
         tags[0x0112] = orientation
@@ -134,7 +134,7 @@ def test_a_browser_plays_an_animation_as_often_as_its_source() -> None:
 
 def test_an_animation_with_ten_bits_is_reduced_with_a_warning() -> None:
     frames = np.stack([np.asarray(photo((60, 40)).rotate(90 * index)) for index in range(2)]).astype(np.uint16) << 2
-    data = bytes(imagecodecs.avif_encode(frames, 80, bitspersample=10))
+    data = bytes(imagecodecs.avif_encode(frames, 80, speed=8, bitspersample=10))
 
     assert [warned.code for warned in _convert(data, "png").warnings] == ["depth_reduced"]
 

@@ -135,8 +135,7 @@ def _assert_shown(data: bytes) -> None:
 
 @pytest.mark.parametrize("rotation", [0, 90, 180, 270])
 @pytest.mark.parametrize("crop", [None, (30, 40, 250, 300)])
-@pytest.mark.parametrize("origin", [(0, 0), (-50, 100)])
-@pytest.mark.parametrize("unit", [1, 2])
+@pytest.mark.parametrize(("origin", "unit"), [((0, 0), 1), ((-50, 100), 2)])
 def test_rotation_and_crop_box_are_applied(
     rotation: int, crop: tuple[int, ...] | None, origin: tuple[int, int], unit: int
 ) -> None:

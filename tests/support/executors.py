@@ -12,22 +12,41 @@ import pytest
 
 from engine import sandbox
 from engine.executor import Executor, Job, JobLimits, JobResult, LocalExecutor
+from engine.executor.forkserver import ForkServer
 from engine.executor.pool import WorkerPool
+from engine.registry import load_registry
 
 MISBEHAVING = Path(__file__).parent / "misbehaving"
 """The folder of the misbehaving plugin."""
 
 ACCOUNT = "account"
 
+ALL_MODULES = ()
+PNG_MODULES = load_registry().plan([load_registry().formats["png"]], "png").modules
+"""Modules that a fork server imports: those of all jobs, or in a third of the time those of jobs that write PNG."""
+
+
+def local_executor(
+    workers: int,
+    layers: Collection[str] = sandbox.LAYERS,
+    jobs_per_process: int = 100,
+    modules: Collection[str] = PNG_MODULES,
+) -> LocalExecutor:
+    """An executor whose fork server imports only these modules."""
+    return LocalExecutor(workers, pool=WorkerPool(ForkServer(layers, modules), workers, jobs_per_process))
+
 
 @asynccontextmanager
 async def misbehaving(
-    workers: int, layers: Collection[str] = sandbox.LAYERS, jobs_per_process: int = 100
+    workers: int,
+    layers: Collection[str] = sandbox.LAYERS,
+    jobs_per_process: int = 100,
+    modules: Collection[str] = PNG_MODULES,
 ) -> AsyncIterator[LocalExecutor]:
     """An executor whose fork server has started."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(MISBEHAVING)
-        executor = LocalExecutor(workers, layers, jobs_per_process)
+        executor = local_executor(workers, layers, jobs_per_process, modules)
         await executor.start()
         try:
             yield executor

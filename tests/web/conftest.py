@@ -92,13 +92,13 @@ def page(open_page: Callable[[str], Page], site: Running) -> Page:
 
 
 @pytest.fixture
-def keep(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Page, str], None]:
-    """Returns a function that saves a screenshot."""
-    chosen = pytestconfig.getoption("--screenshots")
-    folder = Path(chosen) if chosen else tmp_path_factory.getbasetemp() / "screenshots"
+def keep(pytestconfig: pytest.Config) -> Callable[[Page, str], None]:
+    """Returns a function that saves a screenshot, if they are requested."""
+    folder = pytestconfig.getoption("--screenshots")
 
     def save(page: Page, name: str) -> None:
-        page.screenshot(path=folder / f"{name}.png", full_page=True)
+        if folder:
+            page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
     return save
 

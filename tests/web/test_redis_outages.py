@@ -11,12 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter
+from storage.rate_limits_redis import RedisRateLimiter
 from tests.support import http
 from tests.support.redis_server import RedisServer
 from tests.support.servers import Running, Servers, eventually, parsed, read_response
 
 ADDED = 0.3  # seconds that a response may take longer
-BACK = 5.5  # seconds until limits are shared again: the retry interval, and the next request
+RETRY_INTERVAL = 0.5  # seconds; shorter than the usual one, for tests that nothing runs beside
+USUAL_RETRY_INTERVAL = 5.0
+NEXT = 0.5  # seconds until the next request
 LIMIT = 100_000
 
 
@@ -65,18 +69,11 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
         yield running
 
 
-@contextmanager
-def pair(servers: Servers, redis: RedisServer, folder: Path, limit: int) -> Iterator[tuple[Running, Running]]:
-    """Two servers with one Redis."""
-    with (
-        servers.running(folder / "one", redis_url=redis.url, rate_limit_anonymous=limit) as one,
-        servers.running(folder / "other", redis_url=redis.url, rate_limit_anonymous=limit) as other,
-    ):
-        yield one, other
-
-
 def test_servers_share_their_limits(servers: Servers, redis: RedisServer, tmp_path: Path) -> None:
-    with pair(servers, redis, tmp_path, limit=3) as (one, other):
+    with (
+        servers.running(tmp_path / "one", redis_url=redis.url, rate_limit_anonymous=3) as one,
+        servers.running(tmp_path / "other", redis_url=redis.url, rate_limit_anonymous=3) as other,
+    ):
         answers = [http.get(f"{server.api}/formats") for server in (one, other, one, other, one)]
     assert [response.status_code for response in answers] == [200, 200, 200, 429, 429]
     assert len({response.headers["X-RateLimit-Reset"] for response in answers}) == 1
@@ -107,7 +104,13 @@ def test_an_outage_under_load(
     outage: Callable[[RedisServer], None],
     end: Callable[[RedisServer], None],
 ) -> None:
-    with pair(servers, redis, tmp_path, LIMIT) as (one, other):
+    def limiter() -> RateLimiter:
+        return FailoverRateLimiter(RedisRateLimiter(redis.url), MemoryRateLimiter(), retry_interval=RETRY_INTERVAL)
+
+    with (
+        servers.running(tmp_path / "one", limiter=limiter(), rate_limit_anonymous=LIMIT) as one,
+        servers.running(tmp_path / "other", limiter=limiter(), rate_limit_anonymous=LIMIT) as other,
+    ):
         load = Load(f"{one.api}/formats")
         assert together(one, other)
         with load.running():
@@ -117,15 +120,19 @@ def test_an_outage_under_load(
             time.sleep(2)
         assert not together(one, other)
         end(redis)
-        assert eventually(lambda: together(one, other), BACK)
+        assert eventually(lambda: together(one, other), RETRY_INTERVAL + NEXT)
     assert len(load.seconds) > 2 * calm
     assert set(load.statuses) == {200}
     assert max(load.seconds[calm:]) < max(load.seconds[:calm]) + ADDED
 
 
-def test_limits_hold_during_an_outage(servers: Servers, redis: RedisServer, data_dir: Path) -> None:
+def test_limits_hold_during_an_outage_and_are_shared_after_it(
+    servers: Servers, redis: RedisServer, data_dir: Path
+) -> None:
     with servers.running(data_dir, redis_url=redis.url, rate_limit_anonymous=3) as server:
         redis.kill()
         answers = [http.get(f"{server.api}/formats") for _ in range(4)]
         assert [response.status_code for response in answers] == [200, 200, 200, 429]
         assert http.get(f"{server.url}/readyz").status_code == 200
+        redis.start()  # without the counts
+        assert eventually(lambda: http.get(f"{server.api}/formats").status_code == 200, USUAL_RETRY_INTERVAL + NEXT)
