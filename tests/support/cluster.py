@@ -107,9 +107,9 @@ class SchedulerProcess(ServerProcess):
 class Cluster:
     """A cluster at the address `scheduler` with a blob store in `folder`."""
 
-    def __init__(self, scheduler: str, folder: Path, joined: Callable[[], int] = lambda: 0) -> None:
+    def __init__(self, scheduler: str, folder: Path, joined: Callable[[], int] | None = None) -> None:
         self.scheduler = scheduler
-        self._joined = joined  # the number of workers
+        self._joined = joined  # returns the number of workers
         self._folder = folder
         self.blobs = FolderBlobStore(folder / "blobs")
         self._stack = AsyncExitStack()
@@ -159,9 +159,9 @@ class Cluster:
         return process
 
     async def _until_joined(self) -> None:
-        joined = self._joined()
-        with suppress(TimeoutError):
-            await until(lambda: self._joined() > joined, 5)
+        if self._joined is not None:
+            before, joined = self._joined(), self._joined
+            await until(lambda: joined() > before)
 
     async def close(self) -> None:
         """Ends executors and workers."""

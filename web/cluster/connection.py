@@ -35,7 +35,7 @@ CONNECT_TIMEOUT = 5.0  # seconds
 
 _POLL_INTERVAL = 5.0  # seconds between updates of the state
 _RETRY_INTERVAL = 1.0  # seconds, while there is no worker
-_START_TIMEOUT = 1.0  # seconds
+_START_TIMEOUT = _CLOSE_TIMEOUT = 1.0  # seconds
 _POLL_TIMEOUT = 10.0  # seconds, which includes the connection
 _MAX_OUTAGE = 10.0  # seconds without a worker, until running jobs fail
 _ALLOWED_FAILURES = "distributed.scheduler.allowed-failures"
@@ -147,6 +147,7 @@ class ClusterConnection:
 
     async def _connect(self) -> Client:
         if self._client is not None and self._client.status != "running":
+            self._set_state(None)
             await self._disconnect()  # a new client has no state of the lost scheduler
         if self._client is None:
             self._client = Client(
@@ -164,7 +165,7 @@ class ClusterConnection:
         client, self._client = self._client, None
         if client is not None:
             with suppress(OSError, TimeoutError):
-                await client.close(timeout=CONNECT_TIMEOUT)
+                await client.close(timeout=_CLOSE_TIMEOUT)
 
     def _set_state(self, workers: Mapping[str, Mapping[str, Any]] | None) -> None:
         """Sets the state from the scheduler's description of its workers by address; None if it did not respond."""

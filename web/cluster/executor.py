@@ -171,8 +171,6 @@ class ClusterExecutor:
                 raise ExecutorUnavailable("No worker of the cluster has finished the conversion in time.")
             return waiting.result()
         except (CancelledError, OSError) as error:
-            if not waiting.done():
-                raise  # this job is cancelled
             self._connection.refresh()
             raise ExecutorUnavailable("The scheduler of the cluster was lost.") from error
         finally:

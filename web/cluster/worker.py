@@ -32,12 +32,12 @@ _DRAIN_TIMEOUT = 60.0  # seconds for running jobs, which is more than the longes
 _RESULT_CHECKS, _RESULT_INTERVAL = 100, 0.05  # until servers have read the last results; seconds between checks
 
 
-class WrongInstallation(RuntimeError):
+class WrongInstallation(Exception):
     """The servers of the cluster have another version, other plugins or another blob store."""
 
 
-async def run_job(job: ClusterJob) -> ClusterResult | ConversionError | None:
-    """Runs a job on the worker that executes this task. Returns None if the job was cancelled."""
+async def run_job(job: ClusterJob) -> ClusterResult | ConversionError:
+    """Runs a job on the worker that executes this task."""
     runner = get_worker().plugins[_PLUGIN]
     assert isinstance(runner, JobRunner)
     return await runner.run(job)
@@ -72,15 +72,16 @@ class JobRunner(WorkerPlugin):
         """Number of running jobs."""
         return len(self._running)
 
-    async def run(self, job: ClusterJob) -> ClusterResult | ConversionError | None:
-        """Runs a job. Returns its error, which Dask would log; None if the job was cancelled."""
+    async def run(self, job: ClusterJob) -> ClusterResult | ConversionError:
+        """Runs a job. Returns its error: Dask logs errors that are raised."""
         if difference := self._installation.difference(job.installation):
             return ExecutorUnavailable(f"The worker of the cluster has another {difference} than the server.")
         task = self._running[job.id] = asyncio.create_task(self._run(job))
         try:
             await asyncio.wait([task])
             outcome = _outcome(task)
-            self._metrics.record_job(_outcome_name(outcome))
+            result: JobOutcome = "failed" if isinstance(outcome, ConversionError) else "succeeded"
+            self._metrics.record_job("cancelled" if task.cancelled() else result)
             return outcome
         finally:
             del self._running[job.id]
@@ -130,19 +131,9 @@ class JobRunner(WorkerPlugin):
         return result
 
 
-def _outcome_name(outcome: ClusterResult | ConversionError | None) -> JobOutcome:
-    match outcome:
-        case None:
-            return "cancelled"
-        case ConversionError():
-            return "failed"
-        case _:
-            return "succeeded"
-
-
-def _outcome(task: asyncio.Task[ClusterResult]) -> ClusterResult | ConversionError | None:
-    if task.cancelled():
-        return None
+def _outcome(task: asyncio.Task[ClusterResult]) -> ClusterResult | ConversionError:
+    if task.cancelled():  # if a server waits for it, the worker has left the cluster
+        return ExecutorUnavailable("The worker of the cluster has stopped.")
     match task.exception():
         case None:
             return task.result()
@@ -180,7 +171,7 @@ async def run_worker(
         try:
             await _check_servers(options.scheduler, installation)
             await _join(options, installation, runner, stop)
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, RuntimeError) as error:  # RuntimeError if Dask's worker cannot start
             log.warning("cannot join the cluster at %s: %s", options.scheduler, error)
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), _REJOIN_INTERVAL)
