@@ -10,6 +10,7 @@ import pikepdf
 from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
 from engine import pipeline
+from engine.mupdf import pymupdf
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
 
@@ -29,6 +30,13 @@ def opened(data: bytes, password: str = "") -> Pdf:
     document = pikepdf.open(BytesIO(data), password=password)
     assert document.check_pdf_syntax() == []
     return document
+
+
+def without_object_streams(data: bytes) -> bytes:
+    """The document without compressed objects and without its identifier."""
+    opened = pymupdf.open(stream=data)
+    opened.xref_set_key(-1, "ID", "null")
+    return bytes(opened.tobytes(use_objstms=0, no_new_id=True))
 
 
 def document(name: str, pages: int, *extras: Extra) -> bytes:

@@ -86,11 +86,11 @@ class ClusterConnection:
         if self._polling is not None:
             self._polling.cancel()
             await asyncio.wait([self._polling])
-        if self._client is not None:
+        if self._client is not None and self._client.status == "running":
             with suppress(OSError, TimeoutError):
                 async with asyncio.timeout(CONNECT_TIMEOUT):
                     await self._client.set_metadata([SERVERS, self._id], None)
-            await self._disconnect()
+        await self._disconnect()
 
     def refresh(self) -> None:
         """Updates the state at once, because a worker or the scheduler was lost."""
