@@ -109,13 +109,11 @@ class ClusterConnection:
         there is none, or if the cluster has workers that cannot run the job: Dask ignores the needs of a job whose
         preferred worker is busy.
         """
-        ranked = sorted(self.workers, key=lambda worker: _rank(account, worker.address))
-        if self.state.unusable or any(worker.memory < memory for worker in ranked):
-            ranked = []
-        chosen = next((worker for worker in ranked if self._assigned[worker.address] < worker.slots), None)
-        if chosen is None:
+        free = [worker for worker in self.workers if self._assigned[worker.address] < worker.slots]
+        if not free or self.state.unusable or any(worker.memory < memory for worker in self.workers):
             yield None
             return
+        chosen = min(free, key=lambda worker: _rank(account, worker.address))
         self._assigned[chosen.address] += 1
         try:
             yield chosen
