@@ -62,6 +62,7 @@ def test_a_server_converts_on_a_worker(tmp_path: Path) -> None:
                 large = convert(picture(size=(1500, 1500)), "bmp")
                 assert (large.status_code, large.content[:2]) == (200, b"BM")
                 assert ready().json()["cluster"]["usable"] == 1
+                assert "1 of version" in http.get(f"{url}/status").text
                 worker.send_signal(signal.SIGTERM)
                 assert worker.wait(30) == 0
 

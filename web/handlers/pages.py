@@ -293,6 +293,7 @@ class StatusPage(PublicPage):
         self.write_page(
             "status.html",
             reasons=state.reasons,
+            cluster=state.cluster,
             version=version("convertd"),
             registry=self.services.registry,
             total=self.services.formats.data["total"],
