@@ -34,8 +34,8 @@ from web.metrics.cluster import ClusterState
 log = logging.getLogger("convertd.cluster")
 
 _MAX_RUNS = 3  # of a job whose workers die
-_MAX_WAIT = 20.0  # seconds for a free worker and for the files of the job, in addition to the job's deadline
-_TRANSFER_TIMEOUT = 30.0  # seconds to store or read the files of a job
+_MAX_OVERHEAD = 45.0  # seconds for files, for a free worker and for repeats, in addition to the job's deadline
+_CLOSE_TIMEOUT = 10.0  # seconds to delete files
 
 
 class ClusterExecutor:
@@ -59,7 +59,7 @@ class ClusterExecutor:
     async def close(self) -> None:
         """Disconnects, which ends all jobs."""
         if self._deletions:
-            await asyncio.wait(self._deletions, timeout=_TRANSFER_TIMEOUT)
+            await asyncio.wait(self._deletions, timeout=_CLOSE_TIMEOUT)
         await self._connection.close()
         await self._blobs.close()
 
@@ -81,15 +81,19 @@ class ClusterExecutor:
         """
         blobs: list[str] = []  # that may exist
         try:
-            try:
+            async with asyncio.timeout(limits.seconds + _MAX_OVERHEAD):
                 files = await self._send(inputs, blobs)
                 blobs.append(new_id("result"))
                 outcome = await self._run(ClusterJob("", self._installation, job, account, limits, files, blobs[-1]))
                 if isinstance(outcome, ConversionError):
                     raise outcome
-                await self._receive(outcome.file, output)
-            except (StorageError, OSError, TimeoutError) as error:
-                raise ExecutorUnavailable("The blob store of the cluster does not respond.") from error
+                async for block in receive_file(self._blobs, outcome.file):
+                    await run_in_thread(output, write_all, block)
+        except TimeoutError as error:
+            raise ExecutorUnavailable("The cluster has not finished the conversion in time.") from error
+        except (StorageError, OSError) as error:
+            raise ExecutorUnavailable("The blob store of the cluster does not respond.") from error
+        else:
             if not outcome.file.key:
                 blobs.pop()
             return outcome.result
@@ -99,20 +103,14 @@ class ClusterExecutor:
     async def _send(self, inputs: Sequence[int], blobs: list[str]) -> tuple[FileContent, ...]:
         """Returns the contents of the inputs. Adds the keys of stored ones to `blobs`."""
         contents, inline = [], MAX_INLINE
-        async with asyncio.timeout(_TRANSFER_TIMEOUT):
-            for descriptor in inputs:
-                blobs.append(new_id("input"))
-                content = await send_file(self._blobs, descriptor, blobs[-1], inline)
-                if not content.key:
-                    blobs.pop()
-                    inline -= content.size
-                contents.append(content)
+        for descriptor in inputs:
+            blobs.append(new_id("input"))
+            content = await send_file(self._blobs, descriptor, blobs[-1], inline)
+            if not content.key:
+                blobs.pop()
+                inline -= content.size
+            contents.append(content)
         return tuple(contents)
-
-    async def _receive(self, content: FileContent, output: int) -> None:
-        async with asyncio.timeout(_TRANSFER_TIMEOUT):
-            async for block in receive_file(self._blobs, content):
-                await run_in_thread(output, write_all, block)
 
     async def _run(self, job: ClusterJob) -> ClusterResult | ConversionError:
         for attempt in range(_MAX_RUNS):
@@ -158,17 +156,17 @@ class ClusterExecutor:
             allow_other_workers=preferred is not None,
         )
         try:
-            return await self._outcome(future, job.limits.seconds + _MAX_WAIT)
+            return await self._outcome(future)
         finally:
             future.release()  # ends the job if it runs
 
-    async def _outcome(self, future: Future[Any], seconds: float) -> ClusterResult | ConversionError:
+    async def _outcome(self, future: Future[Any]) -> ClusterResult | ConversionError:
         waiting: asyncio.Task[ClusterResult | ConversionError] = asyncio.ensure_future(future)
         try:
             ends: list[asyncio.Future[Any]] = [waiting, self._connection.outage]
-            await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
-                raise ExecutorUnavailable("No worker of the cluster has finished the conversion in time.")
+                raise ExecutorUnavailable("The scheduler of the cluster does not respond.")
             return waiting.result()
         except (CancelledError, OSError) as error:
             self._connection.refresh()
