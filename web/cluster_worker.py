@@ -18,7 +18,6 @@ from web.cluster.worker import JobRunner, WorkerOptions, run_worker
 from web.executor_setup import local_executor, open_blobs, start_local_executor
 from web.http.metrics_server import start_metrics_server
 from web.metrics.cluster import ClusterWorkerMetrics
-from web.metrics.service import InstallationMetrics
 from web.services.job_queue import memory_budget
 from web.services.maintenance import lock_data_folder
 from web.services.work_files import WorkFiles
@@ -36,6 +35,8 @@ def worker_options(
     if settings.blob_url is None:
         raise ValueError("a worker needs the blob store of its servers: CONVERTD_BLOB_URL")
     size = parse_bytes(memory) if memory else memory_budget()
+    if size < 1:
+        raise ValueError(f"the memory of a worker must be positive: {memory}")
     return WorkerOptions(address, jobs or settings.workers, size, host, port, str(settings.data_dir.absolute()))
 
 
@@ -57,8 +58,8 @@ async def _serve(settings: Settings, options: WorkerOptions) -> None:
     collectors = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector):
         collector(registry=collectors)
-    metrics, installation_metrics = ClusterWorkerMetrics(collectors), InstallationMetrics(collectors)
-    installation_metrics.set_build(version("convertd"), registry.plugins)
+    metrics = ClusterWorkerMetrics(collectors)
+    metrics.installation.set_build(version("convertd"), registry.plugins)
     executor = local_executor(settings, options.jobs, settings.data_dir.absolute() / "workers")
     blobs, installation = open_blobs(settings), Installation.of(registry, settings)
     runner = JobRunner(installation, executor, blobs, work_files, metrics)
@@ -68,7 +69,7 @@ async def _serve(settings: Settings, options: WorkerOptions) -> None:
     signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel sends it on behalf of processes that share a descriptor
     listener = start_metrics_server(settings.metrics_port, collectors, runner.sample)
     try:
-        await start_local_executor(settings, executor, installation_metrics)
+        await start_local_executor(settings, executor, metrics.installation)
         await run_worker(options, installation, runner, stop)
     finally:
         if listener is not None:
