@@ -88,7 +88,7 @@ def _secret_url(*schemes: str) -> AfterValidator:
             valid = parts.scheme in schemes and bool(
                 parts.path if parts.scheme in ("unix", "sqlite", "file") else parts.hostname
             )
-            valid = valid and parts.port != 0
+            valid = valid and parts.port != 0 and not (parts.scheme == "file" and parts.netloc)
         except ValueError:
             valid = False
         if not valid:
