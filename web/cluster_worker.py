@@ -11,7 +11,7 @@ from dask.utils import parse_bytes
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, disable_created_metrics
 
 from config.logs import configure
-from config.settings import Settings
+from config.settings import Settings, scheduler_address
 from engine.registry import load_registry
 from web.cluster.jobs import Installation
 from web.cluster.worker import JobRunner, WorkerOptions, run_worker
@@ -29,15 +29,31 @@ def worker_options(
     settings: Settings, scheduler: str | None, jobs: int | None, memory: str | None, host: str | None, port: int
 ) -> WorkerOptions:
     """Returns the options of a worker, by default those of the settings and of this machine. Raises ValueError."""
-    address = scheduler or settings.cluster
+    address = settings.cluster if scheduler is None else _scheduler(scheduler)
     if address is None:
         raise ValueError("a worker needs the address of a scheduler: --scheduler or CONVERTD_CLUSTER")
     if settings.blob_url is None:
         raise ValueError("a worker needs the blob store of its servers: CONVERTD_BLOB_URL")
-    size = parse_bytes(memory) if memory else memory_budget()
-    if size < 1:
-        raise ValueError(f"the memory of a worker must be positive: {memory}")
+    size = memory_budget() if memory is None else _size(memory)
     return WorkerOptions(address, jobs or settings.workers, size, host, port, str(settings.data_dir.absolute()))
+
+
+def _scheduler(address: str) -> str:
+    try:
+        return scheduler_address(address)
+    except ValueError as error:
+        raise ValueError(f"--scheduler {error}") from None
+
+
+def _size(text: str) -> int:
+    """Returns a size such as 4GiB in bytes. Raises ValueError."""
+    try:
+        size = parse_bytes(text)
+    except ValueError:
+        size = 0
+    if size < 1:
+        raise ValueError(f"--memory must be a size such as 4GiB, not {text!r}")
+    return size
 
 
 async def serve_worker(settings: Settings, options: WorkerOptions) -> None:
