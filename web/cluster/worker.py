@@ -68,10 +68,6 @@ class JobRunner(WorkerPlugin):
         """Sets the metrics that are read at scrape time."""
         self._metrics.running.set(len(self._running))
 
-    def set_ready(self, ready: bool) -> None:
-        """Records whether the worker is part of the cluster."""
-        self._metrics.installation.ready.set(ready)
-
     @property
     def running(self) -> int:
         """Number of running jobs."""
@@ -220,10 +216,8 @@ async def _join(
     )
     async with worker:
         log.info("joined the cluster at %s: %d jobs at a time", options.scheduler, options.jobs)
-        runner.set_ready(True)
         ends = [asyncio.ensure_future(wait) for wait in (stop.wait(), worker.finished())]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        runner.set_ready(False)
         for end in ends:
             end.cancel()
         if stop.is_set():

@@ -85,10 +85,11 @@ class ClusterMetrics:
 
 
 class ClusterWorkerMetrics:
-    """The jobs of a worker process, and its installation. The worker is ready while it is part of the cluster."""
+    """The jobs of a worker process, and its installation. A worker is ready while it is part of the cluster."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.installation = InstallationMetrics(registry)
+        self.joined = self.installation.ready
         self.running = Gauge("convertd_cluster_worker_running", "Running conversions.", registry=registry)
         self._jobs = Counter(
             "convertd_cluster_worker_jobs", "Conversions that ended by outcome.", ("outcome",), registry=registry
