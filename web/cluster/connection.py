@@ -181,7 +181,7 @@ class ClusterConnection:
         return self._is_same(worker) and worker["status"] == "running"  # others leave
 
     def _record_outage(self) -> None:
-        if self.workers:
+        if self.state.usable:  # also by workers that finish their last jobs
             self._last_usable = monotonic()
             if self.outage.done():
                 self.outage = asyncio.get_running_loop().create_future()
