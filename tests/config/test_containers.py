@@ -114,7 +114,10 @@ def test_the_cluster_runs_the_image_of_the_server() -> None:
     assert _SERVICES[str(address.hostname)] is scheduler
     assert scheduler["entrypoint"][1:] == ["scheduler", "--port", str(address.port), "--no-dashboard"]
     assert Path(scheduler["entrypoint"][0]).parent == Path(f"{_INSTALLED}/.venv/bin")
-    assert scheduler["environment"] == {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
+    assert scheduler["environment"] == {
+        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",
+        "DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT": "5s",
+    }
     for name, value in worker["environment"].items():
         assert server["environment"].get(name, value) == value
     assert worker["environment"].keys() - server["environment"].keys() == {f"{ENV_PREFIX}METRICS_PORT"}

@@ -145,7 +145,10 @@ def test_a_server_and_a_worker_can_run_on_one_machine() -> None:
     assert int(of_worker["CONVERTD_METRICS_PORT"]) != Settings().metrics_port
 
 
-def test_the_scheduler_does_not_repeat_jobs() -> None:
-    assert _value(_SCHEDULER, "Environment") == "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES=0"
+def test_the_scheduler_repeats_no_jobs_and_keeps_none_waiting() -> None:
+    assert set(_values(_SCHEDULER, "Environment")) == {
+        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES=0",
+        "DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT=5s",
+    }
     address = urlsplit(_environment(_WORKER)["CONVERTD_CLUSTER"])
     assert f" --port {address.port} " in _value(_SCHEDULER, "ExecStart")
