@@ -19,4 +19,6 @@ lock() {
 }
 
 lock --extra postgres --extra s3 --output-file config/requirements.lock "$@"
-lock --extra test --constraint config/requirements.lock --output-file config/requirements-test.lock "$@"
+lock --extra postgres --extra s3 --extra cluster --constraint config/requirements.lock \
+    --output-file config/requirements-cluster.lock "$@"
+lock --extra test --constraint config/requirements-cluster.lock --output-file config/requirements-test.lock "$@"

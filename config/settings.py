@@ -88,7 +88,7 @@ def _secret_url(*schemes: str) -> AfterValidator:
             valid = parts.scheme in schemes and bool(
                 parts.path if parts.scheme in ("unix", "sqlite", "file") else parts.hostname
             )
-            valid = valid and parts.port != 0
+            valid = valid and parts.port != 0 and not (parts.scheme == "file" and parts.netloc)
         except ValueError:
             valid = False
         if not valid:
@@ -104,7 +104,8 @@ def _http_url(value: str) -> str:
     return value.rstrip("/")
 
 
-def _scheduler(value: str) -> str:
+def scheduler_address(value: str) -> str:
+    """Returns the address of a scheduler. Raises ValueError if it is not one."""
     if not re.fullmatch(r"(tcp|tls)://[^/\s?#@]+:\d{1,5}", value):
         raise ValueError("must be the address of a Dask scheduler, such as tcp://scheduler:8786")
     return value
@@ -153,7 +154,7 @@ class Settings(BaseModel):
     log_format: Literal["text", "json"] = "text"
     file_retention_seconds: int = Field(86_400, ge=1)
     blob_url: Annotated[SecretStr, _secret_url("s3", "file")] | None = None  # None: data_dir
-    cluster: Annotated[str, AfterValidator(_scheduler)] | None = None  # None: conversions run on this machine
+    cluster: Annotated[str, AfterValidator(scheduler_address)] | None = None  # None: conversions run on this machine
     max_batch_files: int = Field(50, ge=1, le=1000)
     stripe_secret_key: Annotated[SecretStr, AfterValidator(_stripe_key)] | None = None
     stripe_webhook_secret: SecretStr | None = Field(None, validate_default=True)  # comma-separated during rotation

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs convertd: Debian packages, and a virtual environment with the versions of a lock file.
-#   sh config/setup.sh        installs what is needed to run convertd
-#   sh config/setup.sh test   also installs what the tests need; further arguments are passed to pip
+#   sh config/setup.sh          installs what is needed to run convertd
+#   sh config/setup.sh cluster  also installs Dask, which runs conversions on several machines
+#   sh config/setup.sh test     also installs what the tests need; further arguments are passed to pip
 # Prints every step. Asks before it uses sudo in a terminal. Completed steps are skipped when it runs again.
 set -eu
 cd "$(dirname "$0")/.."
@@ -30,11 +31,17 @@ systemd                  checks the service unit'
 
 extra=""
 lock=config/requirements.lock
-if [ "${1:-}" = test ]; then
+case ${1:-} in
+cluster)
+    extra="[cluster]"
+    lock=config/requirements-cluster.lock
+    ;;
+test)
     packages="$packages$test_packages"
     extra="[test]"
     lock=config/requirements-test.lock
-fi
+    ;;
+esac
 [ $# = 0 ] || shift
 
 print() { echo "setup: $*"; }
@@ -64,7 +71,7 @@ install_packages() {
     export DEBIAN_FRONTEND=noninteractive
     # The tests start their own servers; Debian must not start them after installation.
     policy=/usr/sbin/policy-rc.d
-    if [ -n "$extra" ] && [ ! -e "$policy" ]; then
+    if [ "$extra" = "[test]" ] && [ ! -e "$policy" ]; then
         printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null
         $as_root chmod 755 "$policy"
         trap '$as_root rm -f "$policy"' EXIT

@@ -72,7 +72,7 @@ def _storage_error(error: Exception) -> str | None:
         case PeeweeException():
             return f"cannot use the database: {first_line}; check CONVERTD_DATABASE_URL, or CONVERTD_DATA_DIR if unset"
         case OSError(filename=str() as path):
-            return f"cannot use {path}: {error.strerror}; CONVERTD_DATA_DIR must be a folder that can be written to"
+            return f"cannot use {path}: {error.strerror}; check CONVERTD_DATA_DIR, or the folder of CONVERTD_BLOB_URL"
         case UnsupportedUrl() | StorageError() | OSError():
             return first_line
     return None

@@ -11,14 +11,13 @@ from dask.utils import parse_bytes
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, disable_created_metrics
 
 from config.logs import configure
-from config.settings import Settings
+from config.settings import Settings, scheduler_address
 from engine.registry import load_registry
 from web.cluster.jobs import Installation
 from web.cluster.worker import JobRunner, WorkerOptions, run_worker
 from web.executor_setup import local_executor, open_blobs, start_local_executor
 from web.http.metrics_server import start_metrics_server
 from web.metrics.cluster import ClusterWorkerMetrics
-from web.metrics.service import InstallationMetrics
 from web.services.job_queue import memory_budget
 from web.services.maintenance import lock_data_folder
 from web.services.work_files import WorkFiles
@@ -30,13 +29,31 @@ def worker_options(
     settings: Settings, scheduler: str | None, jobs: int | None, memory: str | None, host: str | None, port: int
 ) -> WorkerOptions:
     """Returns the options of a worker, by default those of the settings and of this machine. Raises ValueError."""
-    address = scheduler or settings.cluster
+    address = settings.cluster if scheduler is None else _scheduler(scheduler)
     if address is None:
         raise ValueError("a worker needs the address of a scheduler: --scheduler or CONVERTD_CLUSTER")
     if settings.blob_url is None:
         raise ValueError("a worker needs the blob store of its servers: CONVERTD_BLOB_URL")
-    size = parse_bytes(memory) if memory else memory_budget()
+    size = memory_budget() if memory is None else _size(memory)
     return WorkerOptions(address, jobs or settings.workers, size, host, port, str(settings.data_dir.absolute()))
+
+
+def _scheduler(address: str) -> str:
+    try:
+        return scheduler_address(address)
+    except ValueError as error:
+        raise ValueError(f"--scheduler {error}") from None
+
+
+def _size(text: str) -> int:
+    """Returns a size such as 4GiB in bytes. Raises ValueError."""
+    try:
+        size = parse_bytes(text)
+    except ValueError:
+        size = 0
+    if size < 1:
+        raise ValueError(f"--memory must be a size such as 4GiB, not {text!r}")
+    return size
 
 
 async def serve_worker(settings: Settings, options: WorkerOptions) -> None:
@@ -57,8 +74,8 @@ async def _serve(settings: Settings, options: WorkerOptions) -> None:
     collectors = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector):
         collector(registry=collectors)
-    metrics, installation_metrics = ClusterWorkerMetrics(collectors), InstallationMetrics(collectors)
-    installation_metrics.set_build(version("convertd"), registry.plugins)
+    metrics = ClusterWorkerMetrics(collectors)
+    metrics.installation.set_build(version("convertd"), registry.plugins)
     executor = local_executor(settings, options.jobs, settings.data_dir.absolute() / "workers")
     blobs, installation = open_blobs(settings), Installation.of(registry, settings)
     runner = JobRunner(installation, executor, blobs, work_files, metrics)
@@ -68,7 +85,7 @@ async def _serve(settings: Settings, options: WorkerOptions) -> None:
     signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel sends it on behalf of processes that share a descriptor
     listener = start_metrics_server(settings.metrics_port, collectors, runner.sample)
     try:
-        await start_local_executor(settings, executor, installation_metrics)
+        await start_local_executor(settings, executor, metrics.installation)
         await run_worker(options, installation, runner, stop)
     finally:
         if listener is not None:

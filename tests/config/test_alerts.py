@@ -54,6 +54,26 @@ _CASES: dict[str, tuple[Series, Series]] = {
             'convertd_worker_restarts_total{cause="cancelled"}': _TROUBLE,
         },
     ),
+    "ConvertdNoClusterWorker": (
+        {'convertd_cluster_slots{instance="a"}': "4x110 0x10", 'convertd_cluster_slots{instance="b"}': "4x120"},
+        {"convertd_cluster_slots": "4x119 0"},  # too short to trigger the alert
+    ),
+    "ConvertdMixedVersions": (
+        {
+            'convertd_cluster_workers{instance="a",version="1"}': "3x120",
+            'convertd_cluster_workers{instance="a",version="2"}': "1x120",
+            'convertd_cluster_workers_usable{instance="a"}': "3x120",
+        },
+        {
+            'convertd_cluster_workers{instance="a",version="1"}': "3x120",
+            'convertd_cluster_workers{instance="a",version="2"}': "_x110 1x10",  # for less than 15 minutes
+            'convertd_cluster_workers_usable{instance="a"}': "3x120",
+        },
+    ),
+    "ConvertdClusterRetries": (
+        {"convertd_cluster_retries_total": "0+1x120"},
+        {"convertd_cluster_retries_total": "0x110 2x10"},  # one job that kills its workers
+    ),
     "ConvertdQueueSlow": (
         {
             'convertd_queue_wait_seconds_bucket{le="10"}': "0+80x120",

@@ -12,6 +12,7 @@ import yaml
 
 from config.settings import ENV_PREFIX, load_settings
 from tests.support.readme import read
+from web.cluster import worker as cluster_worker
 
 _ROOT = Path(__file__).parents[2]
 _CONFIG = _ROOT / "config"
@@ -45,7 +46,7 @@ def test_the_image_has_what_it_needs_and_nothing_else() -> None:
 def test_the_image_installs_locked_versions() -> None:
     set_up = (_CONFIG / "setup.sh").read_text()
 
-    assert _argument("RUN").startswith("sh config/setup.sh ")
+    assert _argument("RUN").startswith("sh config/setup.sh cluster ")
     assert "--require-hashes" in set_up
     assert "pip install" not in _argument("RUN")
 
@@ -70,11 +71,12 @@ def test_the_image_serves_and_checks_its_health() -> None:
     assert re.search(r"^curl ", (_CONFIG / "setup.sh").read_text(), re.MULTILINE)
 
 
-def test_the_settings_of_the_service_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:
-    variables = _SERVICES["convertd"]["environment"]
+@pytest.mark.parametrize("name", ["convertd", "worker"])
+def test_the_settings_are_valid(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    variables = _SERVICES[name]["environment"]
     settings = {name: value for name, value in variables.items() if name.startswith(ENV_PREFIX)}
-    for name, value in settings.items():
-        monkeypatch.setenv(name, _substituted(value))
+    for variable, value in settings.items():
+        monkeypatch.setenv(variable, _substituted(str(value)))
 
     loaded = load_settings()
 
@@ -100,6 +102,41 @@ def test_the_service_uses_the_stores() -> None:
     assert f'api_bind_addr = "[::]:{urlsplit(service["AWS_ENDPOINT_URL"]).port}"' in garage
 
 
+def test_the_cluster_runs_the_image_of_the_server() -> None:
+    server, scheduler, worker = (_SERVICES[name] for name in ("convertd", "scheduler", "worker"))
+    address = urlsplit(server["environment"]["CONVERTD_CLUSTER"])
+
+    for service in (scheduler, worker):
+        assert (service["image"], service["pull_policy"]) == (server["image"], "never")
+        assert service["cap_drop"] == ["ALL"]
+        assert "no-new-privileges:true" in service["security_opt"]
+    assert worker["security_opt"] == server["security_opt"]
+    assert _SERVICES[str(address.hostname)] is scheduler
+    assert scheduler["entrypoint"][1:] == ["scheduler", "--port", str(address.port), "--no-dashboard"]
+    assert Path(scheduler["entrypoint"][0]).parent == Path(f"{_INSTALLED}/.venv/bin")
+    assert scheduler["environment"] == {
+        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",
+        "DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT": "5s",
+    }
+    for name, value in worker["environment"].items():
+        assert server["environment"].get(name, value) == value
+    assert worker["environment"].keys() - server["environment"].keys() == {f"{ENV_PREFIX}METRICS_PORT"}
+
+
+def test_prometheus_scrapes_the_worker() -> None:
+    worker, prometheus = _SERVICES["worker"], _SERVICES["prometheus"]
+    (mounted,) = prometheus["configs"]
+    (target,) = yaml.safe_load(_COMPOSE["configs"][mounted["source"]]["content"])
+    (file,) = yaml.safe_load((_CONFIG / "prometheus.yml").read_text())["scrape_configs"][1]["file_sd_configs"]
+
+    assert file["files"] == [Path(mounted["target"]).name]
+    assert target["targets"] == [f"127.0.0.1:{worker['environment'][f'{ENV_PREFIX}METRICS_PORT']}"]
+
+
+def test_the_worker_may_finish_its_jobs() -> None:
+    assert int(_SERVICES["worker"]["stop_grace_period"].removesuffix("s")) >= cluster_worker._DRAIN_TIMEOUT + 10
+
+
 def test_all_mounted_paths_and_volumes_exist() -> None:
     mounts = [mount.split(":") for service in _SERVICES.values() for mount in service.get("volumes", [])]
     files = {source for source, *_ in mounts if source.startswith("./")}
@@ -116,7 +153,7 @@ def test_services_wait_for_health_checks() -> None:
         for other, dependency in service.get("depends_on", {}).items():
             if dependency["condition"] == "service_healthy":
                 assert "healthcheck" in _SERVICES[other], (name, other)
-        assert name == "convertd" or re.search(r":v?\d[\d.]*$", service["image"]), name
+        assert service["image"] == "convertd" or re.search(r":v?\d[\d.]*$", service["image"]), name
 
 
 def test_services_are_not_reachable_from_other_machines() -> None:
@@ -124,7 +161,7 @@ def test_services_are_not_reachable_from_other_machines() -> None:
 
     assert {port.rpartition(":")[2] for port in published} == {"8000", "9090", "3000"}
     assert all(port.startswith("127.0.0.1:") for port in published)
-    for name in ("prometheus", "grafana"):  # their configuration has the addresses of one machine
+    for name in ("prometheus", "grafana", "worker"):  # their configuration has the addresses of one machine
         assert _SERVICES[name]["network_mode"] == "service:convertd"
 
 

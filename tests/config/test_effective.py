@@ -42,11 +42,15 @@ def test_every_setting_has_its_source(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("CONVERTD_CONFIG", str(file))
     monkeypatch.setenv("CONVERTD_WORKERS", "5")
     monkeypatch.setenv("CONVERTD_TRUSTED_PROXIES", "10.0.0.0/8,::1")
+    monkeypatch.setenv("CONVERTD_BLOB_URL", "file:///srv/blobs")
+    monkeypatch.setenv("CONVERTD_CLUSTER", "tcp://scheduler:8786")
     report = json.loads(printed("--json"))
     assert set(report) == {f"CONVERTD_{field.upper()}" for field in Settings.model_fields}
     assert report["CONVERTD_WORKERS"] == {"value": 5, "source": "environment"}
     assert report["CONVERTD_LOG_FORMAT"] == {"value": "json", "source": str(file)}
     assert report["CONVERTD_TRUSTED_PROXIES"] == {"value": "10.0.0.0/8,::1/128", "source": "environment"}
+    assert report["CONVERTD_BLOB_URL"] == {"value": "file:///srv/blobs", "source": "environment"}
+    assert report["CONVERTD_CLUSTER"] == {"value": "tcp://scheduler:8786", "source": "environment"}
     assert report["CONVERTD_METRICS_PORT"] == {"value": 9464, "source": "default"}
     assert report["CONVERTD_REDIS_URL"] == {"value": None, "source": "default"}
 

@@ -8,12 +8,14 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from prometheus_client import CollectorRegistry, disable_created_metrics, start_http_server
 
 from tests.support import http
 from tests.support.processes import serving
@@ -22,6 +24,7 @@ from tests.support.redis_server import RedisServer
 from tests.support.samples import sample
 from tests.support.server_process import free_port
 from tests.support.servers import eventually, made_key
+from web.metrics.cluster import ClusterMetrics, ClusterState, ClusterWorkerMetrics
 
 _ROOT = Path(__file__).parents[2]
 _CONFIG = _ROOT / "config"
@@ -37,21 +40,22 @@ _EXPECTED = {
     "ConvertdConversionsFail",
     "ConvertdConversionsRefused",
     "ConvertdMailFails",
+    "ConvertdMixedVersions",
     "ConvertdNotReady",
     "ConvertdRedisGone",
     "ConvertdSandboxIncomplete",
     "ConvertdWorkersDie",
 }
-_UNEXPECTED = {"ConvertdDown", "ConvertdUpkeepStalls", "ConvertdPluginBroken"}
+_UNEXPECTED = {"ConvertdDown", "ConvertdUpkeepStalls", "ConvertdPluginBroken", "ConvertdNoClusterWorker"}
 
 
 @dataclass(frozen=True)
 class MonitoredServer:
-    """A server with injected faults, its metrics, and the Prometheus that scrapes it."""
+    """A server with injected faults, its metrics and those of a cluster, and the Prometheus that scrapes both."""
 
     prometheus: PrometheusServer
     process: subprocess.Popen[str]
-    exposition: str
+    expositions: tuple[str, str]
 
     def active_alerts(self) -> set[str]:
         """Returns the alerts whose conditions hold. test_alerts checks their durations."""
@@ -60,11 +64,12 @@ class MonitoredServer:
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredServer]:
-    folder, metrics_port = tmp_path_factory.mktemp("watched"), free_port()
+    folder, metrics_port, worker_port = tmp_path_factory.mktemp("watched"), free_port(), free_port()
     data = folder / "data"
     data.mkdir()
     key = made_key(data)
-    with RedisServer(folder) as redis, PrometheusServer(folder, metrics_port) as prometheus:
+    prometheus = PrometheusServer(folder, metrics_port, worker_port)
+    with _cluster_metrics(worker_port), RedisServer(folder) as redis, prometheus:
         settings = {
             "CONVERTD_METRICS_PORT": str(metrics_port),
             "CONVERTD_REDIS_URL": redis.url,
@@ -80,7 +85,24 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredServe
             _load(url, key)
             redis.kill()
             http.get(f"{url}/api/v1/formats")
-            yield MonitoredServer(prometheus, process, http.get(metrics).text)
+            cluster = http.get(f"http://127.0.0.1:{worker_port}/metrics").text
+            yield MonitoredServer(prometheus, process, (http.get(metrics).text, cluster))
+
+
+@contextmanager
+def _cluster_metrics(port: int) -> Iterator[None]:
+    """Serves the metrics of a cluster with workers of two versions, as of a server and of a worker."""
+    disable_created_metrics()
+    registry = CollectorRegistry()
+    ClusterWorkerMetrics(registry)
+    ClusterMetrics(registry).update(ClusterState(connected=True, workers={"1.0.0": 2, "1.1.0": 1}, usable=2, slots=4))
+    server, thread = start_http_server(port, "127.0.0.1", registry)
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 def _load(url: str, key: str) -> None:
@@ -114,11 +136,12 @@ async def _crowd(url: str, key: str) -> list[int]:
 
 
 def test_metrics_are_valid_for_prometheus(watched: MonitoredServer) -> None:
-    done = subprocess.run(
-        ["promtool", "check", "metrics"], input=watched.exposition, capture_output=True, text=True, check=False
-    )
+    for exposition in watched.expositions:
+        done = subprocess.run(
+            ["promtool", "check", "metrics"], input=exposition, capture_output=True, text=True, check=False
+        )
 
-    assert (done.returncode, done.stderr) == (0, "")
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_referenced_metrics_exist(watched: MonitoredServer) -> None:
@@ -127,7 +150,7 @@ def test_referenced_metrics_exist(watched: MonitoredServer) -> None:
         for text in ((_CONFIG / "alerts.yml").read_text(), json.dumps(_DASHBOARD))
         for name in re.findall(r"\b(?:convertd|process)_\w+", text)
     }
-    exposed = set(re.findall(r"^(\w+)[{ ]", watched.exposition, re.MULTILINE))
+    exposed = set(re.findall(r"^(\w+)[{ ]", "".join(watched.expositions), re.MULTILINE))
 
     assert named - exposed == set()
 

@@ -122,6 +122,7 @@ def test_settings_do_not_change() -> None:
         ("smtp_url", "smtp://post%40example.org:pass@mail.example.org:587"),
         ("smtp_url", "smtps://post:pass@mail.example.org"),
         ("blob_url", "s3://bucket/pass"),
+        ("blob_url", "file:///srv/pass"),
     ],
 )
 def test_urls_keep_their_secrets(monkeypatch: pytest.MonkeyPatch, setting: str, url: str) -> None:
@@ -141,6 +142,38 @@ def test_invalid_urls_are_not_shown(monkeypatch: pytest.MonkeyPatch, setting: st
     with pytest.raises(SettingsError, match=rf"CONVERTD_{setting}: must be a URL") as refused:
         load_settings()
     assert "pass" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["file:", "file://", "file://srv/blobs", "bucket", "/srv/blobs", "s3://"])
+def test_invalid_blob_urls(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("CONVERTD_BLOB_URL", url)
+    with pytest.raises(SettingsError, match="CONVERTD_BLOB_URL: must be a URL starting with s3:// or file://"):
+        load_settings()
+
+
+@pytest.mark.parametrize("address", ["tcp://scheduler:8786", "tls://10.0.0.7:8786", "tcp://[::1]:8786"])
+def test_clusters(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    assert load_settings().cluster is None
+    monkeypatch.setenv("CONVERTD_BLOB_URL", "s3://bucket")
+    monkeypatch.setenv("CONVERTD_CLUSTER", address)
+    assert load_settings().cluster == address
+
+
+@pytest.mark.parametrize(
+    "address", ["", "scheduler:8786", "http://scheduler:8786", "tcp://scheduler", "tcp://a:1,tcp://b:1", "tcp://a:b"]
+)
+def test_invalid_clusters(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setenv("CONVERTD_BLOB_URL", "s3://bucket")
+    monkeypatch.setenv("CONVERTD_CLUSTER", address)
+    with pytest.raises(SettingsError, match="CONVERTD_CLUSTER: must be the address of a Dask scheduler, such as tcp:"):
+        load_settings()
+
+
+def test_a_cluster_needs_a_shared_blob_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONVERTD_CLUSTER", "tcp://scheduler:8786")
+    with pytest.raises(SettingsError, match="CONVERTD_CLUSTER: requires CONVERTD_BLOB_URL") as refused:
+        load_settings()
+    assert len(str(refused.value).splitlines()) == 2
 
 
 @pytest.mark.parametrize("sender", ["no-reply@example.org", "The Converter <no-reply@example.org>"])

@@ -15,12 +15,14 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 _ROOT = Path(__file__).parents[2]
-_LOCKS = ("config/requirements.lock", "config/requirements-test.lock")
+_LOCKS = ("config/requirements.lock", "config/requirements-cluster.lock", "config/requirements-test.lock")
 _PROJECT = tomllib.loads((_ROOT / "pyproject.toml").read_text())
 _EXTRAS = _PROJECT["project"]["optional-dependencies"]
 _BASE = [*_PROJECT["project"]["dependencies"], *_PROJECT["build-system"]["requires"]]
+_DRIVERS = [*_EXTRAS["postgres"], *_EXTRAS["s3"]]
 _REQUIRED = {
-    "config/requirements.lock": [*_BASE, *_EXTRAS["postgres"], *_EXTRAS["s3"]],
+    "config/requirements.lock": [*_BASE, *_DRIVERS],
+    "config/requirements-cluster.lock": [*_BASE, *_DRIVERS, *_EXTRAS["cluster"]],
     "config/requirements-test.lock": [*_BASE, *_EXTRAS["test"]],
 }
 # Commands in place of the system's. dpkg-query knows all packages but those in the file `missing`.
@@ -139,7 +141,9 @@ def test_nothing_is_asked_if_nothing_is_missing(folder: Path) -> None:
     assert not [line for line in _log(folder) if not line.startswith("pip")]
 
 
-@pytest.mark.parametrize(("arguments", "lock"), [((), _LOCKS[0]), (("test", "--no-compile"), _LOCKS[1])])
+@pytest.mark.parametrize(
+    ("arguments", "lock"), [((), _LOCKS[0]), (("cluster",), _LOCKS[1]), (("test", "--no-compile"), _LOCKS[2])]
+)
 def test_only_locked_versions_are_installed(folder: Path, arguments: tuple[str, ...], lock: str) -> None:
     output = _set_up(folder, *arguments)
 
@@ -187,7 +191,14 @@ def test_every_locked_package_has_hashes_and_no_address(lock: str) -> None:
     assert "://" not in text
 
 
-def test_the_tests_run_with_the_versions_of_the_service() -> None:
-    service, tests = ({(pin.name, str(pin.marker)): pin.specifier for pin in _locked(lock)} for lock in _LOCKS)
+def test_the_cluster_and_the_tests_run_with_the_versions_of_the_service() -> None:
+    service, cluster, tests = ({(pin.name, str(pin.marker)): pin.specifier for pin in _locked(lock)} for lock in _LOCKS)
 
-    assert {name: pin for name, pin in service.items() if tests[name] != pin} == {}
+    assert {name: pin for name, pin in service.items() if cluster[name] != pin} == {}
+    assert {name: pin for name, pin in cluster.items() if tests[name] != pin} == {}
+
+
+def test_dask_is_installed_only_for_a_cluster() -> None:
+    names = [{canonicalize_name(pin.name) for pin in _locked(lock)} for lock in _LOCKS]
+
+    assert [{"dask", "distributed"} & locked for locked in names] == [set(), *[{"dask", "distributed"}] * 2]

@@ -1,4 +1,4 @@
-"""The systemd unit restricts the service and still allows what the job sandbox needs."""
+"""The systemd units restrict their services and still allow what the job sandbox needs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ import shlex
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
-from config.settings import ENV_PREFIX, load_settings
+from config.settings import ENV_PREFIX, Settings, load_settings
 from web import app
+from web.cluster import worker
 from web.services import email
 
-_UNIT = Path(__file__).parents[2] / "config" / "systemd" / "convertd.service"
-_COMMAND = "/opt/convertd/.venv/bin/convertd"
+_FOLDER = Path(__file__).parents[2] / "config" / "systemd"
+_SERVER, _WORKER, _SCHEDULER = (_FOLDER / f"convertd{name}.service" for name in ("", "-worker", "-scheduler"))
+_ALL = (_SERVER, _WORKER, _SCHEDULER)
+_RUN_JOBS = (_SERVER, _WORKER)
+_COMMANDS = "/opt/convertd/.venv/bin/"
 _EXPOSURE = 25  # in tenths; an unrestricted unit has 96
 
 # System calls of the sandbox layers, and those that start and end jobs.
@@ -31,18 +37,18 @@ _NAMESPACES_OF_JOBS = {"user", "net", "ipc"}
 pytestmark = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed here")
 
 
-def _values(name: str) -> list[str]:
-    return re.findall(rf"^{name}=(.*)$", _UNIT.read_text(), re.MULTILINE)
+def _values(unit: Path, name: str) -> list[str]:
+    return re.findall(rf"^{name}=(.*)$", unit.read_text(), re.MULTILINE)
 
 
-def _value(name: str) -> str:
-    (value,) = _values(name)
+def _value(unit: Path, name: str) -> str:
+    (value,) = _values(unit, name)
     return value
 
 
-def _environment() -> dict[str, str]:
-    """Returns the variables as parsed by a shell."""
-    lines = _UNIT.with_name("environment").read_text().splitlines()
+def _environment(unit: Path) -> dict[str, str]:
+    """Returns the variables of the unit's file as parsed by a shell."""
+    lines = (_FOLDER / Path(_value(unit, "EnvironmentFile")).name).read_text().splitlines()
     words = shlex.split("\n".join(lines), comments=True)
     return dict(word.split("=", 1) for word in words)
 
@@ -51,69 +57,98 @@ def _analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, check=False)
 
 
-def _calls(name: str) -> set[str]:
+@cache
+def _calls(name: str) -> frozenset[str]:
     """Returns the system calls of a group, including nested groups."""
     if not name.startswith("@"):
-        return {name}
+        return frozenset({name})
     lines = _analyze("syscall-filter", "--no-pager", name).stdout.splitlines()[1:]
     listed = [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
-    return set().union(*(_calls(entry) for entry in listed))
+    return frozenset().union(*map(_calls, listed))
 
 
-def _allowed() -> set[str]:
+def _allowed(unit: Path) -> set[str]:
     """Returns the allowed system calls. Each SystemCallFilter line adds to or removes from the previous ones."""
-    allowed = _calls("@default")
-    for line in _values("SystemCallFilter"):
+    allowed = set(_calls("@default"))
+    for line in _values(unit, "SystemCallFilter"):
         calls = set().union(*(_calls(name) for name in line.removeprefix("~").split()))
         allowed = allowed - calls if line.startswith("~") else allowed | calls
     return allowed
 
 
-def test_unit_is_valid(tmp_path: Path) -> None:
-    unit = tmp_path / _UNIT.name
-    unit.write_text(_UNIT.read_text().replace(_COMMAND, str(Path(sys.executable).with_name("convertd"))))
+@pytest.mark.parametrize("unit", _ALL, ids=lambda unit: unit.name)
+def test_unit_is_valid(tmp_path: Path, unit: Path) -> None:
+    installed = tmp_path / unit.name
+    installed.write_text(unit.read_text().replace(_COMMANDS, f"{Path(sys.executable).parent}/"))
 
-    done = _analyze("verify", "--man=no", "--recursive-errors=no", unit)
+    done = _analyze("verify", "--man=no", "--recursive-errors=no", installed)
 
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_exposure_score_is_low() -> None:
-    done = _analyze("security", "--no-pager", "--offline=true", f"--threshold={_EXPOSURE}", _UNIT)
+@pytest.mark.parametrize("unit", _ALL, ids=lambda unit: unit.name)
+def test_exposure_score_is_low(unit: Path) -> None:
+    done = _analyze("security", "--no-pager", "--offline=true", f"--threshold={_EXPOSURE}", unit)
 
     assert done.returncode == 0, done.stdout
 
 
-def test_sandbox_system_calls_are_allowed() -> None:
-    assert _allowed() >= _CALLS_OF_JOBS
-    assert set(_value("RestrictNamespaces").split()) == _NAMESPACES_OF_JOBS
+@pytest.mark.parametrize("unit", _RUN_JOBS, ids=lambda unit: unit.name)
+def test_sandbox_system_calls_are_allowed(unit: Path) -> None:
+    assert _allowed(unit) >= _CALLS_OF_JOBS
+    assert set(_value(unit, "RestrictNamespaces").split()) == _NAMESPACES_OF_JOBS
 
 
-def test_privileged_system_calls_are_forbidden() -> None:
-    assert not _allowed() & {"mount", "chroot", "bpf", "ptrace", "setuid", "chown", "init_module", "reboot", "swapon"}
+@pytest.mark.parametrize("unit", _ALL, ids=lambda unit: unit.name)
+def test_privileged_system_calls_are_forbidden(unit: Path) -> None:
+    forbidden = {"mount", "chroot", "bpf", "ptrace", "setuid", "chown", "init_module", "reboot", "swapon"}
+
+    assert not _allowed(unit) & forbidden
 
 
-def test_stop_timeout_exceeds_the_drain_time() -> None:
+def test_stop_timeouts_exceed_the_drain_times() -> None:
     drain = app._DRAIN_TIMEOUT + app._CANCEL_TIMEOUT + email._CLOSE_TIMEOUT
 
-    assert int(_value("TimeoutStopSec")) >= drain + 10
-    assert _value("KillMode") == "mixed"  # jobs receive no signal before the timeout
-    assert _value("OOMPolicy") == "continue"
+    assert int(_value(_SERVER, "TimeoutStopSec")) >= drain + 10
+    assert int(_value(_WORKER, "TimeoutStopSec")) >= worker._DRAIN_TIMEOUT + 10
+    for unit in _RUN_JOBS:
+        assert _value(unit, "KillMode") == "mixed"  # jobs receive no signal before the timeout
+        assert _value(unit, "OOMPolicy") == "continue"
 
 
-def test_data_directory_is_the_state_directory() -> None:
-    folder = _value("StateDirectory")
+@pytest.mark.parametrize("unit", _RUN_JOBS, ids=lambda unit: unit.name)
+def test_data_directory_is_the_state_directory(unit: Path) -> None:
+    folder = _value(unit, "StateDirectory")
 
-    assert _value("WorkingDirectory") == f"/var/lib/{folder}"
-    assert _environment()["CONVERTD_DATA_DIR"] == f"/var/lib/{folder}"
+    assert _value(unit, "WorkingDirectory") == f"/var/lib/{folder}"
+    assert _environment(unit)["CONVERTD_DATA_DIR"] == f"/var/lib/{folder}"
 
 
-def test_environment_has_valid_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = _environment()
+@pytest.mark.parametrize("unit", _RUN_JOBS, ids=lambda unit: unit.name)
+def test_environment_has_valid_settings(monkeypatch: pytest.MonkeyPatch, unit: Path) -> None:
+    environment = _environment(unit)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
 
     settings = load_settings()
 
     assert {ENV_PREFIX + name.upper() for name in settings.model_fields_set} == set(environment)
-    assert settings.mail_from == "convertd <no-reply@example.com>"
+    assert settings.sandbox == "required"
+    if unit == _SERVER:
+        assert settings.mail_from == "convertd <no-reply@example.com>"
+
+
+def test_a_server_and_a_worker_can_run_on_one_machine() -> None:
+    of_server, of_worker = (_environment(unit) for unit in _RUN_JOBS)
+
+    assert of_server["CONVERTD_DATA_DIR"] != of_worker["CONVERTD_DATA_DIR"]
+    assert int(of_worker["CONVERTD_METRICS_PORT"]) != Settings().metrics_port
+
+
+def test_the_scheduler_repeats_no_jobs_and_keeps_none_waiting() -> None:
+    assert set(_values(_SCHEDULER, "Environment")) == {
+        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES=0",
+        "DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT=5s",
+    }
+    address = urlsplit(_environment(_WORKER)["CONVERTD_CLUSTER"])
+    assert f" --port {address.port} " in _value(_SCHEDULER, "ExecStart")

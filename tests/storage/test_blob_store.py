@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -205,6 +206,14 @@ async def test_an_unavailable_store_times_out(tmp_path: Path, monkeypatch: pytes
 def test_the_store_is_chosen_by_url(tmp_path: Path) -> None:
     assert isinstance(open_blob_store(None, tmp_path / "blobs"), FolderBlobStore)
     assert isinstance(open_blob_store("s3://bucket/prefix", tmp_path / "blobs"), S3BlobStore)
+
+
+@pytest.mark.parametrize("name", ["shared", "shared%20files"])
+async def test_a_file_url_is_a_folder(tmp_path: Path, name: str) -> None:
+    blobs = open_blob_store(f"file://{tmp_path}/{name}", tmp_path / "blobs")
+    await put(blobs, "blob_1", b"bytes", tmp_path)
+    assert (tmp_path / unquote(name) / "blob_1").read_bytes() == b"bytes"
+    assert not (tmp_path / "blobs").exists()
 
 
 def test_the_s3_library_is_imported_only_for_s3(tmp_path: Path) -> None:

@@ -16,12 +16,13 @@ _TARGET = "127.0.0.1:9464"
 
 
 class PrometheusServer(ServerProcess):
-    """A Prometheus that scrapes the metrics port every second, with its files in `folder`."""
+    """A Prometheus that scrapes the metrics ports of a server and a worker every second. Its files are in `folder`."""
 
-    def __init__(self, folder: Path, metrics_port: int) -> None:
+    def __init__(self, folder: Path, metrics_port: int, worker_port: int) -> None:
         super().__init__()
         self._folder = folder
         self._metrics_port = metrics_port
+        self._worker_port = worker_port
 
     @property
     def command(self) -> list[str]:
@@ -39,6 +40,7 @@ class PrometheusServer(ServerProcess):
         here = text.replace(_INTERVAL, "1s").replace(_TARGET, f"127.0.0.1:{self._metrics_port}")
         (self._folder / "prometheus.yml").write_text(here)
         (self._folder / "alerts.yml").write_text((_CONFIG / "alerts.yml").read_text())
+        (self._folder / "workers.yml").write_text(f'- targets: ["127.0.0.1:{self._worker_port}"]')
         super().start()
 
     def answers(self) -> bool:

@@ -6,15 +6,18 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from storage.database import Database
 from storage.transaction import Transaction
-from tests.support.command_line import COMMAND, run_command
+from tests.support.command_line import COMMAND, invoke, run_command
 
 _COMMANDS = [("serve", "--port", "0"), ("account", "list")]
+_BLOBS, _SCHEDULER = "file:///dev/shm/blobs", "tcp://127.0.0.1:8786"  # not used: the commands end before
+_CLUSTER = {"CONVERTD_BLOB_URL": _BLOBS, "CONVERTD_CLUSTER": _SCHEDULER}
 
 
 def _hide(folder: Path, package: str) -> str:
@@ -70,6 +73,49 @@ def test_the_driver_of_s3_is_missing(tmp_path: Path) -> None:
     assert "a@example.test" in run_command(tmp_path, "account", "list", **environment).stdout
 
 
+@pytest.mark.parametrize("command", [("serve", "--port", "0"), ("worker",)])
+def test_the_package_of_clusters_is_missing(tmp_path: Path, command: tuple[str, ...]) -> None:
+    done = run_command(tmp_path, *command, PYTHONPATH=_hide(tmp_path, "distributed"), **_CLUSTER)
+
+    _check_message(done, "distributed", "pip install 'convertd[cluster]'")
+
+
+def test_without_a_cluster_nothing_of_dask_is_imported(tmp_path: Path) -> None:
+    script = (
+        "import sys; from config.settings import Settings; from engine.registry import load_registry; "
+        "from web import app; app.server_executor(Settings(), load_registry()); "
+        "print({'dask', 'distributed'} & set(sys.modules))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, capture_output=True, text=True)
+
+    assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "message"),
+    [
+        (
+            (),
+            {"CONVERTD_BLOB_URL": _BLOBS},
+            "a worker needs the address of a scheduler: --scheduler or CONVERTD_CLUSTER",
+        ),
+        (("--scheduler", _SCHEDULER), {}, "a worker needs the blob store of its servers: CONVERTD_BLOB_URL"),
+        (("--memory", "lots"), _CLUSTER, "--memory must be a size such as 4GiB, not 'lots'"),
+        (("--memory", "0"), _CLUSTER, "--memory must be a size such as 4GiB, not '0'"),
+        (("--scheduler", "scheduler"), _CLUSTER, "--scheduler must be the address of a Dask scheduler, such as tcp://"),
+    ],
+)
+def test_a_worker_is_not_configured(
+    tmp_path: Path, arguments: tuple[str, ...], environment: dict[str, str], message: str
+) -> None:
+    done = invoke(tmp_path, "worker", *arguments, **environment)
+
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"convertd: {message}")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("command", _COMMANDS)
 def test_the_database_belongs_to_a_newer_release(tmp_path: Path, command: tuple[str, ...]) -> None:
     def upgrade(transaction: Transaction) -> None:
@@ -114,7 +160,7 @@ def test_the_file_is_no_database(tmp_path: Path, command: tuple[str, ...]) -> No
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("convertd ", {"serve", "convert", "formats", "account", "config", "doctor"}),
+        ("convertd ", {"serve", "worker", "convert", "formats", "account", "config", "doctor"}),
         ("convertd account ", {"create", "list", "show", "delete", "grant", "audit"}),
         ("convertd convert --max-b", {"--max-bytes"}),
         ("convertd convert --overw", {"--overwrite"}),

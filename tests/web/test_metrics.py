@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
@@ -24,6 +25,7 @@ from tests.support.samples import sample
 from tests.support.server_process import free_port
 from tests.support.servers import Running, Servers, eventually
 from web import metrics
+from web.metrics.cluster import ClusterState, ClusterWorkerMetrics
 
 _README = (Path(__file__).parents[2] / "config" / "README.md").read_text()
 CANARY = "canary"
@@ -255,10 +257,13 @@ def test_the_readme_lists_all_metrics(scraped: Scraped) -> None:
     documented = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
     scraped.server.convert(sample("png"), "jpeg")
     scraped.server.convert(b"no picture at all")
-    alone = metrics.create_metrics("1", [])
+    alone = metrics.create_metrics("1", [], cluster=True)
     alone.installation.set_sandbox_layers({"landlock": True})  # only set by `serve`
+    assert alone.cluster is not None
+    alone.cluster.update(ClusterState(workers={"1": 1}))
+    ClusterWorkerMetrics(worker := CollectorRegistry())
     found: dict[str, set[str]] = {}
-    for family in (*alone.registry.collect(), *parse(scraped.text())):
+    for family in (*alone.registry.collect(), *worker.collect(), *parse(scraped.text())):
         suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
         name = family.name.removesuffix(suffix) + suffix
         found.setdefault(name, set()).update(*(set(seen.labels) - {"le"} for seen in family.samples))

@@ -184,13 +184,13 @@ class ClusterConnection:
             self._on_resize(self.state.slots, sum(worker.memory for worker in self.workers))
 
     def _is_same(self, worker: Mapping[str, Any]) -> bool:
-        return bool(Installation(**worker[INSTALLATION]) == self._installation)
+        return bool(worker[INSTALLATION] == asdict(self._installation))  # others may have other fields
 
     def _is_usable(self, worker: Mapping[str, Any]) -> bool:
         return self._is_same(worker) and worker["status"] == "running"  # others leave
 
     def _record_outage(self) -> None:
-        if self.workers:
+        if self.state.usable:  # also by workers that finish their last jobs
             self._last_usable = monotonic()
             if self.outage.done():
                 self.outage = asyncio.get_running_loop().create_future()

@@ -8,6 +8,8 @@ from typing import Literal, TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from web.metrics.service import InstallationMetrics
+
 JobOutcome: TypeAlias = Literal["succeeded", "failed", "cancelled"]
 
 
@@ -83,12 +85,11 @@ class ClusterMetrics:
 
 
 class ClusterWorkerMetrics:
-    """The jobs of a worker process."""
+    """The jobs of a worker process, and its installation. A worker is ready while it is part of the cluster."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.joined = Gauge(
-            "convertd_cluster_worker_joined", "1 while the worker is part of the cluster.", registry=registry
-        )
+        self.installation = InstallationMetrics(registry)
+        self.joined = self.installation.ready
         self.running = Gauge("convertd_cluster_worker_running", "Running conversions.", registry=registry)
         self._jobs = Counter(
             "convertd_cluster_worker_jobs", "Conversions that ended by outcome.", ("outcome",), registry=registry
