@@ -188,6 +188,20 @@ async def test_a_worker_ends_its_jobs_before_it_stops(cluster: Cluster) -> None:
     assert executor.state().retries == 0
 
 
+async def test_the_last_worker_ends_its_jobs_before_it_stops(cluster: Cluster) -> None:
+    process = await cluster.process(jobs=1)
+    executor = await cluster.executor(1)
+    job, waiting = (asyncio.create_task(run(executor, "sleep 1")) for _ in range(2))
+    await asyncio.sleep(0.5)
+
+    process.terminate()
+
+    assert await job == b"picture"
+    assert await process.wait() == 0
+    with pytest.raises(ExecutorUnavailable):
+        await waiting
+
+
 async def test_a_worker_of_another_installation_is_refused(cluster: Cluster) -> None:
     await cluster.worker()
     executor = await cluster.executor(1)

@@ -123,7 +123,11 @@ class ClusterConnection:
 
     async def _poll(self) -> None:
         while True:
-            await self._update()
+            try:
+                await self._update()
+            except Exception:
+                log.exception("the state of the cluster cannot be read; next attempt in %g s", _RETRY_INTERVAL)
+                self._set_state(None)
             self._first_update.set()
             self._outdated.clear()
             with suppress(TimeoutError):
@@ -184,7 +188,7 @@ class ClusterConnection:
             self._on_resize(self.state.slots, sum(worker.memory for worker in self.workers))
 
     def _is_same(self, worker: Mapping[str, Any]) -> bool:
-        return bool(worker[INSTALLATION] == asdict(self._installation))  # others may have other fields
+        return self._installation.difference(worker[INSTALLATION]) is None
 
     def _is_usable(self, worker: Mapping[str, Any]) -> bool:
         return self._is_same(worker) and worker["status"] == "running"  # others leave

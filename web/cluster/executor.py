@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from distributed import CancelledError, Future, KilledWorker
-from distributed.scheduler import NoValidWorkerError
+from distributed.scheduler import NoValidWorkerError, NoWorkerError
 
 from engine.errors import ConversionError, ExecutorUnavailable, WorkerCrashed
 from engine.executor import Job, JobLimits, JobResult
@@ -129,13 +129,13 @@ class ClusterExecutor:
         if prefer:
             # Dask keeps a job waiting for its preferred worker if no other is there when that one leaves.
             with (
-                suppress(NoValidWorkerError),
+                suppress(NoValidWorkerError, NoWorkerError),
                 self._connection.prefer_worker(job.account, job.job.memory) as preferred,
             ):
                 return await self._submit(job, preferred)
         try:
             return await self._submit(job)
-        except NoValidWorkerError as error:
+        except (NoValidWorkerError, NoWorkerError) as error:
             raise ExecutorUnavailable("The cluster has no worker for the conversion.") from error
 
     async def _submit(self, job: ClusterJob, preferred: ClusterWorker | None = None) -> ClusterResult | ConversionError:

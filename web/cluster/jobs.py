@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Self
@@ -53,10 +53,13 @@ class Installation:
         """
         return f"convertd {self.version} {self.catalogue} {self.blob_store}"
 
-    def difference(self, other: Self) -> str | None:
-        """Returns the first property that differs, as a noun; None if there is none."""
+    def difference(self, other: Mapping[str, object]) -> str | None:
+        """Returns the first property that differs, as a noun; None if there is none.
+
+        `other` has the values of an installation by name; that of another version may have other names.
+        """
         for name, value in asdict(self).items():
-            if getattr(other, name) != value:
+            if other.get(name) != value:
                 return {"catalogue": "set of plugins or formats"}.get(name, name.replace("_", " "))
         return None
 

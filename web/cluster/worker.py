@@ -74,7 +74,7 @@ class JobRunner(WorkerPlugin):
 
     async def run(self, job: ClusterJob) -> ClusterResult | ConversionError:
         """Runs a job. Returns its error: Dask logs errors that are raised."""
-        if difference := self._installation.difference(job.installation):
+        if difference := self._installation.difference(asdict(job.installation)):
             return ExecutorUnavailable(f"The worker of the cluster has another {difference} than the server.")
         task = self._running[job.id] = asyncio.create_task(self._run(job))
         try:
@@ -181,11 +181,12 @@ async def _check_servers(scheduler: str, installation: Installation) -> None:
     async with Client(scheduler, asynchronous=True, set_as_default=False, timeout=CONNECT_TIMEOUT) as client:
         servers: Mapping[str, Any] = await client.get_metadata([SERVERS], default={})
     now = time.time()
-    live = [Installation(**server["installation"]) for server in servers.values() if _is_live(server, now)]
-    if live and installation not in live:
+    live = [server["installation"] for server in servers.values() if _is_live(server, now)]
+    differences = [installation.difference(server) for server in live]
+    if live and None not in differences:
         raise WrongInstallation(
-            f"the servers of the cluster have another {installation.difference(live[0])}"
-            f" (this worker: {installation.resource}; a server: {live[0].resource})"
+            f"the servers of the cluster have another {differences[0]} (this worker: {asdict(installation)};"
+            f" a server: {live[0]})"
         )
 
 
@@ -228,7 +229,7 @@ async def _drain(scheduler: str, worker: Worker, runner: JobRunner) -> None:
             await client.retire_workers([worker.address], close_workers=False, remove=False)
             await runner.finish(_DRAIN_TIMEOUT)
             for _ in range(_RESULT_CHECKS):
-                if not worker.data:
+                if not worker.state.executing and not worker.data:
                     break
                 await asyncio.sleep(_RESULT_INTERVAL)
             # Without this, jobs that wait here would count as those of a worker that died.
