@@ -151,7 +151,7 @@ def _outcome(task: asyncio.Task[ClusterResult]) -> ClusterResult | ConversionErr
 class WorkerOptions:
     """How a worker joins a cluster: the scheduler, the jobs at a time, their memory in bytes, and its own address.
 
-    Dask keeps files of its own in `folder`.
+    Dask keeps files of its own in `folder`. `name` is unique in the cluster, by default that of the process.
     """
 
     scheduler: str
@@ -160,6 +160,7 @@ class WorkerOptions:
     host: str | None = None
     port: int = 0
     folder: str | None = None
+    name: str = ""
 
 
 async def run_worker(
@@ -169,7 +170,7 @@ async def run_worker(
 
     Raises WrongInstallation if the servers of the cluster have another installation.
     """
-    name = f"{socket.gethostname()}-{os.getpid()}"
+    name = options.name or f"{socket.gethostname()}-{os.getpid()}"
     while not stop.is_set():
         try:
             await _check_servers(options.scheduler, installation)

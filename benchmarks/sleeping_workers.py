@@ -1,0 +1,87 @@
+"""A process with workers of a cluster whose jobs only sleep: shows what a cluster can do apart from conversions.
+
+Reads SleepingWorkers from standard input as JSON, and ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import dask
+from prometheus_client import CollectorRegistry
+
+from engine.executor import Job, JobLimits, JobResult
+from storage.blob_store import FolderBlobStore
+from web.cluster.jobs import Installation
+from web.cluster.worker import JobRunner, WorkerOptions, run_worker
+from web.metrics.cluster import ClusterWorkerMetrics
+from web.services.work_files import WorkFiles
+
+INSTALLATION = Installation("benchmark", "sleeping", "none")
+"""The installation of the workers, and of servers that use them."""
+
+MEMORY = 8 << 30
+"""The memory of a worker in bytes, which nothing uses."""
+
+# Each worker samples the process, as if the others were not there: that would be most of the CPU time.
+_DASK_SETTINGS = {"distributed.worker.profile.enabled": False, "distributed.admin.system-monitor.interval": "1h"}
+
+
+@dataclass(frozen=True)
+class SleepingWorkers:
+    """A number of workers that run `slots` jobs at a time each. `name` is the beginning of their names."""
+
+    scheduler: str
+    name: str
+    count: int
+    slots: int
+
+
+class SleepingExecutor:
+    """Runs jobs that sleep for the seconds in their options. Results are empty."""
+
+    async def run(
+        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
+    ) -> JobResult:
+        """Sleeps."""
+        seconds = job.options["seconds"]
+        assert isinstance(seconds, float)
+        await asyncio.sleep(seconds)
+        return JobResult(0, (), ())
+
+    async def ready(self) -> bool:
+        """Returns True."""
+        return True
+
+
+async def _run(workers: SleepingWorkers, folder: Path) -> None:
+    blobs, work_files, metrics = FolderBlobStore(folder), WorkFiles(folder), ClusterWorkerMetrics(CollectorRegistry())
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        for number in range(workers.count):
+            runner = JobRunner(INSTALLATION, SleepingExecutor(), blobs, work_files, metrics)
+            options = WorkerOptions(
+                workers.scheduler,
+                workers.slots,
+                MEMORY,
+                "127.0.0.1",
+                folder=str(folder),
+                name=f"{workers.name}-{number}",
+            )
+            group.create_task(run_worker(options, INSTALLATION, runner, stop))
+
+
+def _main() -> None:
+    workers = SleepingWorkers(**json.loads(sys.stdin.readline()))
+    with TemporaryDirectory() as folder, dask.config.set(_DASK_SETTINGS):
+        asyncio.run(_run(workers, Path(folder)))
+
+
+if __name__ == "__main__":
+    _main()
