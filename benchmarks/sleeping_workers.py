@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import dask
+from distributed import Worker
 from prometheus_client import CollectorRegistry
 
 from engine.executor import Job, JobLimits, JobResult
@@ -29,8 +30,13 @@ INSTALLATION = Installation("benchmark", "sleeping", "none")
 MEMORY = 8 << 30
 """The memory of a worker in bytes, which nothing uses."""
 
-# Each worker samples the process, as if the others were not there: that would be most of the CPU time.
-_DASK_SETTINGS = {"distributed.worker.profile.enabled": False, "distributed.admin.system-monitor.interval": "1h"}
+_JOINING = 8  # workers at a time: more in one process would not be in time
+# Each worker observes the process and the loop, as if there were no others: most of the CPU time would be for that.
+_DASK_SETTINGS = {
+    "distributed.admin.system-monitor.interval": "1h",
+    "distributed.admin.tick.interval": "1h",
+    "distributed.worker.profile.enabled": False,
+}
 
 
 @dataclass(frozen=True)
@@ -60,12 +66,24 @@ class SleepingExecutor:
         return True
 
 
+class SleepingRunner(JobRunner):
+    """The jobs of a worker. `joined` is called when it is part of the cluster."""
+
+    joined: Callable[[], None] = staticmethod(lambda: None)
+
+    def setup(self, worker: Worker) -> None:
+        """Calls `joined`."""
+        self.joined()
+
+
 async def _run(workers: SleepingWorkers, folder: Path) -> None:
     blobs, work_files, metrics = FolderBlobStore(folder), WorkFiles(folder), ClusterWorkerMetrics(CollectorRegistry())
-    stop = asyncio.Event()
+    stop, joining = asyncio.Event(), asyncio.Semaphore(_JOINING)
     async with asyncio.TaskGroup() as group:
         for number in range(workers.count):
-            runner = JobRunner(INSTALLATION, SleepingExecutor(), blobs, work_files, metrics)
+            await joining.acquire()
+            runner = SleepingRunner(INSTALLATION, SleepingExecutor(), blobs, work_files, metrics)
+            runner.joined = joining.release
             options = WorkerOptions(
                 workers.scheduler,
                 workers.slots,
