@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -49,15 +49,20 @@ def serving(
 
 @contextmanager
 def started(
-    command: Sequence[str], environment: Mapping[str, str], ready: bytes
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    ready: bytes,
+    on_start: Callable[[int], None] = lambda _pid: None,
 ) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Runs a program with these additional environment variables. Yields the process and a part of its log.
 
-    The part is the first group of the expression `ready`. Raises RuntimeError with the log if it does not appear there.
+    The part is the first group of the expression `ready`. Calls `on_start` with the process ID before it appears.
+    Raises RuntimeError with the log if it does not appear.
     """
     # The log goes to a file: reading a pipe meanwhile would compete for CPU.
     with TemporaryFile() as log, subprocess.Popen(command, stderr=log, env={**os.environ, **environment}) as process:
         try:
+            on_start(process.pid)
             yield process, _wait_for(ready, process, log)
         finally:
             process.kill()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ import dask
 from distributed import Worker
 from prometheus_client import CollectorRegistry
 
-from engine.executor import Job, JobLimits, JobResult
+from config.logs import quiet_libraries
+from engine.executor import Executor, Job, JobLimits, JobResult
 from storage.blob_store import FolderBlobStore
 from web.cluster.jobs import Installation
 from web.cluster.worker import JobRunner, WorkerOptions, run_worker
@@ -76,6 +78,13 @@ class SleepingRunner(JobRunner):
         self.joined()
 
 
+async def sleep(executor: Executor, seconds: float) -> None:
+    """Runs a job that sleeps, without input."""
+    job = Job(("none",), "none", {"seconds": seconds}, memory=1)
+    with os.fdopen(os.memfd_create("input")) as read, os.fdopen(os.memfd_create("result"), "wb") as write:
+        await executor.run(job, "benchmark", [read.fileno()], write.fileno())
+
+
 async def _run(workers: SleepingWorkers, folder: Path) -> None:
     blobs, work_files, metrics = FolderBlobStore(folder), WorkFiles(folder), ClusterWorkerMetrics(CollectorRegistry())
     stop, joining = asyncio.Event(), asyncio.Semaphore(_JOINING)
@@ -96,6 +105,7 @@ async def _run(workers: SleepingWorkers, folder: Path) -> None:
 
 
 def _main() -> None:
+    quiet_libraries()
     workers = SleepingWorkers(**json.loads(sys.stdin.readline()))
     with TemporaryDirectory() as folder, dask.config.set(_DASK_SETTINGS):
         asyncio.run(_run(workers, Path(folder)))

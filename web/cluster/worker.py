@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from distributed import Client, Worker, WorkerPlugin, get_worker
+from distributed import Client, Security, Worker, WorkerPlugin, get_worker, rpc
 
 from engine.errors import ConversionError, ExecutorUnavailable
 from engine.executor import Executor, JobResult
@@ -182,8 +182,12 @@ async def run_worker(
 
 
 async def _check_servers(scheduler: str, installation: Installation) -> None:
-    async with Client(scheduler, asynchronous=True, set_as_default=False, timeout=CONNECT_TIMEOUT) as client:
-        servers: Mapping[str, Any] = await client.get_metadata([SERVERS], default={})
+    # Not a client, to which the scheduler would send the versions of all workers.
+    async with (
+        asyncio.timeout(CONNECT_TIMEOUT),
+        rpc(scheduler, connection_args=Security().get_connection_args("worker")) as connection,
+    ):
+        servers: Mapping[str, Any] = await connection.get_metadata(keys=[SERVERS], default={})
     now = time.time()
     live = [Installation(**server["installation"]) for server in servers.values() if _is_live(server, now)]
     if live and installation not in live:
