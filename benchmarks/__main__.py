@@ -103,7 +103,7 @@ def run_soak(
 def run_scale(
     rounds: Rounds = 3,
     seconds: Seconds = 4,
-    workers: Annotated[int, typer.Option(min=1, help="Number of workers in the largest simulation.")] = 1000,
+    workers: Annotated[int, typer.Option(min=100, help="Number of workers in the largest simulation.")] = 1000,
     database: Annotated[
         str | None, typer.Option(metavar="URL", help="An empty PostgreSQL database for the ledger. Default: SQLite.")
     ] = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -17,7 +17,7 @@ from distributed.protocol.core import dumps
 from distributed.scheduler import heartbeat_interval
 
 from benchmarks import cluster_model
-from benchmarks.cluster_model import Costs, JobCosts, Workload
+from benchmarks.cluster_model import Costs, CpuTimes, Workload
 from benchmarks.cluster_processes import Cluster, connected, sleeping, wait_for_workers
 from benchmarks.measure import Run, cpu_seconds, repeat_concurrently
 from benchmarks.report import Report, Row
@@ -29,13 +29,11 @@ from storage.database import Database
 from storage.transaction import Transaction
 from storage.usage import UsageRecord
 
-_CALIBRATION = (10, 100)  # workers
 _JOBS = 200  # at a time
 _SECONDS = 0.1  # of a job that sleeps
-_RATE = 100  # jobs per second that never idle workers process in the last simulation
+_RATE = 100  # jobs per second of the last simulation
 _PROCESSES = 2  # for the workers
-_POLLS = 20
-_IDLE_SECONDS = 4.0
+_IDLE_SECONDS, _POLL_SECONDS = 4.0, 1.0
 _LEDGER_SECONDS = 2.0
 _ACCOUNTS = 16
 _BLOBS = 5  # written and read
@@ -68,16 +66,16 @@ class Measured:
 class Calibration:
     """The costs with a number of workers, and the run of jobs that showed them.
 
-    `heartbeats` is the share of a core that the scheduler needs for them, `poll` the CPU seconds and `poll_size` the
-    bytes of a poll, each for one worker.
+    `idle` is the share of a core that each part needs without jobs, mostly for heartbeats. `poll` are the CPU seconds
+    of the scheduler, and `poll_size` the bytes of a poll.
     """
 
     workers: int
-    run: Run
-    job: JobCosts
-    heartbeats: float
+    idle: CpuTimes
     poll: float
-    poll_size: float
+    poll_size: int
+    run: Run
+    job: CpuTimes
 
 
 async def blob_store(folder: Path, file: Path) -> BlobTimes:
@@ -98,24 +96,23 @@ async def blob_store(folder: Path, file: Path) -> BlobTimes:
 
 
 async def measure(folder: Path, seconds: float, workers: int, database: str | None, known: Measured) -> list[Report]:
-    """Returns the costs, the model for several clusters, and simulations that check it."""
+    """Returns the costs, the model for several clusters, and simulations of up to `workers` workers that check it."""
     ledger_jobs = await _ledger_jobs(folder, database)
     calibrations = []
-    for count in _CALIBRATION:
-        with sleeping(folder, count, _JOBS // count, _PROCESSES) as cluster:
+    for count in (workers // 100, workers // 10, workers):
+        with sleeping(folder, count, max(1, _JOBS // count), min(count, _PROCESSES)) as cluster:
             calibrations.append(await _calibrate(cluster, count, seconds))
-    costs = _costs(calibrations, ledger_jobs, known)
-    transferred = _TRANSFERS * known.blob.size
-    large = Workload(f"12 megapixels, {known.large:.2g} s", known.large, transferred)
+            if count == workers:
+                unsaturated = await _run_unsaturated(cluster, calibrations[-1])
+    few, some, many = calibrations
+    costs = _costs(few, many, ledger_jobs, known)
+    large = Workload(f"12 megapixels, {known.large:.2g} s", known.large, _TRANSFERS * known.blob.size)
     clusters = [_cluster(count, _MODEL_SLOTS) for count in _MODEL_WORKERS]
-    slots = max(1, _JOBS // workers)
-    with sleeping(folder, workers, slots, _PROCESSES) as cluster:
-        simulations = await _simulate(cluster, workers, slots, seconds, costs)
     return [
         _calibration_table(calibrations),
-        _costs_table(costs, calibrations[-1]),
+        _costs_table(costs, many),
         cluster_model.table(costs, clusters, [_SMALL, large]),
-        simulations,
+        _simulations(costs, some, many, unsaturated),
     ]
 
 
@@ -150,76 +147,90 @@ async def _calibrate(cluster: Cluster, count: int, seconds: float) -> Calibratio
     await wait_for_workers(cluster, count)
     before = _used(cluster)
     await asyncio.sleep(_IDLE_SECONDS)
-    idle = _per(_IDLE_SECONDS, before, _used(cluster))
-    poll, size = await _poll(cluster)
+    idle = _difference(before, _used(cluster), _IDLE_SECONDS)
+    poll, size = await _poll(cluster, idle)
     async with connected(cluster, INSTALLATION) as executor:
         action = partial(sleep, executor, _SECONDS)
-        run, job = await _run_jobs(cluster, partial(repeat_concurrently, action, _JOBS, seconds))
-    return Calibration(count, run, job, idle.scheduler, poll / count, size / count)
+        run, job = await _run_jobs(cluster, partial(repeat_concurrently, action, _JOBS, seconds), idle)
+    return Calibration(count, idle, poll, size, run, job)
 
 
-async def _poll(cluster: Cluster) -> tuple[float, float]:
+async def _run_unsaturated(cluster: Cluster, calibration: Calibration) -> tuple[Run, CpuTimes]:
+    """Runs jobs that all workers together process at _RATE per second."""
+    jobs = calibration.workers * max(1, _JOBS // calibration.workers)
+    async with connected(cluster, INSTALLATION) as executor:
+        action = partial(sleep, executor, jobs / _RATE)
+        repeated = partial(repeat_concurrently, action, jobs, 0.0, spread=jobs / _RATE)
+        return await _run_jobs(cluster, repeated, calibration.idle)
+
+
+async def _poll(cluster: Cluster, idle: CpuTimes) -> tuple[float, int]:
     """Returns the CPU seconds of the scheduler for a poll of all workers, and the bytes of its response."""
     async with Client(cluster.address, asynchronous=True, set_as_default=False) as client:
         assert client.scheduler is not None
-        before = cpu_seconds(cluster.scheduler)
-        for _ in range(_POLLS):
+        before, started, polls = cpu_seconds(cluster.scheduler), perf_counter(), 0
+        while perf_counter() - started < _POLL_SECONDS:
             description = await client.scheduler.identity(n_workers=-1)
-        cpu = (cpu_seconds(cluster.scheduler) - before) / _POLLS
-    return cpu, sum(len(frame) for frame in dumps(description))
+            polls += 1
+        elapsed = perf_counter() - started
+        cpu = cpu_seconds(cluster.scheduler) - before - elapsed * idle.scheduler
+    return cpu / polls, sum(len(frame) for frame in dumps(description))
 
 
-async def _run_jobs(cluster: Cluster, run: Callable[[Callable[[], float]], Awaitable[Run]]) -> tuple[Run, JobCosts]:
-    """Returns the run of jobs, and the CPU seconds of each part per job."""
-    marks: list[JobCosts] = []
+async def _run_jobs(
+    cluster: Cluster, run: Callable[[Callable[[], float]], Awaitable[Run]], idle: CpuTimes
+) -> tuple[Run, CpuTimes]:
+    """Returns the run of jobs, and the CPU seconds of each part per job, without those of an idle cluster."""
+    marks: list[tuple[float, CpuTimes]] = []
 
     def clock() -> float:
-        marks.append(_used(cluster))
-        return marks[-1].total
+        used = _used(cluster)
+        marks.append((perf_counter(), used))
+        return used.total
 
     result = await run(clock)
-    return result, _per(len(result.latencies), marks[0], marks[-1])
+    (started, before), (ended, after) = marks
+    elapsed, jobs = ended - started, len(result.latencies)
+    used = _difference(before, after, jobs)
+    parts = zip(astuple(used), astuple(idle), strict=True)
+    return result, CpuTimes(*(part - without * elapsed / jobs for part, without in parts))
 
 
-def _used(cluster: Cluster) -> JobCosts:
+def _used(cluster: Cluster) -> CpuTimes:
     """The CPU seconds of each part until now."""
     workers = sum(cpu_seconds(pid) for pid in cluster.workers)
-    return JobCosts(cpu_seconds(cluster.scheduler), process_time(), workers)
+    return CpuTimes(cpu_seconds(cluster.scheduler), process_time(), workers)
 
 
-def _per(count: float, before: JobCosts, after: JobCosts) -> JobCosts:
-    return JobCosts(
-        (after.scheduler - before.scheduler) / count,
-        (after.server - before.server) / count,
-        (after.worker - before.worker) / count,
-    )
+def _difference(before: CpuTimes, after: CpuTimes, count: float) -> CpuTimes:
+    return CpuTimes(*((end - start) / count for start, end in zip(astuple(before), astuple(after), strict=True)))
 
 
 def _cluster(workers: int, slots: int) -> cluster_model.Cluster:
     return cluster_model.Cluster(workers, slots, workers / heartbeat_interval(workers))
 
 
-def _costs(calibrations: Sequence[Calibration], ledger_jobs: float, known: Measured) -> Costs:
-    few, many = calibrations
+def _costs(few: Calibration, many: Calibration, ledger_jobs: float, known: Measured) -> Costs:
     base, slope = cluster_model.line(few.workers, few.job, many.workers, many.job)
-    heartbeat = many.heartbeats / _cluster(many.workers, 1).heartbeats
+    rate = _cluster(many.workers, 1).heartbeats
+    heartbeat = CpuTimes(*(share / rate for share in astuple(many.idle)))
     speed = 2 * known.blob.size / (known.blob.put + known.blob.read)
-    return Costs(base, slope, heartbeat, many.poll, known.request, ledger_jobs, speed)
+    return Costs(base, slope, heartbeat, many.poll / many.workers, known.request, ledger_jobs, speed)
 
 
-async def _simulate(cluster: Cluster, workers: int, slots: int, seconds: float, costs: Costs) -> Report:
-    """Compares the model with jobs that are more than the parts can process, and with fewer."""
-    await wait_for_workers(cluster, workers)
-    model, rows = _cluster(workers, slots), []
-    few_seconds = workers * slots / _RATE
-    async with connected(cluster, INSTALLATION) as executor:
-        for jobs, duration, spread in ((_JOBS, _SECONDS, 0.0), (workers * slots, few_seconds, few_seconds)):
-            action = partial(sleep, executor, duration)
-            repeated = partial(repeat_concurrently, action, jobs, 0.0 if spread else seconds, spread=spread)
-            run, job = await _run_jobs(cluster, repeated)
-            parts = cluster_model.simulated(costs, model, jobs, duration, _PROCESSES, len(os.sched_getaffinity(0)))
-            limit = cluster_model.bottleneck(parts)
-            rows.append(_simulation(workers, jobs, duration, parts[limit], limit, run.throughput, job, costs))
+def _simulations(costs: Costs, some: Calibration, many: Calibration, unsaturated: tuple[Run, CpuTimes]) -> Report:
+    """Compares the model with runs that it was not made from: with some workers, and with all at a low rate."""
+    rows: list[Row] = []
+    seconds = many.workers * max(1, _JOBS // many.workers) / _RATE
+    for one, duration, (run, job) in ((some, _SECONDS, (some.run, some.job)), (many, seconds, unsaturated)):
+        slots = max(1, _JOBS // one.workers)
+        jobs = min(_JOBS, one.workers * slots) if one is some else one.workers * slots
+        cluster, cores = _cluster(one.workers, slots), len(os.sched_getaffinity(0))
+        parts = cluster_model.simulated(costs, cluster, jobs, duration, _PROCESSES, cores)
+        limit = cluster_model.bottleneck(parts)
+        scheduler = 1000 * job.scheduler, 1000 * costs.job_costs(one.workers).scheduler
+        rates = jobs / duration, parts[limit], limit, run.throughput, run.throughput / parts[limit]
+        rows.append((one.workers, jobs, duration, *rates, *scheduler))
     columns = (
         *("workers", "jobs at a time", "seconds", "jobs/s wanted", "model jobs/s", "first limit", "measured jobs/s"),
         *("measured / model", "scheduler CPU ms per job", "model"),
@@ -227,23 +238,16 @@ async def _simulate(cluster: Cluster, workers: int, slots: int, seconds: float, 
     return Report("Simulation: workers that sleep, with all processes on this machine", columns, tuple(rows))
 
 
-def _simulation(
-    workers: int, jobs: int, seconds: float, model: float, limit: str, measured: float, job: JobCosts, costs: Costs
-) -> Row:
-    cpu = 1000 * job.scheduler, 1000 * costs.job_costs(workers).scheduler
-    return workers, jobs, seconds, jobs / seconds, model, limit, measured, measured / model, *cpu
-
-
 def _calibration_table(calibrations: Sequence[Calibration]) -> Report:
     columns = (
         *("workers", "jobs/s", "added ms", "scheduler CPU ms", "server CPU ms", "worker CPU ms"),
-        *("heartbeats, % of a core", "poll CPU ms", "poll KB"),
+        *("idle scheduler, % of a core", "poll CPU ms", "poll KB"),
     )
     rows = [
         (
             *(one.workers, one.run.throughput, 1000 * (median(one.run.latencies) - _SECONDS)),
-            *(1000 * one.job.scheduler, 1000 * one.job.server, 1000 * one.job.worker, 100 * one.heartbeats),
-            *(1000 * one.workers * one.poll, one.workers * one.poll_size / 1000),
+            *(1000 * one.job.scheduler, 1000 * one.job.server, 1000 * one.job.worker, 100 * one.idle.scheduler),
+            *(1000 * one.poll, one.poll_size / 1000),
         )
         for one in calibrations
     ]
@@ -254,9 +258,9 @@ def _costs_table(costs: Costs, calibration: Calibration) -> Report:
     rows: list[Row] = [
         ("scheduler: CPU ms per job", 1000 * costs.job.scheduler),
         ("scheduler: CPU us per job and worker", 1e6 * costs.job_per_worker.scheduler),
-        ("scheduler: CPU us per heartbeat", 1e6 * costs.heartbeat),
+        ("scheduler: CPU us per heartbeat", 1e6 * costs.heartbeat.scheduler),
         ("scheduler: CPU us per poll and worker", 1e6 * costs.poll),
-        ("scheduler: bytes per poll and worker", calibration.poll_size),
+        ("scheduler: bytes per poll and worker", calibration.poll_size / calibration.workers),
         ("server: CPU ms per HTTP request", 1000 * costs.request),
         ("server: CPU us per job and worker", 1e6 * costs.job_per_worker.server),
         ("ledger: jobs per second, two commits each", costs.ledger_jobs),

@@ -13,8 +13,8 @@ POLL_INTERVAL = 5.0
 
 
 @dataclass(frozen=True)
-class JobCosts:
-    """The CPU seconds of a job in the scheduler, in the server, and in the workers' own processes."""
+class CpuTimes:
+    """CPU seconds of the scheduler, of the server, and of the workers' own processes."""
 
     scheduler: float
     server: float
@@ -30,24 +30,24 @@ class JobCosts:
 class Costs:
     """What the parts of a service spend, in CPU seconds of one core unless noted.
 
-    Each job costs `job`, and `job_per_worker` for each worker of the cluster. The scheduler, which is one process, also
-    spends `heartbeat` per heartbeat of a worker, and `poll` per worker whenever a server polls. A server is one process
-    and spends `request` on a job with its HTTP request. The database holds and charges credits for `ledger_jobs` per
-    second. The blob store transfers `bytes_per_second`.
+    Each job costs `job`, and `job_per_worker` for each worker of the cluster; each heartbeat of a worker `heartbeat`.
+    The scheduler, which is one process, spends `poll` per worker whenever a server polls. A server is one process and
+    spends `request` on a job with its HTTP request. The database charges for `ledger_jobs` per second. The
+    blob store transfers `bytes_per_second`.
     """
 
-    job: JobCosts
-    job_per_worker: JobCosts
-    heartbeat: float
+    job: CpuTimes
+    job_per_worker: CpuTimes
+    heartbeat: CpuTimes
     poll: float
     request: float
     ledger_jobs: float
     bytes_per_second: float
 
-    def job_costs(self, workers: int) -> JobCosts:
+    def job_costs(self, workers: int) -> CpuTimes:
         """Returns the costs of a job in a cluster of that many workers."""
         pairs = zip(astuple(self.job), astuple(self.job_per_worker), strict=True)
-        return JobCosts(*(base + workers * slope for base, slope in pairs))
+        return CpuTimes(*(base + workers * slope for base, slope in pairs))
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Workload:
     size: float
 
 
-def line(workers: int, job: JobCosts, more_workers: int, other: JobCosts) -> tuple[JobCosts, JobCosts]:
+def line(workers: int, job: CpuTimes, more_workers: int, other: CpuTimes) -> tuple[CpuTimes, CpuTimes]:
     """Returns the costs of a job without workers, and its costs per worker, from those at two numbers of workers.
 
     Costs do not fall with the number of workers.
@@ -76,7 +76,7 @@ def line(workers: int, job: JobCosts, more_workers: int, other: JobCosts) -> tup
     pairs = list(zip(astuple(job), astuple(other), strict=True))
     slopes = [max(0.0, (more - less) / (more_workers - workers)) for less, more in pairs]
     bases = [less - slope * workers for (less, _), slope in zip(pairs, slopes, strict=True)]
-    return JobCosts(*bases), JobCosts(*slopes)
+    return CpuTimes(*bases), CpuTimes(*slopes)
 
 
 def demand(cluster: Cluster, workload: Workload) -> float:
@@ -85,8 +85,11 @@ def demand(cluster: Cluster, workload: Workload) -> float:
 
 
 def servers_needed(costs: Costs, cluster: Cluster, workload: Workload) -> int:
-    """Returns the number of server processes for workers that are never idle."""
-    return ceil(demand(cluster, workload) * _server_seconds(costs, cluster))
+    """Returns the number of server processes for workers that are never idle, or for all jobs that the scheduler can
+    process.
+    """
+    jobs = min(demand(cluster, workload), 1 / costs.job_costs(cluster.workers).scheduler)
+    return ceil(jobs * _server_seconds(costs, cluster))
 
 
 def _server_seconds(costs: Costs, cluster: Cluster) -> float:
@@ -95,7 +98,7 @@ def _server_seconds(costs: Costs, cluster: Cluster) -> float:
 
 def scheduler_idle(costs: Costs, cluster: Cluster, servers: int) -> float:
     """Returns the share of a core that the scheduler needs without jobs."""
-    return cluster.heartbeats * costs.heartbeat + servers * cluster.workers * costs.poll / POLL_INTERVAL
+    return cluster.heartbeats * costs.heartbeat.scheduler + servers * cluster.workers * costs.poll / POLL_INTERVAL
 
 
 def capacities(costs: Costs, cluster: Cluster, workload: Workload, servers: int) -> dict[str, float]:
@@ -119,12 +122,13 @@ def simulated(
     One process is the server, and some are the workers.
     """
     job, idle = costs.job_costs(cluster.workers), scheduler_idle(costs, cluster, 1)
+    workers_idle = cluster.heartbeats * costs.heartbeat.worker
     return {
         "workers": jobs / seconds,
         "scheduler": max(0.0, 1 - idle) / job.scheduler,
         "server": 1 / job.server,
-        "workers' processes": processes / job.worker,
-        "cores": max(0.0, cores - idle) / job.total,
+        "workers' processes": max(0.0, processes - workers_idle) / job.worker,
+        "cores": max(0.0, cores - idle - workers_idle) / job.total,
     }
 
 

@@ -92,7 +92,7 @@ def sleeping(folder: Path, workers: int, slots: int, processes: int) -> Iterator
             process = stack.enter_context(subprocess.Popen(_SLEEPING_WORKERS, stdin=subprocess.PIPE))
             stack.callback(process.kill)
             assert process.stdin is not None
-            options = SleepingWorkers(address, f"sleeping-{number}", count, slots)
+            options = SleepingWorkers(address, count, slots)
             process.stdin.write(json.dumps(asdict(options)).encode() + b"\n")
             process.stdin.flush()
             pids.append(process.pid)

@@ -43,10 +43,9 @@ _DASK_SETTINGS = {
 
 @dataclass(frozen=True)
 class SleepingWorkers:
-    """A number of workers that run `slots` jobs at a time each. `name` is the beginning of their names."""
+    """A number of workers that run `slots` jobs at a time each."""
 
     scheduler: str
-    name: str
     count: int
     slots: int
 
@@ -75,6 +74,7 @@ class SleepingRunner(JobRunner):
 
     def setup(self, worker: Worker) -> None:
         """Calls `joined`."""
+        super().setup(worker)
         self.joined()
 
 
@@ -89,18 +89,11 @@ async def _run(workers: SleepingWorkers, folder: Path) -> None:
     blobs, work_files, metrics = FolderBlobStore(folder), WorkFiles(folder), ClusterWorkerMetrics(CollectorRegistry())
     stop, joining = asyncio.Event(), asyncio.Semaphore(_JOINING)
     async with asyncio.TaskGroup() as group:
-        for number in range(workers.count):
+        for _ in range(workers.count):
             await joining.acquire()
             runner = SleepingRunner(INSTALLATION, SleepingExecutor(), blobs, work_files, metrics)
             runner.joined = joining.release
-            options = WorkerOptions(
-                workers.scheduler,
-                workers.slots,
-                MEMORY,
-                "127.0.0.1",
-                folder=str(folder),
-                name=f"{workers.name}-{number}",
-            )
+            options = WorkerOptions(workers.scheduler, workers.slots, MEMORY, "127.0.0.1", folder=str(folder))
             group.create_task(run_worker(options, INSTALLATION, runner, stop))
 
 

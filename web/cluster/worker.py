@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -31,14 +29,15 @@ _PLUGIN = "convertd"
 _SERVER_TIMEOUT = 60.0  # seconds without a sign, until a server is taken as gone
 _REJOIN_INTERVAL = 2.0  # seconds
 _DRAIN_TIMEOUT = 60.0  # seconds for running jobs, which is more than the longest deadline
+_RESULT_CHECKS, _RESULT_INTERVAL = 100, 0.05  # until servers have read the last results; seconds between checks
 
 
-class WrongInstallation(RuntimeError):
+class WrongInstallation(Exception):
     """The servers of the cluster have another version, other plugins or another blob store."""
 
 
-async def run_job(job: ClusterJob) -> ClusterResult | ConversionError | None:
-    """Runs a job on the worker that executes this task. Returns None if the job was cancelled."""
+async def run_job(job: ClusterJob) -> ClusterResult | ConversionError:
+    """Runs a job on the worker that executes this task."""
     runner = get_worker().plugins[_PLUGIN]
     assert isinstance(runner, JobRunner)
     return await runner.run(job)
@@ -73,19 +72,24 @@ class JobRunner(WorkerPlugin):
         """Number of running jobs."""
         return len(self._running)
 
-    async def run(self, job: ClusterJob) -> ClusterResult | ConversionError | None:
-        """Runs a job. Returns its error, which Dask would log; None if the job was cancelled."""
+    async def run(self, job: ClusterJob) -> ClusterResult | ConversionError:
+        """Runs a job. Returns its error: Dask logs errors that are raised."""
         if difference := self._installation.difference(job.installation):
             return ExecutorUnavailable(f"The worker of the cluster has another {difference} than the server.")
         task = self._running[job.id] = asyncio.create_task(self._run(job))
         try:
             await asyncio.wait([task])
             outcome = _outcome(task)
-            self._metrics.record_job(_outcome_name(outcome))
+            result: JobOutcome = "failed" if isinstance(outcome, ConversionError) else "succeeded"
+            self._metrics.record_job("cancelled" if task.cancelled() else result)
             return outcome
         finally:
             del self._running[job.id]
             task.cancel()
+
+    def setup(self, worker: Worker) -> None:
+        """Records that the worker joins a cluster."""
+        self._metrics.joined.set(1)
 
     def transition(self, key: object, start: str, finish: str, **_details: Any) -> None:
         """Cancels a running job whose task the scheduler releases: no server waits for it."""
@@ -96,10 +100,14 @@ class JobRunner(WorkerPlugin):
         """Waits until no job runs, and cancels those that run after `seconds`."""
         if self._running:
             await asyncio.wait(self._running.values(), timeout=seconds)
-        self.teardown(None)
+        self._cancel_jobs()
 
-    def teardown(self, worker: Worker | None) -> None:
-        """Cancels all jobs."""
+    def teardown(self, worker: Worker) -> None:
+        """Cancels all jobs, and records that the worker has left its cluster."""
+        self._metrics.joined.set(0)
+        self._cancel_jobs()
+
+    def _cancel_jobs(self) -> None:
         for task in self._running.values():
             task.cancel()
 
@@ -123,25 +131,15 @@ class JobRunner(WorkerPlugin):
         return result
 
 
-def _outcome_name(outcome: ClusterResult | ConversionError | None) -> JobOutcome:
-    match outcome:
-        case None:
-            return "cancelled"
-        case ConversionError():
-            return "failed"
-        case _:
-            return "succeeded"
-
-
-def _outcome(task: asyncio.Task[ClusterResult]) -> ClusterResult | ConversionError | None:
-    if task.cancelled():
-        return None
+def _outcome(task: asyncio.Task[ClusterResult]) -> ClusterResult | ConversionError:
+    if task.cancelled():  # if a server waits for it, the worker has left the cluster
+        return ExecutorUnavailable("The worker of the cluster has stopped.")
     match task.exception():
         case None:
             return task.result()
         case ConversionError() as error:
             return error
-        case StorageError() | ApiError() as error:
+        case StorageError() | ApiError() | OSError() as error:
             return ExecutorUnavailable(f"The worker of the cluster cannot read or write the files of the job: {error}")
         case error:
             raise error
@@ -151,7 +149,7 @@ def _outcome(task: asyncio.Task[ClusterResult]) -> ClusterResult | ConversionErr
 class WorkerOptions:
     """How a worker joins a cluster: the scheduler, the jobs at a time, their memory in bytes, and its own address.
 
-    Dask keeps files of its own in `folder`. `name` is unique in the cluster, by default that of the process.
+    Dask keeps files of its own in `folder`.
     """
 
     scheduler: str
@@ -160,7 +158,6 @@ class WorkerOptions:
     host: str | None = None
     port: int = 0
     folder: str | None = None
-    name: str = ""
 
 
 async def run_worker(
@@ -170,23 +167,20 @@ async def run_worker(
 
     Raises WrongInstallation if the servers of the cluster have another installation.
     """
-    name = options.name or f"{socket.gethostname()}-{os.getpid()}"
     while not stop.is_set():
         try:
             await _check_servers(options.scheduler, installation)
-            await _join(options, installation, runner, stop, name)
-        except (OSError, TimeoutError) as error:
+            await _join(options, installation, runner, stop)
+        except (OSError, TimeoutError, RuntimeError) as error:  # RuntimeError if Dask's worker cannot start
             log.warning("cannot join the cluster at %s: %s", options.scheduler, error)
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), _REJOIN_INTERVAL)
 
 
 async def _check_servers(scheduler: str, installation: Installation) -> None:
-    # Not a client, to which the scheduler would send the versions of all workers.
-    async with (
-        asyncio.timeout(CONNECT_TIMEOUT),
-        rpc(scheduler, connection_args=Security().get_connection_args("worker")) as connection,
-    ):
+    # Not a client, for which the scheduler would compare the versions of all workers.
+    security = Security().get_connection_args("worker")
+    async with asyncio.timeout(CONNECT_TIMEOUT), rpc(scheduler, connection_args=security) as connection:
         servers: Mapping[str, Any] = await connection.get_metadata(keys=[SERVERS], default={})
     now = time.time()
     live = [Installation(**server["installation"]) for server in servers.values() if _is_live(server, now)]
@@ -201,15 +195,12 @@ def _is_live(server: Mapping[str, Any] | None, now: float) -> bool:
     return server is not None and now - server["seen"] < _SERVER_TIMEOUT
 
 
-async def _join(
-    options: WorkerOptions, installation: Installation, runner: JobRunner, stop: asyncio.Event, name: str
-) -> None:
+async def _join(options: WorkerOptions, installation: Installation, runner: JobRunner, stop: asyncio.Event) -> None:
     """Is a worker of the cluster until the scheduler is lost, or `stop` is set and the running jobs have ended."""
     information: Mapping[str, Callable[[Worker], Any]] = {INSTALLATION: lambda _worker: asdict(installation)}
     worker = Worker(
         options.scheduler,
         nthreads=options.jobs,
-        name=name,
         host=options.host,
         port=options.port,
         resources={installation.resource: options.jobs, MEMORY: options.memory},
@@ -232,11 +223,15 @@ async def _join(
 
 
 async def _drain(scheduler: str, worker: Worker, runner: JobRunner) -> None:
-    """Takes no new jobs, and waits for those that run."""
+    """Takes no new jobs, waits for those that run, and until servers have read their results."""
     log.info("stopping: no new jobs, up to %d s for %d that run", _DRAIN_TIMEOUT, runner.running)
     with suppress(OSError, TimeoutError):
         async with Client(scheduler, asynchronous=True, set_as_default=False, timeout=CONNECT_TIMEOUT) as client:
             await client.retire_workers([worker.address], close_workers=False, remove=False)
-    await runner.finish(_DRAIN_TIMEOUT)
-    with suppress(OSError, TimeoutError):
-        await worker.close_gracefully()
+            await runner.finish(_DRAIN_TIMEOUT)
+            for _ in range(_RESULT_CHECKS):
+                if not worker.data:
+                    break
+                await asyncio.sleep(_RESULT_INTERVAL)
+            # Without this, jobs that wait here would count as those of a worker that died.
+            await client.retire_workers([worker.address], close_workers=False, remove=True)
