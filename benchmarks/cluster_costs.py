@@ -264,6 +264,6 @@ def _costs_table(costs: Costs, calibration: Calibration) -> Report:
         ("server: CPU ms per HTTP request", 1000 * costs.request),
         ("server: CPU us per job and worker", 1e6 * costs.job_per_worker.server),
         ("ledger: jobs per second, two commits each", costs.ledger_jobs),
-        ("blob store: MB per second", costs.bytes_per_second / 1e6),
+        ("blob folder: MB per second", costs.bytes_per_second / 1e6),
     ]
     return Report("Costs of the model", ("cost", "value"), tuple(rows))

@@ -33,7 +33,7 @@ class Costs:
     Each job costs `job`, and `job_per_worker` for each worker of the cluster; each heartbeat of a worker `heartbeat`.
     The scheduler, which is one process, spends `poll` per worker whenever a server polls. A server is one process and
     spends `request` on a job with its HTTP request. The database charges for `ledger_jobs` per second. The
-    blob store transfers `bytes_per_second`.
+    folder of the blob store transfers `bytes_per_second`.
     """
 
     job: CpuTimes
@@ -110,7 +110,7 @@ def capacities(costs: Costs, cluster: Cluster, workload: Workload, servers: int)
         "scheduler": left / job.scheduler,
         "servers": servers / _server_seconds(costs, cluster),
         "ledger": costs.ledger_jobs,
-        "blob store": costs.bytes_per_second / workload.size if workload.size else inf,
+        "blob folder": costs.bytes_per_second / workload.size if workload.size else inf,
     }
 
 
@@ -141,7 +141,7 @@ def table(costs: Costs, clusters: Sequence[Cluster], workloads: Sequence[Workloa
     """Returns a row per workload and cluster, with as many servers as the workers need."""
     columns = (
         *("jobs", "workers", "jobs/s wanted", "servers needed"),
-        *("scheduler jobs/s", "ledger jobs/s", "blob store jobs/s", "first limit", "% of wanted"),
+        *("scheduler jobs/s", "ledger jobs/s", "blob folder jobs/s", "first limit", "% of wanted"),
     )
     rows: list[Row] = []
     for workload in workloads:
@@ -149,7 +149,7 @@ def table(costs: Costs, clusters: Sequence[Cluster], workloads: Sequence[Workloa
             servers = servers_needed(costs, cluster, workload)
             parts = capacities(costs, cluster, workload, servers)
             limit = bottleneck(parts)
-            blobs = "no limit" if parts["blob store"] == inf else parts["blob store"]
+            blobs = "no limit" if parts["blob folder"] == inf else parts["blob folder"]
             reached = 100 * parts[limit] / parts["workers"]
             numbers = (parts["workers"], servers, parts["scheduler"], parts["ledger"], blobs)
             rows.append((workload.title, cluster.workers, *numbers, limit, reached))

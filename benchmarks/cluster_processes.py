@@ -32,6 +32,10 @@ _SCHEDULER = (
     *(str(Path(sys.executable).with_name("dask")), "scheduler"),
     *("--host", "127.0.0.1", "--port", "0", "--no-dashboard"),
 )
+_SCHEDULER_SETTINGS = {
+    "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",
+    "DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT": "5s",
+}
 _WORKER = (str(Path(sys.executable).with_name("convertd")), "worker")
 _SLEEPING_WORKERS = (sys.executable, "-m", "benchmarks.sleeping_workers")
 _CPU_PERIOD = 100_000  # microseconds
@@ -122,8 +126,7 @@ def settings_of(cluster: Cluster, folder: Path) -> Settings:
 
 
 def _scheduler() -> AbstractContextManager[tuple[subprocess.Popen[bytes], str]]:
-    environment = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
-    return started(_SCHEDULER, environment, rb"Scheduler at: *(tcp://\S+)")
+    return started(_SCHEDULER, _SCHEDULER_SETTINGS, rb"Scheduler at: *(tcp://\S+)")
 
 
 @contextmanager
