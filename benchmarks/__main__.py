@@ -102,7 +102,7 @@ def run_soak(
 @cli.command("scale")
 def run_scale(
     rounds: Rounds = 3,
-    seconds: Seconds = 4,
+    seconds: Seconds = 3,
     workers: Annotated[int, typer.Option(min=100, help="Number of workers in the largest simulation.")] = 1000,
     database: Annotated[
         str | None, typer.Option(metavar="URL", help="An empty PostgreSQL database for the ledger. Default: SQLite.")

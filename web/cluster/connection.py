@@ -35,11 +35,9 @@ CONNECT_TIMEOUT = 5.0  # seconds
 
 _POLL_INTERVAL = 5.0  # seconds between updates of the state
 _RETRY_INTERVAL = 1.0  # seconds, while there is no worker
-_START_TIMEOUT = _CLOSE_TIMEOUT = 1.0  # seconds
 _POLL_TIMEOUT = 10.0  # seconds, which includes the connection
 _MAX_OUTAGE = 10.0  # seconds without a worker, until running jobs fail
 _ALLOWED_FAILURES = "distributed.scheduler.allowed-failures"
-_NO_WORKERS_TIMEOUT = "distributed.scheduler.no-workers-timeout"
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,7 @@ class ClusterWorker:
     """A worker that can run jobs of this server: `slots` at a time that need `memory` bytes together."""
 
     address: str
+    name: str
     slots: int
     memory: int
 
@@ -67,34 +66,28 @@ class ClusterConnection:
         self._id = new_id("srv")
         self._client: Client | None = None
         self._polling: asyncio.Task[None] | None = None
-        self._first_update, self._outdated = asyncio.Event(), asyncio.Event()
         self._last_usable = monotonic()
-        self._assigned: Counter[str] = Counter()  # jobs of this server by the address of their preferred worker
+        self._assigned: Counter[str] = Counter()  # jobs of this server by the name of their preferred worker
 
     async def start(self, on_resize: Callable[[int, int], None]) -> None:
-        """Connects, waits up to 1 s for it, and updates the state every 5 s. Without a scheduler it tries again.
+        """Connects, and updates the state every 5 s. Without a scheduler it tries again.
 
         Calls `on_resize` with the number of jobs that the workers can run at a time, and their memory in bytes.
         """
         self._on_resize = on_resize
+        await self._update()
         self._polling = asyncio.create_task(self._poll())
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._first_update.wait(), _START_TIMEOUT)
 
     async def close(self) -> None:
         """Disconnects, which ends all jobs of this server."""
         if self._polling is not None:
             self._polling.cancel()
             await asyncio.wait([self._polling])
-        if self._client is not None and self._client.status == "running":
+        if self._client is not None:
             with suppress(OSError, TimeoutError):
                 async with asyncio.timeout(CONNECT_TIMEOUT):
                     await self._client.set_metadata([SERVERS, self._id], None)
-        await self._disconnect()
-
-    def refresh(self) -> None:
-        """Updates the state at once, because a worker or the scheduler was lost."""
-        self._outdated.set()
+            await self._disconnect()
 
     @property
     def client(self) -> Client | None:
@@ -109,25 +102,24 @@ class ClusterConnection:
         there is none, or if the cluster has workers that cannot run the job: Dask ignores the needs of a job whose
         preferred worker is busy.
         """
-        free = [worker for worker in self.workers if self._assigned[worker.address] < worker.slots]
-        if not free or self.state.unusable or any(worker.memory < memory for worker in self.workers):
+        ranked = sorted(self.workers, key=lambda worker: _rank(account, worker.name))
+        if self.state.unusable or any(worker.memory < memory for worker in ranked):
+            ranked = []
+        chosen = next((worker for worker in ranked if self._assigned[worker.name] < worker.slots), None)
+        if chosen is None:
             yield None
             return
-        chosen = min(free, key=lambda worker: _rank(account, worker.address))
-        self._assigned[chosen.address] += 1
+        self._assigned[chosen.name] += 1
         try:
             yield chosen
         finally:
-            self._assigned[chosen.address] -= 1
+            self._assigned[chosen.name] -= 1
             self._assigned += Counter()  # removes zeros
 
     async def _poll(self) -> None:
         while True:
+            await asyncio.sleep(_POLL_INTERVAL if self.workers else _RETRY_INTERVAL)
             await self._update()
-            self._first_update.set()
-            self._outdated.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._outdated.wait(), _POLL_INTERVAL if self.workers else _RETRY_INTERVAL)
 
     async def _update(self) -> None:
         try:
@@ -138,32 +130,31 @@ class ClusterConnection:
                 assert client.scheduler is not None
                 description = await client.scheduler.identity(n_workers=-1)
         except (OSError, TimeoutError) as error:
-            if self.state.connected or not self._first_update.is_set():
+            if self.state.connected or self._client is None:
                 log.warning("the scheduler of the cluster does not respond: %s", str(error) or type(error).__name__)
             description = None
         self._set_state(None if description is None else description["workers"])
 
     async def _connect(self) -> Client:
-        if self._client is not None and self._client.status != "running":
-            self._set_state(None)
-            await self._disconnect()  # a new client has no state of the lost scheduler
+        if self._client is not None and self._client.status == "closed":
+            await self._disconnect()
         if self._client is None:
-            self._client = Client(
+            client = Client(
                 self._scheduler,
                 asynchronous=True,
                 direct_to_workers=True,
                 set_as_default=False,
                 timeout=CONNECT_TIMEOUT,
             )
-            await self._client
-            await _check_scheduler(self._client)
+            self._client = await client
+            await _check_scheduler(client)
         return self._client
 
     async def _disconnect(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             with suppress(OSError, TimeoutError):
-                await client.close(timeout=_CLOSE_TIMEOUT)
+                await client.close(timeout=CONNECT_TIMEOUT)
 
     def _set_state(self, workers: Mapping[str, Mapping[str, Any]] | None) -> None:
         """Sets the state from the scheduler's description of its workers by address; None if it did not respond."""
@@ -199,7 +190,7 @@ class ClusterConnection:
 
 
 def _usable_worker(address: str, worker: Mapping[str, Any]) -> ClusterWorker:
-    return ClusterWorker(address, worker["nthreads"], int(worker["resources"][MEMORY]))
+    return ClusterWorker(address, worker["name"], worker["nthreads"], int(worker["resources"][MEMORY]))
 
 
 def _rank(account: str, worker: str) -> bytes:
@@ -207,9 +198,6 @@ def _rank(account: str, worker: str) -> bytes:
 
 
 async def _check_scheduler(client: Client) -> None:
-    """Logs a warning if the scheduler has not the settings for a short and fair end of jobs without a worker."""
-    failures = await client.run_on_scheduler(dask.config.get, _ALLOWED_FAILURES)
-    timeout = await client.run_on_scheduler(dask.config.get, _NO_WORKERS_TIMEOUT)
-    if failures or timeout is None:
-        message = "the scheduler needs the settings %s: 0 (now %s) and %s: 5s (now %s), see config/README.md"
-        log.warning(message, _ALLOWED_FAILURES, failures, _NO_WORKERS_TIMEOUT, timeout)
+    """Logs a warning if the scheduler would repeat a job whose worker died, which servers do with fewer losses."""
+    if failures := await client.run_on_scheduler(dask.config.get, _ALLOWED_FAILURES):
+        log.warning("the scheduler's setting %s is %s instead of 0, see config/README.md", _ALLOWED_FAILURES, failures)

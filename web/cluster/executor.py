@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 from distributed import CancelledError, Future, KilledWorker
-from distributed.scheduler import NoValidWorkerError
 
 from engine.errors import ConversionError, ExecutorUnavailable, WorkerCrashed
 from engine.executor import Job, JobLimits, JobResult
@@ -18,7 +17,7 @@ from storage.blob_store import BlobStore
 from storage.descriptors import run_in_thread, write_all
 from storage.errors import StorageError
 from storage.ids import new_id
-from web.cluster.connection import MEMORY, ClusterConnection, ClusterWorker
+from web.cluster.connection import MEMORY, ClusterConnection
 from web.cluster.jobs import (
     MAX_INLINE,
     ClusterJob,
@@ -88,7 +87,7 @@ class ClusterExecutor:
                 if isinstance(outcome, ConversionError):
                     raise outcome
                 await self._receive(outcome.file, output)
-            except (StorageError, OSError, TimeoutError) as error:
+            except (StorageError, TimeoutError) as error:
                 raise ExecutorUnavailable("The blob store of the cluster does not respond.") from error
             if not outcome.file.key:
                 blobs.pop()
@@ -119,48 +118,34 @@ class ClusterExecutor:
             # One at a time: beside a job that kills its workers, others would seem to do so too.
             async with self._retrying if attempt else nullcontext():
                 try:
-                    return await self._run_once(job, prefer=not attempt)
+                    return await self._attempt(job)
                 except KilledWorker as error:
-                    self._connection.refresh()
                     log.warning("a worker died while it ran a job: %s", error.last_worker.address)
             self._retries += attempt < _MAX_RUNS - 1
         raise WorkerCrashed("The workers that ran the conversion ended, one after another.")
 
-    async def _run_once(self, job: ClusterJob, *, prefer: bool) -> ClusterResult | ConversionError:
-        """Runs a job on a worker, first on the account's preferred one. Raises KilledWorker if the worker dies."""
-        if prefer:
-            # Dask keeps a job waiting for its preferred worker if no other is there when that one leaves.
-            with (
-                suppress(NoValidWorkerError),
-                self._connection.prefer_worker(job.account, job.job.memory) as preferred,
-            ):
-                return await self._submit(job, preferred)
-        try:
-            return await self._submit(job)
-        except NoValidWorkerError as error:
-            raise ExecutorUnavailable("The cluster has no worker for the conversion.") from error
-
-    async def _submit(self, job: ClusterJob, preferred: ClusterWorker | None = None) -> ClusterResult | ConversionError:
-        """Runs a job on a worker. Raises KilledWorker if it dies, and NoValidWorkerError if there is none."""
+    async def _attempt(self, job: ClusterJob) -> ClusterResult | ConversionError:
+        """Runs a job on a worker. Raises KilledWorker if the worker dies."""
         client, workers = self._connection.client, self._connection.workers
         if client is None:
             raise ExecutorUnavailable("The cluster has no worker for the conversion.")
         # Dask averages the time of jobs by the prefix of their keys.
         key = f"{job.job.inputs[0]}-{job.job.target}-{new_id('job')}"
         memory = min(job.job.memory, max(worker.memory for worker in workers))
-        future = client.submit(
-            run_job,
-            replace(job, id=key),
-            key=key,
-            pure=False,
-            resources={self._installation.resource: 1, MEMORY: memory},
-            workers=[preferred.address] if preferred else None,
-            allow_other_workers=preferred is not None,
-        )
-        try:
-            return await self._outcome(future, job.limits.seconds + _MAX_WAIT)
-        finally:
-            future.release()  # ends the job if it runs
+        with self._connection.prefer_worker(job.account, memory) as preferred:
+            future = client.submit(
+                run_job,
+                replace(job, id=key),
+                key=key,
+                pure=False,
+                resources={self._installation.resource: 1, MEMORY: memory},
+                workers=[preferred.address] if preferred else None,
+                allow_other_workers=preferred is not None,
+            )
+            try:
+                return await self._outcome(future, job.limits.seconds + _MAX_WAIT)
+            finally:
+                future.release()  # ends the job if it runs
 
     async def _outcome(self, future: Future[Any], seconds: float) -> ClusterResult | ConversionError:
         waiting: asyncio.Task[ClusterResult | ConversionError] = asyncio.ensure_future(future)
@@ -171,7 +156,8 @@ class ClusterExecutor:
                 raise ExecutorUnavailable("No worker of the cluster has finished the conversion in time.")
             return waiting.result()
         except (CancelledError, OSError) as error:
-            self._connection.refresh()
+            if not waiting.done():
+                raise  # this job is cancelled
             raise ExecutorUnavailable("The scheduler of the cluster was lost.") from error
         finally:
             waiting.cancel()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -29,15 +31,14 @@ _PLUGIN = "convertd"
 _SERVER_TIMEOUT = 60.0  # seconds without a sign, until a server is taken as gone
 _REJOIN_INTERVAL = 2.0  # seconds
 _DRAIN_TIMEOUT = 60.0  # seconds for running jobs, which is more than the longest deadline
-_RESULT_CHECKS, _RESULT_INTERVAL = 100, 0.05  # until servers have read the last results; seconds between checks
 
 
-class WrongInstallation(Exception):
+class WrongInstallation(RuntimeError):
     """The servers of the cluster have another version, other plugins or another blob store."""
 
 
-async def run_job(job: ClusterJob) -> ClusterResult | ConversionError:
-    """Runs a job on the worker that executes this task."""
+async def run_job(job: ClusterJob) -> ClusterResult | ConversionError | None:
+    """Runs a job on the worker that executes this task. Returns None if the job was cancelled."""
     runner = get_worker().plugins[_PLUGIN]
     assert isinstance(runner, JobRunner)
     return await runner.run(job)
@@ -72,24 +73,19 @@ class JobRunner(WorkerPlugin):
         """Number of running jobs."""
         return len(self._running)
 
-    async def run(self, job: ClusterJob) -> ClusterResult | ConversionError:
-        """Runs a job. Returns its error: Dask logs errors that are raised."""
+    async def run(self, job: ClusterJob) -> ClusterResult | ConversionError | None:
+        """Runs a job. Returns its error, which Dask would log; None if the job was cancelled."""
         if difference := self._installation.difference(job.installation):
             return ExecutorUnavailable(f"The worker of the cluster has another {difference} than the server.")
         task = self._running[job.id] = asyncio.create_task(self._run(job))
         try:
             await asyncio.wait([task])
             outcome = _outcome(task)
-            result: JobOutcome = "failed" if isinstance(outcome, ConversionError) else "succeeded"
-            self._metrics.record_job("cancelled" if task.cancelled() else result)
+            self._metrics.record_job(_outcome_name(outcome))
             return outcome
         finally:
             del self._running[job.id]
             task.cancel()
-
-    def setup(self, worker: Worker) -> None:
-        """Records that the worker joins a cluster."""
-        self._metrics.joined.set(1)
 
     def transition(self, key: object, start: str, finish: str, **_details: Any) -> None:
         """Cancels a running job whose task the scheduler releases: no server waits for it."""
@@ -100,14 +96,10 @@ class JobRunner(WorkerPlugin):
         """Waits until no job runs, and cancels those that run after `seconds`."""
         if self._running:
             await asyncio.wait(self._running.values(), timeout=seconds)
-        self._cancel_jobs()
+        self.teardown(None)
 
-    def teardown(self, worker: Worker) -> None:
-        """Cancels all jobs, and records that the worker has left its cluster."""
-        self._metrics.joined.set(0)
-        self._cancel_jobs()
-
-    def _cancel_jobs(self) -> None:
+    def teardown(self, worker: Worker | None) -> None:
+        """Cancels all jobs."""
         for task in self._running.values():
             task.cancel()
 
@@ -131,15 +123,25 @@ class JobRunner(WorkerPlugin):
         return result
 
 
-def _outcome(task: asyncio.Task[ClusterResult]) -> ClusterResult | ConversionError:
-    if task.cancelled():  # if a server waits for it, the worker has left the cluster
-        return ExecutorUnavailable("The worker of the cluster has stopped.")
+def _outcome_name(outcome: ClusterResult | ConversionError | None) -> JobOutcome:
+    match outcome:
+        case None:
+            return "cancelled"
+        case ConversionError():
+            return "failed"
+        case _:
+            return "succeeded"
+
+
+def _outcome(task: asyncio.Task[ClusterResult]) -> ClusterResult | ConversionError | None:
+    if task.cancelled():
+        return None
     match task.exception():
         case None:
             return task.result()
         case ConversionError() as error:
             return error
-        case StorageError() | ApiError() | OSError() as error:
+        case StorageError() | ApiError() as error:
             return ExecutorUnavailable(f"The worker of the cluster cannot read or write the files of the job: {error}")
         case error:
             raise error
@@ -167,11 +169,12 @@ async def run_worker(
 
     Raises WrongInstallation if the servers of the cluster have another installation.
     """
+    name = f"{socket.gethostname()}-{os.getpid()}"
     while not stop.is_set():
         try:
             await _check_servers(options.scheduler, installation)
-            await _join(options, installation, runner, stop)
-        except (OSError, TimeoutError, RuntimeError) as error:  # RuntimeError if Dask's worker cannot start
+            await _join(options, installation, runner, stop, name)
+        except (OSError, TimeoutError) as error:
             log.warning("cannot join the cluster at %s: %s", options.scheduler, error)
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), _REJOIN_INTERVAL)
@@ -195,12 +198,15 @@ def _is_live(server: Mapping[str, Any] | None, now: float) -> bool:
     return server is not None and now - server["seen"] < _SERVER_TIMEOUT
 
 
-async def _join(options: WorkerOptions, installation: Installation, runner: JobRunner, stop: asyncio.Event) -> None:
+async def _join(
+    options: WorkerOptions, installation: Installation, runner: JobRunner, stop: asyncio.Event, name: str
+) -> None:
     """Is a worker of the cluster until the scheduler is lost, or `stop` is set and the running jobs have ended."""
     information: Mapping[str, Callable[[Worker], Any]] = {INSTALLATION: lambda _worker: asdict(installation)}
     worker = Worker(
         options.scheduler,
         nthreads=options.jobs,
+        name=name,
         host=options.host,
         port=options.port,
         resources={installation.resource: options.jobs, MEMORY: options.memory},
@@ -223,15 +229,11 @@ async def _join(options: WorkerOptions, installation: Installation, runner: JobR
 
 
 async def _drain(scheduler: str, worker: Worker, runner: JobRunner) -> None:
-    """Takes no new jobs, waits for those that run, and until servers have read their results."""
+    """Takes no new jobs, and waits for those that run."""
     log.info("stopping: no new jobs, up to %d s for %d that run", _DRAIN_TIMEOUT, runner.running)
     with suppress(OSError, TimeoutError):
         async with Client(scheduler, asynchronous=True, set_as_default=False, timeout=CONNECT_TIMEOUT) as client:
             await client.retire_workers([worker.address], close_workers=False, remove=False)
-            await runner.finish(_DRAIN_TIMEOUT)
-            for _ in range(_RESULT_CHECKS):
-                if not worker.data:
-                    break
-                await asyncio.sleep(_RESULT_INTERVAL)
-            # Without this, jobs that wait here would count as those of a worker that died.
-            await client.retire_workers([worker.address], close_workers=False, remove=True)
+    await runner.finish(_DRAIN_TIMEOUT)
+    with suppress(OSError, TimeoutError):
+        await worker.close_gracefully()
