@@ -74,7 +74,7 @@ def run_pairs(
 @cli.command("quality")
 def run_quality(cache: Cache = _CACHE, json_file: Json = None, readme: Readme = False) -> None:
     """Visual quality and size of photos in the lossy formats, at the default quality and at others."""
-    with _test_dependencies():
+    with _dependencies():
         from benchmarks import quality  # noqa: PLC0415, needs the tests' reader of the corpus
     publish("quality", quality.measure(cache), json_file, readme=readme)
 
@@ -99,6 +99,23 @@ def run_soak(
     publish("soak", soak.measure(minutes), json_file, readme=readme)
 
 
+@cli.command("scale")
+def run_scale(
+    rounds: Rounds = 3,
+    seconds: Seconds = 3,
+    workers: Annotated[int, typer.Option(min=100, help="Number of workers in the largest simulation.")] = 1000,
+    database: Annotated[
+        str | None, typer.Option(metavar="URL", help="An empty PostgreSQL database for the ledger. Default: SQLite.")
+    ] = None,
+    json_file: Json = None,
+    readme: Readme = False,
+) -> None:
+    """Conversions on a cluster: overhead, throughput of several workers, and the bottlenecks of larger clusters."""
+    with _dependencies("the package distributed: pip install 'convertd[cluster]'"):
+        from benchmarks import scale  # noqa: PLC0415, of an optional dependency
+    publish("scale", scale.measure(rounds, seconds, workers, database), json_file, readme=readme)
+
+
 @cli.command("verification")
 def run_verification(rounds: Rounds = 3, json_file: Json = None) -> None:
     """Time to reopen and check each result."""
@@ -116,7 +133,7 @@ def run_overload(
     seconds: Annotated[int, typer.Option(help="Duration of the load in each round.")] = 60, json_file: Json = None
 ) -> None:
     """Goodput, refusals and recovery of a server under ten times the load that it can process."""
-    with _test_dependencies():
+    with _dependencies():
         from benchmarks.faults import overload  # noqa: PLC0415, needs what the tests need
     publish("overload", [overload.overload(seconds)], json_file)
 
@@ -128,18 +145,18 @@ def run_faults(
     json_file: Json = None,
 ) -> None:
     """Killed processes, unavailable stores and misbehaving clients."""
-    with _test_dependencies():
+    with _dependencies():
         from benchmarks.faults import scenarios  # noqa: PLC0415, needs what the tests need
     publish("faults", [scenarios.run([name for name in only.split(",") if name], quick=quick)], json_file)
 
 
 @contextmanager
-def _test_dependencies() -> Iterator[None]:
+def _dependencies(needed: str = "the dependencies of the tests: sh config/setup.sh test") -> Iterator[None]:
     """Exits with 1 and a message if the imports of the block fail."""
     try:
         yield
     except ImportError as error:
-        typer.echo(f"This mode needs the dependencies of the tests: sh config/setup.sh test ({error})", err=True)
+        typer.echo(f"This mode needs {needed} ({error})", err=True)
         raise typer.Exit(1) from None
 
 

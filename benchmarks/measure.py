@@ -71,21 +71,62 @@ async def load(plan: LoadPlan, cpu_clock: Callable[[], float]) -> Run:
     return Run(latencies, len(successes) / (ended - started), cpu / max(1, len(successes)), failures)
 
 
-async def repeat(action: Callable[[], Awaitable[object]], seconds: float) -> Run:
-    """Repeats an action one after the other, once at least, after a warm-up.
+async def repeat(
+    action: Callable[[], Awaitable[object]],
+    seconds: float,
+    pause: float = 0.0,
+    cpu_clock: Callable[[], float] | None = None,
+) -> Run:
+    """Repeats an action one after the other, once at least, after a warm-up, with a pause of seconds after each.
 
-    CPU time is that of this process and of its running children.
+    CPU time is by default that of this process and of its running children.
     """
     await action()
+    clock = cpu_clock or own_cpu_seconds
     latencies: list[float] = []
-    before, started = own_cpu_seconds(), perf_counter()
+    before, started = clock(), perf_counter()
     while not latencies or perf_counter() - started < seconds:
         sent = perf_counter()
         await action()
         latencies.append(perf_counter() - sent)
+        if pause:
+            await asyncio.sleep(pause)
     elapsed = perf_counter() - started
-    cpu = own_cpu_seconds() - before
+    cpu = clock() - before
     return Run(tuple(latencies), len(latencies) / elapsed, cpu / len(latencies))
+
+
+async def repeat_concurrently(
+    action: Callable[[], Awaitable[object]],
+    concurrency: int,
+    seconds: float,
+    cpu_clock: Callable[[], float],
+    spread: float = 0.0,
+) -> Run:
+    """Keeps a number of actions running, each once at least, after a warm-up.
+
+    With a `spread`, there is no warm-up, and the first actions start over so many seconds. The throughput is the
+    concurrency divided by the mean latency.
+    """
+    if not spread:
+        await asyncio.gather(*(action() for _ in range(concurrency)))
+    latencies: list[float] = []
+    before, started = cpu_clock(), perf_counter()
+
+    async def run(delay: float) -> None:
+        await asyncio.sleep(delay)
+        sent = perf_counter()
+        while True:
+            await action()
+            ended = perf_counter()
+            latencies.append(ended - sent)
+            sent = ended
+            if ended - started > seconds:
+                return
+
+    await asyncio.gather(*(run(spread * number / concurrency) for number in range(concurrency)))
+    cpu = cpu_clock() - before
+    return Run(tuple(latencies), concurrency * len(latencies) / sum(latencies), cpu / len(latencies))
 
 
 async def run_job(executor: Executor, job: Job, source: Path) -> None:

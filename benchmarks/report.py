@@ -95,6 +95,11 @@ def at_most(metric: str, measured: float, limit: float) -> Row:
     return required(metric, measured, f"<= {limit:g}", met=measured <= limit)
 
 
+def at_least(metric: str, measured: float, limit: float) -> Row:
+    """Returns a row that requires a value from the limit up."""
+    return required(metric, measured, f">= {limit:g}", met=measured >= limit)
+
+
 def p95(values: Sequence[float]) -> float:
     """Returns the 95th percentile, NaN for fewer than two values."""
     return quantiles(values, n=20)[18] if len(values) > 1 else float("nan")

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -42,20 +42,36 @@ def serving(
     folder: Path, settings: Mapping[str, str] = MappingProxyType({}), port: int = 0
 ) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Runs a server with these environment variables. Yields the process and the URL of POST /convert."""
-    environment = {**os.environ, **_SETTINGS, **settings, "CONVERTD_DATA_DIR": str(folder)}
+    environment = {**_SETTINGS, **settings, "CONVERTD_DATA_DIR": str(folder)}
+    with started((*_COMMAND, str(port)), environment, rb"listening on (http://\S+?);") as (server, url):
+        yield server, f"{url}/api/v1/convert"
+
+
+@contextmanager
+def started(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    ready: bytes,
+    on_start: Callable[[int], None] = lambda _pid: None,
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Runs a program with these additional environment variables. Yields the process and a part of its log.
+
+    The part is the first group of the expression `ready`. Calls `on_start` with the process ID before it appears.
+    Raises RuntimeError with the log if it does not appear.
+    """
     # The log goes to a file: reading a pipe meanwhile would compete for CPU.
-    with TemporaryFile() as log, subprocess.Popen((*_COMMAND, str(port)), stderr=log, env=environment) as server:
+    with TemporaryFile() as log, subprocess.Popen(command, stderr=log, env={**os.environ, **environment}) as process:
         try:
-            yield server, f"{_wait_for_url(server, log)}/api/v1/convert"
+            on_start(process.pid)
+            yield process, _wait_for(ready, process, log)
         finally:
-            server.kill()
+            process.kill()
 
 
-def _wait_for_url(server: subprocess.Popen[bytes], log: BinaryIO) -> str:
-    """Returns the URL in the log. Raises RuntimeError with the log if the server does not start."""
+def _wait_for(ready: bytes, process: subprocess.Popen[bytes], log: BinaryIO) -> str:
     deadline = monotonic() + _START_TIMEOUT
-    while server.poll() is None and monotonic() < deadline:
-        if found := re.search(rb"listening on (http://\S+?);", os.pread(log.fileno(), _LOG_HEAD, 0)):
+    while process.poll() is None and monotonic() < deadline:
+        if found := re.search(ready, os.pread(log.fileno(), _LOG_HEAD, 0)):
             return found[1].decode()
         sleep(0.02)
     raise RuntimeError(os.pread(log.fileno(), _LOG_HEAD, 0).decode())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple
 from functools import partial
 from math import nan
 from pathlib import Path
@@ -14,10 +16,11 @@ from subprocess import PIPE
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
-from benchmarks import pairs, peers, quality, samples, server
-from benchmarks.__main__ import publish
-from benchmarks.measure import COLUMNS, Run, cpu_seconds, interleaved, table
+from benchmarks import cluster_model, pairs, peers, quality, samples, server
+from benchmarks.__main__ import cli, publish
+from benchmarks.measure import COLUMNS, Run, cpu_seconds, interleaved, repeat_concurrently, table
 from benchmarks.report import Report, at_most, info, write_readme
 from engine.registry import load_registry
 
@@ -74,6 +77,84 @@ def test_modes_that_need_the_tests_name_the_command_that_installs_them(mode: str
     assert done.returncode == 1
     assert "sh config/setup.sh test" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_mode_without_its_extra_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "benchmarks.scale", raising=False)
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    for name in [name for name in sys.modules if name.startswith(("benchmarks.cluster", "benchmarks.sleeping"))]:
+        monkeypatch.delitem(sys.modules, name)
+
+    done = CliRunner().invoke(cli, ["scale"])
+
+    assert done.exit_code == 1
+    assert "pip install 'convertd[cluster]'" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("option", [["--rounds", "0"], ["--workers", "99"]])
+def test_the_sizes_of_a_cluster_are_checked(option: list[str]) -> None:
+    assert CliRunner().invoke(cli, ["scale", *option]).exit_code == 2
+
+
+def test_the_first_limit_of_a_cluster() -> None:
+    job = cluster_model.CpuTimes(scheduler=0.001, server=0.001, worker=0.002)
+    per_worker = cluster_model.CpuTimes(scheduler=0.000001, server=0, worker=0)
+    heartbeat = cluster_model.CpuTimes(scheduler=0.0005, server=0, worker=0.001)
+    costs = cluster_model.Costs(job, per_worker, heartbeat, 0.00001, 0.005, ledger_jobs=450, bytes_per_second=10**9)
+    small, large = cluster_model.Workload("small", 0.1, 0), cluster_model.Workload("large", 1.0, 10**7)
+    few, many = cluster_model.Cluster(10, 4, heartbeats=20), cluster_model.Cluster(1000, 4, heartbeats=200)
+
+    rows = cluster_model.table(costs, [few, many], [small, large]).as_json()["rows"]
+
+    assert [row["jobs/s wanted"] for row in rows] == pytest.approx([400, 40_000, 40, 4000])
+    assert [row["servers needed"] for row in rows] == [2, 3, 1, 3]
+    # (1 - heartbeats - polls) / (CPU time per job + workers x CPU time per worker)
+    limits = [(1 - 0.01 - 2 * 0.00002) / 0.00101, (1 - 0.1 - 3 * 0.002) / 0.002]
+    assert [row["scheduler jobs/s"] for row in rows[:2]] == pytest.approx(limits)
+    assert [row["blob folder jobs/s"] for row in rows] == ["no limit", "no limit", 100, 100]
+    assert [row["first limit"] for row in rows] == ["workers", "scheduler", "workers", "blob folder"]
+    assert [row["% of wanted"] for row in rows] == pytest.approx([100, limits[1] / 400, 100, 2.5])
+
+
+def test_the_costs_of_a_job_are_linear_in_the_workers_and_do_not_fall() -> None:
+    few, many = cluster_model.CpuTimes(0.002, 0.003, 0.004), cluster_model.CpuTimes(0.011, 0.003, 0.001)
+
+    base, slope = cluster_model.line(10, few, 100, many)
+
+    assert astuple(slope) == pytest.approx((0.0001, 0, 0))
+    assert astuple(base) == pytest.approx((0.001, 0.003, 0.004))
+
+
+def test_a_simulation_is_limited_by_the_cores_that_its_processes_share() -> None:
+    nothing, job = cluster_model.CpuTimes(0, 0, 0), cluster_model.CpuTimes(0.001, 0.002, 0.003)
+    heartbeat = cluster_model.CpuTimes(0.001, 0, 0.002)
+    costs = cluster_model.Costs(job, nothing, heartbeat, 0, 0.002, ledger_jobs=1, bytes_per_second=1)
+    cluster = cluster_model.Cluster(100, 2, heartbeats=50)
+
+    parts = cluster_model.simulated(costs, cluster, jobs=200, seconds=0.1, processes=2, cores=2)
+
+    assert parts["workers"] == pytest.approx(2000)
+    assert parts["scheduler"] == pytest.approx(0.95 / 0.001)
+    assert parts["workers' processes"] == pytest.approx(1.9 / 0.003)
+    assert parts["cores"] == pytest.approx((2 - 0.15) / 0.006)
+    assert cluster_model.bottleneck(parts) == "cores"
+
+
+async def test_concurrent_repetitions_have_their_throughput() -> None:
+    running: list[int] = []
+
+    async def action() -> None:
+        running.append(running[-1] + 1 if running else 1)
+        await asyncio.sleep(0.01)
+        running.append(running[-1] - 1)
+
+    run = await repeat_concurrently(action, 3, 0.05, lambda: 0.1 * len(running))
+
+    assert max(running) == 3
+    assert running[-1] == 0
+    assert run.throughput == pytest.approx(3 * len(run.latencies) / sum(run.latencies))
+    assert run.cpu == pytest.approx(0.2)  # each appends twice
 
 
 def test_peers_that_cannot_be_installed_are_listed(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import logging
 import signal
 from importlib.metadata import version
 
+import dask.config
 from dask.utils import parse_bytes
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, disable_created_metrics
 
@@ -23,6 +24,8 @@ from web.services.maintenance import lock_data_folder
 from web.services.work_files import WorkFiles
 
 log = logging.getLogger("convertd.cluster")
+
+_DASK_DEFAULTS = {"distributed": {"worker": {"profile": {"enabled": False}}}}  # which samples the idle process, too
 
 
 def worker_options(
@@ -62,6 +65,7 @@ async def serve_worker(settings: Settings, options: WorkerOptions) -> None:
     Raises WrongInstallation, DataFolderInUse, and SandboxIncomplete if the sandbox is required and incomplete.
     """
     configure(settings.log_format)
+    dask.config.update_defaults(_DASK_DEFAULTS)
     with lock_data_folder(settings.data_dir):
         await _serve(settings, options)
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from distributed import Client, Worker, WorkerPlugin, get_worker
+from distributed import Client, Security, Worker, WorkerPlugin, get_worker, rpc
 
 from engine.errors import ConversionError, ExecutorUnavailable
 from engine.executor import Executor, JobResult
@@ -178,8 +178,10 @@ async def run_worker(
 
 
 async def _check_servers(scheduler: str, installation: Installation) -> None:
-    async with Client(scheduler, asynchronous=True, set_as_default=False, timeout=CONNECT_TIMEOUT) as client:
-        servers: Mapping[str, Any] = await client.get_metadata([SERVERS], default={})
+    # Not a client, for which the scheduler would compare the versions of all workers.
+    security = Security().get_connection_args("worker")
+    async with asyncio.timeout(CONNECT_TIMEOUT), rpc(scheduler, connection_args=security) as connection:
+        servers: Mapping[str, Any] = await connection.get_metadata(keys=[SERVERS], default={})
     now = time.time()
     live = [server["installation"] for server in servers.values() if _is_live(server, now)]
     differences = [installation.difference(server) for server in live]
