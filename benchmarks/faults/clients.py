@@ -67,10 +67,10 @@ class Clients:
         return [response.seconds for response in self.responses]
 
 
-def check_ledger(url: str, conversions: int, timeout: float = 10) -> list[Row]:
-    """Checks that the only account was charged for exactly these conversions, within `timeout` seconds."""
-    eventually(lambda: server_process.held_and_used(url, 1)[0] == 0, timeout)
-    held, used = server_process.held_and_used(url, 1)
+def check_ledger(url: str, conversions: int, timeout: float = 10, accounts: int = 1) -> list[Row]:
+    """Checks that the first `accounts` were charged for exactly these conversions, within `timeout` seconds."""
+    eventually(lambda: server_process.held_and_used(url, accounts)[0] == 0, timeout)
+    held, used = server_process.held_and_used(url, accounts)
     with server_process.open_database(url) as database:
         problems = database.run_blocking(ledger_audit.check)
     return [

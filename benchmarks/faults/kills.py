@@ -60,11 +60,11 @@ def kill_server(folder: Path, divisor: int) -> list[Row]:
 
         def restart() -> None:
             nonlocal server, orphans
-            descendants = _descendants(server.pid)
+            processes = descendants(server.pid)
             server.kill()
             server.wait()
-            eventually(lambda: not any(map(_is_alive, descendants)), 2)
-            orphans += sum(map(_is_alive, descendants))
+            eventually(lambda: not any(map(_is_alive, processes)), 2)
+            orphans += sum(map(_is_alive, processes))
             server, _ = stack.enter_context(server_process.serving(folder, port=port))
 
         async def convert_during_restarts() -> int:
@@ -140,7 +140,7 @@ def _stop_fork_server(pid: int) -> None:
     """Stops the supervisor and the serving process of the server's fork server."""
     for supervisor in child_processes(pid):
         for process in (*child_processes(supervisor), supervisor):
-            _send_signal(process, signal.SIGSTOP)
+            send_signal(process, signal.SIGSTOP)
 
 
 async def _convert_and_signal(
@@ -154,14 +154,14 @@ async def _convert_and_signal(
             while not request.done():
                 await asyncio.wait([request], timeout=0.05)
                 for job in running_jobs(pid, folder):
-                    _send_signal(job, number)
+                    send_signal(job, number)
             responses.append(await request)
     return responses
 
 
 def running_jobs(pid: int, folder: Path) -> list[int]:
     """Returns the ids of processes below the server that have files of a job open."""
-    return [job for fork_server in _children(pid) for job in _descendants(fork_server) if _uses_files(job, folder)]
+    return [job for fork_server in _children(pid) for job in descendants(fork_server) if _uses_files(job, folder)]
 
 
 def _children(pid: int) -> list[int]:
@@ -174,8 +174,9 @@ def _children(pid: int) -> list[int]:
     return []
 
 
-def _descendants(pid: int) -> list[int]:
-    return [descendant for child in _children(pid) for descendant in (child, *_descendants(child))]
+def descendants(pid: int) -> list[int]:
+    """Returns the ids of all processes below a process."""
+    return [descendant for child in _children(pid) for descendant in (child, *descendants(child))]
 
 
 def _uses_files(pid: int, folder: Path) -> bool:
@@ -185,11 +186,12 @@ def _uses_files(pid: int, folder: Path) -> bool:
 
 
 def _kill_descendant(pid: int) -> None:
-    if descendants := _descendants(pid):
-        _send_signal(random.choice(descendants), signal.SIGKILL)
+    if processes := descendants(pid):
+        send_signal(random.choice(processes), signal.SIGKILL)
 
 
-def _send_signal(pid: int, number: signal.Signals) -> None:
+def send_signal(pid: int, number: signal.Signals) -> None:
+    """Sends a signal to a process that may have ended."""
     with suppress(ProcessLookupError):
         os.kill(pid, number)
 

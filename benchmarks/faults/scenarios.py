@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import typer
 
-from benchmarks.faults import hostile_files, kills, overload, races, slow_clients, stores
+from benchmarks.faults import cluster, hostile_files, kills, overload, races, slow_clients, stores
 from benchmarks.report import COLUMNS, Report, Row
 
 _QUICK_DIVISOR = 10
@@ -33,6 +33,7 @@ SCENARIOS: Mapping[str, Callable[[Path, int], list[Row]]] = MappingProxyType(
         "F18": slow_clients.slow_uploads,
         "F19": overload.endless_jobs,
         "F20": kills.stop_fork_server,
+        "F21": cluster.fail_everywhere,
     }
 )
 """Each takes an empty folder and a divisor of its counts."""

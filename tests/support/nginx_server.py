@@ -34,13 +34,13 @@ http {{
 
 
 class NginxServer(ServerProcess):
-    """An nginx in front of the server at port `upstream`, with its files in `folder`."""
+    """An nginx in front of the servers at the ports `upstreams`, with its files in `folder`."""
 
-    def __init__(self, folder: Path, upstream: int) -> None:
+    def __init__(self, folder: Path, *upstreams: int) -> None:
         super().__init__()
         self.http_port = free_port()
         self._folder = folder
-        self._upstream = upstream
+        self._upstreams = upstreams
 
     @property
     def url(self) -> str:
@@ -85,11 +85,12 @@ class NginxServer(ServerProcess):
     def _configure(self) -> None:
         """Writes the configuration with the paths and ports of this server."""
         text = CONFIGURATION.read_text()
+        servers = " ".join(f"server 127.0.0.1:{port};" for port in self._upstreams)
         for pattern, here in (
             (r"listen \[::\].*\n", "\n"),  # not every machine has IPv6
             (r"listen 80(?=[; ])", f"listen 127.0.0.1:{self.http_port}"),
             (r"listen 443 ", f"listen 127.0.0.1:{self.port} "),
-            (r"server 127\.0\.0\.1:8000;", f"server 127.0.0.1:{self._upstream};"),
+            (r"server 127\.0\.0\.1:8000;", servers),
             (r"convert\.example\.com;", "localhost;"),
             (r"/var/log/nginx/convertd\.log", str(self._folder / "access.log")),
             (r"ssl_certificate \S+;", "ssl_certificate certificate.pem;"),

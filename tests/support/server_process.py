@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 _READY_SECONDS = 30
+_FIRST_PORT, _PORTS = 12_000, 20_000
 
 
 class ServerProcess(ABC):
@@ -65,7 +68,11 @@ class ServerProcess(ABC):
 
 
 def free_port() -> int:
-    """A free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A free port, outside the range from which Linux takes the ports of outgoing connections.
+
+    Otherwise, such a connection could take the port while its server restarts.
+    """
+    while True:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", _FIRST_PORT + secrets.randbelow(_PORTS)))
+            return int(probe.getsockname()[1])
