@@ -25,7 +25,12 @@ from web.services.work_files import WorkFiles
 
 log = logging.getLogger("convertd.cluster")
 
-_DASK_DEFAULTS = {"distributed": {"worker": {"profile": {"enabled": False}}}}  # which samples the idle process, too
+_DASK_DEFAULTS = {  # Dask's own wake an idle worker up to a hundred times a second
+    "distributed": {
+        "worker": {"profile": {"enabled": False}},
+        "admin": {"tick": {"interval": "500ms"}, "system-monitor": {"interval": "5s"}},
+    }
+}
 
 
 def worker_options(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
+from random import uniform
 from typing import Any
 
 from distributed import Client, Security, Worker, WorkerPlugin, get_worker, rpc
@@ -27,7 +28,7 @@ log = logging.getLogger("convertd.cluster")
 _PLUGIN = "convertd"
 
 _SERVER_TIMEOUT = 60.0  # seconds without a sign, until a server is taken as gone
-_REJOIN_INTERVAL = 2.0  # seconds
+_REJOIN_INTERVAL = 3.0  # seconds at most
 _DRAIN_TIMEOUT = 60.0  # seconds for running jobs, which is more than the longest deadline
 _RESULT_CHECKS, _RESULT_INTERVAL = 100, 0.05  # until servers have read the last results; seconds between checks
 
@@ -174,7 +175,8 @@ async def run_worker(
         except (OSError, TimeoutError, RuntimeError) as error:  # RuntimeError if Dask's worker cannot start
             log.warning("cannot join the cluster at %s: %s", options.scheduler, error)
         with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), _REJOIN_INTERVAL)
+            # Not all workers at once after a restart of the scheduler.
+            await asyncio.wait_for(stop.wait(), uniform(_REJOIN_INTERVAL / 2, _REJOIN_INTERVAL))
 
 
 async def _check_servers(scheduler: str, installation: Installation) -> None:
