@@ -219,9 +219,14 @@ def _requirements(executors: Mapping[str, Runs], http: Runs, blobs: cluster_cost
         )
     ]
     for workload, runs in zip(_LARGE, large, strict=True):
-        share = throughput_ratio(runs["cluster"], runs["local"])
+        metric, share = (
+            f"{workload.title}: throughput, cluster / local",
+            throughput_ratio(runs["cluster"], runs["local"]),
+        )
+        # From JPEG to JPEG takes so little time that the transfer of the files shows.
+        has_goal = workload.output_format != workload.encoder.lower()
         rows += [
-            at_least(f"{workload.title}: throughput, cluster / local", share, _MIN_THROUGHPUT),
+            at_least(metric, share, _MIN_THROUGHPUT) if has_goal else info(metric, share),
             info(f"{workload.title}: CPU time, cluster / local", cpu_ratio(runs["cluster"], runs["local"])),
         ]
     failed = sum(run.failures for runs in http.values() for run in runs)
