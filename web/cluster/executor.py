@@ -36,6 +36,7 @@ log = logging.getLogger("convertd.cluster")
 _MAX_RUNS = 3  # of a job whose workers die
 _MAX_OVERHEAD = 45.0  # seconds for files, for a free worker and for repeats, in addition to the job's deadline
 _CLOSE_TIMEOUT = 10.0  # seconds to delete files
+_RELEASE_DELAY = 1.0  # seconds
 
 
 class ClusterExecutor:
@@ -50,6 +51,7 @@ class ClusterExecutor:
         self._connection = ClusterConnection(scheduler, installation)
         self._retries = 0
         self._retrying = asyncio.Lock()
+        self._finished: list[Future[Any]] = []
         self._deletions: set[asyncio.Task[None]] = set()
 
     async def start(self, on_resize: Callable[[int, int], None]) -> None:
@@ -146,6 +148,7 @@ class ClusterExecutor:
         # Dask averages the time of jobs by the prefix of their keys.
         key = f"{job.job.inputs[0]}-{job.job.target}-{new_id('job')}"
         memory = min(job.job.memory, max(worker.memory for worker in workers))
+        self._release_finished()
         future = client.submit(
             run_job,
             replace(job, id=key),
@@ -156,9 +159,21 @@ class ClusterExecutor:
             allow_other_workers=preferred is not None,
         )
         try:
-            return await self._outcome(future)
-        finally:
+            outcome = await self._outcome(future)
+        except BaseException:
             future.release()  # ends the job if it runs
+            raise
+        self._finished.append(future)
+        asyncio.get_running_loop().call_later(_RELEASE_DELAY, self._release_finished)
+        return outcome
+
+    def _release_finished(self) -> None:
+        """Deletes results that have been read from the workers, with the next job or after a second.
+
+        Dask's client sends one message in 10 ms: one for each result would delay the next job.
+        """
+        while self._finished:
+            self._finished.pop().release()
 
     async def _outcome(self, future: Future[Any]) -> ClusterResult | ConversionError:
         waiting: asyncio.Task[ClusterResult | ConversionError] = asyncio.ensure_future(future)
