@@ -9,33 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from engine import pipeline
-from engine.options import OptionValue
-from engine.pipeline import PipelineResult
 from engine.registry import load_registry
+from tests.support.conversions import codes, convert, opened
+from tests.support.samples import saved
 
 _REGISTRY = load_registry()
-
-
-def convert(data: bytes, target: str, **options: OptionValue) -> PipelineResult:
-    source = _REGISTRY.identify_content(data)
-    return pipeline.run(_REGISTRY.plan([source], target, options=options), [data], options)
-
-
-def encoded(image: Image.Image, encoder: str, **parameters: object) -> bytes:
-    buffer = BytesIO()
-    image.save(buffer, encoder, **parameters)
-    return buffer.getvalue()
-
-
-def opened(data: bytes) -> Image.Image:
-    image = Image.open(BytesIO(data))
-    image.load()
-    return image
-
-
-def codes(result: PipelineResult) -> set[str]:
-    return {warned.code for warned in result.warnings}
 
 
 def _animation() -> list[Image.Image]:
@@ -61,7 +39,7 @@ def test_animations_keep_frames_durations_and_loops(source: str, target: str) ->
         "WEBP": {"lossless": True},
         "AVIF": {"quality": 95},
     }
-    data = encoded(first, source, save_all=True, append_images=others, duration=_DURATIONS, loop=runs, **ways[source])
+    data = saved(first, source, save_all=True, append_images=others, duration=_DURATIONS, loop=runs, **ways[source])
 
     image = Image.open(BytesIO(convert(data, target).data))
 
@@ -94,7 +72,7 @@ def _durations(data: bytes) -> list[float]:
 )
 def test_the_time_of_a_gif_is_that_of_the_animation(durations: list[int]) -> None:
     first, *others = [Image.new("RGB", (16, 16), (8 * index % 256, 0, index)) for index in range(len(durations))]
-    data = encoded(first, "WEBP", save_all=True, append_images=others, duration=durations, lossless=True)
+    data = saved(first, "WEBP", save_all=True, append_images=others, duration=durations, lossless=True)
 
     result = convert(data, "gif")
 
@@ -110,7 +88,7 @@ def test_the_time_of_a_gif_is_that_of_the_animation(durations: list[int]) -> Non
 @pytest.mark.parametrize("durations", [[100, 250], [10, 20], [30, 0]])
 def test_durations_that_a_gif_holds_are_kept(durations: list[int]) -> None:
     frames = [Image.new("RGB", (16, 16), (80 * index, 0, 0)) for index in range(2)]
-    data = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:], duration=durations)
+    data = saved(frames[0], "GIF", save_all=True, append_images=frames[1:], duration=durations)
 
     result = convert(data, "gif", rotate=90)
 
@@ -121,7 +99,7 @@ def test_durations_that_a_gif_holds_are_kept(durations: list[int]) -> None:
 @pytest.mark.parametrize("target", ["webp", "png", "avif"])
 def test_fractions_of_milliseconds_add_up(target: str) -> None:
     first, *others = [Image.new("RGB", (16, 16), (8 * index, 0, 0)) for index in range(30)]
-    data = encoded(first, "PNG", save_all=True, append_images=others, duration=[1000 / 60] * 30)
+    data = saved(first, "PNG", save_all=True, append_images=others, duration=[1000 / 60] * 30)
     data = data.replace(struct.pack(">HH", 17, 1000), struct.pack(">HH", 1, 60))  # checksums are not verified
 
     assert sum(_durations(convert(data, target).data)) == pytest.approx(500, abs=2)
@@ -129,6 +107,6 @@ def test_fractions_of_milliseconds_add_up(target: str) -> None:
 
 def test_an_animation_becomes_its_first_frame_in_a_still_format() -> None:
     first, *others = _animation()
-    result = convert(encoded(first, "GIF", save_all=True, append_images=others, disposal=2), "bmp")
+    result = convert(saved(first, "GIF", save_all=True, append_images=others, disposal=2), "bmp")
 
     assert codes(result) == {"frames_dropped", "alpha_flattened"}

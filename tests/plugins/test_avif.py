@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from engine import Frame, Raster, pipeline
-from engine.options import OptionValue
-from engine.pipeline import PipelineResult
+from engine import Frame, Raster
 from engine.registry import load_registry
 from plugins import avif
 from tests.support.browser import running_browser
+from tests.support.conversions import convert
 from tests.support.heif_files import associations, box, boxes, edited, with_property
 from tests.support.rasters import photo
 from tests.support.samples import saved
@@ -31,13 +30,8 @@ _LOOP_COUNT = """async data => {
 }"""
 
 
-def _convert(data: bytes, target: str, **options: OptionValue) -> PipelineResult:
-    source = _REGISTRY.identify_content(data)
-    return pipeline.run(_REGISTRY.plan([source], target, options=options), [data], options)
-
-
 def _pixels(data: bytes) -> np.ndarray:
-    return np.asarray(Image.open(BytesIO(_convert(data, "png").data)).convert("RGBA"), int)
+    return np.asarray(Image.open(BytesIO(convert(data, "png").data)).convert("RGBA"), int)
 
 
 def _split_associations(changed: dict[bytes, bytes]) -> None:
@@ -80,7 +74,7 @@ def test_a_sequence_whose_alpha_belongs_to_no_item() -> None:
     offset = invalid.index(b"auxl") + 8
     invalid[offset : offset + 2] = bytes(2)
 
-    assert _convert(bytes(invalid), "webp").data == _convert(valid, "webp").data
+    assert convert(bytes(invalid), "webp").data == convert(valid, "webp").data
 
 
 @pytest.mark.parametrize("orientation", [1, 2, 6])
@@ -102,7 +96,7 @@ def test_a_clean_aperture_crops_before_the_picture_is_turned(orientation: int, b
     shown = _pixels(cropped)[..., :3]
     assert shown.shape == np.asarray(upright).shape
     assert np.abs(shown - np.asarray(upright, int)).mean() < 6
-    assert _convert(cropped, "png").warnings == ()
+    assert convert(cropped, "png").warnings == ()
 
 
 @pytest.mark.parametrize("values", [(41, 0, 30, 1, 0, 1, 0, 1), (80, 1, 60, 1, 30, 1, 0, 1)])
@@ -117,14 +111,14 @@ def test_loop_counts_are_written_and_read(loop: int) -> None:
     frames = [photo((60, 40)).rotate(90 * index) for index in range(3)]
     source = saved(frames[0], "WEBP", save_all=True, append_images=frames[1:], duration=100, loop=loop)
 
-    data = _convert(source, "avif").data
+    data = convert(source, "avif").data
 
-    assert Image.open(BytesIO(_convert(data, "webp").data)).info["loop"] == loop
+    assert Image.open(BytesIO(convert(data, "webp").data)).info["loop"] == loop
 
 
 def test_a_browser_plays_an_animation_as_often_as_its_source() -> None:
     gif = saved(Image.new("L", (40, 30)), "GIF", save_all=True, append_images=[Image.new("L", (40, 30), 255)], loop=4)
-    data = _convert(gif, "avif").data
+    data = convert(gif, "avif").data
 
     with running_browser() as browser:
         page = browser.new_page()
@@ -136,7 +130,7 @@ def test_an_animation_with_ten_bits_is_reduced_with_a_warning() -> None:
     frames = np.stack([np.asarray(photo((60, 40)).rotate(90 * index)) for index in range(2)]).astype(np.uint16) << 2
     data = bytes(imagecodecs.avif_encode(frames, 80, speed=8, bitspersample=10))
 
-    assert [warned.code for warned in _convert(data, "png").warnings] == ["depth_reduced"]
+    assert [warned.code for warned in convert(data, "png").warnings] == ["depth_reduced"]
 
 
 @pytest.mark.parametrize("source", ["L", "RGB"])
@@ -145,7 +139,7 @@ def test_a_monochrome_picture_keeps_the_meaning_of_its_profile(source: str) -> N
     gray = photo((90, 60), "L")
     data = saved(gray.convert(source), "AVIF", subsampling="4:0:0", icc_profile=profile, quality=95)
 
-    with Image.open(BytesIO(_convert(data, "jpeg", quality=95).data)) as image:
+    with Image.open(BytesIO(convert(data, "jpeg", quality=95).data)) as image:
         assert image.info["icc_profile"] == profile
         assert np.abs(np.asarray(image.convert("L"), int) - np.asarray(gray, int)).mean() < 3
 
@@ -167,9 +161,9 @@ def test_large_pictures_take_less_effort(size: tuple[int, int], efforts: tuple[i
 def test_a_deep_picture_keeps_twelve_bits(source: str, mode: str) -> None:
     deep = np.asarray(photo((90, 60), mode)).astype(np.uint16) * 257
     png = bytes(imagecodecs.png_encode(deep))
-    data = png if source == "png" else _convert(png, "tiff").data
+    data = png if source == "png" else convert(png, "tiff").data
 
-    result = _convert(data, "avif", quality=95)
+    result = convert(data, "avif", quality=95)
 
     seen = imagecodecs.avif_decode(result.data)
     seen = seen[..., 0] if mode == "L" and seen.ndim == 3 else seen

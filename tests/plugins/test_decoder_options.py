@@ -16,6 +16,7 @@ from engine.pipeline import PipelineResult
 from engine.registry import load_registry
 from plugins.jpeg import filter_segments
 from plugins.pdf import DPI
+from tests.support.conversions import opened
 from tests.support.executors import FileJob, run_files
 from tests.support.samples import SIZE, quadrants, sample
 from tests.support.tagged_photo import exiftool, tagged_photo
@@ -27,12 +28,6 @@ def _convert(data: bytes, target: str, **options: str | float | bool) -> Pipelin
     given: OptionValues = _REGISTRY.validate(options)
     plan = _REGISTRY.plan([_REGISTRY.identify_content(data)], target, options=given)
     return pipeline.run(plan, [data], given)
-
-
-def _opened(data: bytes) -> Image.Image:
-    image = Image.open(BytesIO(data))
-    image.load()
-    return image
 
 
 def _jpeg(image: Image.Image, orientation: int = 1) -> bytes:
@@ -70,8 +65,8 @@ def test_a_jpeg_gives_the_same_as_a_lossless_picture(orientation: int, options: 
     turn = turns[orientation]
     (stored.transpose(turn) if turn is not None else stored).save(upright, "PNG")
 
-    seen = _opened(_convert(data, "png", **options).data)
-    expected = _opened(_convert(upright.getvalue(), "png", **options).data)
+    seen = opened(_convert(data, "png", **options).data)
+    expected = opened(_convert(upright.getvalue(), "png", **options).data)
 
     assert seen.size == expected.size
     assert _difference(seen, expected) < 3
@@ -107,7 +102,7 @@ def test_a_jpeg_is_decoded_at_the_scale_that_is_needed() -> None:
 def test_vectors_are_drawn_at_the_requested_size(
     source: str, options: dict[str, str | int], size: tuple[int, int]
 ) -> None:
-    image = _opened(_convert(sample(source), "png", **options).data).convert("RGB")
+    image = opened(_convert(sample(source), "png", **options).data).convert("RGB")
 
     assert image.size == size
     if "crop" not in options and options.get("fit") != "contain":
@@ -123,12 +118,12 @@ def test_vectors_are_drawn_at_the_requested_size(
 @pytest.mark.parametrize(("source", "dots"), [("pdf", 72), ("svg", 96), ("eps", 72)])
 def test_vectors_are_drawn_at_the_resolution(source: str, dots: int) -> None:
     for dpi in (48, 96, 300):
-        image = _opened(_convert(sample(source), "png", dpi=dpi).data)
+        image = opened(_convert(sample(source), "png", dpi=dpi).data)
         assert image.size == tuple(round(side * dpi / dots) for side in SIZE)
         assert image.info["dpi"] == pytest.approx((dpi, dpi), abs=0.1)
-    default = _opened(_convert(sample(source), "png").data)
+    default = opened(_convert(sample(source), "png").data)
     assert default.info["dpi"] == pytest.approx((96, 96) if source == "svg" else (DPI, DPI), abs=0.1)
-    wide = _opened(_convert(sample(source), "png", width=2 * SIZE[0]).data)
+    wide = opened(_convert(sample(source), "png", width=2 * SIZE[0]).data)
     assert wide.info["dpi"] == pytest.approx((2 * dots, 2 * dots), abs=0.5)
 
 
@@ -147,7 +142,7 @@ def test_a_crop_outside_is_an_error_of_the_request(source: str) -> None:
 
 
 def test_a_bit_depth_is_checked_against_the_target() -> None:
-    assert _opened(_convert(sample("png"), "png", bit_depth=16).data).mode in ("RGB", "I;16")
+    assert opened(_convert(sample("png"), "png", bit_depth=16).data).mode in ("RGB", "I;16")
     assert _convert(sample("png"), "png", bit_depth=16).data[24] == 16
     with pytest.raises(InvalidOption) as caught:
         _convert(sample("png"), "jpeg", bit_depth=16)
@@ -179,8 +174,8 @@ def test_a_jpeg_in_a_pdf_is_filtered(choice: str) -> None:
     tags = exiftool(data)
     assert any("GPS" in name for name in tags) == (choice == "all")
     assert ("ExifIFD:DateTimeOriginal" in tags) == (choice != "none")
-    assert _difference(_opened(data), _opened(tagged_photo())) == 0
-    assert _opened(data).info["icc_profile"] == _opened(tagged_photo()).info["icc_profile"]
+    assert _difference(opened(data), opened(tagged_photo())) == 0
+    assert opened(data).info["icc_profile"] == opened(tagged_photo()).info["icc_profile"]
     assert [warned.code for warned in result.warnings] == (["location_removed"] if choice == "safe" else [])
 
 
@@ -196,7 +191,7 @@ def test_pictures_in_a_document_are_filtered(choice: str, target: str) -> None:
             (embedded,) = written.pages[0].get_images().values()
             data = embedded.read_raw_bytes()
         assert any("GPS" in name for name in exiftool(data)) == (choice == "all")
-        assert _difference(_opened(data), _opened(tagged_photo())) == 0
+        assert _difference(opened(data), opened(tagged_photo())) == 0
     assert b"BODY-12345" not in result.data or choice == "all"
 
 
@@ -234,9 +229,9 @@ def test_segments_of_a_jpeg() -> None:
     assert b"private" not in safe
     assert safe.endswith(b"\xff\xd9")
     assert b"trailer" not in safe
-    assert _difference(_opened(safe), _opened(plain)) == 0
+    assert _difference(opened(safe), opened(plain)) == 0
     assert filter_segments(safe, "safe") == safe
     padded = safe[:2] + b"\xff" * 1_000_000 + safe[2:]  # fill bytes before a marker are allowed
-    assert _difference(_opened(filter_segments(padded, "none")), _opened(plain)) == 0
+    assert _difference(opened(filter_segments(padded, "none")), opened(plain)) == 0
     assert filter_segments(safe[:500], "none") == safe[:500] + b"\xff\xd9"
     assert filter_segments(trailer, "all") is trailer

@@ -13,37 +13,14 @@ import tifffile
 from numpy.typing import NDArray
 from PIL import Image, ImageCms, ImageDraw, ImageOps
 
-from engine import pipeline
-from engine.options import OptionValue
-from engine.pipeline import PipelineResult
 from engine.registry import load_registry
 from tests.support import readers
-from tests.support.samples import SIZE, quadrants, sample
+from tests.support.conversions import codes, convert, opened
+from tests.support.samples import SIZE, quadrants, sample, saved
 
 _REGISTRY = load_registry()
 _XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"/></x:xmpmeta>'
 _HOLD_EXIF = ("jpeg", "png", "webp", "avif", "heic", "tiff")
-
-
-def convert(data: bytes, target: str, **options: OptionValue) -> PipelineResult:
-    source = _REGISTRY.identify_content(data)
-    return pipeline.run(_REGISTRY.plan([source], target, options=options), [data], options)
-
-
-def encoded(image: Image.Image, encoder: str, **parameters: object) -> bytes:
-    buffer = BytesIO()
-    image.save(buffer, encoder, **parameters)
-    return buffer.getvalue()
-
-
-def opened(data: bytes) -> Image.Image:
-    image = Image.open(BytesIO(data))
-    image.load()
-    return image
-
-
-def codes(result: PipelineResult) -> set[str]:
-    return {warned.code for warned in result.warnings}
 
 
 def _tags(orientation: int) -> Image.Exif:
@@ -58,8 +35,8 @@ def _tags(orientation: int) -> Image.Exif:
 @pytest.mark.parametrize("target", ["png", "jpeg", "pdf", "heic", "tiff", "bmp", "eps"])
 def test_orientation_is_applied_once(orientation: int, target: str) -> None:
     stored = quadrants()
-    upright = ImageOps.exif_transpose(opened(encoded(stored, "JPEG", exif=_tags(orientation).tobytes(), quality=95)))
-    data = encoded(stored, "JPEG", exif=_tags(orientation).tobytes(), quality=95, dpi=(72, 72))
+    upright = ImageOps.exif_transpose(opened(saved(stored, "JPEG", exif=_tags(orientation).tobytes(), quality=95)))
+    data = saved(stored, "JPEG", exif=_tags(orientation).tobytes(), quality=95, dpi=(72, 72))
 
     reading = readers.read(target, convert(data, target).data)
 
@@ -71,7 +48,7 @@ def test_orientation_is_applied_once(orientation: int, target: str) -> None:
 
 @pytest.mark.parametrize("target", _HOLD_EXIF)
 def test_exif_and_xmp_are_kept(target: str) -> None:
-    data = encoded(quadrants(), "JPEG", exif=_tags(6).tobytes(), xmp=_XMP)
+    data = saved(quadrants(), "JPEG", exif=_tags(6).tobytes(), xmp=_XMP)
 
     image = opened(convert(data, target, metadata="all").data)
 
@@ -104,14 +81,14 @@ def _profile() -> bytes:
 @pytest.mark.parametrize("target", ["jpeg", "png", "webp", "avif", "heic", "tiff", "psd"])
 def test_profiles_are_kept_if_supported(target: str) -> None:
     profile = _profile()
-    data = encoded(quadrants(), "PNG", icc_profile=profile)
+    data = saved(quadrants(), "PNG", icc_profile=profile)
 
     assert opened(convert(data, target).data).info["icc_profile"] == profile
 
 
 @pytest.mark.parametrize("target", ["bmp", "gif"])
 def test_profiles_are_applied_if_not_supported(target: str) -> None:
-    data = encoded(quadrants(), "PNG", icc_profile=_profile())
+    data = saved(quadrants(), "PNG", icc_profile=_profile())
 
     image = opened(convert(data, target).data).convert("RGB")
 
@@ -122,7 +99,7 @@ def test_profiles_are_applied_if_not_supported(target: str) -> None:
 @pytest.mark.parametrize("target", ["jpeg", "png", "webp", "avif", "heic", "bmp", "gif"])
 def test_cmyk_is_converted_to_rgb(target: str) -> None:
     inks = Image.new("CMYK", SIZE, (0, 255, 255, 0))
-    reading = readers.read(target, convert(encoded(inks, "TIFF"), target).data)
+    reading = readers.read(target, convert(saved(inks, "TIFF"), target).data)
 
     red, green, blue = reading.pixels[60, 80]
     assert red > 200
@@ -134,7 +111,7 @@ def test_cmyk_is_converted_to_rgb(target: str) -> None:
 @pytest.mark.parametrize("target", ["tiff", "psd", "pdf", "eps"])
 def test_cmyk_is_kept_if_supported(source: str, target: str) -> None:
     inks = Image.new("CMYK", SIZE, (0, 255, 255, 0))
-    data = convert(encoded(inks, source), target).data
+    data = convert(saved(inks, source), target).data
 
     red, green, blue = readers.read(target, data).pixels[30, 40]
     assert red > 200
@@ -205,7 +182,7 @@ def test_floats_are_read() -> None:
 def test_transparency_is_flattened_onto_white(target: str) -> None:
     image = Image.new("RGBA", SIZE, (255, 0, 0, 0))
     image.paste((0, 0, 255, 255), (0, 0, 84, 120))
-    result = convert(encoded(image, "PNG"), target)
+    result = convert(saved(image, "PNG"), target)
 
     pixels = readers.read(target, result.data).pixels
 
@@ -218,7 +195,7 @@ def test_transparency_is_flattened_onto_white(target: str) -> None:
 def test_transparency_is_kept_if_supported(target: str) -> None:
     image = Image.new("RGBA", SIZE, (0, 0, 0, 0))
     image.paste((0, 0, 255, 255), (0, 0, 84, 120))
-    result = convert(encoded(image, "PNG"), target)
+    result = convert(saved(image, "PNG"), target)
 
     alpha = np.asarray(opened(result.data).convert("RGBA"))[..., 3]
 
@@ -228,7 +205,7 @@ def test_transparency_is_kept_if_supported(target: str) -> None:
 
 
 def test_opaque_alpha_causes_no_warning() -> None:
-    assert not convert(encoded(quadrants().convert("RGBA"), "PNG"), "jpeg").warnings
+    assert not convert(saved(quadrants().convert("RGBA"), "PNG"), "jpeg").warnings
 
 
 @pytest.mark.parametrize("target", ["gif", "png", "webp", "tiff", "jpeg", "bmp"])
@@ -236,10 +213,10 @@ def test_a_palette_with_partial_alpha_converts(target: str) -> None:
     image = Image.new("P", SIZE)
     image.putpalette([value for index in range(16) for value in (16 * index, 255 - 16 * index, 40)])
     image.putdata([(x // 10) % 16 for _ in range(SIZE[1]) for x in range(SIZE[0])])
-    source = opened(encoded(image, "PNG", transparency=bytes(17 * index for index in range(16))))
+    source = opened(saved(image, "PNG", transparency=bytes(17 * index for index in range(16))))
     expected = np.asarray(source.convert("RGBA"), int)
 
-    result = convert(encoded(image, "PNG", transparency=bytes(17 * index for index in range(16))), target)
+    result = convert(saved(image, "PNG", transparency=bytes(17 * index for index in range(16))), target)
 
     seen = np.asarray(opened(result.data).convert("RGBA"), int)
     if target in ("jpeg", "bmp"):
@@ -256,7 +233,7 @@ def test_a_palette_with_partial_alpha_converts(target: str) -> None:
 
 def test_all_pages_of_a_tiff_become_pages() -> None:
     pages = [Image.new("L", (60 + 10 * index, 40), 50 * index) for index in range(3)]
-    data = encoded(pages[0], "TIFF", save_all=True, append_images=pages[1:])
+    data = saved(pages[0], "TIFF", save_all=True, append_images=pages[1:])
 
     assert readers.read("pdf", convert(data, "pdf").data).count == 3
     assert codes(convert(data, "jpeg")) == {"pages_dropped"}
@@ -296,7 +273,7 @@ def test_quality_with_a_lossless_target_is_ignored_with_a_warning(target: str) -
 
 @pytest.mark.parametrize("target", ["jpeg", "webp", "avif", "heic"])
 def test_quality_changes_size(target: str) -> None:
-    photo = encoded(Image.effect_noise((200, 200), 60).convert("RGB"), "PNG")
+    photo = saved(Image.effect_noise((200, 200), 60).convert("RGB"), "PNG")
 
     assert len(convert(photo, target, quality=20).data) < len(convert(photo, target, quality=90).data)
 
@@ -314,9 +291,9 @@ def test_internal_entities_are_expanded() -> None:
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA"])
 def test_a_png_has_about_the_size_of_pillows_and_the_same_pixels(mode: str) -> None:
     drawn = quadrants((400, 300)).effect_spread(3).convert(mode)
-    made = convert(encoded(drawn, "TIFF"), "png").data
+    made = convert(saved(drawn, "TIFF"), "png").data
     assert np.array_equal(np.asarray(opened(made).convert("RGBA")), np.asarray(drawn.convert("RGBA")))
-    assert len(made) < 1.03 * len(encoded(drawn, "PNG"))
+    assert len(made) < 1.03 * len(saved(drawn, "PNG"))
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA"])
@@ -326,9 +303,9 @@ def test_a_drawing_is_smaller_than_with_filters(mode: str, progressive: bool) ->
     for line in range(50):
         text = f"{line % 7}: The quick brown fox jumps over the lazy dog. " * 4
         ImageDraw.Draw(drawn).text((5, 12 * line), text, fill=(0, 40, 90))
-    data = encoded(drawn.convert(mode), "PNG")
+    data = saved(drawn.convert(mode), "PNG")
 
-    result = convert(encoded(drawn.convert(mode), "TIFF"), "png", progressive=progressive).data
+    result = convert(saved(drawn.convert(mode), "TIFF"), "png", progressive=progressive).data
 
     assert len(result) < (1.2 if progressive else 0.9) * len(data)
     np.testing.assert_array_equal(np.asarray(opened(result)), np.asarray(opened(data)))
@@ -340,7 +317,7 @@ def test_an_avif_without_metadata_has_the_same_pixels_as_one_with_a_profile(mode
     if mode == "RGBA":
         drawn.putalpha(Image.linear_gradient("L").resize(drawn.size))
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    plain, profiled = (convert(encoded(drawn, "PNG", icc_profile=icc), "avif").data for icc in (None, profile))
+    plain, profiled = (convert(saved(drawn, "PNG", icc_profile=icc), "avif").data for icc in (None, profile))
     difference = np.asarray(opened(plain), float) - np.asarray(opened(profiled), float)
     assert abs(difference).mean() < 1
     assert 0.9 < len(plain) / (len(profiled) - len(profile)) < 1.1

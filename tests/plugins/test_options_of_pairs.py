@@ -19,6 +19,7 @@ from engine.mupdf import pymupdf
 from engine.pipeline import PipelineResult, run
 from engine.planner import Plan
 from engine.registry import load_registry
+from tests.support.conversions import codes
 from tests.support.facts import Facts, facts
 from tests.support.pdf_documents import without_object_streams
 from tests.support.rasters import photo
@@ -77,10 +78,6 @@ def _expect(pair: Pair, options: OptionValues, **changes: Any) -> PipelineResult
     return result
 
 
-def _codes(result: PipelineResult) -> set[str]:
-    return {warned.code for warned in result.warnings}
-
-
 def _refuses(pair: Pair, options: OptionValues) -> None:
     with pytest.raises(InvalidOption) as caught:
         pair.convert(options)
@@ -123,7 +120,7 @@ def _metadata(pair: Pair) -> None:
     position = pair.trait == "metadata" and pair.target.name in _HOLDS_EXIF
     _expect(pair, {"metadata": "none"}, camera=None, position=False)
     _expect(pair, {"metadata": "all"}, position=position)
-    assert pair.trait != "metadata" or "location_removed" in _codes(pair.result)
+    assert pair.trait != "metadata" or "location_removed" in codes(pair.result)
 
 
 def _dpi(pair: Pair) -> None:
@@ -135,7 +132,7 @@ def _quality(pair: Pair) -> None:
     options: OptionValues = {"compression": "jpeg"} if pair.target.name == "tiff" else {}
     high, low = (pair.convert({**options, "quality": quality}) for quality in (80, 20))
     if pair.target.name in ("pdf", "eps") and not any(pair.base["lossy"]):
-        assert "quality_ignored" in _codes(low)
+        assert "quality_ignored" in codes(low)
         assert _stable(low.data) == _stable(pair.result.data)
         return
     assert low.data != high.data
@@ -153,7 +150,7 @@ def _lossless(pair: Pair) -> None:
     for found, original in zip(_pixels(result.data), _pixels(expected.data), strict=pair.target.animated):
         np.testing.assert_array_equal(found, original)
     limited = pair.convert({**exact, "quality": 50, "max_bytes": 1_000_000})
-    assert "quality_ignored" in _codes(limited)
+    assert "quality_ignored" in codes(limited)
     assert limited.data == result.data
     return None
 
@@ -174,7 +171,7 @@ def _effort(pair: Pair) -> None:
 
 def _progressive(pair: Pair) -> None:
     if pair.target.name == "png" and pair.base["count"] > 1:
-        assert "option_ignored" in _codes(pair.convert({"progressive": True}))
+        assert "option_ignored" in codes(pair.convert({"progressive": True}))
         return
     result = _expect(pair, {"progressive": True}, progressive=True)
     np.testing.assert_array_equal(_pixels(result.data), _pixels(pair.result.data))
@@ -188,8 +185,8 @@ def _subsampling(pair: Pair) -> None:
 def _compression(pair: Pair) -> None:
     for value in ("none", "lzw", "deflate"):
         _expect(pair, {"compression": value}, compression=value)
-        assert "option_ignored" in _codes(pair.convert({"compression": value, "effort": 9})) or value == "deflate"
-        assert "quality_ignored" in _codes(pair.convert({"compression": value, "quality": 50}))
+        assert "option_ignored" in codes(pair.convert({"compression": value, "effort": 9})) or value == "deflate"
+        assert "quality_ignored" in codes(pair.convert({"compression": value, "quality": 50}))
     _expect(pair, {"compression": "jpeg"}, compression="jpeg", depth=8, alpha=False)
 
 
@@ -300,7 +297,7 @@ def test_defaults_and_unused_options_change_nothing(pair: Pair) -> None:
     ignored = {"quality_ignored"} & {f"{name}_ignored" for name in unused}
     listed = unused.keys() - {"quality", "pages"}  # every file has a first page
     ignored |= {"option_ignored"} if listed else set()
-    assert _codes(result) == _codes(pair.result) | ignored
+    assert codes(result) == codes(pair.result) | ignored
     text = " ".join(warned.message for warned in result.warnings if warned.code == "option_ignored")
     assert all(re.search(rf"\b{name}\b", text) for name in listed)
 

@@ -20,6 +20,7 @@ from engine.mupdf import pymupdf
 from engine.options import OptionValue
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
+from tests.support.conversions import codes
 from tests.support.samples import sample
 
 _REGISTRY = load_registry()
@@ -85,10 +86,6 @@ def _red(image: Image.Image) -> int:
     return round(red[0] / 60)
 
 
-def _codes(result: PipelineResult) -> set[str]:
-    return {warning.code for warning in result.warnings}
-
-
 @pytest.mark.parametrize(("pages", "widths"), [("3", [40]), ("2-3,1", [20, 30, 40]), ("all", _WIDTHS)])
 def test_a_document_keeps_the_selected_pages(pages: str, widths: list[int]) -> None:
     result = _run(_document(), "pdf", pages)
@@ -102,7 +99,7 @@ def test_a_page_of_a_tiff(bits: int) -> None:
     result = _run(_tiff(bits), "png", "3")
 
     assert Image.open(BytesIO(result.data)).size == (40, 10)
-    assert _codes(result) == set()
+    assert codes(result) == set()
     assert [page.shape for page in tifffile.TiffFile(BytesIO(_run(_tiff(bits), "tiff", "2,4").data)).pages] == [
         (10, 30, 3),
         (10, 50, 3),
@@ -151,9 +148,9 @@ def test_pictures_of_a_heic() -> None:
 def test_the_first_page_is_the_default_where_the_target_holds_one(data: bytes, target: str, code: str) -> None:
     result = _run(data, target, None)
 
-    assert _codes(result) == {code}
+    assert codes(result) == {code}
     assert result.file.count == 1
-    assert _codes(_run(data, target, "1")) == set()
+    assert codes(_run(data, target, "1")) == set()
 
 
 @pytest.mark.parametrize(
@@ -173,7 +170,7 @@ def test_a_page_that_the_file_does_not_have(data: bytes, target: str, pages: str
 
 @pytest.mark.parametrize(("source", "target"), [("jpeg", "png"), ("jpeg", "pdf"), ("svg", "pdf"), ("bmp", "webp")])
 def test_a_format_without_pages_has_one(source: str, target: str) -> None:
-    assert _codes(_run(sample(source), target, "1")) <= {"alpha_flattened"}
+    assert codes(_run(sample(source), target, "1")) <= {"alpha_flattened"}
     with pytest.raises(InvalidOption) as raised:
         _run(sample(source), target, "2")
     assert (raised.value.reason, raised.value.details["page_count"]) == ("out_of_range", 1)

@@ -19,6 +19,7 @@ from engine import CorruptInput, DeepPixels, TooLarge, pipeline
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
 from tests.support import psd_files, readers
+from tests.support.conversions import codes
 from tests.support.psd_files import (
     CMYK,
     GRAY,
@@ -54,10 +55,6 @@ def decoded(data: bytes, target: str = "png") -> NDArray[Any]:
 
 def _png(data: bytes) -> NDArray[Any]:
     return np.asarray(imagecodecs.png_decode(data))
-
-
-def codes(result: PipelineResult) -> set[str]:
-    return {warned.code for warned in result.warnings}
 
 
 @pytest.mark.parametrize("compression", [RAW, RLE, ZIP, ZIP_WITH_PREDICTION])

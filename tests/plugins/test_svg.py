@@ -12,6 +12,7 @@ from PIL import Image
 from engine import CorruptInput, TooLarge, pipeline
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
+from tests.support.conversions import codes
 
 _REGISTRY = load_registry()
 _NAMES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
@@ -25,10 +26,6 @@ def _convert(body: str, target: str = "png", attributes: str = 'width="100" heig
 
 def _picture(result: PipelineResult) -> Image.Image:
     return Image.open(BytesIO(result.data)).convert("RGBA")
-
-
-def _codes(result: PipelineResult) -> set[str]:
-    return {warned.code for warned in result.warnings}
 
 
 def _image_widths(data: bytes) -> list[int]:
@@ -118,7 +115,7 @@ def test_style_sheets(rules: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "codes"),
+    ("body", "expected"),
     [
         (_RECT, set()),
         ('<text y="50" font-family="sans-serif">a</text>', set()),
@@ -138,8 +135,8 @@ def test_style_sheets(rules: str) -> None:
         ("<style>@import url(a.css);</style>" + _RECT, {"effects_dropped"}),
     ],
 )
-def test_warnings(body: str, codes: set[str]) -> None:
-    assert _codes(_convert(body)) == codes
+def test_warnings(body: str, expected: set[str]) -> None:
+    assert codes(_convert(body)) == expected
 
 
 _BLUR = '<filter id="f"><feGaussianBlur stdDeviation="2"/></filter>'
@@ -161,7 +158,7 @@ _MASK = '<mask id="m"><rect width="100" height="50" fill="#888"/></mask>'
 def test_effects_become_pictures_among_vectors(effect: str, target: str) -> None:
     result = _convert(effect, target)
 
-    assert _codes(result) == {"effects_rasterized"}
+    assert codes(result) == {"effects_rasterized"}
     assert _image_widths(result.data) if target == "pdf" else b"<image" in result.data
 
 

@@ -1,0 +1,32 @@
+"""Conversions of bytes in this process, and a look at their results."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+from PIL import Image
+
+from engine import pipeline
+from engine.options import OptionValue
+from engine.pipeline import PipelineResult
+from engine.registry import load_registry
+
+_REGISTRY = load_registry()
+
+
+def convert(data: bytes, target: str, **options: OptionValue) -> PipelineResult:
+    """Converts a file whose format is identified by its content."""
+    source = _REGISTRY.identify_content(data)
+    return pipeline.run(_REGISTRY.plan([source], target, options=options), [data], options)
+
+
+def codes(result: PipelineResult) -> set[str]:
+    """The codes of the warnings."""
+    return {warned.code for warned in result.warnings}
+
+
+def opened(data: bytes) -> Image.Image:
+    """The picture as Pillow reads it."""
+    image = Image.open(BytesIO(data))
+    image.load()
+    return image
