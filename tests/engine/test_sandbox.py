@@ -77,11 +77,12 @@ async def started() -> AsyncIterator[Starter]:
     async def start(layers: str) -> LocalExecutor:
         if layers not in executors:
             modules = ALL_MODULES if layers == "all" else PNG_MODULES
-            executors[layers] = local_executor(1, _LAYER_SETS[layers], modules=modules)
+            executors[layers] = local_executor(1, _LAYER_SETS[layers], modules=modules, folder=Path(folder))
             await executors[layers].start()
         return executors[layers]
 
-    with pytest.MonkeyPatch.context() as patch:
+    # On a disk: a temporary folder in memory also limits the space that a file reserves.
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(MISBEHAVING)
         patch.setenv("CONVERTD_SMTP_URL", _SECRET)
         patch.setenv("AWS_SECRET_ACCESS_KEY", _SECRET)

@@ -31,9 +31,10 @@ def local_executor(
     layers: Collection[str] = sandbox.LAYERS,
     jobs_per_process: int = 100,
     modules: Collection[str] = PNG_MODULES,
+    folder: Path | None = None,
 ) -> LocalExecutor:
     """An executor whose fork server imports only these modules."""
-    return LocalExecutor(workers, pool=WorkerPool(ForkServer(layers, modules), workers, jobs_per_process))
+    return LocalExecutor(workers, pool=WorkerPool(ForkServer(layers, modules, folder), workers, jobs_per_process))
 
 
 @asynccontextmanager
