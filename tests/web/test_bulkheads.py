@@ -28,7 +28,7 @@ _ATTACKERS = 3
 
 
 class ShortDeadlines:
-    """Runs jobs with a short deadline, and counts them by account."""
+    """Runs jobs with a short deadline, once `accounts` are known only theirs, and counts them by account."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -45,7 +45,9 @@ class ShortDeadlines:
         self.limits[account] = limits.seconds
         self.most_together = max(self.most_together, sum(self.running[name] for name in self.accounts))
         try:
-            return await self._executor.run(job, account, inputs, output, replace(limits, seconds=_DEADLINE))
+            if not self.accounts or account in self.accounts:  # others have time on a busy machine
+                limits = replace(limits, seconds=_DEADLINE)
+            return await self._executor.run(job, account, inputs, output, limits)
         finally:
             self.running[account] -= 1
             self.ended[account] += 1

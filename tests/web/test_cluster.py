@@ -179,7 +179,7 @@ async def test_a_worker_ends_its_jobs_before_it_stops(cluster: Cluster) -> None:
 
     process.terminate()
     worker = await cluster.worker()
-    await until(lambda: executor.state().slots == 2)
+    await until(lambda: (executor.state().usable, executor.state().slots) == (2, 2))
 
     assert await run(executor, account="other") == b"picture"
     assert worker.jobs == {"other": 1}
