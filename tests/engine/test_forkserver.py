@@ -74,8 +74,10 @@ async def test_a_fork_server_that_is_killed_costs_no_idle_job(tmp_path: Path, mo
             assert await _only_workers_have_folders(executor, base)
         serving = _serving(supervisor.pid)
         supervisor.kill()
-        await run_deed(executor, tmp_path)
+        before = await run_deed(executor, tmp_path)
         os.kill(serving, signal.SIGKILL)
+        for pid in before:
+            assert await has_ended(pid)
         for _ in range(100):
             await run_deed(executor, tmp_path)
             if forkserver._running and forkserver._running[0] is not supervisor:
