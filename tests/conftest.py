@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--corpus",
         choices=("once", "all"),
         default="once",
-        help="convert every file of the corpus to one of its outputs (once), or test all combinations",
+        help="convert each file of the corpus to one of its outputs (once), or run all combinations and extended tests",
     )
 
     parser.addoption(
@@ -47,8 +47,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Runs slow tests first, so that workers end at about the same time."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselects extended tests, and runs slow tests first, so that workers end at about the same time."""
+    if config.getoption("--corpus") != "all":
+        extended = [item for item in items if item.get_closest_marker("extended")]
+        config.hook.pytest_deselected(items=extended)
+        items[:] = [item for item in items if item not in extended]
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 

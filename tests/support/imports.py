@@ -19,7 +19,7 @@ from engine.media import RASTER
 from engine.planner import Plan
 from engine.registry import Registry, load_registry
 
-_TARGET = "png"  # keeps 16 bits per sample
+_TARGETS = ("bmp", "png")  # with 8 bits per sample and with more
 
 
 def main(kind: str, folder: Path) -> None:
@@ -39,7 +39,7 @@ def _plans(registry: Registry, name: str) -> Iterator[Plan]:
     source = registry.formats[name.partition("-")[0]]
     for fmt in registry.targets(source):
         plan = registry.plan([source], fmt)
-        if source.name == "bmp" or fmt.name == _TARGET or all(step.source is not RASTER for step in plan.conversions):
+        if source.name == "bmp" or fmt.name in _TARGETS or all(step.source is not RASTER for step in plan.conversions):
             yield plan
     for tool in registry.tools.values():
         if source in tool.sources:

@@ -144,7 +144,20 @@ async def test_an_account_uses_all_workers(cluster: Cluster) -> None:
     assert [worker.most_running for worker in workers] == [2, 2]
 
 
-@pytest.mark.long
+async def test_jobs_of_killed_workers_run_again(cluster: Cluster) -> None:
+    processes = [await cluster.process(), await cluster.process()]
+    executor = await cluster.executor(2)
+    jobs = [asyncio.create_task(run(executor, "sleep 1", bytes([number]))) for number in range(4)]
+    await until(lambda: executor.state().slots == 4)
+    await asyncio.sleep(0.5)
+
+    processes[0].kill()
+
+    assert await asyncio.gather(*jobs) == [bytes([number]) for number in range(4)]
+    assert executor.state().retries == 2
+
+
+@pytest.mark.extended
 async def test_a_job_that_kills_workers_fails_alone(cluster: Cluster) -> None:
     """The other jobs of the killed workers run again."""
     for _ in range(4):
@@ -178,6 +191,7 @@ async def test_a_worker_ends_its_jobs_before_it_stops(cluster: Cluster) -> None:
     assert executor.state().retries == 0
 
 
+@pytest.mark.extended
 async def test_the_last_worker_ends_its_jobs_before_it_stops(cluster: Cluster) -> None:
     process = await cluster.process(jobs=1)
     executor = await cluster.executor(1)
