@@ -80,7 +80,7 @@ class Calibration:
 
 async def blob_store(folder: Path, file: Path) -> BlobTimes:
     """Measures a blob store in a folder."""
-    store, puts, reads = FolderBlobStore(folder), [], []
+    store, puts, reads = FolderBlobStore(folder, durable=False), [], []
     with file.open("rb") as source:
         size = os.fstat(source.fileno()).st_size
         for number in range(_BLOBS):

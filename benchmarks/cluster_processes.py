@@ -112,7 +112,7 @@ async def wait_for_workers(cluster: Cluster, count: int) -> None:
 @asynccontextmanager
 async def connected(cluster: Cluster, installation: Installation) -> AsyncIterator[ClusterExecutor]:
     """The executor of a server of the cluster."""
-    executor = ClusterExecutor(cluster.address, installation, FolderBlobStore(cluster.blobs))
+    executor = ClusterExecutor(cluster.address, installation, FolderBlobStore(cluster.blobs, durable=False))
     await executor.start(lambda _slots, _memory: None)
     try:
         yield executor

@@ -43,6 +43,7 @@ from web.executor_setup import local_executor
 _SLOTS = 2  # jobs at a time of a worker, and of the local executor
 _APART = 0.03  # seconds between jobs that are not back to back
 _SUFFIX = f", {1000 * _APART:g} ms apart"
+_LARGE_ROUNDS = 4  # of large jobs for one round of others
 _SHARE = 0.35  # of a core for each worker: four, the scheduler and the server fit into two cores
 _COUNTS = (1, 2, 4)  # workers
 _SLEEP = 0.5  # seconds of jobs that sleep
@@ -138,10 +139,11 @@ async def _tiny(bench: Bench, cluster: Cluster, local: Executor, remote: Executo
 async def _large(bench: Bench, cluster: Cluster, local: Executor, remote: Executor, workload: Workload) -> Runs:
     one, other = bench.conversion(local, workload), bench.conversion(remote, workload)
     variants: dict[str, Variant] = {
-        "local": partial(repeat_concurrently, one, _SLOTS, bench.seconds, partial(_local_cpu, cluster)),
-        "cluster": partial(repeat_concurrently, other, _SLOTS, bench.seconds, partial(_cluster_cpu, cluster)),
+        "local": partial(repeat, one, bench.seconds / 2, cpu_clock=partial(_local_cpu, cluster)),
+        "cluster": partial(repeat, other, bench.seconds / 2, cpu_clock=partial(_cluster_cpu, cluster)),
     }
-    return await interleaved(variants, bench.rounds)
+    # Many short rounds: the speed of the machine varies more than the executors differ.
+    return await interleaved(variants, _LARGE_ROUNDS * bench.rounds)
 
 
 async def _over_http(bench: Bench, cluster: Cluster) -> Runs:

@@ -43,12 +43,15 @@ class BlobStore(Protocol):
         """Closes connections."""
 
 
-def open_blob_store(url: str | None, folder: Path) -> BlobStore:
-    """Opens the store at `s3://bucket/prefix` or `file:///folder`, or the folder if there is no URL. Blocks."""
+def open_blob_store(url: str | None, folder: Path, *, durable: bool = True) -> BlobStore:
+    """Opens the store at `s3://bucket/prefix` or `file:///folder`, or the folder if there is no URL. Blocks.
+
+    Unless `durable`, new blobs in a folder may be lost if the machine crashes.
+    """
     if url is None:
-        return FolderBlobStore(folder)
+        return FolderBlobStore(folder, durable=durable)
     if url.startswith("file:"):
-        return FolderBlobStore(Path(unquote(urlsplit(url).path)))
+        return FolderBlobStore(Path(unquote(urlsplit(url).path)), durable=durable)
     # Imported by name because its library is an optional dependency.
     store: BlobStore = resolve_name("storage.blob_store_s3:S3BlobStore")(url)
     return store
@@ -62,10 +65,14 @@ def validate_key(key: str) -> str:
 
 
 class FolderBlobStore:
-    """Blobs as files in a folder, which is created if needed. Accesses the disk in threads."""
+    """Blobs as files in a folder, which is created if needed. Accesses the disk in threads.
 
-    def __init__(self, folder: Path, *, clock: Callable[[], float] = time.time) -> None:
+    New blobs are flushed to the disk if `durable`.
+    """
+
+    def __init__(self, folder: Path, *, durable: bool = True, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder
+        self._durable = durable
         self._clock = clock
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -107,11 +114,14 @@ class FolderBlobStore:
             with temporary.open("xb") as target:
                 copy(file, target.fileno())
                 _seal(target.fileno(), self._clock())
+                if self._durable:
+                    os.fsync(target.fileno())
             temporary.rename(blob)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        _sync_folder(self._folder)
+        if self._durable:
+            _sync_folder(self._folder)
 
 
 def _blocks(path: Path, start: int, end: int) -> Iterator[bytes]:
@@ -125,10 +135,9 @@ def _blocks(path: Path, start: int, end: int) -> Iterator[bytes]:
 
 
 def _seal(file: int, now: float) -> None:
-    """Makes the file read-only, sets its time and flushes it to disk."""
+    """Makes the file read-only and sets its time."""
     os.fchmod(file, 0o400)
     os.utime(file, (now, now))
-    os.fsync(file)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -86,7 +86,7 @@ async def _serve(settings: Settings, options: WorkerOptions) -> None:
     metrics = ClusterWorkerMetrics(collectors)
     metrics.installation.set_build(version("convertd"), registry.plugins)
     executor = local_executor(settings, options.jobs, settings.data_dir.absolute() / "workers")
-    blobs, installation = open_blobs(settings), Installation.of(registry, settings)
+    blobs, installation = open_blobs(settings, durable=False), Installation.of(registry, settings)
     runner = JobRunner(installation, executor, blobs, work_files, metrics)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

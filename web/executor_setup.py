@@ -29,10 +29,10 @@ class SandboxIncomplete(RuntimeError):
     """The sandbox is required but incomplete on this system; `str(error)` lists the missing layers and checks."""
 
 
-def open_blobs(settings: Settings) -> BlobStore:
-    """Opens the blob store. Blocks."""
+def open_blobs(settings: Settings, *, durable: bool = True) -> BlobStore:
+    """Opens the blob store. Unless `durable`, new blobs may be lost if the machine crashes. Blocks."""
     url = settings.blob_url.get_secret_value() if settings.blob_url else None
-    return open_blob_store(url, settings.data_dir.absolute() / "blobs")
+    return open_blob_store(url, settings.data_dir.absolute() / "blobs", durable=durable)
 
 
 def server_executor(settings: Settings, registry: Registry) -> LocalExecutor | ClusterExecutor:
@@ -46,7 +46,8 @@ def server_executor(settings: Settings, registry: Registry) -> LocalExecutor | C
     from web.cluster.jobs import Installation  # noqa: PLC0415, as above
 
     quiet_libraries()
-    return ClusterExecutor(settings.cluster, Installation.of(registry, settings), open_blobs(settings))
+    blobs = open_blobs(settings, durable=False)  # a job ends with its server
+    return ClusterExecutor(settings.cluster, Installation.of(registry, settings), blobs)
 
 
 def local_executor(settings: Settings, workers: int, folder: Path | None = None) -> LocalExecutor:

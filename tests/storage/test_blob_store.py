@@ -203,6 +203,19 @@ async def test_an_unavailable_store_times_out(tmp_path: Path, monkeypatch: pytes
             assert not await blobs.ready()
 
 
+@pytest.mark.parametrize("durable", [True, False])
+async def test_durable_blobs_are_flushed_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
+) -> None:
+    blobs = open_blob_store(None, tmp_path / "blobs", durable=durable)
+    flushed: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda file: flushed.append(Path(f"/proc/self/fd/{file}").readlink().name))
+    await put(blobs, "blob_1", b"bytes", tmp_path)
+    assert await read(blobs, "blob_1", 0, 5) == b"bytes"
+    assert len(flushed) == 2 * durable
+    assert flushed[1:] == ["blobs"] * durable
+
+
 def test_the_store_is_chosen_by_url(tmp_path: Path) -> None:
     assert isinstance(open_blob_store(None, tmp_path / "blobs"), FolderBlobStore)
     assert isinstance(open_blob_store("s3://bucket/prefix", tmp_path / "blobs"), S3BlobStore)
