@@ -157,7 +157,6 @@ async def test_jobs_of_killed_workers_run_again(cluster: Cluster) -> None:
     assert executor.state().retries == 2
 
 
-@pytest.mark.extended
 async def test_a_job_that_kills_workers_fails_alone(cluster: Cluster) -> None:
     """The other jobs of the killed workers run again."""
     for _ in range(4):
@@ -191,7 +190,6 @@ async def test_a_worker_ends_its_jobs_before_it_stops(cluster: Cluster) -> None:
     assert executor.state().retries == 0
 
 
-@pytest.mark.extended
 async def test_the_last_worker_ends_its_jobs_before_it_stops(cluster: Cluster) -> None:
     process = await cluster.process(jobs=1)
     executor = await cluster.executor(1)
