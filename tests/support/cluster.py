@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
@@ -76,27 +76,22 @@ class ScriptedExecutor:
 
 
 class SchedulerProcess(ServerProcess):
-    """A scheduler that can be killed. Its port is the same after a restart."""
+    """A scheduler that can be killed. Its port is the same after a restart. Uses TLS if `tls` has Dask's variables."""
+
+    def __init__(self, tls: Mapping[str, str] = {}) -> None:
+        super().__init__()
+        self._tls = tls
 
     @property
     def address(self) -> str:
-        return f"tcp://127.0.0.1:{self.port}"
+        return f"{'tls' if self._tls else 'tcp'}://127.0.0.1:{self.port}"
 
     @property
     def command(self) -> list[str]:
-        variables = {f"DASK_DISTRIBUTED__SCHEDULER__{name}": str(value) for name, value in _SETTINGS.items()}
-        program = f"import os; os.environ |= {variables}; from distributed.cli.dask_scheduler import main; main()"
-        return [
-            sys.executable,
-            "-c",
-            program,
-            "--host",
-            "127.0.0.1",
-            "--port",
-            str(self.port),
-            "--dashboard-address",
-            ":0",
-        ]
+        settings = {f"DASK_DISTRIBUTED__SCHEDULER__{name}": str(value) for name, value in _SETTINGS.items()}
+        variables = [f"{name}={value}" for name, value in {**settings, **self._tls}.items()]
+        scheduler = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1"]
+        return ["env", *variables, *scheduler, "--port", str(self.port), "--dashboard-address", ":0"]
 
     def answers(self) -> bool:
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):

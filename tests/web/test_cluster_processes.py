@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +23,7 @@ from tests.support.processes import serving
 from tests.support.servers import eventually, made_key
 from tests.support.web_samples import picture
 
+_README = Path(__file__).parents[2] / "config" / "README.md"
 _CONVERTD = str(Path(sys.executable).with_name("convertd"))
 
 
@@ -34,12 +39,28 @@ def working(folder: Path, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
             worker.kill()
 
 
+def tls_variables(folder: Path) -> dict[str, str]:
+    """Creates a certificate. Returns the variables of README for the scheduler, servers and workers that use it."""
+    key, certificate = folder / "cluster-key.pem", folder / "cluster.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=cluster", "-days", "2"]
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    shutil.copy(certificate, folder / "cluster-ca.pem")
+    lines = re.findall(r"^(DASK_DISTRIBUTED__COMM__\w+)=(\S+)$", _README.read_text(), re.MULTILINE)
+    return {
+        name.replace("SCHEDULER", process): value.replace("/etc/convertd", str(folder))
+        for name, value in lines
+        for process in ("SCHEDULER", "CLIENT", "WORKER")
+    }
+
+
 @pytest.mark.long
 def test_a_server_converts_on_a_worker(tmp_path: Path) -> None:
+    """Over TLS."""
     (tmp_path / "server").mkdir()
     database = f"sqlite:///{tmp_path}/server/convertd.db"
-    with SchedulerProcess() as scheduler:
-        settings = {"CONVERTD_CLUSTER": scheduler.address, "CONVERTD_BLOB_URL": f"file://{tmp_path}/blobs"}
+    tls = tls_variables(tmp_path)
+    with SchedulerProcess(tls) as scheduler:
+        settings = {"CONVERTD_CLUSTER": scheduler.address, "CONVERTD_BLOB_URL": f"file://{tmp_path}/blobs", **tls}
         with serving(tmp_path / "server", database, **settings) as (_, url):
             auth = {"Authorization": f"Bearer {made_key(tmp_path / 'server')}"}
 
@@ -65,6 +86,13 @@ def test_a_server_converts_on_a_worker(tmp_path: Path) -> None:
                 assert "1 of version" in http.get(f"{url}/status").text
                 worker.send_signal(signal.SIGTERM)
                 assert worker.wait(30) == 0
+
+            without_certificate = ssl.create_default_context(cafile=tmp_path / "cluster-ca.pem")
+            without_certificate.check_hostname = False
+            with socket.create_connection(("127.0.0.1", scheduler.port)) as connection:
+                encrypted = without_certificate.wrap_socket(connection)
+                with pytest.raises(ssl.SSLError, match="certificate required"), encrypted:
+                    encrypted.recv(1)
 
             account = http.get(f"{url}/api/v1/account", headers=auth).json()["data"]
             assert account["credits_remaining"] == 1_001 - 2
