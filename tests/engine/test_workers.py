@@ -21,7 +21,6 @@ from engine.executor.forkserver import WorkerProcess
 from engine.executor.jobs import Request
 from tests.support.executors import (
     ACCOUNT,
-    ALL_MODULES,
     FileJob,
     has_ended,
     idle_workers,
@@ -40,7 +39,7 @@ _MIB = 1 << 20
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor() -> AsyncIterator[LocalExecutor]:
     """One worker, with the misbehaving plugin."""
-    async with misbehaving(1, modules=ALL_MODULES) as made:
+    async with misbehaving(1) as made:
         yield made
 
 
