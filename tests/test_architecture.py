@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -66,7 +67,11 @@ def _sources() -> dict[str, str]:
 
 @cache
 def _trees() -> dict[str, ast.Module]:
-    return {name: ast.parse(source) for name, source in _sources().items()}
+    gc.disable()  # it would visit the nodes again and again, in most of the time
+    try:
+        return {name: ast.parse(source) for name, source in _sources().items()}
+    finally:
+        gc.enable()
 
 
 def _imported(tree: ast.AST) -> Iterator[str]:

@@ -333,7 +333,7 @@ async def _examine_sandbox(settings: Settings) -> SandboxReport:
     """Returns the sandbox report, complete or not, with the sandbox layers of the settings."""
     from web.executor_setup import local_executor
 
-    executor = local_executor(settings, 1)
+    executor = local_executor(settings, 1, modules=["engine.sandbox"])  # runs no conversion
     try:
         return await executor.examine()
     finally:

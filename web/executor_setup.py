@@ -50,23 +50,25 @@ def server_executor(settings: Settings, registry: Registry) -> LocalExecutor | C
     return ClusterExecutor(settings.cluster, Installation.of(registry, settings), blobs)
 
 
-def local_executor(settings: Settings, workers: int, folder: Path | None = None) -> LocalExecutor:
+def local_executor(
+    settings: Settings, workers: int, folder: Path | None = None, modules: Collection[str] = ()
+) -> LocalExecutor:
     """Returns an executor with the sandbox layers and jobs per process of the settings. The caller closes it.
 
-    The folders of worker processes are below `folder`, by default the system's temporary folder.
+    The folders of worker processes are below `folder`, by default the system's temporary folder. `modules` are those
+    that the jobs import, by default those of all jobs.
     """
     layers = sandbox.ALWAYS if settings.sandbox == "off" else sandbox.LAYERS
-    forkserver = ForkServer(layers, folder=folder)
+    forkserver = ForkServer(layers, modules, folder)
     return LocalExecutor(workers, pool=WorkerPool(forkserver, workers, settings.jobs_per_process))
 
 
 def command_executor(settings: Settings, jobs: int, modules: Collection[str]) -> LocalExecutor:
     """Returns an executor for a number of jobs that import only `modules`. The caller closes it."""
-    layers = sandbox.ALWAYS if settings.sandbox == "off" else sandbox.LAYERS
     if jobs == 1:
+        layers = sandbox.ALWAYS if settings.sandbox == "off" else sandbox.LAYERS
         return LocalExecutor(1, pool=SingleWorker(layers, modules))
-    workers = min(settings.workers, jobs)
-    return LocalExecutor(workers, pool=WorkerPool(ForkServer(layers, modules), workers, settings.jobs_per_process))
+    return local_executor(settings, min(settings.workers, jobs), modules=modules)
 
 
 async def start_local_executor(settings: Settings, executor: LocalExecutor, metrics: InstallationMetrics) -> None:

@@ -72,10 +72,16 @@ def _write_files(folder: Path) -> None:
         (folder / f"{name}.file").write_bytes(data)
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("files")
+    _write_files(made)
+    return made
+
+
 @pytest.mark.parametrize("kind", ["all", "plan"])
-def test_jobs_import_no_module(tmp_path: Path, kind: str) -> None:
-    _write_files(tmp_path)
-    program = [sys.executable, "-m", "tests.support.imports", kind, str(tmp_path)]
+def test_jobs_import_no_module(folder: Path, kind: str) -> None:
+    program = [sys.executable, "-m", "tests.support.imports", kind, str(folder)]
 
     done = subprocess.run(program, capture_output=True, text=True, check=True)
 

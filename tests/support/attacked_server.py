@@ -1,7 +1,7 @@
 """A server that is attacked: runs attacks in worker processes, and prints as JSON which of them succeeded.
 
-Arguments: a folder, the Landlock version to emulate, and a JSON object of attacks and their arguments, where "server"
-is the process ID of this process.
+Arguments: a folder, a JSON list of Landlock versions to emulate one after the other, and a JSON object of attacks and
+their arguments, where "server" is the process ID of this process. The output has an object per version.
 """
 
 from __future__ import annotations
@@ -36,6 +36,14 @@ async def _attack(folder: Path, attacks: dict[str, str]) -> dict[str, bool]:
     return succeeded
 
 
+def main(folder: Path, versions: list[int], attacks: dict[str, str]) -> None:
+    program = forkserver._PROGRAM
+    succeeded = []
+    for version in versions:
+        forkserver._PROGRAM = f"{_EMULATION.format(version)}; {program}"
+        succeeded.append(asyncio.run(_attack(folder, attacks)))
+    print(json.dumps(succeeded))
+
+
 if __name__ == "__main__":
-    forkserver._PROGRAM = f"{_EMULATION.format(sys.argv[2])}; {forkserver._PROGRAM}"
-    print(json.dumps(asyncio.run(_attack(Path(sys.argv[1]), json.loads(sys.argv[3])))))
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3]))

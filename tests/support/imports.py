@@ -1,7 +1,7 @@
 """A program that prints the modules that jobs import after those that the engine imports for them.
 
 Argument: "all" for what a fork server imports, "plan" for what a worker process without one imports. Each job runs in
-a fork of a process that has only loaded the plugins' declarations, or the fork server's modules.
+a fork of a process that has imported only these modules and the plugins' declarations.
 """
 
 from __future__ import annotations
@@ -9,15 +9,19 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from engine import pipeline, verification
 from engine.executor import preload
 from engine.media import RASTER
 from engine.planner import Plan
 from engine.registry import Registry, load_registry
+
+Imports: TypeAlias = dict[str, list[str]]
+"""The modules that jobs import, or the errors that they end with, by job."""
 
 _TARGETS = ("bmp", "png")  # with 8 bits per sample and with more
 
@@ -26,12 +30,13 @@ def main(kind: str, folder: Path) -> None:
     registry = load_registry()
     if kind == "all":
         preload.preload()
-    found = {}
+    jobs: dict[frozenset[str], list[tuple[Path, Plan]]] = {}  # by the modules that are imported for them
     for path in sorted(folder.iterdir()):
-        data = path.read_bytes()
         for plan in _plans(registry, path.stem):
-            modules = plan.modules if kind == "plan" else frozenset[str]()
-            found[f"{path.name}: {plan}"] = _imports(registry, plan, data, modules)
+            jobs.setdefault(plan.modules if kind == "plan" else frozenset(), []).append((path, plan))
+    found: Imports = {}
+    for modules, group in jobs.items():
+        found |= _in_fork(", ".join(modules), partial(_run_group, registry, group, modules))
     print(json.dumps(found))
 
 
@@ -46,30 +51,40 @@ def _plans(registry: Registry, name: str) -> Iterator[Plan]:
             yield registry.plan([source] * tool.inputs[0], source, tool.name)
 
 
-def _imports(registry: Registry, plan: Plan, data: bytes, modules: frozenset[str]) -> list[str]:
-    """The modules that the job imports, or the error that it ends with."""
+def _run_group(registry: Registry, group: list[tuple[Path, Plan]], modules: frozenset[str]) -> Imports:
+    preload.import_modules(modules)
+    found: Imports = {}
+    for path, plan in group:
+        name = f"{path.name}: {plan}"
+        found |= _in_fork(name, partial(_run_job, registry, name, plan, path.read_bytes()))
+    return found
+
+
+def _run_job(registry: Registry, name: str, plan: Plan, data: bytes) -> Imports:
+    options = registry.validate({"pages": "1"} if "pages" in plan.options else {})
+    before = {*sys.modules}
+    try:
+        verify = partial(verification.verify, registry, plan, options=options)
+        pipeline.run(plan, [data] * len(plan.sources), options, on_file=verify)
+    except Exception as error:
+        return {name: [repr(error)]}
+    return {name: sorted({*sys.modules} - before)}
+
+
+def _in_fork(name: str, function: Callable[[], Imports]) -> Imports:
+    """Calls the function in a fork of this process, which may crash. Returns its result."""
     reader, writer = os.pipe()
     child = os.fork()
-    if child:
-        os.close(writer)
-        with os.fdopen(reader, "rb") as pipe:
-            found: list[str] = json.loads(pipe.read() or '["crashed"]')
-        os.waitpid(child, 0)
-        return found
-    try:
-        preload.import_modules(modules)
-        options = registry.validate({"pages": "1"} if "pages" in plan.options else {})
-        before = {*sys.modules}
+    if not child:
         try:
-            verify = partial(verification.verify, registry, plan, options=options)
-            pipeline.run(plan, [data] * len(plan.sources), options, on_file=verify)
-        except Exception as error:
-            found = [repr(error)]
-        else:
-            found = sorted({*sys.modules} - before)
-        os.write(writer, json.dumps(found).encode())
-    finally:
-        os._exit(0)
+            os.write(writer, json.dumps(function()).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        found: Imports = json.loads(pipe.read() or json.dumps({name: ["crashed"]}))
+    os.waitpid(child, 0)
+    return found
 
 
 if __name__ == "__main__":
