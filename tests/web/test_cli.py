@@ -147,13 +147,16 @@ def test_formats_and_doctor_print_tables(folder: Path) -> None:
     assert "rlimits" in invoke(folder, "doctor").stdout
 
 
-def test_doctor_reports_which_jobs_share_a_process(folder: Path) -> None:
-    found = json.loads(invoke(folder, "doctor", "--json", CONVERTD_JOBS_PER_PROCESS="7").stdout)["processes"]
+def test_doctor_reports_what_the_settings_change(folder: Path) -> None:
+    settings = {"CONVERTD_JOBS_PER_PROCESS": "7", "CONVERTD_SANDBOX": "off"}
+    found = json.loads(invoke(folder, "doctor", "--json", **settings).stdout)
+    processes, layers = found["processes"], found["sandbox"]["layers"]
 
-    assert found["jobs_per_process"] == 7
-    assert {"pdf", "svg", "eps", "dng", "psd"} <= {*found["isolated_inputs"]}
-    assert "jpeg" not in found["isolated_inputs"]
-    assert {"pdf", "svg", "psd"} <= {*found["isolated_outputs"]}
+    assert processes["jobs_per_process"] == 7
+    assert {"pdf", "svg", "eps", "dng", "psd"} <= {*processes["isolated_inputs"]}
+    assert "jpeg" not in processes["isolated_inputs"]
+    assert {"pdf", "svg", "psd"} <= {*processes["isolated_outputs"]}
+    assert {name for name in layers if layers[name]} == {"rlimits", "process_group", "parent_death_signal"}
 
 
 def test_formats_as_json(folder: Path) -> None:
