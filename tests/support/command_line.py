@@ -50,10 +50,10 @@ def _read_terminal(terminal: int) -> Iterator[bytes]:
             yield block
 
 
-def invoke(folder: Path, *arguments: str, answer: str = "", **environment: str) -> Result:
+def invoke(folder: Path, *arguments: str, answer: str | bytes = "", **environment: str) -> Result:
     """Runs the command in this process, which is faster. For commands that end early. `answer` is its input."""
     with chdir(folder):
-        return CliRunner().invoke(cli, arguments, input=answer, env=environment)
+        return CliRunner().invoke(cli, arguments, input=answer, env=environment, prog_name="convertd")
 
 
 def write_samples(folder: Path) -> Path:

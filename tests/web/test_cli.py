@@ -143,17 +143,16 @@ def test_a_failed_conversion_leaves_no_output(folder: Path) -> None:
 
 
 def test_formats_and_doctor_print_tables(folder: Path) -> None:
+    settings = {"CONVERTD_JOBS_PER_PROCESS": "7", "CONVERTD_SANDBOX": "off"}
+    rows = dict(re.findall("│ (.+?) +│ (.+?) +│", invoke(folder, "doctor", COLUMNS="400", **settings).stdout))
+    layers = {row for row in rows if row.startswith("sandbox layer: ") and rows[row] == "active"}
+    isolated = rows["process of one conversion"].removeprefix("from ").split(", ")
+
     assert "heic" in invoke(folder, "formats").stdout
-    assert "rlimits" in invoke(folder, "doctor").stdout
-
-
-def test_doctor_reports_which_jobs_share_a_process(folder: Path) -> None:
-    found = json.loads(invoke(folder, "doctor", "--json", CONVERTD_JOBS_PER_PROCESS="7").stdout)["processes"]
-
-    assert found["jobs_per_process"] == 7
-    assert {"pdf", "svg", "eps", "dng", "psd"} <= {*found["isolated_inputs"]}
-    assert "jpeg" not in found["isolated_inputs"]
-    assert {"pdf", "svg", "psd"} <= {*found["isolated_outputs"]}
+    assert layers == {f"sandbox layer: {name}" for name in ("rlimits", "process_group", "parent_death_signal")}
+    assert "at most 7 conversions" in rows["process"]
+    assert {"pdf", "svg", "eps", "dng", "psd"} <= {*isolated}
+    assert "jpeg" not in isolated
 
 
 def test_formats_as_json(folder: Path) -> None:
@@ -164,13 +163,18 @@ def test_formats_as_json(folder: Path) -> None:
 
 def test_missing_packages_are_reported_and_their_formats_not_listed(folder: Path) -> None:
     """Without Ghostscript on the path, EPS is written but not read."""
-    found = json.loads(run_command(folder, "doctor", "--json", PATH="/nowhere").stdout)
+    environment = {"PATH": "/nowhere", "CONVERTD_JOBS_PER_PROCESS": "7"}
+    found = json.loads(run_command(folder, "doctor", "--json", **environment).stdout)
     offered = json.loads(run_command(folder, "formats", "--json", PATH="/nowhere").stdout)["by_input_format"]
 
     (need,) = found["missing"]
     assert (need["name"], need["install"]) == ("Ghostscript", "apt-get install ghostscript")
     assert "eps" not in offered
     assert "eps" in offered["jpeg"]
+    assert found["processes"]["jobs_per_process"] == 7
+    assert {"pdf", "svg", "dng", "psd"} <= {*found["processes"]["isolated_inputs"]}
+    assert not {"eps", "jpeg"} & {*found["processes"]["isolated_inputs"]}
+    assert {"pdf", "svg", "psd"} <= {*found["processes"]["isolated_outputs"]}
 
 
 def test_all_invalid_settings_are_reported(folder: Path) -> None:

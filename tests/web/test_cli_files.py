@@ -12,7 +12,7 @@ import pikepdf
 import pytest
 from PIL import Image
 
-from tests.support.command_line import COMMAND, invoke, run_at_terminal, run_command, write_samples
+from tests.support.command_line import COMMAND, invoke, run_at_terminal, write_samples
 from tests.support.pdf_documents import document
 from tests.support.samples import sample
 
@@ -41,7 +41,7 @@ def _names(folder: Path) -> set[str]:
 def test_results_have_the_mode_of_the_umask(folder: Path, umask: int, mode: int) -> None:
     before = os.umask(umask)
     try:
-        assert run_command(folder, "convert", "photo.heic", "photo.jpg").returncode == 0
+        assert invoke(folder, "convert", "photo.heic", "photo.jpg").exit_code == 0
     finally:
         os.umask(before)
 
@@ -138,14 +138,16 @@ def test_standard_input_and_output(folder: Path) -> None:
     through = _pipe(folder, sample("heic"), "-", "--to", "png")
     assert (through.returncode, through.stderr, _format(through.stdout)) == (0, b"", "PNG")
 
-    assert _pipe(folder, sample("heic"), "-", "out/piped.webp").returncode == 0
-    assert _format((folder / "out" / "piped.webp").read_bytes()) == "WEBP"
-
-    assert _pipe(folder, sample("heic"), "-", "out", "--to", "gif").returncode == 0
-    assert _format((folder / "out" / "stdin.gif").read_bytes()) == "GIF"
-
     to_output = _pipe(folder, b"", "photo.heic", "-", "--to", "jpg")
     assert (to_output.returncode, _format(to_output.stdout)) == (0, "JPEG")
+
+
+def test_standard_input_to_a_file(folder: Path) -> None:
+    assert invoke(folder, "convert", "-", "out/piped.webp", answer=sample("heic")).exit_code == 0
+    assert _format((folder / "out" / "piped.webp").read_bytes()) == "WEBP"
+
+    assert invoke(folder, "convert", "-", "out", "--to", "gif", answer=sample("heic")).exit_code == 0
+    assert _format((folder / "out" / "stdin.gif").read_bytes()) == "GIF"
 
 
 def test_a_failure_writes_nothing_to_standard_output(folder: Path) -> None:
@@ -158,18 +160,20 @@ def test_a_failure_writes_nothing_to_standard_output(folder: Path) -> None:
 def test_the_format_of_unknown_content(folder: Path) -> None:
     content = _JUNK + sample("pdf")
 
-    unknown = _pipe(folder, content, "-", "--to", "png")
-    known = _pipe(folder, content, "-", "--to", "png", "--from", "pdf")
+    unknown = invoke(folder, "convert", "-", "out/page.png", answer=content)
+    known = invoke(folder, "convert", "-", "out/page.png", "--from", "pdf", answer=content)
 
-    assert (unknown.returncode, unknown.stdout) == (1, b"")
-    assert b"unrecognized" in unknown.stderr
-    assert (known.returncode, _format(known.stdout)) == (0, "PNG")
+    assert unknown.exit_code == 1
+    assert "unrecognized" in unknown.stderr
+    assert known.exit_code == 0
+    assert _format((folder / "out" / "page.png").read_bytes()) == "PNG"
 
 
 def test_the_content_decides_before_the_given_format(folder: Path) -> None:
-    done = _pipe(folder, sample("heic"), "-", "--to", "png", "--from", "jpeg")
+    done = invoke(folder, "convert", "-", "out/photo.png", "--from", "jpeg", answer=sample("heic"))
 
-    assert (done.returncode, _format(done.stdout)) == (0, "PNG")
+    assert done.exit_code == 0
+    assert _format((folder / "out" / "photo.png").read_bytes()) == "PNG"
 
 
 @pytest.mark.parametrize(
@@ -184,10 +188,10 @@ def test_the_content_decides_before_the_given_format(folder: Path) -> None:
     ],
 )
 def test_invalid_inputs_and_outputs(folder: Path, arguments: tuple[str, ...]) -> None:
-    done = _pipe(folder, sample("heic"), *arguments)
+    done = invoke(folder, "convert", *arguments, answer=sample("heic"))
 
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.startswith(b"convertd: ")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("convertd: ")
 
 
 def test_no_result_is_written_to_a_terminal(folder: Path) -> None:
@@ -209,31 +213,27 @@ def test_the_password_of_a_pdf(folder: Path) -> None:
     assert opened.exit_code == 0
 
 
-def _check_message(done: subprocess.CompletedProcess[str], message: str) -> None:
-    assert done.returncode == 1
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
 def test_a_folder_in_which_nothing_can_be_written(folder: Path) -> None:
-    done = run_command(folder, "convert", "photo.heic", "/proc/photo.jpg")
+    done = invoke(folder, "convert", "photo.heic", "/proc/photo.jpg")
 
-    _check_message(done, "photo.heic: cannot write /proc/photo.jpg: ")
+    assert done.exit_code == 1
+    assert done.stderr.startswith("photo.heic: cannot write /proc/photo.jpg: ")
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("files", [1, 2])
 def test_a_full_disk_leaves_nothing(folder: Path, small_disk: Path, files: int) -> None:
-    Image.effect_noise((1500, 1500), 90).save(folder / "noise.png")
-    Image.effect_noise((1500, 1500), 90).save(folder / "other.png")
-    (small_disk / "noise.bmp").write_bytes(b"precious")
+    sources = ("large.png", "other.png")[:files]
+    for name in sources:
+        Image.new("L", (1500, 1500)).save(folder / name)  # larger than the disk, as a BMP
+    (small_disk / "large.bmp").write_bytes(b"precious")
 
-    sources = ("noise.png", "other.png")[:files]
-    done = run_command(folder, "convert", "-y", *sources, str(small_disk), "--to", "bmp")
+    done = invoke(folder, "convert", "-y", *sources, str(small_disk), "--to", "bmp")
 
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert done.stderr.count("No space left on device") == files
-    assert "Traceback" not in done.stderr
-    assert [(path.name, path.read_bytes()) for path in small_disk.iterdir()] == [("noise.bmp", b"precious")]
+    assert isinstance(done.exception, SystemExit)
+    assert [(path.name, path.read_bytes()) for path in small_disk.iterdir()] == [("large.bmp", b"precious")]
 
 
 def test_standard_output_on_a_full_disk(folder: Path) -> None:
@@ -247,4 +247,5 @@ def test_standard_output_on_a_full_disk(folder: Path) -> None:
             check=False,
         )
 
-    _check_message(done, "photo.heic: cannot write standard output: No space left on device")
+    assert done.returncode == 1
+    assert done.stderr == "photo.heic: cannot write standard output: No space left on device\n"

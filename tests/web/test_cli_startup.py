@@ -15,7 +15,7 @@ from storage.database import Database
 from storage.transaction import Transaction
 from tests.support.command_line import COMMAND, invoke, run_command
 
-_COMMANDS = [("serve", "--port", "0"), ("account", "list")]
+_SERVE, _ACCOUNTS = ("serve", "--port", "0"), ("account", "list")
 _BLOBS, _SCHEDULER = "file:///dev/shm/blobs", "tcp://127.0.0.1:8786"  # not used: the commands end before
 _CLUSTER = {"CONVERTD_BLOB_URL": _BLOBS, "CONVERTD_CLUSTER": _SCHEDULER}
 
@@ -28,12 +28,25 @@ def _hide(folder: Path, package: str) -> str:
     return str(folder / "hidden")
 
 
-def _check_message(done: subprocess.CompletedProcess[str], *parts: str) -> None:
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("convertd: ")
-    assert done.stderr.count("\n") == 1
+def _check(message: str, *parts: str) -> None:
+    assert message.startswith("convertd: ")
+    assert message.count("\n") == 1
     for part in parts:
-        assert part in done.stderr
+        assert part in message
+
+
+def _message(folder: Path, *command: str, **environment: str) -> str:
+    """Runs the command, which must fail without a result, in a process. Returns its message."""
+    done = run_command(folder, *command, **environment)
+    assert (done.returncode, done.stdout) == (1, "")
+    return done.stderr
+
+
+def _messages(folder: Path, **environment: str) -> tuple[str, str]:
+    """Runs a server in a process, and a command of accounts in this one. Both must fail. Returns their messages."""
+    listed = invoke(folder, *_ACCOUNTS, **environment)
+    assert (listed.exit_code, listed.stdout) == (1, "")
+    return _message(folder, *_SERVE, **environment), listed.stderr
 
 
 def test_the_version(tmp_path: Path) -> None:
@@ -43,41 +56,36 @@ def test_the_version(tmp_path: Path) -> None:
     assert re.fullmatch(r"convertd \d+\.\d+\.\d+\n", done.stdout)
 
 
-@pytest.mark.parametrize("command", _COMMANDS)
-def test_the_database_does_not_run(tmp_path: Path, command: tuple[str, ...]) -> None:
-    url = "postgresql://user:sesame@127.0.0.1:1/name"
-
-    done = run_command(tmp_path, *command, CONVERTD_DATABASE_URL=url)
-
-    _check_message(done, "cannot use the database", "Connection refused", "CONVERTD_DATABASE_URL")
-    assert "sesame" not in done.stderr
+def test_the_database_does_not_run(tmp_path: Path) -> None:
+    for message in _messages(tmp_path, CONVERTD_DATABASE_URL="postgresql://user:sesame@127.0.0.1:1/name"):
+        _check(message, "cannot use the database", "Connection refused", "CONVERTD_DATABASE_URL")
+        assert "sesame" not in message
 
 
-@pytest.mark.parametrize("command", _COMMANDS)
+@pytest.mark.parametrize("command", [_SERVE, _ACCOUNTS])
 def test_the_driver_of_postgresql_is_missing(tmp_path: Path, command: tuple[str, ...]) -> None:
     path = _hide(tmp_path, "psycopg")
 
-    done = run_command(tmp_path, *command, PYTHONPATH=path, CONVERTD_DATABASE_URL="postgresql://127.0.0.1/name")
+    message = _message(tmp_path, *command, PYTHONPATH=path, CONVERTD_DATABASE_URL="postgresql://127.0.0.1/name")
 
-    _check_message(done, "psycopg", "pip install 'convertd[postgres]'")
+    _check(message, "psycopg", "pip install 'convertd[postgres]'")
 
 
 def test_the_driver_of_s3_is_missing(tmp_path: Path) -> None:
     environment = {"PYTHONPATH": _hide(tmp_path, "obstore"), "CONVERTD_BLOB_URL": "s3://bucket/files"}
-    created = run_command(tmp_path, "account", "create", "--email", "a@example.test", "--name", "Test", **environment)
-    assert created.returncode == 0
+    assert invoke(tmp_path, "account", "create", "--email", "a@example.test", "--name", "Test").exit_code == 0
 
-    for command in (("serve", "--port", "0"), ("account", "delete", "a@example.test", "--yes")):
-        _check_message(run_command(tmp_path, *command, **environment), "obstore", "pip install 'convertd[s3]'")
+    for command in (_SERVE, ("account", "delete", "a@example.test", "--yes")):
+        _check(_message(tmp_path, *command, **environment), "obstore", "pip install 'convertd[s3]'")
 
-    assert "a@example.test" in run_command(tmp_path, "account", "list", **environment).stdout
+    assert "a@example.test" in invoke(tmp_path, *_ACCOUNTS).stdout
 
 
-@pytest.mark.parametrize("command", [("serve", "--port", "0"), ("worker",)])
+@pytest.mark.parametrize("command", [_SERVE, ("worker",)])
 def test_the_package_of_clusters_is_missing(tmp_path: Path, command: tuple[str, ...]) -> None:
-    done = run_command(tmp_path, *command, PYTHONPATH=_hide(tmp_path, "distributed"), **_CLUSTER)
+    message = _message(tmp_path, *command, PYTHONPATH=_hide(tmp_path, "distributed"), **_CLUSTER)
 
-    _check_message(done, "distributed", "pip install 'convertd[cluster]'")
+    _check(message, "distributed", "pip install 'convertd[cluster]'")
 
 
 def test_without_a_cluster_nothing_of_dask_is_imported(tmp_path: Path) -> None:
@@ -116,8 +124,7 @@ def test_a_worker_is_not_configured(
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", _COMMANDS)
-def test_the_database_belongs_to_a_newer_release(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_the_database_belongs_to_a_newer_release(tmp_path: Path) -> None:
     def upgrade(transaction: Transaction) -> None:
         insert = "INSERT INTO schema_migration (name, applied) VALUES ('9999_later', '2030-01-01 00:00:00')"
         transaction.connection.execute_sql(insert)
@@ -126,35 +133,31 @@ def test_the_database_belongs_to_a_newer_release(tmp_path: Path, command: tuple[
     database.run_blocking(upgrade)
     database.close()
 
-    _check_message(run_command(tmp_path, *command), "newer release", "Install that release")
+    for message in _messages(tmp_path):
+        _check(message, "newer release", "Install that release")
 
 
-@pytest.mark.parametrize("command", _COMMANDS)
 @pytest.mark.parametrize("data_dir", ["/proc/data", "file"])
-def test_the_data_folder_cannot_be_written_to(tmp_path: Path, command: tuple[str, ...], data_dir: str) -> None:
+def test_the_data_folder_cannot_be_written_to(tmp_path: Path, data_dir: str) -> None:
     (tmp_path / "file").write_text("not a folder")
 
-    done = run_command(tmp_path, *command, CONVERTD_DATA_DIR=data_dir)
+    for message in _messages(tmp_path, CONVERTD_DATA_DIR=data_dir):
+        _check(message, data_dir, "CONVERTD_DATA_DIR")
 
-    _check_message(done, data_dir, "CONVERTD_DATA_DIR")
 
-
-@pytest.mark.parametrize("command", _COMMANDS)
-def test_the_file_system_is_read_only(small_disk: Path, command: tuple[str, ...]) -> None:
-    create = ("account", "create", "--email", "a@example.test", "--name", "Test")
-    assert run_command(small_disk, *create).returncode == 0
+def test_the_file_system_is_read_only(small_disk: Path) -> None:
+    assert invoke(small_disk, "account", "create", "--email", "a@example.test", "--name", "Test").exit_code == 0
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
 
-    _check_message(run_command(small_disk, *command), "CONVERTD_DATA_DIR")
+    for message in _messages(small_disk):
+        _check(message, "CONVERTD_DATA_DIR")
 
 
-@pytest.mark.parametrize("command", _COMMANDS)
-def test_the_file_is_no_database(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_the_file_is_no_database(tmp_path: Path) -> None:
     (tmp_path / "other.db").write_text("This file is not a database. " * 100)
 
-    done = run_command(tmp_path, *command, CONVERTD_DATABASE_URL=f"sqlite:///{tmp_path / 'other.db'}")
-
-    _check_message(done, "file is not a database", "CONVERTD_DATABASE_URL")
+    for message in _messages(tmp_path, CONVERTD_DATABASE_URL=f"sqlite:///{tmp_path / 'other.db'}"):
+        _check(message, "file is not a database", "CONVERTD_DATABASE_URL")
 
 
 @pytest.mark.parametrize(
@@ -169,7 +172,7 @@ def test_the_file_is_no_database(tmp_path: Path, command: tuple[str, ...]) -> No
 def test_completions(tmp_path: Path, words: str, expected: set[str]) -> None:
     number = str(len(words.split(" ")) - 1)
 
-    done = run_command(tmp_path, _CONVERTD_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=number)
+    done = invoke(tmp_path, _CONVERTD_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=number)
 
     assert set(done.stdout.split()) == expected
 

@@ -9,6 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 from PIL import Image
+from typer.testing import Result
 
 from tests.support.command_line import COMMAND, invoke, run_command, write_samples
 from tests.support.pdf_documents import document
@@ -58,39 +59,43 @@ def test_options_are_passed_on(folder: Path, server: Running) -> None:
 
 
 def test_folders_standard_streams_and_existing_files(folder: Path, server: Running) -> None:
-    command = [COMMAND, "convert", "--remote", server.url]
-    environment = {**os.environ, "CONVERTD_API_KEY": server.account(10)}
+    command, key = ("convert", "--remote", server.url), server.account(10)
     (folder / "in").mkdir()
     (folder / "photo.heic").rename(folder / "in" / "photo.heic")
     (folder / "pages.pdf").write_bytes(document("pages", 3))
 
-    def run(*arguments: str, content: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            [*command, *arguments], cwd=folder, input=content, capture_output=True, env=environment, check=False
-        )
+    def run(*arguments: str) -> Result:
+        return invoke(folder, *command, *arguments, CONVERTD_API_KEY=key)
 
-    assert run("in", "out", "--to", "jpg").returncode == 0
+    assert run("in", "out", "--to", "jpg").exit_code == 0
     assert (folder / "out" / "photo.jpg").stat().st_mode & 0o777 == 0o666 & ~_umask()
     (folder / "out" / "photo.jpg").write_bytes(b"precious")
 
     refused, kept = run("in", "out", "--to", "jpg"), run("-n", "in", "out", "--to", "jpg")
-    assert (refused.returncode, kept.returncode) == (1, 0)
-    assert b"use -y to replace it" in refused.stderr
+    assert (refused.exit_code, kept.exit_code) == (1, 0)
+    assert "use -y to replace it" in refused.stderr
     assert (folder / "out" / "photo.jpg").read_bytes() == b"precious"
-    assert run("-y", "in", "out", "--to", "jpg").returncode == 0
+    assert run("-y", "in", "out", "--to", "jpg").exit_code == 0
 
-    piped = run("-", "--to", "png", content=(folder / "out" / "photo.jpg").read_bytes())
-    assert (piped.returncode, piped.stdout[:4]) == (0, b"\x89PNG")
-    assert run("pages.pdf", "out/page.png", "--pages", "all").returncode == 0
+    assert run("pages.pdf", "out/page.png", "--pages", "all").exit_code == 0
     assert {path.name for path in (folder / "out").iterdir()} == {"photo.jpg", "page.zip"}
+
+    piped = subprocess.run(
+        [COMMAND, *command, "-", "--to", "png"],
+        cwd=folder,
+        input=(folder / "out" / "photo.jpg").read_bytes(),
+        capture_output=True,
+        env={**os.environ, "CONVERTD_API_KEY": key},
+        check=False,
+    )
+    assert (piped.returncode, piped.stdout[:4]) == (0, b"\x89PNG")
 
 
 def test_a_result_that_cannot_be_written(folder: Path, server: Running) -> None:
-    done = run_command(
-        folder, "convert", "--remote", server.url, "photo.heic", "/proc/photo.jpg", CONVERTD_API_KEY=server.account(10)
-    )
+    arguments = ("convert", "--remote", server.url, "photo.heic", "/proc/photo.jpg")
+    done = invoke(folder, *arguments, CONVERTD_API_KEY=server.account(10))
 
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert done.stderr.startswith("photo.heic: cannot write /proc/photo.jpg: ")
     assert done.stderr.count("\n") == 1
 

@@ -121,23 +121,28 @@ def test_a_stopped_fork_server_is_replaced_and_does_not_delay_the_shutdown(tmp_p
         assert {response.status_code for response in responses} <= {200, 503}
 
 
-def test_the_next_server_removes_the_folders_of_one_that_was_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    with TemporaryDirectory() as data_dir, TemporaryDirectory() as temporary:
-        for folder in (data_dir, temporary):
+def test_a_killed_server_leaves_no_upload_and_the_next_removes_its_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    with TemporaryDirectory() as data_folder, TemporaryDirectory() as temporary:
+        data_dir = Path(data_folder)
+        for folder in (data_folder, temporary):
             Path(folder).chmod(0o711)
         monkeypatch.setenv("TMPDIR", temporary)
-        workers = Path(data_dir, "workers")
-        with serve_process(Path(data_dir)) as (running, lines):
+        workers = data_dir / "workers"
+        key = made_key(data_dir)
+        with serve_process(data_dir) as (running, lines):
             assert eventually(lambda: any("listening on" in line for line in lines), 20)
             (base,) = workers.iterdir()
             assert list(base.iterdir())
             (supervisor,) = child_processes(running.pid)
-            os.kill(supervisor, signal.SIGSTOP)  # otherwise it removes the folders
-            running.kill()
+            with _large_upload(data_dir, running.pid, "".join(lines), key):
+                os.kill(supervisor, signal.SIGSTOP)  # otherwise it removes the folders
+                running.kill()
+                running.wait()
             os.killpg(supervisor, signal.SIGKILL)
+        assert list((data_dir / "jobs").iterdir()) == []
         assert list(base.iterdir())
 
-        with serve_process(Path(data_dir)) as (running, lines):
+        with serve_process(data_dir) as (running, lines):
             assert eventually(lambda: any("listening on" in line for line in lines), 20)
             assert not base.exists()
             assert len(list(workers.iterdir())) == 1
@@ -148,31 +153,28 @@ def test_the_next_server_removes_the_folders_of_one_that_was_killed(monkeypatch:
         assert not list(workers.iterdir())
 
 
-def _stop_fork_server(server: int) -> None:
-    """Stops all processes of the server's fork server."""
-    (supervisor,) = child_processes(server)
-    for pid in (*child_processes(supervisor), supervisor):
-        os.kill(pid, signal.SIGSTOP)
-
-
-def test_a_killed_server_leaves_no_upload(tmp_path: Path) -> None:
-    key = made_key(tmp_path)
-    with serve_process(tmp_path) as (running, lines):
-        assert eventually(lambda: any("listening on" in line for line in lines), 20)
-        listening = re.search(r"listening on http://(\S+):(\d+)", "".join(lines))
-        assert listening
-        body = form(part(picture_of("BMP", (1500, 1000)), 'name="file"; filename="a.bmp"'), TARGET)
-        posting = f"POST /api/v1/convert HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {key}\r\n"
-        with socket.create_connection((listening[1], int(listening[2])), timeout=20) as connection:
-            connection.sendall(conversion_request(posting, body)[:-10])
-            assert eventually(lambda: _on_disk(tmp_path, running.pid))
-            assert list((tmp_path / "jobs").iterdir()) == []
-            running.kill()
-            running.wait()
-    assert list((tmp_path / "jobs").iterdir()) == []
+@contextmanager
+def _large_upload(data_dir: Path, pid: int, log: str, key: str) -> Iterator[None]:
+    """An upload to the server that is not complete, but so large that it is on the disk, in files without names."""
+    listening = re.search(r"listening on http://(\S+):(\d+)", log)
+    assert listening
+    body = form(part(picture_of("BMP", (1500, 1000)), 'name="file"; filename="a.bmp"'), TARGET)
+    posting = f"POST /api/v1/convert HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {key}\r\n"
+    with socket.create_connection((listening[1], int(listening[2])), timeout=20) as connection:
+        connection.sendall(conversion_request(posting, body)[:-10])
+        assert eventually(lambda: _on_disk(data_dir, pid))
+        assert list((data_dir / "jobs").iterdir()) == []
+        yield
 
 
 def _on_disk(data_dir: Path, pid: int) -> bool:
     """Whether all uploads are on the disk."""
     found = open_work_files(data_dir, pid)
     return bool(found) and all(name.startswith(f"{data_dir}/jobs/") for name in found)
+
+
+def _stop_fork_server(server: int) -> None:
+    """Stops all processes of the server's fork server."""
+    (supervisor,) = child_processes(server)
+    for pid in (*child_processes(supervisor), supervisor):
+        os.kill(pid, signal.SIGSTOP)

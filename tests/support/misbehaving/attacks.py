@@ -257,6 +257,15 @@ def _find_open_folder(_argument: str) -> None:
     raise PermissionError
 
 
+def _try_all(attacks: str) -> None:
+    """Runs several attacks, one a line. Refused if all of them are."""
+    for attack in attacks.splitlines():
+        name, _, argument = attack.partition(" ")
+        with suppress(OSError):
+            return ATTACKS[name](argument)
+    raise PermissionError
+
+
 def _answer(kind: str) -> None:
     """Replies in place of the worker, with a wrong size or values that are no JSON."""
     result: dict[str, object] = {"size": 1_000_000, "trace": [], "warnings": [], "input_pages": [], "pages": None}
@@ -295,6 +304,7 @@ ATTACKS: Mapping[str, Callable[[str], None]] = {
     "become_root": _become_root,
     "fill": _fill,
     "find_open_folder": _find_open_folder,
+    "try_all": _try_all,
     "answer": _answer,
     "burrow": _burrow,
     "swarm": _swarm,
