@@ -246,7 +246,7 @@ def color_space(raster: Raster, *, color_space: ColorSpace = "keep") -> Raster:
     if color_space == "keep":
         return raster
     gray = color_space == "gray"
-    if gray:
+    if gray and len(set(raster.background)) > 1:
         luminance, _ = color.srgb_to_gray(np.array([[raster.background]], np.uint8), "RGB")
         raster = replace(raster, background=(int(luminance[0, 0]),) * 3)
     return _map(raster, lambda frame: _in_color_space(frame, gray=gray))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from io import BytesIO
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import pytest
 from PIL import Image
@@ -14,9 +14,26 @@ from engine.registry import load_registry
 from plugins import geometry
 from plugins.metadata import filter_exif, filter_xmp, metadata
 from tests.support.samples import quadrants
-from tests.support.tagged_photo import KEPT, PRIVATE, XMP_KEPT, XMP_PRIVATE, exiftool, srgb_profile, tagged_photo
+from tests.support.tagged_photo import (
+    KEPT,
+    PRIVATE,
+    XMP_KEPT,
+    XMP_PRIVATE,
+    exiftool,
+    exiftool_of_all,
+    srgb_profile,
+    tagged_photo,
+)
 
 Choice: TypeAlias = Literal["all", "safe", "none"]
+
+
+class Result(NamedTuple):
+    """A file and its tags, as ExifTool reads them."""
+
+    data: bytes
+    tags: dict[str, Any]
+
 
 _CHOICES: tuple[Choice, ...] = ("all", "safe", "none")
 _TARGETS = ("jpeg", "webp", "avif", "heic", "tiff", "png")
@@ -42,19 +59,22 @@ def test_the_source_has_all_tags() -> None:
     assert "ThumbnailImage" in names
 
 
-@pytest.mark.parametrize("target", _TARGETS)
-@pytest.mark.parametrize("choice", _CHOICES)
-def test_the_position_is_there_only_if_requested(target: str, choice: Choice) -> None:
-    tags = exiftool(_convert(tagged_photo(), target, choice))
-
-    positions = [name for name in tags if "GPS" in name or "City" in name or "Location" in name]
-
-    assert bool(positions) == (choice == "all")
+@pytest.fixture(scope="module", params=_TARGETS)
+def results(request: pytest.FixtureRequest) -> dict[Choice, Result]:
+    """The photo in a target format, by the value of the option."""
+    files = [_convert(tagged_photo(), request.param, choice) for choice in _CHOICES]
+    return dict(zip(_CHOICES, map(Result, files, exiftool_of_all(files)), strict=True))
 
 
-@pytest.mark.parametrize("target", _TARGETS)
-def test_safe_keeps_date_camera_exposure_and_author(target: str) -> None:
-    tags = exiftool(_convert(tagged_photo(), target, "safe"))
+def test_the_position_is_there_only_if_requested(results: dict[Choice, Result]) -> None:
+    for choice, result in results.items():
+        positions = [name for name in result.tags if "GPS" in name or "City" in name or "Location" in name]
+
+        assert bool(positions) == (choice == "all")
+
+
+def test_safe_keeps_date_camera_exposure_and_author(results: dict[Choice, Result]) -> None:
+    data, tags = results["safe"]
     by_name = {name.partition(":")[2]: str(value) for name, value in tags.items() if not name.startswith("XMP")}
 
     assert {name: by_name.get(name) for name in KEPT} == KEPT
@@ -62,16 +82,15 @@ def test_safe_keeps_date_camera_exposure_and_author(target: str) -> None:
     assert not {*PRIVATE, "ThumbnailImage", "MakerNoteUnknownText"} & by_name.keys()
     assert not XMP_PRIVATE.keys() & tags.keys()
     assert not {"BODY-12345", "LENS-12345", "An Owner", "owners-computer", "private comment"} & _values(tags)
-    assert b"BODY-12345" not in _convert(tagged_photo(), target, "safe")
+    assert b"BODY-12345" not in data
 
 
-@pytest.mark.parametrize("target", _TARGETS)
-def test_none_keeps_only_the_profile(target: str) -> None:
-    tags = exiftool(_convert(tagged_photo(), target, "none"))
+def test_none_keeps_only_the_profile(results: dict[Choice, Result]) -> None:
+    data, tags = results["none"]
 
     assert not {*KEPT.values(), *PRIVATE.values()} - {"N", "W", "35", "400"} & _values(tags)
     assert not [name for name in tags if name.startswith(("XMP", "ExifIFD", "GPS", "IFD1"))]
-    assert Image.open(BytesIO(_convert(tagged_photo(), target, "none"))).info["icc_profile"] == srgb_profile()
+    assert Image.open(BytesIO(data)).info["icc_profile"] == srgb_profile()
 
 
 @pytest.mark.parametrize(("choice", "expected"), [("safe", ["location_removed"]), ("none", []), ("all", [])])

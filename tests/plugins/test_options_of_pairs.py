@@ -278,11 +278,10 @@ _of_all_pairs = pytest.mark.parametrize("pair", _PAIRS, ids=str)
 
 
 @_of_all_pairs
-def test_options_change_what_they_should(pair: Pair, subtests: pytest.Subtests) -> None:
-    for name, (values, check) in _CHECKS.items():
+def test_options_change_what_they_should(pair: Pair) -> None:
+    for values, check in _CHECKS.values():
         if pair.takes(values):
-            with subtests.test(option=name):
-                check(pair)
+            check(pair)
 
 
 @_of_all_pairs
@@ -367,7 +366,8 @@ def test_a_raw_file_without_preview_is_refused() -> None:
 @pytest.mark.parametrize("target", sorted({pair.target.name for pair in _PAIRS if pair.takes({"effort": 9})}))
 @pytest.mark.parametrize("options", [{}, {"lossless": True}], ids=["default", "lossless"])
 def test_more_effort_saves_bytes(target: str, options: OptionValues) -> None:
-    pair = Pair(_REGISTRY.formats["png"], _REGISTRY.formats[target], saved(photo((480, 320)), "PNG"))
+    size = (240, 160) if target == "avif" else (480, 320)  # the slowest encoder
+    pair = Pair(_REGISTRY.formats["png"], _REGISTRY.formats[target], saved(photo(size), "PNG"))
 
     sizes = [len(pair.convert({**options, "effort": effort}).data) for effort in (1, 5, 9)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from io import BytesIO
+from itertools import cycle
 from typing import Any, TypeAlias
 
 import imagecodecs
@@ -93,18 +94,21 @@ _HDR = [_cicp(9, _PQ), _cicp(12, _PQ), _cicp(9, _HLG)]
 _KINDS = [("RGBA", 8), ("L", 8), ("LA", 8), ("P", 8), ("RGB", 16), ("L", 16)]
 
 
-@pytest.mark.parametrize("description", _DESCRIPTIONS)
-def test_colors_are_those_of_a_browser(screenshots: Screenshots, description: str) -> None:
-    chunks, number = _DESCRIPTIONS[description], list(_DESCRIPTIONS).index(description)
-    for mode, bits in (("RGB", 8), _KINDS[number % len(_KINDS)]):
-        data = _png(photo((120, 80), mode), *chunks, bits=bits)
-        (bmp, codes), (png, _) = (_convert(data, target) for target in ("bmp", "png"))
+def test_colors_are_those_of_a_browser(screenshots: Screenshots) -> None:
+    cases, files = [], []
+    for (name, chunks), kind in zip(_DESCRIPTIONS.items(), cycle(_KINDS)):
+        for mode, bits in (("RGB", 8), kind):
+            data = _png(photo((120, 80), mode), *chunks, bits=bits)
+            (bmp, codes), (png, _) = (_convert(data, target) for target in ("bmp", "png"))
+            assert ("hdr_reduced" in codes) == any(chunk in chunks for chunk in _HDR), name
+            cases.append((name, mode, bits))
+            files += [data, bmp, png]
 
-        expected, *seen = screenshots(data, bmp, png)
+    shown = screenshots(*files)
 
+    for case, expected, *seen in zip(cases, shown[::3], shown[1::3], shown[2::3], strict=True):
         for difference in (np.abs(picture - expected) for picture in seen):
-            assert difference.mean() < 0.6, (mode, bits)
-        assert ("hdr_reduced" in codes) == any(chunk in chunks for chunk in _HDR)
+            assert difference.mean() < 0.6, case
 
 
 def test_colors_beyond_srgb_are_kept_where_the_target_holds_a_profile() -> None:

@@ -106,7 +106,7 @@ def _lying_isobmff(name: str, side: int) -> bytes:
     buffer = BytesIO()
     image = Image.new("RGB", (side, side), (9, 99, 200))
     if name == "avif":
-        image.save(buffer, "AVIF", speed=10)
+        image.save(buffer, "AVIF", speed=10, subsampling="4:0:0")
     else:
         pillow_heif.from_pillow(image).save(buffer)
     real = b"ispe\0\0\0\0" + struct.pack(">II", side, side)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -59,10 +60,18 @@ XMP_PRIVATE = {
 
 def exiftool(data: bytes, *arguments: str) -> dict[str, Any]:
     """The tags of a file by group and name."""
-    command = ["exiftool", "-json", "-G1", *arguments, "-"]
-    result = subprocess.run(command, input=data, capture_output=True, check=True)
-    (tags,) = json.loads(result.stdout)
-    return dict(tags)
+    (tags,) = exiftool_of_all([data], *arguments)
+    return tags
+
+
+def exiftool_of_all(files: Sequence[bytes], *arguments: str) -> list[dict[str, Any]]:
+    """The tags of each file by group and name, read by one process."""
+    with TemporaryDirectory() as folder:
+        paths = [Path(folder, f"{number:02}") for number, _ in enumerate(files)]
+        for path, data in zip(paths, files, strict=True):
+            path.write_bytes(data)
+        command = ["exiftool", "-json", "-G1", *arguments, *map(str, paths)]
+        return list(json.loads(subprocess.run(command, capture_output=True, check=True).stdout))
 
 
 @cache
