@@ -43,7 +43,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--rounds", type=int, default=1, help="repetitions of races over HTTP and of kills of a server or its clients"
     )
     parser.addoption(
-        "--fuzz-seconds", type=float, default=5, help="seconds for damaged files and forms, and for schemathesis"
+        "--fuzz-seconds",
+        type=float,
+        default=5,
+        help="seconds for damaged files and forms; sets how many requests schemathesis makes",
     )
 
 
@@ -76,7 +79,7 @@ def pytest_report_header() -> str:
 
 @pytest.fixture
 def fuzz_seconds(request: pytest.FixtureRequest) -> float:
-    """Seconds for all tests with damaged files and forms together, and for schemathesis."""
+    """Seconds for all tests with damaged files and forms together. Sets the number of requests of schemathesis."""
     return float(request.config.getoption("--fuzz-seconds"))
 
 

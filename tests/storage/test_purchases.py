@@ -84,11 +84,11 @@ def test_a_payment_reported_before_its_session_is_recorded(database: Database) -
     assert now(database, account) == (2000, 2000)
 
 
-@pytest.mark.parametrize(("amount", "currency"), [(1, "eur"), (PRICE, "usd"), (PRICE + 1, "eur")])
-def test_a_wrong_price_is_not_credited(database: Database, amount: int, currency: str) -> None:
-    account, purchase = buy(database)
-    assert pay(database, purchase, amount=amount, currency=currency) == "mismatch"
-    assert now(database, account) == (0, 0)
+def test_a_wrong_price_is_not_credited(database: Database) -> None:
+    for amount, currency in ((1, "eur"), (PRICE, "usd"), (PRICE + 1, "eur")):
+        account, purchase = buy(database)
+        assert pay(database, purchase, amount=amount, currency=currency) == "mismatch"
+        assert now(database, account) == (0, 0)
 
 
 def test_payments_of_an_account(database: Database, clock: Clock) -> None:
@@ -125,16 +125,16 @@ def test_foreign_sessions(database: Database) -> None:
     assert now(database, account) == (0, 0)
 
 
-@pytest.mark.parametrize("order", list(permutations(["processing", "failed", "paid"])))
-def test_the_order_of_reports_does_not_matter(database: Database, order: tuple[str, ...]) -> None:
-    account, purchase = buy(database)
-    for reported in order:
-        if reported == "paid":
-            pay(database, purchase)
-        else:
-            database.run_blocking(purchases.set_state, report(purchase), reported)  # type: ignore[arg-type]
-    assert found(database, purchase).state == "paid"
-    assert now(database, account) == (2000, 2000)
+def test_the_order_of_reports_does_not_matter(database: Database) -> None:
+    for order in permutations(["processing", "failed", "paid"]):
+        account, purchase = buy(database)
+        for reported in order:
+            if reported == "paid":
+                pay(database, purchase)
+            else:
+                database.run_blocking(purchases.set_state, report(purchase), reported)  # type: ignore[arg-type]
+        assert found(database, purchase).state == "paid", order
+        assert now(database, account) == (2000, 2000), order
 
 
 def test_abandoned_purchases_are_deleted(database: Database, clock: Clock) -> None:
@@ -205,20 +205,20 @@ def test_a_refund_is_not_counted_twice(database: Database) -> None:
 STEPS = ("paid", "part", "dispute", "won", "rest")
 
 
-@pytest.mark.parametrize("order", list(permutations(STEPS))[::7])
-def test_the_order_of_reversals_does_not_matter(database: Database, order: tuple[str, ...]) -> None:
-    account, purchase = buy(database, 7)
-    for step in order:
-        for _ in range(2):
-            if step == "paid":
-                pay(database, purchase)
-            elif step in ("part", "rest"):
-                reverse(database, purchase, 600, at=5, id=step)
-            else:
-                won = step == "won"
-                reverse(database, purchase, 0 if won else 300, at=8 + won, id="dp", kind="dispute", final=won)
-            assert database.run_blocking(ledger_audit.check) == ()
-    assert now(database, account) == (7 + 2000 - 1600, 2000)
+def test_the_order_of_reversals_does_not_matter(database: Database) -> None:
+    for order in list(permutations(STEPS))[::7]:
+        account, purchase = buy(database, 7)
+        for step in order:
+            for _ in range(2):
+                if step == "paid":
+                    pay(database, purchase)
+                elif step in ("part", "rest"):
+                    reverse(database, purchase, 600, at=5, id=step)
+                else:
+                    won = step == "won"
+                    reverse(database, purchase, 0 if won else 300, at=8 + won, id="dp", kind="dispute", final=won)
+                assert database.run_blocking(ledger_audit.check, account.id) == (), (order, step)
+        assert now(database, account) == (7 + 2000 - 1600, 2000), order
 
 
 async def test_concurrent_reports_and_refunds(database: Database) -> None:

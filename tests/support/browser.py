@@ -45,20 +45,29 @@ def shown_pictures(page: Page, *files: bytes) -> list[NDArray[np.int64]]:
     return np.split(np.asarray(shown, int), len(files))
 
 
-def violations(page: Page, *rules: str) -> list[str]:
-    """Violations of axe-core's accessibility rules, all or only the named ones."""
-    # The content security policy of the pages allows no inline script, but does not apply to the debugger.
-    page.evaluate(_AXE.read_text())
+def violations(page: Page, *rules: str, within: str = "", exclude: str = "") -> list[str]:
+    """Violations of axe-core's accessibility rules, all or only the named ones, in the elements selected."""
+    if not page.evaluate("'axe' in window"):
+        # The content security policy of the pages allows no inline script, but does not apply to the debugger.
+        page.evaluate(_AXE.read_text())
+    context = {"include": [within or "html"], "exclude": [exclude] if exclude else []}
     options: dict[str, object] = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
-    found = page.evaluate("options => axe.run(document, options).then(found => found.violations)", options)
+    run = "([context, options]) => axe.run(context, options).then(found => found.violations)"
+    found = page.evaluate(run, [context, options])
     return [f"{one['id']}: {node['html']} {node['failureSummary']}" for one in found for node in one["nodes"]]
 
 
-def add_file(page: Page, content: bytes, name: str, target: str = "") -> Locator:
-    """Chooses another file in the try-it form. Returns its entry, with the output format selected."""
+def add_file(page: Page, content: bytes | Path, name: str = "", target: str = "") -> Locator:
+    """Chooses another file in the try-it form: content with a name, or a path, which is faster for a large file.
+
+    Returns its entry, with the output format selected.
+    """
     entries = page.locator("#files > li")
     count = entries.count()
-    page.locator("#file").set_input_files({"name": name, "mimeType": "", "buffer": content})
+    if isinstance(content, Path):
+        page.locator("#file").set_input_files(content)
+    else:
+        page.locator("#file").set_input_files({"name": name, "mimeType": "", "buffer": content})
     expect(entries).to_have_count(count + 1)
     if target:
         entries.last.get_by_label("Convert to").select_option(target)

@@ -1,9 +1,10 @@
-"""Hooks of schemathesis, which loads this module itself."""
+"""Hooks of schemathesis, which loads this module itself. Its working directory contains the sample files."""
 
 from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import Any
 
 import schemathesis
@@ -11,8 +12,6 @@ from hypothesis import strategies as st
 from schemathesis import Case, HookContext
 from schemathesis.core.failures import Failure
 from schemathesis.core.transport import Response
-
-from tests.support.samples import sample
 
 _OWN_KEY = os.environ["CONVERTD_OWN_KEY_ID"]
 _REFUSED = "ST202"  # a value that the schema allows
@@ -35,10 +34,9 @@ _PARAMS = {
     "Stripe-Signature",
 }
 
-schemathesis.openapi.media_type("application/pdf", st.just(sample("pdf")))
-schemathesis.openapi.media_type(
-    "application/octet-stream", st.sampled_from([sample("png"), sample("jpeg"), sample("pdf")]) | st.binary()
-)
+_PNG, _JPEG, _PDF = (Path(f"sample.{name}").read_bytes() for name in ("png", "jpeg", "pdf"))
+schemathesis.openapi.media_type("application/pdf", st.just(_PDF))
+schemathesis.openapi.media_type("application/octet-stream", st.sampled_from([_PNG, _JPEG, _PDF]) | st.binary())
 
 
 @schemathesis.hook

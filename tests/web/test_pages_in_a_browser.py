@@ -19,6 +19,7 @@ pytestmark = pytest.mark.long
 PAGES = ("/", "/docs", "/register", "/developers/verify", "/status", "/dashboard", "/checkout/none", "/nothing")
 WIDTHS = (1280, 360)  # pixels
 MAX_BYTES = 220_000  # of a page with its assets, uncompressed
+REPEATED = "tbody tr:nth-child(n+3)"  # rows that are checked once, at the first width in light colors
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -35,7 +36,7 @@ def test_accessibility_size_and_narrow_screens(
         page.set_viewport_size({"width": width, "height": 800})
         keep(page, f"{path.strip('/').replace('/', '-') or 'landing'}-light-{width}")
         page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true; })")
-        assert violations(page) == []
+        assert violations(page, exclude="" if width == WIDTHS[0] else REPEATED) == []
         assert page.evaluate("document.documentElement.scrollWidth") == width
     assert {urlsplit(url).netloc for url in sizes} == {urlsplit(site.url).netloc}
     assert sum(sizes.values()) < MAX_BYTES
@@ -57,7 +58,7 @@ def test_contrast_in_the_dark(browser: Browser, site: Running, keep: Callable[[P
     page = context.new_page()
     page.goto(f"{site.url}{path}")
     keep(page, f"{path.strip('/')}-dark")
-    assert violations(page, "color-contrast") == []
+    assert violations(page, "color-contrast", exclude=REPEATED) == []
     context.close()
 
 
@@ -147,16 +148,16 @@ def test_search_in_the_docs(page: Page) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("anchor", ["errors", "no_credits", "alpha_flattened", "option-width", "convert"])
-def test_anchors_of_the_docs_are_below_the_sticky_bar(page: Page, width: int, anchor: str) -> None:
+def test_anchors_of_the_docs_are_below_the_sticky_bar(page: Page, width: int) -> None:
     page.emulate_media(reduced_motion="reduce")
     page.set_viewport_size({"width": width, "height": 800})
-    page.goto(f"/docs#{anchor}")
-    bar, target = page.locator(".picker").bounding_box(), page.locator(f"#{anchor}").bounding_box()
-    assert bar
-    assert target
-    assert bar["y"] == pytest.approx(0, abs=1)
-    assert bar["height"] <= target["y"] < 200
+    for anchor in ("errors", "no_credits", "alpha_flattened", "option-width", "convert"):
+        page.goto(f"/docs#{anchor}")
+        bar, target = page.locator(".picker").bounding_box(), page.locator(f"#{anchor}").bounding_box()
+        assert bar
+        assert target
+        assert bar["y"] == pytest.approx(0, abs=1)
+        assert bar["height"] <= target["y"] < 200
 
 
 def test_contents_of_the_docs(page: Page) -> None:
