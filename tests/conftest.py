@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--corpus",
         choices=("once", "all"),
         default="once",
-        help="convert each file of the corpus to one of its outputs (once), or run all combinations and extended tests",
+        help="convert each file of the corpus to one of its outputs (once), or run all combinations",
     )
 
     parser.addoption(
@@ -62,12 +62,8 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselects extended tests, and runs slow tests first, so that workers end at about the same time."""
-    if config.getoption("--corpus") != "all":
-        extended = [item for item in items if item.get_closest_marker("extended")]
-        config.hook.pytest_deselected(items=extended)
-        items[:] = [item for item in items if item not in extended]
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Runs slow tests first, so that workers end at about the same time."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 

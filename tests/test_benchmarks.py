@@ -161,7 +161,6 @@ async def test_concurrent_repetitions_have_their_throughput() -> None:
     assert run.cpu == pytest.approx(0.2)  # each appends twice
 
 
-@pytest.mark.extended
 def test_peers_that_cannot_be_installed_are_listed(tmp_path: Path) -> None:
     not_a_folder = tmp_path / "cache"
     not_a_folder.touch()

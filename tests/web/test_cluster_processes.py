@@ -53,6 +53,15 @@ def tls_variables(folder: Path) -> dict[str, str]:
     }
 
 
+def assert_certificate_required(port: int, authority: Path) -> None:
+    context = ssl.create_default_context(cafile=authority)
+    context.check_hostname = False
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        encrypted = context.wrap_socket(connection)
+        with pytest.raises(ssl.SSLError, match="certificate required"), encrypted:
+            encrypted.recv(1)
+
+
 @pytest.mark.long
 def test_a_server_converts_on_a_worker(tmp_path: Path) -> None:
     """Over TLS."""
@@ -87,12 +96,6 @@ def test_a_server_converts_on_a_worker(tmp_path: Path) -> None:
                 worker.send_signal(signal.SIGTERM)
                 assert worker.wait(30) == 0
 
-            without_certificate = ssl.create_default_context(cafile=tmp_path / "cluster-ca.pem")
-            without_certificate.check_hostname = False
-            with socket.create_connection(("127.0.0.1", scheduler.port)) as connection:
-                encrypted = without_certificate.wrap_socket(connection)
-                with pytest.raises(ssl.SSLError, match="certificate required"), encrypted:
-                    encrypted.recv(1)
-
+            assert_certificate_required(scheduler.port, tmp_path / "cluster-ca.pem")
             account = http.get(f"{url}/api/v1/account", headers=auth).json()["data"]
             assert account["credits_remaining"] == 1_001 - 2
