@@ -69,11 +69,6 @@ class Bench:
     rounds: int
     seconds: float
 
-    @property
-    def title(self) -> str:
-        """The rounds, for the title of a table."""
-        return f"({self.rounds} x {self.seconds:g} s)"
-
     def conversion(self, executor: Executor, workload: Workload) -> Callable[[], Awaitable[None]]:
         """Returns a function that converts the workload's file."""
         source = self.registry.formats[workload.encoder.lower()]
@@ -104,8 +99,8 @@ async def _measure(bench: Bench, workers: int, database: str | None) -> list[Rep
     known = cluster_costs.Measured(cpu_ms(http[_SERVER_ALONE]) / 1000, blobs, large / 1000)
     requirements = _requirements(executors, http, blobs)
     return [
-        *(table(f"{title} {bench.title}", runs) for title, runs in executors.items()),
-        table(f"POST /convert, {TINY.title}, 1 connection {bench.title}", http),
+        *(_table(title, runs) for title, runs in executors.items()),
+        _table(f"POST /convert, {TINY.title}, 1 connection", http),
         *await _speedups(bench, requirements),
         Report("Requirements", COLUMNS, tuple(requirements)),
         *await cluster_costs.measure(bench.folder, bench.seconds, workers, database, known),
@@ -178,7 +173,7 @@ async def _speedups(bench: Bench, requirements: list[Row]) -> list[Report]:
         except OSError as error:  # not permitted to limit the processor
             requirements.append(info(metric, f"not measured: {error}"))
             continue
-        reports.append(table(f"{title} {bench.title}", runs))
+        reports.append(_table(title, runs))
         requirements.append(at_least(metric, throughput_ratio(others[-1], first), _MIN_SPEEDUP))
     return reports
 
@@ -237,6 +232,10 @@ def _requirements(executors: Mapping[str, Runs], http: Runs, blobs: cluster_cost
         info(f"blob store: put and read a file of {blobs.size / 1e6:.1f} MB, ms", 1000 * (blobs.put + blobs.read)),
         equals("failed requests", failed, 0),
     ]
+
+
+def _table(title: str, runs: Runs) -> Report:
+    return table(f"{title} ({max(len(own) for own in runs.values())} rounds)", runs)
 
 
 def _added_ms(runs: Runs, suffix: str) -> float:
