@@ -135,10 +135,10 @@ def test_a_killed_server_leaves_no_upload_and_the_next_removes_its_folders(monke
             assert list(base.iterdir())
             (supervisor,) = child_processes(running.pid)
             with _large_upload(data_dir, running.pid, "".join(lines), key):
-                os.kill(supervisor, signal.SIGSTOP)  # otherwise it removes the folders
+                running.send_signal(signal.SIGSTOP)
+                os.killpg(supervisor, signal.SIGKILL)  # before the server ends: it would remove the folders
                 running.kill()
                 running.wait()
-            os.killpg(supervisor, signal.SIGKILL)
         assert list((data_dir / "jobs").iterdir()) == []
         assert list(base.iterdir())
 
