@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from config.settings import Settings
 from engine.registry import Registry
@@ -15,7 +13,7 @@ from web.metrics import Metrics
 from web.services.accounts import Accounts
 from web.services.api_reference import Endpoint, endpoints
 from web.services.batches import BatchConversions, Batches
-from web.services.catalogue import CachedJson, DocumentedOption, cached_json, documented_options
+from web.services.catalogue import CachedJson, DocumentedOption, documented_options
 from web.services.charging import Charges
 from web.services.conversions import Conversions
 from web.services.email import EmailQueue
@@ -54,16 +52,11 @@ class Services:
     tools: CachedJson
     readiness: Readiness
     request_log: RequestLog
-    build_openapi: Callable[[], dict[str, Any]]
+    openapi: CachedJson
     payments: Payments
     maintenance: Maintenance
     metrics: Metrics
     in_flight: InFlightRequests = field(default_factory=InFlightRequests)
-
-    @cached_property
-    def openapi(self) -> CachedJson:
-        """The OpenAPI document. Built when it is first read, so that a server starts faster."""
-        return cached_json(self.build_openapi())
 
     @cached_property
     def reference(self) -> tuple[Endpoint, ...]:
