@@ -38,8 +38,6 @@ _TOLERANCE = 1.5 * DPI / 72  # the manifest has page sizes in whole points
 _KEPT = ("bmp/palette8_rle.bmp", "bmp")  # converting makes it larger; no independent reader decodes it
 _PAGED = ("pdf", "tiff")
 _ANIMATED = ("avif", "gif", "png", "webp")
-_LARGE_FILE = 1_000_000  # bytes
-_ENCODED_QUICKLY = ("bmp", "jpeg")
 _PAGES, _VECTORS = ("pdf", "eps"), ("pdf", "eps", "svg")
 
 
@@ -50,14 +48,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _cases(*, everything: bool) -> Iterator[tuple[Entry, str]]:
-    """Every file with all targets, or each with one of them in turn, and large files with quick encoders only."""
+    """Every file with all targets, or each with one of them in turn."""
     for turn, entry in enumerate(entry for entry in load_corpus() if entry.sound and entry.name not in _ENCRYPTED):
         targets = _REGISTRY.targets(_REGISTRY.identify(entry.path))
-        if not everything:
-            large = entry.path.stat().st_size > _LARGE_FILE
-            targets = [target for target in targets if target.name in _ENCODED_QUICKLY] if large else targets
-            targets = [targets[turn % len(targets)]]
-        yield from ((entry, target.name) for target in targets)
+        chosen = targets if everything else [targets[turn % len(targets)]]
+        yield from ((entry, target.name) for target in chosen)
 
 
 async def test_file(executor: LocalExecutor, tmp_path: Path, entry: Entry, target: str) -> None:
