@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import dask
-from distributed import Scheduler
+from distributed import Scheduler, Status
 from prometheus_client import CollectorRegistry
 
 from engine.errors import CorruptInput
@@ -33,6 +33,8 @@ INSTALLATION = Installation("1.0.0", "catalogue", "store")
 MEMORY = 1 << 30
 """Bytes of a worker."""
 
+_STARTED, _RELEASED = "started", "released"  # files of a cluster: a byte for each started job, whether jobs may end
+
 _SETTINGS = {"ALLOWED_FAILURES": 0, "NO_WORKERS_TIMEOUT": "2s"}  # of the scheduler
 
 dask.config.set({f"distributed.scheduler.{name.lower()}": value for name, value in _SETTINGS.items()})
@@ -41,10 +43,12 @@ dask.config.set({f"distributed.scheduler.{name.lower()}": value for name, value 
 class ScriptedExecutor:
     """Copies the first input of a job to its output, after the deed in the name of the job.
 
-    `sleep S` waits for S seconds, `fail` raises CorruptInput, `die` ends this process.
+    `sleep S` waits for S seconds, `wait` until Cluster.release is called, `fail` raises CorruptInput, `die` ends this
+    process.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self.running = 0
         self.most_running = 0
         self.cancelled = 0
@@ -56,10 +60,14 @@ class ScriptedExecutor:
         self.jobs[account] += 1
         self.running += 1
         self.most_running = max(self.most_running, self.running)
+        with (self._folder / _STARTED).open("ab") as started:
+            started.write(b".")
         try:
             deed, _, value = job.name.partition(" ")
             if deed == "sleep":
                 await asyncio.sleep(float(value))
+            elif deed == "wait":
+                await until((self._folder / _RELEASED).exists)
             elif deed == "fail":
                 raise CorruptInput("The file is damaged.", details={"step": "png"})
             elif deed == "die":
@@ -102,9 +110,9 @@ class SchedulerProcess(ServerProcess):
 class Cluster:
     """A cluster at the address `scheduler` with a blob store in `folder`."""
 
-    def __init__(self, scheduler: str, folder: Path, joined: Callable[[], int] | None = None) -> None:
+    def __init__(self, scheduler: str, folder: Path, own: Scheduler | None = None) -> None:
         self.scheduler = scheduler
-        self._joined = joined  # returns the number of workers
+        self._own_scheduler = own  # if it is in this process
         self._folder = folder
         self.blobs = FolderBlobStore(folder / "blobs")
         self._stack = AsyncExitStack()
@@ -112,6 +120,20 @@ class Cluster:
     def stored(self) -> list[str]:
         """The keys in the blob store."""
         return [path.name for path in (self._folder / "blobs").iterdir()]
+
+    def joined(self) -> int:
+        """The number of workers that take jobs; 0 if the scheduler is another process."""
+        workers = self._own_scheduler.workers.values() if self._own_scheduler else ()
+        return sum(worker.status is Status.running for worker in workers)
+
+    def started(self) -> int:
+        """The number of jobs that workers have started."""
+        path = self._folder / _STARTED
+        return path.stat().st_size if path.exists() else 0
+
+    def release(self) -> None:
+        """Lets the jobs that wait end."""
+        (self._folder / _RELEASED).touch()
 
     async def executor(self, workers: int, installation: Installation = INSTALLATION) -> ClusterExecutor:
         """The executor of a server, as soon as it knows this number of workers. Closed with the cluster."""
@@ -125,10 +147,11 @@ class Cluster:
         self, jobs: int = 2, memory: int = MEMORY, installation: Installation = INSTALLATION
     ) -> ScriptedExecutor:
         """Starts a worker in this process that ends with the cluster. Returns its executor."""
-        executor, stop = ScriptedExecutor(), asyncio.Event()
+        executor, stop, joined = ScriptedExecutor(self._folder), asyncio.Event(), self.joined()
         task = asyncio.create_task(self.run_worker(executor, stop, jobs, memory, installation))
         self._stack.push_async_callback(_stopped, task, stop)
-        await self._until_joined()
+        if self._own_scheduler:
+            await until(lambda: self.joined() > joined)
         return executor
 
     async def run_worker(
@@ -152,11 +175,6 @@ class Cluster:
         process = await asyncio.create_subprocess_exec(*command, cwd=Path(__file__).parents[2])
         self._stack.push_async_callback(_killed, process)
         return process
-
-    async def _until_joined(self) -> None:
-        if self._joined is not None:
-            before, joined = self._joined(), self._joined
-            await until(lambda: joined() > before)
 
     async def close(self) -> None:
         """Ends executors and workers."""
@@ -188,7 +206,7 @@ async def cluster_at(scheduler: str, folder: Path) -> AsyncIterator[Cluster]:
 async def running_cluster(folder: Path) -> AsyncIterator[Cluster]:
     """A cluster without workers, whose scheduler is in this process."""
     async with Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address=":0") as scheduler:
-        cluster = Cluster(scheduler.address, folder, lambda: len(scheduler.workers))
+        cluster = Cluster(scheduler.address, folder, scheduler)
         try:
             yield cluster
         finally:
@@ -207,7 +225,7 @@ async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
 async def _main(scheduler: str, folder: str, jobs: int) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    await Cluster(scheduler, Path(folder)).run_worker(ScriptedExecutor(), stop, jobs)
+    await Cluster(scheduler, Path(folder)).run_worker(ScriptedExecutor(Path(folder)), stop, jobs)
 
 
 if __name__ == "__main__":

@@ -147,11 +147,11 @@ async def test_an_account_uses_all_workers(cluster: Cluster) -> None:
 async def test_jobs_of_killed_workers_run_again(cluster: Cluster) -> None:
     processes = [await cluster.process(), await cluster.process()]
     executor = await cluster.executor(2)
-    jobs = [asyncio.create_task(run(executor, "sleep 1", bytes([number]))) for number in range(4)]
-    await until(lambda: executor.state().slots == 4)
-    await asyncio.sleep(0.5)
+    jobs = [asyncio.create_task(run(executor, "wait", bytes([number]))) for number in range(4)]
+    await until(lambda: cluster.started() == 4)
 
     processes[0].kill()
+    cluster.release()
 
     assert await asyncio.gather(*jobs) == [bytes([number]) for number in range(4)]
     assert executor.state().retries == 2
@@ -162,29 +162,34 @@ async def test_a_job_that_kills_workers_fails_alone(cluster: Cluster) -> None:
     for _ in range(4):
         await cluster.process()
     executor = await cluster.executor(4)
-    others = [asyncio.create_task(run(executor, "sleep 1", bytes([number]))) for number in range(7)]
-    await asyncio.sleep(0.3)
+    others = [asyncio.create_task(run(executor, "wait", bytes([number]))) for number in range(7)]
+    await until(lambda: cluster.started() == 7)
+
+    deadly = asyncio.create_task(run(executor, "die"))
+    await until(lambda: cluster.started() == 8)
+    cluster.release()
 
     with pytest.raises(WorkerCrashed):
-        await run(executor, "die")
-
+        await deadly
     assert await asyncio.gather(*others) == [bytes([number]) for number in range(7)]
     assert executor.state().retries > 2  # two of them of the job itself
 
 
 async def test_a_worker_ends_its_jobs_before_it_stops(cluster: Cluster) -> None:
-    process, worker = await cluster.process(), None
+    process = await cluster.process()
     executor = await cluster.executor(1)
     draining = {*executor._connection.workers}
-    job = asyncio.create_task(run(executor, "sleep 1"))
-    await asyncio.sleep(0.5)
+    job = asyncio.create_task(run(executor, "wait"))
+    await until(lambda: cluster.started() == 1)
 
     process.terminate()
+    await until(lambda: cluster.joined() == 0)
     worker = await cluster.worker()
     await until(lambda: bool(executor._connection.workers) and not draining & {*executor._connection.workers})
 
     assert await run(executor, account="other") == b"picture"
     assert worker.jobs == {"other": 1}
+    cluster.release()
     assert await job == b"picture"
     assert await process.wait() == 0
     assert executor.state().retries == 0
@@ -193,23 +198,28 @@ async def test_a_worker_ends_its_jobs_before_it_stops(cluster: Cluster) -> None:
 async def test_the_last_worker_ends_its_jobs_before_it_stops(cluster: Cluster) -> None:
     process = await cluster.process(jobs=1)
     executor = await cluster.executor(1)
-    job, waiting = (asyncio.create_task(run(executor, "sleep 1")) for _ in range(2))
-    await asyncio.sleep(0.5)
+    jobs = [asyncio.create_task(run(executor, "wait")) for _ in range(2)]
+    await until(lambda: cluster.started() == 1)
 
     process.terminate()
+    await until(lambda: cluster.joined() == 0)
+    cluster.release()
 
-    assert await job == b"picture"
+    # Which of them has started is open.
+    unavailable, finished = sorted(
+        await asyncio.gather(*jobs, return_exceptions=True), key=lambda each: each == b"picture"
+    )
+    assert finished == b"picture"
+    assert isinstance(unavailable, ExecutorUnavailable)
     assert await process.wait() == 0
-    with pytest.raises(ExecutorUnavailable):
-        await waiting
 
 
-async def test_a_worker_of_another_installation_is_refused(cluster: Cluster) -> None:
+async def test_a_worker_of_another_installation_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     await cluster.worker()
     executor = await cluster.executor(1)
 
     with pytest.raises(WrongInstallation, match="another version"):
-        await cluster.run_worker(ScriptedExecutor(), asyncio.Event(), installation=OTHER)
+        await cluster.run_worker(ScriptedExecutor(tmp_path), asyncio.Event(), installation=OTHER)
 
     assert await run(executor) == b"picture"
 
