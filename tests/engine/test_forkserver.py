@@ -14,7 +14,7 @@ import pytest
 
 from engine import ConversionError
 from engine.errors import ExecutorUnavailable
-from engine.executor import LocalExecutor, pool
+from engine.executor import JobResult, LocalExecutor, pool
 from engine.executor.forkserver import ForkServer
 from tests.support.executors import (
     has_ended,
@@ -44,6 +44,18 @@ def _stop_forkserver(executor: LocalExecutor) -> subprocess.Popen[bytes]:
     os.kill(_serving(running[0].pid), signal.SIGSTOP)
     os.kill(running[0].pid, signal.SIGSTOP)
     return running[0]
+
+
+async def _started(executor: LocalExecutor, folder: Path) -> asyncio.Task[JobResult]:
+    """Starts a job that has no end. Returns its task after it has used 0.1 s of CPU."""
+    (spare,) = worker_pool(executor)._spares
+    task = asyncio.create_task(run_files(executor, trouble_job(folder, "spin")))
+    stat = Path(f"/proc/{spare.pid}/stat")
+    for _ in range(500):
+        if int((await asyncio.to_thread(stat.read_text)).rpartition(")")[2].split()[11]) >= 10:
+            return task
+        await asyncio.sleep(0.02)
+    raise AssertionError("the job does not start")
 
 
 async def _only_workers_have_folders(executor: LocalExecutor, base: Path) -> bool:
@@ -137,8 +149,7 @@ async def test_a_job_does_not_wait_long_for_a_process(tmp_path: Path, monkeypatc
 
 async def test_a_job_that_is_killed_with_its_fork_server_is_not_the_cause(tmp_path: Path) -> None:
     async with misbehaving(1) as executor:
-        running = asyncio.create_task(run_files(executor, trouble_job(tmp_path, "hang")))
-        await asyncio.sleep(0.3)
+        running = await _started(executor, tmp_path)
         forkserver = worker_pool(executor)._forkserver._running
         assert forkserver is not None
         os.killpg(forkserver[0].pid, signal.SIGKILL)
@@ -169,8 +180,7 @@ async def test_closing_does_not_wait_for_a_fork_server_that_hangs() -> None:
 
 async def test_closing_ends_running_jobs(tmp_path: Path) -> None:
     async with misbehaving(1) as executor:
-        running = asyncio.create_task(run_files(executor, trouble_job(tmp_path, "hang")))
-        await asyncio.sleep(0.3)
+        running = await _started(executor, tmp_path)
     with pytest.raises(ConversionError) as raised:
         await asyncio.wait_for(running, 10)
     assert raised.value.retryable

@@ -44,13 +44,13 @@ async def test_requests_after_retry_after_are_allowed(limiter: RateLimiter) -> N
 
 
 async def test_the_first_request_starts_the_window(limiter: RateLimiter) -> None:
-    await asyncio.sleep(0.6)
-    first = await limiter.hit("a", 2, 1)
-    await asyncio.sleep(0.6)
-    second = await limiter.hit("a", 2, 1)
+    await asyncio.sleep(1.2)
+    first = await limiter.hit("a", 2, 2)
+    await asyncio.sleep(1.2)
+    second = await limiter.hit("a", 2, 2)
     assert (second.remaining, second.reset_unix) == (0, first.reset_unix)
-    await asyncio.sleep(0.5)
-    assert (await limiter.hit("a", 2, 1)).remaining == 1
+    await until(first.reset_unix)
+    assert (await limiter.hit("a", 2, 2)).remaining == 1
 
 
 async def test_keys_and_window_lengths_are_separate(limiter: RateLimiter) -> None:
