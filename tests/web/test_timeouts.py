@@ -136,7 +136,8 @@ def test_connections_of_all_clients_are_bounded(servers: Servers, data_dir: Path
         connection.sendall(request)
         return parsed(read_response(connection)).status_code
 
-    with servers.running(data_dir) as server, ExitStack() as closing:
+    timeouts = ConnectionTimeouts(crowded=60)  # the first connection is silent until all are open
+    with servers.running(data_dir, timeouts=timeouts) as server, ExitStack() as closing:
         crowd = [closing.enter_context(server.connect(f"127.0.1.{number % 16}")) for number in range(512)]
         assert {status_of(connection) for connection in crowd} == {200}
         with server.connect("127.0.2.1") as checking:
@@ -180,7 +181,7 @@ async def _accept_without_descriptors() -> None:
     server.listen_on([listener])
     reader, writer = await asyncio.open_connection(*listener.getsockname())
     await asyncio.sleep(1.5)
-    assert listener.attempts == 2
+    assert 2 <= listener.attempts < 5
     listener.exhausted = False
     writer.write(b"GET / HTTP/1.0\r\n\r\n")
     assert await reader.readline() == b"HTTP/1.1 404 Not Found\r\n"
