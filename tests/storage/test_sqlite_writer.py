@@ -189,9 +189,10 @@ async def test_run_with_timeout_waits_no_longer_for_the_lock(
     monkeypatch.setattr(database_module, "TIMEOUT", 0.1)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    asyncio.get_running_loop().call_later(1, other.close)
-    with pytest.raises(DatabaseBusy):
-        await database.run_with_timeout(grant(account, "late"))
+    async with asyncio.timeout(connections.TIMEOUT - 1):
+        with pytest.raises(DatabaseBusy):
+            await database.run_with_timeout(grant(account, "late"))
+    other.close()
     assert await database.run(grant(account, "after")) == 1
     assert refs(database) == {"after"}
     database.close()
