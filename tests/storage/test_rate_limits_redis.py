@@ -58,8 +58,8 @@ async def test_a_clock_set_back_does_not_extend_a_window(redis: Redis, redis_lim
 
 
 async def test_a_briefly_blocked_event_loop_causes_no_timeout(redis_server: RedisServer, redis: Redis) -> None:
-    limiter = RedisRateLimiter(redis_server.url)
-    asyncio.get_running_loop().call_later(0.001, time.sleep, 0.3)
+    limiter = RedisRateLimiter(redis_server.url, timeout=1)
+    asyncio.get_running_loop().call_later(0.001, time.sleep, 1.5)
     statuses = await asyncio.gather(*(limiter.hit("a", 1000, 60) for _ in range(100)))
     await limiter.close()
     assert sorted(status.remaining for status in statuses) == list(range(900, 1000))
@@ -67,7 +67,7 @@ async def test_a_briefly_blocked_event_loop_causes_no_timeout(redis_server: Redi
 
 async def test_late_responses_are_discarded(tmp_path: Path) -> None:
     with RedisServer(tmp_path) as server:
-        limiter = RedisRateLimiter(server.url)
+        limiter = RedisRateLimiter(server.url, timeout=1)
         await limiter.hit("a", 10, 60)
         server.stall()
         failures = await asyncio.gather(*(limiter.hit("a", 10, 60) for _ in range(3)), return_exceptions=True)
@@ -121,7 +121,9 @@ async def test_a_stall_delays_one_request_per_retry_interval(tmp_path: Path, cap
 
 async def test_redis_is_used_again_after_a_restart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with RedisServer(tmp_path) as server:
-        limiter = FailoverRateLimiter(RedisRateLimiter(server.url), MemoryRateLimiter(), retry_interval=RETRY_INTERVAL)
+        limiter = FailoverRateLimiter(
+            RedisRateLimiter(server.url, timeout=LONG_TIMEOUT), MemoryRateLimiter(), retry_interval=RETRY_INTERVAL
+        )
         await asyncio.gather(*(limiter.hit("a", 1000, 60) for _ in range(5)))
         server.kill()
         assert (await limiter.hit("a", 1000, 60)).remaining == 999
