@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
-from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimitStatus
+from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter, RateLimitStatus
 from storage.rate_limits_redis import RedisRateLimiter
 from tests.storage.conftest import LONG_TIMEOUT
 from tests.support.redis_server import RedisServer
 from tests.support.server_process import free_port
 
 RETRY_INTERVAL = 0.5  # seconds
+LONG_RETRY_INTERVAL = 2.0
 KEY = "convertd:limit:60:a"
 
 
@@ -96,23 +98,37 @@ async def test_limits_are_local_without_redis(caplog: pytest.LogCaptureFixture) 
     assert "secret" not in caplog.text
 
 
-async def timed(limiter: FailoverRateLimiter) -> tuple[float, RateLimitStatus]:
-    start = time.perf_counter()
-    status = await limiter.hit("a", 1000, 60)
-    return time.perf_counter() - start, status
+@dataclass
+class CountedRateLimiter:
+    """Counts the calls of another limiter."""
+
+    limiter: RateLimiter
+    calls: int = 0
+
+    async def hit(self, key: str, limit: int, window: int) -> RateLimitStatus:
+        self.calls += 1
+        return await self.limiter.hit(key, limit, window)
+
+    async def peek(self, key: str, limit: int, window: int) -> RateLimitStatus:
+        self.calls += 1
+        return await self.limiter.peek(key, limit, window)
+
+    async def close(self) -> None:
+        await self.limiter.close()
 
 
-@pytest.mark.timing
 async def test_a_stall_delays_one_request_per_retry_interval(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with RedisServer(tmp_path) as server:
-        limiter = FailoverRateLimiter(RedisRateLimiter(server.url), MemoryRateLimiter(), retry_interval=RETRY_INTERVAL)
-        assert (await timed(limiter))[1].remaining == 999
+        shared = CountedRateLimiter(RedisRateLimiter(server.url, timeout=1))
+        limiter = FailoverRateLimiter(shared, MemoryRateLimiter(), retry_interval=LONG_RETRY_INTERVAL)
+        assert (await limiter.hit("a", 1000, 60)).remaining == 999
         server.stall()
-        assert 0.09 < (await timed(limiter))[0] < 0.2
-        assert sum([(await timed(limiter))[0] for _ in range(50)]) < 0.1
-        await asyncio.sleep(RETRY_INTERVAL)
-        delays = [delay for delay, _ in await asyncio.gather(*(timed(limiter) for _ in range(50)))]
-        assert sum(delay > 0.05 for delay in delays) == 1
+        for _ in range(50):
+            await limiter.hit("a", 1000, 60)
+        assert shared.calls == 2
+        await asyncio.sleep(LONG_RETRY_INTERVAL)
+        await asyncio.gather(*(limiter.hit("a", 1000, 60) for _ in range(50)))
+        assert shared.calls == 3
         assert [record.message.partition(":")[0] for record in caplog.records] == [
             "Redis unavailable, rate limits apply per process"
         ]

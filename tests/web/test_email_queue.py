@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from pathlib import Path
 
 import pytest
@@ -67,13 +66,10 @@ async def test_an_invalid_email_is_not_sent(caplog: pytest.LogCaptureFixture) ->
     assert caplog.records[0].message == "email not sent"
 
 
-@pytest.mark.timing
-async def test_enqueue_returns_at_once(tmp_path: Path) -> None:
+async def test_enqueue_returns_before_the_email_is_sent(tmp_path: Path) -> None:
     queue = email_queue(OutboxTransport(tmp_path, SENDER))
-    start = time.perf_counter()
     for _ in range(20):
         queue.enqueue(verification_email(TO, LINK))
-    assert time.perf_counter() - start < 0.05
     assert saved_emails(tmp_path) == []
     await queue.close()
     assert len(saved_emails(tmp_path)) == 20
