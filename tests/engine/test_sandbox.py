@@ -273,11 +273,11 @@ async def test_deleted_files_count_towards_the_quota(started: Starter, tmp_path:
 async def test_the_memory_of_all_processes_of_a_job_is_limited(started: Starter, tmp_path: Path) -> None:
     """Each process has an address space of its own, which is limited."""
     limits, memory = JobLimits(memory=1 << 30), 400 << 20
-    assert await _succeeds(await started("all"), tmp_path, f"multiply 1 {memory}", limits, kind="launcher")
+    assert await _succeeds(await started("all"), tmp_path, f"multiply 1 {memory} 2", limits, kind="launcher")
 
     for layers in ("none", "all"):
         with pytest.raises(ConversionError, match="together") as raised:
-            await _succeeds(await started(layers), tmp_path, f"multiply 6 {memory}", limits, kind="launcher")
+            await _succeeds(await started(layers), tmp_path, f"multiply 6 {memory} 20", limits, kind="launcher")
         assert raised.value.reason == "out_of_memory"
 
 

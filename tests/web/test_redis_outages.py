@@ -74,7 +74,8 @@ def test_servers_share_their_limits(servers: Servers, redis: RedisServer, tmp_pa
 
 
 def test_a_burst_is_allowed_up_to_the_limit(servers: Servers, redis: RedisServer, data_dir: Path) -> None:
-    with servers.running(data_dir, redis_url=redis.url, rate_limit_anonymous=20) as server:
+    limiter = RedisRateLimiter(redis.url, timeout=30)
+    with servers.running(data_dir, limiter=limiter, rate_limit_anonymous=20) as server:
         request = b"GET /api/v1/formats HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
         connections = [server.connect() for _ in range(100)]
         for connection in connections:

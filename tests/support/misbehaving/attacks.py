@@ -227,14 +227,14 @@ def _lock(count: str) -> None:
 
 
 def _multiply(argument: str) -> None:
-    """Starts `count` processes that use `size` bytes each at the same time, then waits to be stopped."""
-    count, size = map(int, argument.split())
+    """Starts `count` processes that use `size` bytes each for `seconds`, and waits as long."""
+    count, size, seconds = map(int, argument.split())
     for _ in range(count):
         if os.fork() == 0:
             memory = bytearray(b"x") * size
-            time.sleep(5)
+            time.sleep(seconds)
             os._exit(len(memory) & 1)
-    time.sleep(5)
+    time.sleep(seconds)
 
 
 def _displace(_argument: str) -> None:
