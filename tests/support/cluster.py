@@ -11,12 +11,14 @@ import signal
 import socket
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import dask
-from distributed import Scheduler, Status
+from dask.typing import Key
+from distributed import Scheduler, SchedulerPlugin, Status
 from prometheus_client import CollectorRegistry
 
 from engine.errors import CorruptInput
@@ -107,6 +109,23 @@ class SchedulerProcess(ServerProcess):
         return False
 
 
+class _ReleasingPlugin(SchedulerPlugin):
+    name = "releasing"
+
+    def __init__(self, scheduler: Scheduler, client: str) -> None:
+        self._scheduler = scheduler
+        self._client = client
+        self.released: list[Key] = []
+
+    def transition(self, key: Key, start: str, finish: str, *_args: Any, **_details: Any) -> None:
+        if finish == "processing":
+            asyncio.get_running_loop().call_soon(self._release, key)
+
+    def _release(self, key: Key) -> None:
+        self._scheduler.client_releases_keys([key], self._client)
+        self.released.append(key)
+
+
 class Cluster:
     """A cluster at the address `scheduler` with a blob store in `folder`."""
 
@@ -125,6 +144,18 @@ class Cluster:
         """The number of workers that take jobs; 0 if the scheduler is another process."""
         workers = self._own_scheduler.workers.values() if self._own_scheduler else ()
         return sum(worker.status is Status.running for worker in workers)
+
+    @contextmanager
+    def releasing_sent_jobs(self, client: str) -> Iterator[list[Key]]:
+        """Releases the jobs of a client in the messages that send them to workers. Yields the keys of these jobs.
+
+        The scheduler must be in this process.
+        """
+        assert self._own_scheduler
+        plugin = _ReleasingPlugin(self._own_scheduler, client)
+        self._own_scheduler.add_plugin(plugin)
+        yield plugin.released
+        self._own_scheduler.remove_plugin(plugin.name)
 
     def started(self) -> int:
         """The number of jobs that workers have started."""

@@ -91,6 +91,42 @@ async def test_a_cancelled_job_ends_on_its_worker(cluster: Cluster) -> None:
     assert await run(executor) == b"picture"
 
 
+async def test_a_job_that_is_cancelled_before_it_starts(cluster: Cluster) -> None:
+    """The worker receives the job and its end in one message."""
+    worker = await cluster.worker()
+    executor = await cluster.executor(1)
+    client = executor._connection.client
+    assert client is not None
+
+    with cluster.releasing_sent_jobs(client.id) as released:
+        job = asyncio.create_task(run(executor, "sleep 60"))
+        await until(lambda: bool(released))
+    job.cancel()
+
+    assert await run(executor, account="other") == b"picture"
+    assert worker.jobs == {"other": 1}
+
+
+async def test_a_job_that_is_cancelled_while_its_result_is_read(cluster: Cluster) -> None:
+    """Results of other jobs are read, whichever step of the reading it interrupts."""
+    await cluster.worker()
+    executor = await cluster.executor(1)
+    client = executor._connection.client
+    assert client is not None
+    for steps in range(20):
+        known = set(client.futures)
+        other, job = asyncio.create_task(run(executor)), asyncio.create_task(run(executor))
+        while sum(client.futures[key].status == "finished" for key in client.futures.keys() - known) < 2:
+            await asyncio.sleep(0)
+        for _ in range(steps):
+            await asyncio.sleep(0)
+
+        job.cancel()
+
+        assert await other == b"picture"
+        assert await run(executor) == b"picture"
+
+
 async def test_jobs_of_a_server_that_disconnects_end(cluster: Cluster) -> None:
     worker = await cluster.worker()
     executor = await cluster.executor(1)

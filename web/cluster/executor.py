@@ -176,7 +176,10 @@ class ClusterExecutor:
             self._finished.pop().release()
 
     async def _outcome(self, future: Future[Any]) -> ClusterResult | ConversionError:
+        # Never cancelled: Dask fetches the results of several jobs together, and would cancel them all. This task ends
+        # when the future is released.
         waiting: asyncio.Task[ClusterResult | ConversionError] = asyncio.ensure_future(future)
+        waiting.add_done_callback(_retrieve_exception)
         try:
             ends: list[asyncio.Future[Any]] = [waiting, self._connection.outage]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -186,8 +189,6 @@ class ClusterExecutor:
         except (CancelledError, OSError) as error:
             self._connection.refresh()
             raise ExecutorUnavailable("The scheduler of the cluster was lost.") from error
-        finally:
-            waiting.cancel()
 
     def _delete(self, blobs: list[str]) -> None:
         """Deletes blobs in the background. Those of servers that are killed are deleted as orphans by maintenance."""
@@ -200,3 +201,8 @@ class ClusterExecutor:
         self._deletions.discard(task)
         if not task.cancelled() and (error := task.exception()):
             log.warning("files of a job were not deleted: %s", error)
+
+
+def _retrieve_exception(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()  # asyncio logs errors that are not retrieved

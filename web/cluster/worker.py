@@ -39,8 +39,11 @@ class WrongInstallation(Exception):
 
 async def run_job(job: ClusterJob) -> ClusterResult | ConversionError:
     """Runs a job on the worker that executes this task."""
-    runner = get_worker().plugins[_PLUGIN]
+    worker = get_worker()
+    runner = worker.plugins[_PLUGIN]
     assert isinstance(runner, JobRunner)
+    if worker.state.tasks[job.id].state == "cancelled":  # before it started; `transition` ends jobs that run
+        return ExecutorUnavailable("The job was cancelled.")
     return await runner.run(job)
 
 
