@@ -45,8 +45,8 @@ dask.config.set({f"distributed.scheduler.{name.lower()}": value for name, value 
 class ScriptedExecutor:
     """Copies the first input of a job to its output, after the deed in the name of the job.
 
-    `sleep S` waits for S seconds, `wait` until Cluster.release is called, `fail` raises CorruptInput, `die` ends this
-    process.
+    `sleep S` waits for S seconds, `wait` until Cluster.release is called, `fail` raises CorruptInput, `crash` an
+    unexpected error, `die` ends this process.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -72,6 +72,8 @@ class ScriptedExecutor:
                 await until((self._folder / _RELEASED).exists)
             elif deed == "fail":
                 raise CorruptInput("The file is damaged.", details={"step": "png"})
+            elif deed == "crash":
+                raise RuntimeError("unexpected")
             elif deed == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
             return JobResult(os.sendfile(output, inputs[0], 0, 1 << 30), (), ())
@@ -144,6 +146,12 @@ class Cluster:
         """The number of workers that take jobs; 0 if the scheduler is another process."""
         workers = self._own_scheduler.workers.values() if self._own_scheduler else ()
         return sum(worker.status is Status.running for worker in workers)
+
+    def submitted(self) -> int:
+        """The number of jobs that the scheduler has received. It must be in this process."""
+        assert self._own_scheduler
+        log = self._own_scheduler.transition_log
+        return sum(transition.start == "released" and transition.finish == "waiting" for transition in log)
 
     @contextmanager
     def releasing_sent_jobs(self, client: str) -> Iterator[list[Key]]:

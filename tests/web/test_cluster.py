@@ -46,7 +46,7 @@ async def run(
     source, target = os.memfd_create("source"), os.memfd_create("target")
     try:
         os.write(source, content)
-        job = Job(("png",), "webp", name=deed, memory=memory)
+        job = Job(("png",), "webp", {"password": "secret"}, name=deed, memory=memory)
         result: JobResult = await executor.run(job, account, [source], target, JobLimits())
         assert result.size == os.fstat(target).st_size
         return os.pread(target, result.size, 0)
@@ -75,6 +75,19 @@ async def test_the_error_of_a_job(cluster: Cluster) -> None:
 
     assert raised.value.details == {"step": "png"}
     await until(lambda: not cluster.stored())
+
+
+async def test_an_unexpected_error_of_a_job(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """Dask logs it without the job's files, and without its options, which may be passwords."""
+    await cluster.worker()
+    executor = await cluster.executor(1)
+
+    with pytest.raises(RuntimeError, match="unexpected"):
+        await run(executor, "crash", b"private")
+
+    assert "Compute Failed" in caplog.text
+    assert "private" not in caplog.text
+    assert "secret" not in caplog.text
 
 
 async def test_a_cancelled_job_ends_on_its_worker(cluster: Cluster) -> None:
@@ -248,6 +261,22 @@ async def test_the_last_worker_ends_its_jobs_before_it_stops(cluster: Cluster) -
     assert finished == b"picture"
     assert isinstance(unavailable, ExecutorUnavailable)
     assert await process.wait() == 0
+
+
+async def test_a_job_without_a_worker_is_submitted_once(cluster: Cluster, tmp_path: Path) -> None:
+    """The server has not read yet that the worker has left."""
+    stop = asyncio.Event()
+    worker = asyncio.create_task(cluster.run_worker(ScriptedExecutor(tmp_path), stop))
+    executor = await cluster.executor(1)
+    polling = executor._connection._polling
+    assert polling is not None
+    polling.cancel()
+    stop.set()
+    await worker
+
+    with pytest.raises(ExecutorUnavailable):
+        await run(executor, memory=10 * MEMORY)
+    assert cluster.submitted() == 1
 
 
 async def test_a_worker_of_another_installation_is_refused(cluster: Cluster, tmp_path: Path) -> None:

@@ -129,12 +129,11 @@ class ClusterExecutor:
     async def _run_once(self, job: ClusterJob, *, prefer: bool) -> ClusterResult | ConversionError:
         """Runs a job on a worker, first on the account's preferred one. Raises KilledWorker if the worker dies."""
         if prefer:
-            # Dask keeps a job waiting for its preferred worker if no other is there when that one leaves.
-            with (
-                suppress(NoValidWorkerError, NoWorkerError),
-                self._connection.prefer_worker(job.account, job.job.memory) as preferred,
-            ):
-                return await self._submit(job, preferred)
+            with self._connection.prefer_worker(job.account, job.job.memory) as preferred:
+                if preferred is not None:
+                    # Dask keeps a job waiting for its preferred worker if no other is there when that one leaves.
+                    with suppress(NoValidWorkerError, NoWorkerError):
+                        return await self._submit(job, preferred)
         try:
             return await self._submit(job)
         except (NoValidWorkerError, NoWorkerError) as error:

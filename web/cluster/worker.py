@@ -30,6 +30,7 @@ _PLUGIN = "convertd"
 _SERVER_TIMEOUT = 60.0  # seconds without a sign, until a server is taken as gone
 _REJOIN_INTERVAL = 3.0  # seconds at most
 _DRAIN_TIMEOUT = 60.0  # seconds for running jobs, which is more than the longest deadline
+_MESSAGES_TIMEOUT = 15.0  # seconds in addition, for the answers of the scheduler and until servers have read results
 _RESULT_CHECKS, _RESULT_INTERVAL = 100, 0.05  # until servers have read the last results; seconds between checks
 
 
@@ -232,7 +233,10 @@ async def _drain(scheduler: str, worker: Worker, runner: JobRunner) -> None:
     """Takes no new jobs, waits for those that run, and until servers have read their results."""
     log.info("stopping: no new jobs, up to %d s for %d that run", _DRAIN_TIMEOUT, runner.running)
     with suppress(OSError, TimeoutError):
-        async with Client(scheduler, asynchronous=True, set_as_default=False, timeout=CONNECT_TIMEOUT) as client:
+        async with (
+            asyncio.timeout(_DRAIN_TIMEOUT + _MESSAGES_TIMEOUT),
+            Client(scheduler, asynchronous=True, set_as_default=False, timeout=CONNECT_TIMEOUT) as client,
+        ):
             await client.retire_workers([worker.address], close_workers=False, remove=False)
             await runner.finish(_DRAIN_TIMEOUT)
             for _ in range(_RESULT_CHECKS):
