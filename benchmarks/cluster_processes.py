@@ -35,6 +35,7 @@ _SCHEDULER = (
 _SCHEDULER_SETTINGS = {
     "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",
     "DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT": "5s",
+    "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "30s",
 }
 _WORKER = (str(Path(sys.executable).with_name("convertd")), "worker")
 _SLEEPING_WORKERS = (sys.executable, "-m", "benchmarks.sleeping_workers")

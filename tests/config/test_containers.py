@@ -117,6 +117,7 @@ def test_the_cluster_runs_the_image_of_the_server() -> None:
     assert scheduler["environment"] == {
         "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",
         "DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT": "5s",
+        "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "30s",
     }
     for name, value in worker["environment"].items():
         assert server["environment"].get(name, value) == value

@@ -149,6 +149,7 @@ def test_the_scheduler_repeats_no_jobs_and_keeps_none_waiting() -> None:
     assert set(_values(_SCHEDULER, "Environment")) == {
         "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES=0",
         "DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT=5s",
+        "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL=30s",
     }
     address = urlsplit(_environment(_WORKER)["CONVERTD_CLUSTER"])
     assert f" --port {address.port} " in _value(_SCHEDULER, "ExecStart")

@@ -242,9 +242,11 @@ async def cluster_at(scheduler: str, folder: Path) -> AsyncIterator[Cluster]:
 
 
 @asynccontextmanager
-async def running_cluster(folder: Path) -> AsyncIterator[Cluster]:
+async def running_cluster(folder: Path, worker_ttl: float = 30) -> AsyncIterator[Cluster]:
     """A cluster without workers, whose scheduler is in this process."""
-    async with Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address=":0") as scheduler:
+    async with Scheduler(
+        host="127.0.0.1", port=0, dashboard=False, dashboard_address=":0", worker_ttl=worker_ttl
+    ) as scheduler:
         cluster = Cluster(scheduler.address, folder, scheduler)
         try:
             yield cluster

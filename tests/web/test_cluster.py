@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from tests.support.cluster import (
     running_cluster,
     until,
 )
+from web.cluster import worker as worker_module
 from web.cluster.executor import ClusterExecutor
 from web.cluster.jobs import MAX_INLINE, Installation
 from web.cluster.worker import WrongInstallation
@@ -127,10 +130,12 @@ async def test_a_job_that_is_cancelled_while_its_result_is_read(cluster: Cluster
     client = executor._connection.client
     assert client is not None
     for steps in range(20):
-        known = set(client.futures)
+        known = {*client.futures}
         other, job = asyncio.create_task(run(executor)), asyncio.create_task(run(executor))
-        while sum(client.futures[key].status == "finished" for key in client.futures.keys() - known) < 2:
+        for _ in count():
             await asyncio.sleep(0)
+            if sum(client.futures[key].status == "finished" for key in client.futures.keys() - known) == 2:
+                break
         for _ in range(steps):
             await asyncio.sleep(0)
 
@@ -222,6 +227,23 @@ async def test_a_job_that_kills_workers_fails_alone(cluster: Cluster) -> None:
         await deadly
     assert await asyncio.gather(*others) == [bytes([number]) for number in range(7)]
     assert executor.state().retries > 2  # two of them of the job itself
+
+
+async def test_jobs_of_a_worker_that_does_not_respond_run_again(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, worker_ttl=1) as cluster:
+        process = await cluster.process()
+        executor = await cluster.executor(1)
+        job = asyncio.create_task(run(executor, "wait"))
+        await until(lambda: cluster.started() == 1)
+        await cluster.process()
+        await until(lambda: cluster.joined() == 2)
+
+        process.send_signal(signal.SIGSTOP)
+        cluster.release()
+
+        assert await job == b"picture"
+        process.send_signal(signal.SIGCONT)
+        await until(lambda: cluster.joined() == 2)
 
 
 async def test_a_worker_ends_its_jobs_before_it_stops(cluster: Cluster) -> None:
@@ -319,6 +341,25 @@ async def test_a_lost_scheduler(tmp_path: Path) -> None:
             await asyncio.to_thread(scheduler.start)
             await until(lambda: executor.state().slots > 0)
             assert await run(executor) == b"picture"
+
+
+async def test_a_worker_stops_while_the_scheduler_does_not_respond(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "_DRAIN_TIMEOUT", 0.1)
+    monkeypatch.setattr(worker_module, "_MESSAGES_TIMEOUT", 0.1)
+    with SchedulerProcess() as scheduler:
+        async with cluster_at(scheduler.address, tmp_path) as cluster:
+            stop = asyncio.Event()
+            worker = asyncio.create_task(cluster.run_worker(ScriptedExecutor(tmp_path), stop))
+            await cluster.executor(1)
+            scheduler.stall()
+            stop.set()
+
+            await asyncio.wait([worker], timeout=60)
+
+            assert worker.done()
+            scheduler.resume()
 
 
 async def test_without_a_scheduler(tmp_path: Path) -> None:

@@ -85,7 +85,8 @@ def test_a_server_converts_on_a_worker(tmp_path: Path) -> None:
             assert int(refused.headers["Retry-After"]) > 0
             assert ready().json()["error"]["details"]["cluster"]["connected"]
 
-            with working(tmp_path / "worker", **settings) as worker:
+            of_worker = {name: value for name, value in settings.items() if "TLS__CLIENT" not in name}
+            with working(tmp_path / "worker", **of_worker) as worker:
                 assert eventually(lambda: ready().status_code == 200, 30)
                 small = convert(picture(), "webp")
                 assert (small.status_code, small.content[8:12]) == (200, b"WEBP")

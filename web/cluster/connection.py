@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any
 
 import dask
+from dask.utils import parse_timedelta
 from distributed import Client
 
 from storage.ids import new_id
@@ -40,6 +41,8 @@ _POLL_TIMEOUT = 10.0  # seconds, which includes the connection
 _MAX_OUTAGE = 10.0  # seconds without a worker, until running jobs fail
 _ALLOWED_FAILURES = "distributed.scheduler.allowed-failures"
 _NO_WORKERS_TIMEOUT = "distributed.scheduler.no-workers-timeout"
+_WORKER_TTL = "distributed.scheduler.worker-ttl"
+_MAX_WORKER_TTL = 60.0  # seconds; jobs of a worker that does not respond are repeated after up to twice this time
 
 
 @dataclass(frozen=True)
@@ -212,8 +215,8 @@ def _rank(account: str, worker: str) -> bytes:
 
 async def _check_scheduler(client: Client) -> None:
     """Logs a warning if the scheduler has not the settings for a short and fair end of jobs without a worker."""
-    failures = await client.run_on_scheduler(dask.config.get, _ALLOWED_FAILURES)
-    timeout = await client.run_on_scheduler(dask.config.get, _NO_WORKERS_TIMEOUT)
-    if failures or timeout is None:
-        message = "the scheduler needs the settings %s: 0 (now %s) and %s: 5s (now %s), see config/README.md"
-        log.warning(message, _ALLOWED_FAILURES, failures, _NO_WORKERS_TIMEOUT, timeout)
+    names = (_ALLOWED_FAILURES, _NO_WORKERS_TIMEOUT, _WORKER_TTL)
+    failures, timeout, ttl = [await client.run_on_scheduler(dask.config.get, name) for name in names]
+    if failures or timeout is None or ttl is None or parse_timedelta(ttl) > _MAX_WORKER_TTL:
+        message = "the scheduler needs the settings %s: 0 (now %s), %s: 5s (now %s) and %s: 30s (now %s)"
+        log.warning(message, _ALLOWED_FAILURES, failures, _NO_WORKERS_TIMEOUT, timeout, _WORKER_TTL, ttl)

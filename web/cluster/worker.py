@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from random import uniform
 from typing import Any
 
-from distributed import Client, Security, Worker, WorkerPlugin, get_worker, rpc
+from distributed import Security, Worker, WorkerPlugin, get_worker, rpc
 
 from engine.errors import ConversionError, ExecutorUnavailable
 from engine.executor import Executor, JobResult
@@ -224,24 +224,21 @@ async def _join(options: WorkerOptions, installation: Installation, runner: JobR
         for end in ends:
             end.cancel()
         if stop.is_set():
-            await _drain(options.scheduler, worker, runner)
+            await _drain(worker, runner)
         else:
             log.warning("the scheduler was lost")
 
 
-async def _drain(scheduler: str, worker: Worker, runner: JobRunner) -> None:
+async def _drain(worker: Worker, runner: JobRunner) -> None:
     """Takes no new jobs, waits for those that run, and until servers have read their results."""
     log.info("stopping: no new jobs, up to %d s for %d that run", _DRAIN_TIMEOUT, runner.running)
     with suppress(OSError, TimeoutError):
-        async with (
-            asyncio.timeout(_DRAIN_TIMEOUT + _MESSAGES_TIMEOUT),
-            Client(scheduler, asynchronous=True, set_as_default=False, timeout=CONNECT_TIMEOUT) as client,
-        ):
-            await client.retire_workers([worker.address], close_workers=False, remove=False)
+        async with asyncio.timeout(_DRAIN_TIMEOUT + _MESSAGES_TIMEOUT):
+            await worker.scheduler.retire_workers(workers=[worker.address], close_workers=False, remove=False)
             await runner.finish(_DRAIN_TIMEOUT)
             for _ in range(_RESULT_CHECKS):
                 if not worker.state.executing and not worker.data:
                     break
                 await asyncio.sleep(_RESULT_INTERVAL)
             # Without this, jobs that wait here would count as those of a worker that died.
-            await client.retire_workers([worker.address], close_workers=False, remove=True)
+            await worker.scheduler.retire_workers(workers=[worker.address], close_workers=False, remove=True)
