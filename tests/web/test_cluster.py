@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -132,7 +131,7 @@ async def test_a_job_that_is_cancelled_while_its_result_is_read(cluster: Cluster
     for steps in range(20):
         known = {*client.futures}
         other, job = asyncio.create_task(run(executor)), asyncio.create_task(run(executor))
-        for _ in count():
+        while not (other.done() or job.done()):
             await asyncio.sleep(0)
             if sum(client.futures[key].status == "finished" for key in client.futures.keys() - known) == 2:
                 break

@@ -42,7 +42,7 @@ _MAX_OUTAGE = 10.0  # seconds without a worker, until running jobs fail
 _ALLOWED_FAILURES = "distributed.scheduler.allowed-failures"
 _NO_WORKERS_TIMEOUT = "distributed.scheduler.no-workers-timeout"
 _WORKER_TTL = "distributed.scheduler.worker-ttl"
-_MAX_WORKER_TTL = 60.0  # seconds; jobs of a worker that does not respond are repeated after up to twice this time
+_MAX_WORKER_TTL = 60.0  # seconds; jobs of a worker that does not respond are repeated within twice this time
 
 
 @dataclass(frozen=True)
