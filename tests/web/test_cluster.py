@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from itertools import count
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from distributed.comm.core import FatalCommClosedError
 
 from engine.errors import CorruptInput, ExecutorUnavailable, WorkerCrashed
 from engine.executor import Job, JobLimits, JobResult
@@ -21,6 +23,7 @@ from tests.support.cluster import (
     running_cluster,
     until,
 )
+from web.cluster.connection import failure_cause
 from web.cluster.executor import ClusterExecutor
 from web.cluster.jobs import MAX_INLINE, Installation
 from web.cluster.worker import WrongInstallation
@@ -218,10 +221,26 @@ async def test_a_worker_of_another_installation_is_refused(cluster: Cluster, tmp
     await cluster.worker()
     executor = await cluster.executor(1)
 
-    with pytest.raises(WrongInstallation, match="another version"):
+    with pytest.raises(WrongInstallation, match=r"another version than this worker: update 0\.9\.0 to 1\.0\.0"):
         await cluster.run_worker(ScriptedExecutor(tmp_path), asyncio.Event(), installation=OTHER)
 
     assert await run(executor) == b"picture"
+
+
+async def test_a_worker_without_the_blob_store_waits_for_it(
+    cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "blobs").rename(tmp_path / "gone")
+    stop = asyncio.Event()
+    worker = asyncio.create_task(cluster.run_worker(ScriptedExecutor(tmp_path), stop))
+    await until(lambda: "check CONVERTD_BLOB_URL" in caplog.text)
+    assert cluster.joined() == 0
+
+    (tmp_path / "gone").rename(tmp_path / "blobs")
+
+    await until(lambda: cluster.joined() == 1)
+    stop.set()
+    await worker
 
 
 async def test_jobs_never_run_on_another_installation(cluster: Cluster) -> None:
@@ -237,7 +256,7 @@ async def test_jobs_never_run_on_another_installation(cluster: Cluster) -> None:
     assert executor.state().workers == {"0.9.0": 1}
 
 
-async def test_a_lost_scheduler(tmp_path: Path) -> None:
+async def test_a_lost_scheduler(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with SchedulerProcess() as scheduler:
         async with cluster_at(scheduler.address, tmp_path) as cluster:
             worker = await cluster.worker()
@@ -250,7 +269,8 @@ async def test_a_lost_scheduler(tmp_path: Path) -> None:
             with pytest.raises(ExecutorUnavailable):
                 await job
             await until(lambda: worker.cancelled == 1)
-            await until(lambda: not executor.state().connected)
+            await until(lambda: f"cannot use the scheduler at {scheduler.address}: " in caplog.text)
+            assert not executor.state().connected
             await asyncio.to_thread(scheduler.start)
             await until(lambda: executor.state().slots > 0)
             assert await run(executor) == b"picture"
@@ -264,6 +284,40 @@ async def test_without_a_scheduler(tmp_path: Path) -> None:
         assert not executor.state().connected
         with pytest.raises(ExecutorUnavailable):
             await run(executor)
+
+
+async def test_a_worker_logs_once_why_it_cannot_join(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = count()
+
+    async def fail(_scheduler: str, _installation: Installation) -> None:
+        next(attempts)
+        raise OSError("Timed out") from ConnectionRefusedError("Connection refused")
+
+    monkeypatch.setattr("web.cluster.worker._check_servers", fail)
+    monkeypatch.setattr("web.cluster.worker._REJOIN_INTERVAL", 0.01)
+    stop = asyncio.Event()
+    async with cluster_at("tcp://127.0.0.1:1", tmp_path) as cluster:
+        worker = asyncio.create_task(cluster.run_worker(ScriptedExecutor(tmp_path), stop))
+        await until(lambda: next(attempts) > 5)
+        stop.set()
+        await worker
+
+    (message,) = caplog.messages
+    assert message.startswith("cannot join the cluster at tcp://127.0.0.1:1: Connection refused; check its address")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (TimeoutError(), "no response"),
+        (FatalCommClosedError(), "no response"),
+        (OSError("Timed out trying to connect"), "Timed out trying to connect"),
+    ],
+)
+def test_why_a_connection_failed(error: Exception, text: str) -> None:
+    assert failure_cause(error).startswith(f"{text}; check")
 
 
 async def test_a_lost_blob_store(cluster: Cluster, tmp_path: Path) -> None:

@@ -25,13 +25,15 @@ from tests.support.checks import problem
 from tests.support.redis_server import RedisServer
 from tests.support.servers import Running, Servers, eventually
 from web.app import assemble
+from web.metrics.cluster import ClusterState
 
 
 class Idle:
     """An executor that answers readiness checks and runs no jobs."""
 
-    def __init__(self, *, answers: bool = True) -> None:
+    def __init__(self, *, answers: bool = True, ready: bool = True) -> None:
         self._answers = answers
+        self._ready = ready
         self.checks = 0
 
     async def run(
@@ -43,7 +45,7 @@ class Idle:
         self.checks += 1
         if not self._answers:
             await asyncio.Event().wait()
-        return True
+        return self._ready
 
 
 def reasons(response: httpx.Response) -> list[str]:
@@ -122,6 +124,21 @@ async def test_plugins(data_dir: Path) -> None:
     services.readiness.start()
     state = await services.readiness.state()
     assert (state.reasons, state.degraded) == ((), ("the plugin broken cannot be loaded",))
+    await asyncio.to_thread(services.database.close)
+
+
+@pytest.mark.parametrize(
+    ("connected", "reason"),
+    [
+        (False, "the scheduler of the cluster does not respond"),
+        (True, "the cluster has no worker with the version, the plugins and the blob store of this server"),
+    ],
+)
+async def test_a_cluster_without_workers(data_dir: Path, connected: bool, reason: str) -> None:
+    state = ClusterState(connected)
+    services = assemble(Settings(data_dir=data_dir), load_registry(), Idle(ready=False), lambda: state)
+    services.readiness.start()
+    assert (await services.readiness.state()).reasons == (reason,)
     await asyncio.to_thread(services.database.close)
 
 

@@ -36,7 +36,7 @@ def server_instance(data_dir: Path) -> ServerInstance:
 
 
 class DataFolderInUse(RuntimeError):
-    """Another server uses the data folder."""
+    """Another server or worker uses the data folder."""
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def lock_data_folder(data_dir: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            message = f"Another server uses the data folder {data_dir.absolute()}. Each server needs one of its own."
+            message = f"Another server or worker uses the data folder {data_dir.absolute()}. Each needs one of its own."
             raise DataFolderInUse(message) from None
         yield
 
