@@ -221,7 +221,7 @@ async def test_a_worker_of_another_installation_is_refused(cluster: Cluster, tmp
     await cluster.worker()
     executor = await cluster.executor(1)
 
-    with pytest.raises(WrongInstallation, match=r"another version than this worker: update 0\.9\.0 to 1\.0\.0"):
+    with pytest.raises(WrongInstallation, match=r"another version than this worker: 1\.0\.0, not 0\.9\.0"):
         await cluster.run_worker(ScriptedExecutor(tmp_path), asyncio.Event(), installation=OTHER)
 
     assert await run(executor) == b"picture"

@@ -210,12 +210,12 @@ async def _check_servers(scheduler: str, installation: Installation) -> None:
 
 
 def _difference_text(difference: str, installation: Installation, server: Mapping[str, object]) -> str:
-    remedy = "compare the plugins and missing packages that 'convertd doctor' lists"
+    details = "compare the plugins and missing packages that 'convertd doctor' lists"
     if difference == "version":
-        remedy = f"update {installation.version} to {server['version']}, or the servers"
+        details = f"{server['version']}, not {installation.version}"
     elif difference == "blob store":
-        remedy = "CONVERTD_BLOB_URL must be the same"
-    return f"the servers of the cluster have another {difference} than this worker: {remedy}"
+        details = "CONVERTD_BLOB_URL must be the same"
+    return f"the servers of the cluster have another {difference} than this worker: {details}"
 
 
 def _is_live(server: Mapping[str, Any] | None, now: float) -> bool:
