@@ -20,12 +20,14 @@ from engine.executor import Job, JobLimits, JobResult, LocalExecutor
 from engine.executor.pool import WorkerPool
 from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
+from storage.errors import StoreUnavailable
 from tests.support import http
 from tests.support.checks import problem
 from tests.support.redis_server import RedisServer
 from tests.support.servers import Running, Servers, eventually
 from web.app import assemble
 from web.metrics.cluster import ClusterState
+from web.services.files import Files
 
 
 class Idle:
@@ -139,6 +141,25 @@ async def test_a_cluster_without_workers(data_dir: Path, connected: bool, reason
     services = assemble(Settings(data_dir=data_dir), load_registry(), Idle(ready=False), lambda: state)
     services.readiness.start()
     assert (await services.readiness.state()).reasons == (reason,)
+    await asyncio.to_thread(services.database.close)
+
+
+async def test_a_lost_file_store_is_one_line_of_the_log(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def sweep_orphans(_files: Files) -> None:
+        raise StoreUnavailable
+
+    monkeypatch.setattr(Files, "sweep_orphans", sweep_orphans)
+    services = assemble(Settings(data_dir=data_dir), load_registry(), Idle())
+    maintenance = asyncio.create_task(services.maintenance.run())
+    async with asyncio.timeout(60):
+        while "maintenance failed" not in caplog.text:
+            await asyncio.sleep(0.02)
+    maintenance.cancel()
+    await asyncio.wait([maintenance])
+    (record,) = [record for record in caplog.records if record.name == "convertd.maintenance"]
+    assert (record.levelname, record.exc_info) == ("WARNING", None)
     await asyncio.to_thread(services.database.close)
 
 
