@@ -27,7 +27,10 @@ _SECRETS = re.compile(
 _MARKERS = ("cvd_live_", "k_live_", "k_test_", "whsec_", "token=", "bearer ", "@")  # each secret has one
 _FLUSH_TIMEOUT = 5.0  # seconds
 _FLUSH_INTERVAL = 0.01  # seconds
-_VERBOSE_LIBRARIES = ("tornado", "python_multipart", "asyncio", "httpx", "stripe", "pikepdf", "distributed")
+_VERBOSE_LIBRARIES = (
+    *("tornado", "python_multipart", "asyncio", "httpx", "stripe", "pikepdf"),
+    *("tornado.application", "distributed", "distributed.client", "distributed.gc"),  # distributed configures each
+)
 
 
 def configure(log_format: Literal["text", "json"]) -> None:
@@ -46,9 +49,12 @@ def configure(log_format: Literal["text", "json"]) -> None:
 
 
 def quiet_libraries() -> None:
-    """Logs only the errors of libraries. Called again after the import of a library that sets levels."""
+    """Logs only the errors of libraries, in our format. Called again after the import of a library that sets levels."""
     for name in _VERBOSE_LIBRARIES:
-        logging.getLogger(name).setLevel(logging.ERROR)
+        logger = logging.getLogger(name)
+        logger.setLevel(logging.ERROR)
+        logger.handlers.clear()  # of distributed, with a format of its own
+        logger.propagate = True
 
 
 class TextFormatter(logging.Formatter):

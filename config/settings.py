@@ -38,6 +38,7 @@ _OTHER_VARIABLES = frozenset(  # of the configuration file, the client and the t
     {TOML_VARIABLE, "CONVERTD_API_KEY", "CONVERTD_URL", "CONVERTD_TEST_CORPUS"}
 )
 _MASK = "***"
+_MAX_PORT = 65_535
 _PASSWORD = re.compile(r"(?<=://)([^/@]*?)(:[^/]*)?@")  # greedy: a password may contain @
 _QUERY = re.compile(r"\?.*", re.DOTALL)
 
@@ -106,7 +107,8 @@ def _http_url(value: str) -> str:
 
 def scheduler_address(value: str) -> str:
     """Returns the address of a scheduler. Raises ValueError if it is not one."""
-    if not re.fullmatch(r"(tcp|tls)://[^/\s?#@]+:\d{1,5}", value):
+    address = re.fullmatch(r"(tcp|tls)://[^/\s?#@]+:(\d{1,5})", value)
+    if address is None or not 0 < int(address[2]) <= _MAX_PORT:
         raise ValueError("must be the address of a Dask scheduler, such as tcp://scheduler:8786")
     return value
 
@@ -148,7 +150,7 @@ class Settings(BaseModel):
     mail_from: Annotated[str, AfterValidator(_sender)] = "convertd <no-reply@localhost>"
     workers: int = Field(default_factory=_cores, ge=1)  # concurrent conversions
     jobs_per_process: int = Field(100, ge=1)  # conversions of one account in a worker process
-    metrics_port: int = Field(9464, ge=0, le=65_535)  # on the loopback interface; 0: off
+    metrics_port: int = Field(9464, ge=0, le=_MAX_PORT)  # on the loopback interface; 0: off
     sandbox: Literal["required", "best_effort", "off"] = "best_effort"
     trusted_proxies: Annotated[tuple[Network, ...], BeforeValidator(_networks)] = ()
     log_format: Literal["text", "json"] = "text"

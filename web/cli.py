@@ -93,6 +93,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")] = 8000,
 ) -> None:
     """Serve the API until stopped."""
+    from config.settings import SettingsError
     from web import app
     from web.executor_setup import SandboxIncomplete
     from web.services.maintenance import DataFolderInUse
@@ -101,6 +102,8 @@ def serve(
     with exit_on_storage_errors():
         try:
             asyncio.run(app.serve(settings, host, port))
+        except SettingsError as error:
+            exit_with(str(error), WRONG_USAGE)
         except (SandboxIncomplete, DataFolderInUse) as error:
             exit_with(str(error), FAILED)
         except OSError as error:

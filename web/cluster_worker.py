@@ -10,10 +10,12 @@ from importlib.metadata import version
 import dask.config
 from dask.utils import parse_bytes
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, disable_created_metrics
+from tornado.netutil import bind_sockets
 
 from config.logs import configure
 from config.settings import Settings, scheduler_address
 from engine.registry import load_registry
+from web.cluster.connection import check_tls
 from web.cluster.jobs import Installation
 from web.cluster.worker import JobRunner, WorkerOptions, run_worker
 from web.executor_setup import local_executor, open_blobs, start_local_executor
@@ -42,6 +44,7 @@ def worker_options(
         raise ValueError("a worker needs the address of a scheduler: --scheduler or CONVERTD_CLUSTER")
     if settings.blob_url is None:
         raise ValueError("a worker needs the blob store of its servers: CONVERTD_BLOB_URL")
+    check_tls(address, "worker")
     size = memory_budget() if memory is None else _size(memory)
     return WorkerOptions(address, jobs or settings.workers, size, host, port, str(settings.data_dir.absolute()))
 
@@ -67,12 +70,23 @@ def _size(text: str) -> int:
 async def serve_worker(settings: Settings, options: WorkerOptions) -> None:
     """Runs jobs of the cluster until SIGTERM or SIGINT, then until running jobs have ended.
 
-    Raises WrongInstallation, DataFolderInUse, and SandboxIncomplete if the sandbox is required and incomplete.
+    Raises WrongInstallation, DataFolderInUse, SandboxIncomplete if the sandbox is required and incomplete, and OSError
+    if the worker cannot listen on its address.
     """
     configure(settings.log_format)
     dask.config.update_defaults(_DASK_DEFAULTS)
+    _check_address(options)
     with lock_data_folder(settings.data_dir):
         await _serve(settings, options)
+
+
+def _check_address(options: WorkerOptions) -> None:
+    # Dask's worker would fail with a long traceback, again and again.
+    try:
+        for listener in bind_sockets(options.port, options.host):
+            listener.close()
+    except OSError as error:
+        raise OSError(f"cannot listen on {options.host or '*'}:{options.port}: {error.strerror or error}") from error
 
 
 async def _serve(settings: Settings, options: WorkerOptions) -> None:

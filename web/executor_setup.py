@@ -38,14 +38,16 @@ def open_blobs(settings: Settings, *, durable: bool = True) -> BlobStore:
 def server_executor(settings: Settings, registry: Registry) -> LocalExecutor | ClusterExecutor:
     """Returns the executor of a server: of the cluster if the settings name one, else of this machine.
 
-    The caller starts and closes it.
+    The caller starts and closes it. Raises SettingsError if the cluster needs other TLS variables.
     """
     if settings.cluster is None:
         return local_executor(settings, settings.workers, settings.data_dir.absolute() / "workers")
-    from web.cluster.executor import ClusterExecutor  # noqa: PLC0415, of an optional dependency
+    from web.cluster.connection import check_tls  # noqa: PLC0415, of an optional dependency
+    from web.cluster.executor import ClusterExecutor  # noqa: PLC0415, as above
     from web.cluster.jobs import Installation  # noqa: PLC0415, as above
 
     quiet_libraries()
+    check_tls(settings.cluster, "client")
     blobs = open_blobs(settings, durable=False)  # a job ends with its server
     return ClusterExecutor(settings.cluster, Installation.of(registry, settings), blobs)
 

@@ -150,6 +150,18 @@ def test_the_last_lines_of_a_process_are_written() -> None:
     assert ended.stderr.endswith("INFO a the last\n")
 
 
+def test_lines_of_dask_have_the_same_format() -> None:
+    program = """
+import distributed, logging, config.logs as logs
+logs.configure("json")
+for name in ("distributed.worker", "distributed.client", "tornado.application"):
+    logging.getLogger(name).warning("hidden")
+    logging.getLogger(name).error("shown")
+"""
+    ended = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
+    assert [json.loads(line)["message"] for line in ended.stderr.splitlines()] == ["shown"] * 3
+
+
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_lines_logged_at_exit_are_written(log_format: str) -> None:
     program = f"""

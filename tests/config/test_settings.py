@@ -160,7 +160,11 @@ def test_clusters(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["", "scheduler:8786", "http://scheduler:8786", "tcp://scheduler", "tcp://a:1,tcp://b:1", "tcp://a:b"]
+    "address",
+    [
+        *("", "scheduler:8786", "http://scheduler:8786", "tcp://scheduler", "tcp://a:1,tcp://b:1", "tcp://a:b"),
+        *("tcp://scheduler:0", "tcp://scheduler:65536"),
+    ],
 )
 def test_invalid_clusters(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     monkeypatch.setenv("CONVERTD_BLOB_URL", "s3://bucket")

@@ -254,6 +254,26 @@ async def running_cluster(folder: Path, worker_ttl: float = 30) -> AsyncIterator
             await cluster.close()
 
 
+async def run_scripted(
+    executor: ClusterExecutor,
+    deed: str = "copy",
+    content: bytes = b"picture",
+    account: str = "account",
+    memory: int = 0,
+) -> bytes:
+    """Runs a job with this deed, in which a password is a secret. Returns its output."""
+    source, target = os.memfd_create("source"), os.memfd_create("target")
+    try:
+        os.write(source, content)
+        job = Job(("png",), "webp", {"password": "secret"}, name=deed, memory=memory)
+        result: JobResult = await executor.run(job, account, [source], target, JobLimits())
+        assert result.size == os.fstat(target).st_size
+        return os.pread(target, result.size, 0)
+    finally:
+        os.close(source)
+        os.close(target)
+
+
 async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
     """Waits until the function `holds` returns True. Raises TimeoutError."""
     deadline = asyncio.get_running_loop().time() + seconds

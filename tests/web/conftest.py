@@ -1,18 +1,22 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import pytest_asyncio
 from playwright.sync_api import Browser, Page
 
 from engine.registry import load_registry
 from tests.support.browser import running_browser
 from tests.support.servers import LenientRateLimiter, Running, Servers
 from tests.support.stores import shared_stores
+
+if TYPE_CHECKING:
+    from tests.support.cluster import Cluster
 
 
 @pytest.fixture(scope="session")
@@ -106,3 +110,12 @@ def keep(pytestconfig: pytest.Config) -> Callable[[Page, str], None]:
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
     return tmp_path / "data"
+
+
+@pytest_asyncio.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """A cluster without workers."""
+    from tests.support.cluster import running_cluster  # noqa: PLC0415, imports Dask, which other tests do not need
+
+    async with running_cluster(tmp_path) as running:
+        yield running

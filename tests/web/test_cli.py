@@ -206,7 +206,7 @@ def test_a_data_folder_has_one_server(folder: Path) -> None:
         done = run_command(folder, "serve", "--port", "0")
 
     assert done.returncode == 1
-    assert f"Another server uses the data folder {folder / 'data'}" in done.stderr
+    assert f"Another server or worker uses the data folder {folder / 'data'}" in done.stderr
     assert not (folder / "data" / "convertd.db").exists()
 
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from socket import create_server
 
 import pytest
 
@@ -122,6 +123,40 @@ def test_a_worker_is_not_configured(
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith(f"convertd: {message}")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [_SERVE, ("worker",)])
+@pytest.mark.parametrize(
+    ("scheduler", "variables", "message"),
+    [
+        ("tls://127.0.0.1:8786", {}, "begins with tls://, which requires DASK_DISTRIBUTED__COMM__TLS__CA_FILE"),
+        ("tcp://127.0.0.1:8786", {"REQUIRE_ENCRYPTION": "true"}, "must begin with tls://"),
+        (
+            "tls://127.0.0.1:8786",
+            {"TLS__CA_FILE": "/none.pem", "TLS__CLIENT__CERT": "/none.pem", "TLS__WORKER__CERT": "/none.pem"},
+            "cannot use the files of DASK_DISTRIBUTED__COMM__TLS__CA_FILE",
+        ),
+    ],
+)
+def test_the_variables_of_tls(
+    tmp_path: Path, command: tuple[str, ...], scheduler: str, variables: dict[str, str], message: str
+) -> None:
+    dask = {f"DASK_DISTRIBUTED__COMM__{name}": value for name, value in variables.items()}
+
+    done = run_command(tmp_path, *command, **{**_CLUSTER, "CONVERTD_CLUSTER": scheduler}, **dask)
+
+    assert done.returncode == 2
+    _check(done.stderr.splitlines(keepends=True)[-1], message)
+    assert "Traceback" not in done.stderr
+
+
+def test_the_address_of_a_worker_is_in_use(tmp_path: Path) -> None:
+    with create_server(("127.0.0.1", 0)) as server:
+        address = ("--host", "127.0.0.1", "--port", str(server.getsockname()[1]))
+
+        message = _message(tmp_path, "worker", *address, **_CLUSTER)
+
+    _check(message, f"cannot listen on 127.0.0.1:{address[-1]}: Address already in use")
 
 
 def test_the_database_belongs_to_a_newer_release(tmp_path: Path) -> None:

@@ -20,18 +20,22 @@ from engine.executor import Job, JobLimits, JobResult, LocalExecutor
 from engine.executor.pool import WorkerPool
 from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
+from storage.errors import StoreUnavailable
 from tests.support import http
 from tests.support.checks import problem
 from tests.support.redis_server import RedisServer
 from tests.support.servers import Running, Servers, eventually
 from web.app import assemble
+from web.metrics.cluster import ClusterState
+from web.services.files import Files
 
 
 class Idle:
     """An executor that answers readiness checks and runs no jobs."""
 
-    def __init__(self, *, answers: bool = True) -> None:
+    def __init__(self, *, answers: bool = True, ready: bool = True) -> None:
         self._answers = answers
+        self._ready = ready
         self.checks = 0
 
     async def run(
@@ -43,7 +47,7 @@ class Idle:
         self.checks += 1
         if not self._answers:
             await asyncio.Event().wait()
-        return True
+        return self._ready
 
 
 def reasons(response: httpx.Response) -> list[str]:
@@ -122,6 +126,46 @@ async def test_plugins(data_dir: Path) -> None:
     services.readiness.start()
     state = await services.readiness.state()
     assert (state.reasons, state.degraded) == ((), ("the plugin broken cannot be loaded",))
+    await asyncio.to_thread(services.database.close)
+
+
+@pytest.mark.parametrize(
+    ("connected", "reason"),
+    [
+        (False, "the scheduler of the cluster does not respond"),
+        (True, "the cluster has no worker with the version, the plugins and the blob store of this server"),
+    ],
+)
+async def test_a_cluster_without_workers(data_dir: Path, connected: bool, reason: str) -> None:
+    state = ClusterState(connected)
+    services = assemble(Settings(data_dir=data_dir), load_registry(), Idle(ready=False), lambda: state)
+    services.readiness.start()
+    assert (await services.readiness.state()).reasons == (reason,)
+    await asyncio.to_thread(services.database.close)
+
+
+async def test_a_lost_file_store_is_one_line_of_the_log(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sweeps, repeated = 0, asyncio.Event()
+
+    async def sweep(_files: Files) -> None:
+        nonlocal sweeps
+        sweeps += 1
+        if sweeps > 1:
+            repeated.set()
+            await asyncio.Event().wait()
+        raise StoreUnavailable
+
+    monkeypatch.setattr(Files, "sweep", sweep)
+    monkeypatch.setattr("web.services.maintenance._INTERVAL", 0)
+    services = assemble(Settings(data_dir=data_dir), load_registry(), Idle())
+    maintenance = asyncio.create_task(services.maintenance.run())
+    await repeated.wait()
+    maintenance.cancel()
+    await asyncio.wait([maintenance])
+    (record,) = [record for record in caplog.records if record.name == "convertd.maintenance"]
+    assert (record.levelname, record.exc_info) == ("WARNING", None)
     await asyncio.to_thread(services.database.close)
 
 

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, Literal
 
 import dask
 from dask.utils import parse_timedelta
-from distributed import Client
+from distributed import Client, Security
 
+from config.settings import SettingsError
 from storage.ids import new_id
 from web.cluster.jobs import Installation
 from web.metrics.cluster import ClusterState
@@ -137,6 +138,7 @@ class ClusterConnection:
                 await asyncio.wait_for(self._outdated.wait(), _POLL_INTERVAL if self.workers else _RETRY_INTERVAL)
 
     async def _update(self) -> None:
+        logs_failure = self.state.connected or not self._first_update.is_set()
         try:
             async with asyncio.timeout(_POLL_TIMEOUT):
                 client = await self._connect()
@@ -144,9 +146,9 @@ class ClusterConnection:
                 await client.set_metadata([SERVERS, self._id], seen)
                 assert client.scheduler is not None
                 description = await client.scheduler.identity(n_workers=-1)
-        except (OSError, TimeoutError) as error:
-            if self.state.connected or not self._first_update.is_set():
-                log.warning("the scheduler of the cluster does not respond: %s", str(error) or type(error).__name__)
+        except (OSError, TimeoutError, RuntimeError, ValueError) as error:  # ValueError if it does not use TLS
+            if logs_failure:
+                log.warning("cannot use the scheduler at %s: %s", self._scheduler, failure_cause(error))
             description = None
         self._set_state(None if description is None else description["workers"])
 
@@ -203,6 +205,34 @@ class ClusterConnection:
                 self.outage = asyncio.get_running_loop().create_future()
         elif monotonic() - self._last_usable > _MAX_OUTAGE and not self.outage.done():
             self.outage.set_result(None)
+
+
+def failure_cause(error: BaseException) -> str:
+    """Returns why a connection to a scheduler failed."""
+    texts: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None:
+        texts.append(str(cause))
+        cause = cause.__cause__ or cause.__context__
+    text = next((text for text in reversed(texts) if text), "no response")
+    return f"{text}; check its address and that it runs, with TLS if and only if the address begins with tls://"
+
+
+def check_tls(scheduler: str, process: Literal["client", "worker"]) -> None:
+    """Raises SettingsError if the address of the scheduler does not fit the TLS variables of Dask, or these fail."""
+    names = ("CA_FILE", f"{process.upper()}__CERT", f"{process.upper()}__KEY")
+    variables = ", ".join(f"DASK_DISTRIBUTED__COMM__TLS__{name}" for name in names)
+    try:
+        connection = Security().get_connection_args(process)
+    except OSError as error:
+        raise SettingsError(f"cannot use the files of {variables}: {error}") from error
+    uses_tls = scheduler.startswith("tls://")
+    if uses_tls and connection["ssl_context"] is None:
+        raise SettingsError(f"the address of the scheduler begins with tls://, which requires {variables}")
+    if not uses_tls and connection["require_encryption"]:
+        raise SettingsError(
+            "the address of the scheduler must begin with tls://: DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION is set"
+        )
 
 
 def _usable_worker(address: str, worker: Mapping[str, Any]) -> ClusterWorker:

@@ -18,7 +18,7 @@ from engine.executor import Executor, JobResult
 from storage.blob_store import BlobStore
 from storage.errors import StorageError
 from web.api.errors import ApiError
-from web.cluster.connection import CONNECT_TIMEOUT, INSTALLATION, MEMORY, SERVERS
+from web.cluster.connection import CONNECT_TIMEOUT, INSTALLATION, MEMORY, SERVERS, failure_cause
 from web.cluster.jobs import ClusterJob, ClusterResult, FileContent, Installation, receive_file, send_file
 from web.metrics.cluster import ClusterWorkerMetrics, JobOutcome
 from web.services.work_files import WorkFile, WorkFiles
@@ -27,7 +27,11 @@ log = logging.getLogger("convertd.cluster")
 
 _PLUGIN = "convertd"
 
+_NO_BLOB_STORE = (
+    "its blob store accepts no files; check CONVERTD_BLOB_URL, and for S3 the bucket and the AWS_* variables"
+)
 _SERVER_TIMEOUT = 60.0  # seconds without a sign, until a server is taken as gone
+_CHECK_TIMEOUT = 10.0  # seconds, which includes the connection
 _REJOIN_INTERVAL = 3.0  # seconds at most
 _DRAIN_TIMEOUT = 60.0  # seconds for running jobs, which is more than the longest deadline
 _MESSAGES_TIMEOUT = 15.0  # seconds in addition, for the answers of the scheduler and until servers have read results
@@ -91,6 +95,10 @@ class JobRunner(WorkerPlugin):
         finally:
             del self._running[job.id]
             task.cancel()
+
+    async def blob_store_ready(self) -> bool:
+        """Returns whether the blob store accepts files."""
+        return await self._blobs.ready()
 
     def setup(self, worker: Worker) -> None:
         """Records that the worker joins a cluster."""
@@ -172,12 +180,21 @@ async def run_worker(
 
     Raises WrongInstallation if the servers of the cluster have another installation.
     """
+    reported: set[str] = set()  # since the worker was part of the cluster
     while not stop.is_set():
+        reason = ""
         try:
             await _check_servers(options.scheduler, installation)
-            await _join(options, installation, runner, stop)
-        except (OSError, TimeoutError, RuntimeError) as error:  # RuntimeError if Dask's worker cannot start
-            log.warning("cannot join the cluster at %s: %s", options.scheduler, error)
+            if await runner.blob_store_ready():
+                await _join(options, installation, runner, stop)
+                reported.clear()
+            else:
+                reason = _NO_BLOB_STORE
+        except (OSError, TimeoutError, RuntimeError, ValueError) as error:  # the last two are of Dask's worker and TLS
+            reason = failure_cause(error)
+        if reason and reason not in reported:
+            log.warning("cannot join the cluster at %s: %s", options.scheduler, reason)
+            reported.add(reason)
         with suppress(TimeoutError):
             # Not all workers at once after a restart of the scheduler.
             await asyncio.wait_for(stop.wait(), uniform(_REJOIN_INTERVAL / 2, _REJOIN_INTERVAL))
@@ -186,16 +203,23 @@ async def run_worker(
 async def _check_servers(scheduler: str, installation: Installation) -> None:
     # Not a client, for which the scheduler would compare the versions of all workers.
     security = Security().get_connection_args("worker")
-    async with asyncio.timeout(CONNECT_TIMEOUT), rpc(scheduler, connection_args=security) as connection:
+    dask_rpc = rpc(scheduler, timeout=CONNECT_TIMEOUT, connection_args=security)
+    async with asyncio.timeout(_CHECK_TIMEOUT), dask_rpc as connection:
         servers: Mapping[str, Any] = await connection.get_metadata(keys=[SERVERS], default={})
     now = time.time()
     live = [server["installation"] for server in servers.values() if _is_live(server, now)]
     differences = [installation.difference(server) for server in live]
     if live and None not in differences:
-        raise WrongInstallation(
-            f"the servers of the cluster have another {differences[0]} (this worker: {asdict(installation)};"
-            f" a server: {live[0]})"
-        )
+        raise WrongInstallation(_difference_text(str(differences[0]), installation, live[0]))
+
+
+def _difference_text(difference: str, installation: Installation, server: Mapping[str, object]) -> str:
+    details = "compare the plugins and missing packages that 'convertd doctor' lists"
+    if difference == "version":
+        details = f"{server['version']}, not {installation.version}"
+    elif difference == "blob store":
+        details = "CONVERTD_BLOB_URL must be the same"
+    return f"the servers of the cluster have another {difference} than this worker: {details}"
 
 
 def _is_live(server: Mapping[str, Any] | None, now: float) -> bool:
@@ -218,7 +242,8 @@ async def _join(options: WorkerOptions, installation: Installation, runner: JobR
         death_timeout=CONNECT_TIMEOUT,
     )
     async with worker:
-        log.info("joined the cluster at %s: %d jobs at a time", options.scheduler, options.jobs)
+        limits = f"at most {options.jobs} jobs at a time, in {options.memory / (1 << 30):.2f} GiB"
+        log.info("joined the cluster at %s as %s: %s", options.scheduler, worker.address, limits)
         ends = [asyncio.ensure_future(wait) for wait in (stop.wait(), worker.finished())]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for end in ends:

@@ -68,7 +68,7 @@ def _sample(services: Services) -> None:
     metrics.credits.emails_waiting.set(services.email_queue.waiting)
     if metrics.cluster is not None and services.readiness.cluster_state is not None:
         metrics.cluster.update(services.readiness.cluster_state())
-    metrics.installation.redis_breaker_open.set(isinstance(limiter, FailoverRateLimiter) and limiter.failing)
+    metrics.http.redis_breaker_open.set(isinstance(limiter, FailoverRateLimiter) and limiter.failing)
 
 
 class _MetricsHandler(RequestHandler):

@@ -90,9 +90,14 @@ class ClusterWorkerMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.installation = InstallationMetrics(registry)
         self.joined = self.installation.ready
-        self.running = Gauge("convertd_cluster_worker_running", "Running conversions.", registry=registry)
+        self.running = Gauge(
+            "convertd_cluster_worker_running", "Running conversions of this worker.", registry=registry
+        )
         self._jobs = Counter(
-            "convertd_cluster_worker_jobs", "Conversions that ended by outcome.", ("outcome",), registry=registry
+            "convertd_cluster_worker_jobs",
+            "Conversions of this worker that ended, by outcome.",
+            ("outcome",),
+            registry=registry,
         )
         for outcome in ("succeeded", "failed", "cancelled"):
             self._jobs.labels(outcome)

@@ -35,7 +35,7 @@ _MAX_MEMORY = 1 << 50  # bytes; the figure that a job reports is untrusted
 
 
 class HttpMetrics:
-    """HTTP requests and refusals."""
+    """HTTP requests, refusals, and the state of Redis, which counts requests."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         requests = Counter(
@@ -54,6 +54,11 @@ class HttpMetrics:
         )
         for scope in _SCOPES:
             self._limited.labels(scope)
+        self.redis_breaker_open = Gauge(
+            "convertd_redis_breaker_open",
+            "1 while Redis fails and each process counts requests on its own.",
+            registry=registry,
+        )
         # Cached: the lookup by labels takes longer than the increment.
         self._requests = cache(requests.labels)
         self._seconds = cache(seconds.labels)
@@ -203,13 +208,12 @@ class TotalsMetrics:
 
 
 class InstallationMetrics:
-    """Version, readiness, plugins, sandbox and Redis of this process."""
+    """Version, readiness, plugins and sandbox of this process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.ready = Gauge("convertd_ready", "1 if the process is ready, as /readyz reports.", registry=registry)
-        self.redis_breaker_open = Gauge(
-            "convertd_redis_breaker_open",
-            "1 while Redis fails and each process counts requests on its own.",
+        self.ready = Gauge(
+            "convertd_ready",
+            "1 if the server is ready, as /readyz reports, or the worker is part of the cluster.",
             registry=registry,
         )
         self._build = Info("convertd_build", "Version of convertd and of Python.", registry=registry)

@@ -57,12 +57,9 @@ class Readiness:
         self._registry = registry
         self._metrics = metrics
         self._serving = False
-        no_executor = "the executor cannot run jobs"
-        if cluster_state is not None:
-            no_executor = "the cluster has no worker with the version and the plugins of this server"
         self._essential = _Checks(
             {
-                no_executor: executor.ready,
+                **_executor_checks(executor, cluster_state),
                 "the data folder cannot be written to": lambda: asyncio.to_thread(is_writable, work_files.folder),
                 "the disk of the data folder is almost full": lambda: asyncio.to_thread(work_files.has_space),
                 "files cannot be stored": blobs.ready,
@@ -105,7 +102,7 @@ class Readiness:
         broken = [f"the plugin {plugin.name} cannot be loaded" for plugin in self._registry.plugins if plugin.error]
         cluster = None if self.cluster_state is None else self.cluster_state()
         if cluster is not None and cluster.unusable:
-            degraded.append("the cluster has workers with another version or other plugins than this server")
+            degraded.append("the cluster has workers with another version, other plugins or another blob store")
         return HealthState(tuple(reasons), (*degraded, *broken), cluster)
 
 
@@ -132,6 +129,23 @@ class _Checks:
 
     def _remove(self, reason: str, _task: asyncio.Task[bool]) -> None:
         del self._running[reason]
+
+
+def _executor_checks(executor: Executor, cluster_state: ReadState | None) -> dict[str, Callable[[], Awaitable[bool]]]:
+    """Returns the checks of the executor. If the scheduler of a cluster does not respond, only that check fails."""
+    if cluster_state is None:
+        return {"the executor cannot run jobs": executor.ready}
+
+    async def connected() -> bool:
+        return cluster_state().connected
+
+    async def has_worker() -> bool:
+        return not cluster_state().connected or await executor.ready()
+
+    return {
+        "the scheduler of the cluster does not respond": connected,
+        "the cluster has no worker with the version, the plugins and the blob store of this server": has_worker,
+    }
 
 
 async def _succeeds(reason: str, check: Callable[[], Awaitable[bool]]) -> bool:

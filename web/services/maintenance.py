@@ -13,6 +13,7 @@ from pathlib import Path
 
 from storage import batches, email_verification, idempotency, ledger, purchases, sessions, totals
 from storage.database import Database
+from storage.errors import StoreUnavailable
 from storage.ids import new_id
 from storage.ledger import ServerInstance
 from web.metrics.service import TotalsMetrics
@@ -36,7 +37,7 @@ def server_instance(data_dir: Path) -> ServerInstance:
 
 
 class DataFolderInUse(RuntimeError):
-    """Another server uses the data folder."""
+    """Another server or worker uses the data folder."""
 
 
 @contextmanager
@@ -50,7 +51,7 @@ def lock_data_folder(data_dir: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            message = f"Another server uses the data folder {data_dir.absolute()}. Each server needs one of its own."
+            message = f"Another server or worker uses the data folder {data_dir.absolute()}. Each needs one of its own."
             raise DataFolderInUse(message) from None
         yield
 
@@ -103,6 +104,8 @@ class Maintenance:
                 await self._sweep()
                 if number % _ORPHAN_SWEEP_EVERY == 0:
                     await self._files.sweep_orphans()
+            except StoreUnavailable as error:  # the store has logged the cause
+                log.warning("maintenance failed; next attempt in %d s: %s", _INTERVAL, error)
             except Exception:
                 log.exception("maintenance failed; next attempt in %d s", _INTERVAL)
             await asyncio.sleep(_INTERVAL)
