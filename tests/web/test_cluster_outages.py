@@ -171,6 +171,24 @@ async def test_jobs_never_run_on_another_installation(cluster: Cluster) -> None:
     assert executor.state().workers == {"0.9.0": 1}
 
 
+async def test_a_job_that_is_moved_to_a_worker_of_another_installation(cluster: Cluster) -> None:
+    """Dask moves jobs from busy workers to idle ones. The worker has just joined."""
+    await cluster.worker(jobs=1)
+    executors = [await cluster.executor(1), await cluster.executor(1)]
+    await cluster.executor(0, OTHER)
+    jobs = [asyncio.create_task(run_scripted(executor, "wait")) for executor in executors]
+    await until(lambda: cluster.submitted() == 2)
+
+    worker = await cluster.worker(installation=OTHER)
+    await until(lambda: cluster.submitted() == 3)
+    cluster.release()
+
+    assert await asyncio.gather(*jobs) == 2 * [b"picture"]
+    assert not worker.jobs
+    assert cluster.joined() == 2
+    assert sum(executor.state().retries for executor in executors) == 0
+
+
 async def test_a_lost_scheduler(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with SchedulerProcess() as scheduler:
         async with cluster_at(scheduler.address, tmp_path) as cluster:

@@ -25,6 +25,7 @@ from web.cluster.jobs import (
     ClusterResult,
     FileContent,
     Installation,
+    OtherInstallation,
     receive_file,
     send_file,
 )
@@ -131,8 +132,9 @@ class ClusterExecutor:
         if prefer:
             with self._connection.prefer_worker(job.account, job.job.memory) as preferred:
                 if preferred is not None:
-                    # Dask keeps a job waiting for its preferred worker if no other is there when that one leaves.
-                    with suppress(NoValidWorkerError, NoWorkerError):
+                    # Dask keeps a job waiting for its preferred worker if no other is there when that one leaves. It
+                    # moves jobs of a busy worker to any idle one, which may have just joined.
+                    with suppress(NoValidWorkerError, NoWorkerError, OtherInstallation):
                         return await self._submit(job, preferred)
         try:
             return await self._submit(job)
@@ -140,20 +142,24 @@ class ClusterExecutor:
             raise ExecutorUnavailable("The cluster has no worker for the conversion.") from error
 
     async def _submit(self, job: ClusterJob, preferred: ClusterWorker | None = None) -> ClusterResult | ConversionError:
-        """Runs a job on a worker. Raises KilledWorker if it dies, and NoValidWorkerError if there is none."""
+        """Runs a job on a worker. Raises KilledWorker, NoValidWorkerError, NoWorkerError and OtherInstallation."""
         client, workers = self._connection.client, self._connection.workers
         if client is None:
             raise ExecutorUnavailable("The cluster has no worker for the conversion.")
         # Dask averages the time of jobs by the prefix of their keys.
         key = f"{job.job.inputs[0]}-{job.job.target}-{new_id('job')}"
         memory = min(job.job.memory, max(worker.memory for worker in workers))
+        resources = {MEMORY: memory}
+        if preferred is None:
+            # Dask's worker ends when it is sent a job that needs a resource of which it has none.
+            resources[self._installation.resource] = 1
         self._release_finished()
         future = client.submit(
             run_job,
             replace(job, id=key),
             key=key,
             pure=False,
-            resources={self._installation.resource: 1, MEMORY: memory},
+            resources=resources,
             workers=[preferred.address] if preferred else None,
             allow_other_workers=preferred is not None,
         )
@@ -164,6 +170,8 @@ class ClusterExecutor:
             raise
         self._finished.append(future)
         asyncio.get_running_loop().call_later(_RELEASE_DELAY, self._release_finished)
+        if isinstance(outcome, OtherInstallation):
+            raise outcome
         return outcome
 
     def _release_finished(self) -> None:

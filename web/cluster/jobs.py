@@ -15,6 +15,7 @@ from importlib.metadata import version
 from typing import Self
 
 from config.settings import Settings
+from engine.errors import ExecutorUnavailable
 from engine.executor import Job, JobLimits, JobResult
 from engine.registry import Registry
 from storage.blob_store import BlobStore
@@ -92,6 +93,10 @@ class ClusterResult:
 
     result: JobResult
     file: FileContent
+
+
+class OtherInstallation(ExecutorUnavailable):
+    """The worker has another version, other plugins or another blob store than the server of the job."""
 
 
 async def send_file(blobs: BlobStore, descriptor: int, key: str, max_inline: int = MAX_INLINE) -> FileContent:

@@ -19,7 +19,15 @@ from storage.blob_store import BlobStore
 from storage.errors import StorageError
 from web.api.errors import ApiError
 from web.cluster.connection import CONNECT_TIMEOUT, INSTALLATION, MEMORY, SERVERS, failure_cause
-from web.cluster.jobs import ClusterJob, ClusterResult, FileContent, Installation, receive_file, send_file
+from web.cluster.jobs import (
+    ClusterJob,
+    ClusterResult,
+    FileContent,
+    Installation,
+    OtherInstallation,
+    receive_file,
+    send_file,
+)
 from web.metrics.cluster import ClusterWorkerMetrics, JobOutcome
 from web.services.work_files import WorkFile, WorkFiles
 
@@ -84,7 +92,7 @@ class JobRunner(WorkerPlugin):
     async def run(self, job: ClusterJob) -> ClusterResult | ConversionError:
         """Runs a job. Returns its error: Dask logs errors that are raised."""
         if difference := self._installation.difference(asdict(job.installation)):
-            return ExecutorUnavailable(f"The worker of the cluster has another {difference} than the server.")
+            return OtherInstallation(f"The worker of the cluster has another {difference} than the server.")
         task = self._running[job.id] = asyncio.create_task(self._run(job))
         try:
             await asyncio.wait([task])
