@@ -150,8 +150,7 @@ class ClusterExecutor:
         key = f"{job.job.inputs[0]}-{job.job.target}-{new_id('job')}"
         memory = min(job.job.memory, max(worker.memory for worker in workers))
         resources = {MEMORY: memory}
-        if preferred is None:
-            # Dask's worker ends when it is sent a job that needs a resource of which it has none.
+        if preferred is None:  # Dask moves other jobs to any worker, and one that lacks the resource would end
             resources[self._installation.resource] = 1
         self._release_finished()
         future = client.submit(
