@@ -44,7 +44,7 @@ def measure(minutes: float) -> list[Report]:
             data = next(folder.glob("*/convertd.db")).parent
             reports = asyncio.run(_measure(running, _kinds(running, folder), data, 60 * minutes))
         with server_process.open_database(server_process.sqlite_url(data)) as database:
-            audit = equals("inconsistencies in the ledger", len(database.run_blocking(ledger_audit.check)), 0)
+            audit = equals("inconsistencies in the ledger", len(database.read_blocking(ledger_audit.check)), 0)
     return [*reports[:-1], replace(reports[-1], rows=(*reports[-1].rows, audit))]
 
 

@@ -100,6 +100,14 @@ class Database:
         self._writes.submit(call)
         return call.future.result()
 
+    def read_blocking(
+        self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Like `read`, for callers without an event loop, and without a timeout. Blocks."""
+        call = Call(lambda transaction: function(transaction, *args, **kwargs))
+        self._reads.submit(call, read_only=True)
+        return call.future.result()
+
     def close(self) -> None:
         """Waits for submitted transactions and closes all connections. Blocks."""
         if self._reads is not self._writes:

@@ -80,7 +80,9 @@ def list_accounts(as_json: Json = False) -> None:
 
     from storage import accounts
 
-    found = [_account_fields(one) for one in _run_transaction(load_settings_or_exit(), accounts.list_all)]
+    found = [
+        _account_fields(one) for one in _run_transaction(load_settings_or_exit(), accounts.list_all, read_only=True)
+    ]
     if as_json:
         return print(json.dumps(found, indent=2))
     columns = ("name", "credits_remaining", "credits_used_total", "created_at")
@@ -102,7 +104,7 @@ def show(email: Email, as_json: Json = False) -> None:
         account = _find(transaction, email)
         return account, files.stored_bytes(transaction, account.id), api_keys.list_keys(transaction, account.id)
 
-    account, stored_bytes, keys = _run_transaction(load_settings_or_exit(), read)
+    account, stored_bytes, keys = _run_transaction(load_settings_or_exit(), read, read_only=True)
     fields = {**_account_fields(account), "stored_bytes": stored_bytes}
     if as_json:
         return print(json.dumps({**fields, "keys": [_key_fields(key) for key in keys]}, indent=2))
@@ -155,7 +157,7 @@ def audit() -> None:
     """Check the ledger for inconsistencies. Reads the whole database: run it on a copy."""
     from storage import ledger_audit
 
-    problems = _run_transaction(load_settings_or_exit(), ledger_audit.check)
+    problems = _run_transaction(load_settings_or_exit(), ledger_audit.check, read_only=True)
     for problem in problems:
         print(problem)
     if problems:
@@ -228,13 +230,13 @@ def _open_blob_store(settings: Settings) -> BlobStore:
     return open_blob_store(url, settings.data_dir.absolute() / "blobs")
 
 
-def _run_transaction(settings: Settings, work: Callable[[Transaction], R]) -> R:
+def _run_transaction(settings: Settings, work: Callable[[Transaction], R], *, read_only: bool = False) -> R:
     """Runs the work in one transaction of the configured database. Exits if that fails."""
     from storage.database import Database
 
     with exit_on_storage_errors():
         database = Database(settings.resolved_database_url())
         try:
-            return database.run_blocking(work)
+            return database.read_blocking(work) if read_only else database.run_blocking(work)
         finally:
             database.close()

@@ -72,7 +72,7 @@ def check_ledger(url: str, conversions: int, timeout: float = 10, accounts: int 
     eventually(lambda: server_process.held_and_used(url, accounts)[0] == 0, timeout)
     held, used = server_process.held_and_used(url, accounts)
     with server_process.open_database(url) as database:
-        problems = database.run_blocking(ledger_audit.check)
+        problems = database.read_blocking(ledger_audit.check)
     return [
         equals("credits charged", used, conversions),
         equals("credits held", held, 0),

@@ -38,7 +38,7 @@ def _race_rounds(folder: Path, database_url: str, rounds: int, name: str) -> lis
             statuses = asyncio.run(_race(url, key))
             correct += (statuses.count(200), statuses.count(402)) == (1, _REQUESTS - 1)
             database.run_blocking(_add_credit, number)
-        problems = database.run_blocking(ledger_audit.check)
+        problems = database.read_blocking(ledger_audit.check)
     held, used = server_process.held_and_used(database_url, 1)
     return [
         equals(f"{name}: rounds with one status 200, all others 402", correct, rounds),

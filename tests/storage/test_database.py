@@ -114,6 +114,18 @@ async def test_reads_see_one_snapshot(database: Database) -> None:
     assert await database.read(ledger.balance, account) == 2
 
 
+def test_blocking_reads_see_one_snapshot(database: Database) -> None:
+    account = open_account(database, 1).id
+
+    def read_twice(transaction: Transaction) -> list[int]:
+        balances = [ledger.balance(transaction, account)]
+        database.run_blocking(ledger.credit, account, "grant", 1, "meanwhile")
+        return [*balances, ledger.balance(transaction, account)]
+
+    assert database.read_blocking(read_twice) == [1, 1]
+    assert database.read_blocking(ledger.balance, account) == 2
+
+
 async def test_reads_do_not_wait_for_a_writer(database: Database) -> None:
     account = open_account(database, 1).id
     written, end = threading.Event(), threading.Event()
