@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import peewee
 import pytest
 
 from storage import accounts, ledger, ledger_audit, models
@@ -15,7 +16,6 @@ from storage.database import Database
 from storage.ledger import ServerInstance
 from storage.transaction import Transaction
 from tests.support import storage_processes
-from tests.support.servers import eventually
 from tests.support.storage_samples import open_account
 
 pytestmark = pytest.mark.both_databases
@@ -30,8 +30,6 @@ OPERATIONS = 20  # at least
 def test_killed_processes_charge_only_finished_operations(database: Database, url: str, tmp_path: Path) -> None:
     account = open_account(database, 100_000).id
     answers = [[tmp_path / f"worker-{number}-{thread}" for thread in range(THREADS)] for number in range(WORKERS)]
-    if postgresql := url.startswith("postgresql"):
-        url += f"&application_name={account}"
     workers = [_start(url, account, files) for files in answers]
     end = time.monotonic() + SECONDS
     kills = 0
@@ -47,8 +45,7 @@ def test_killed_processes_charge_only_finished_operations(database: Database, ur
     for worker in workers:
         worker.kill()
         storage_processes.end(worker)
-    # PostgreSQL may still be committing for processes that are gone.
-    assert not postgresql or eventually(lambda: not database.run_blocking(_connections, account))
+    database.run_blocking(_wait_for_writers)
 
     assert database.run_blocking(ledger_audit.check) == ()
     database.run_blocking(ledger.recover, ServerInstance("main", "after the kills"))
@@ -66,10 +63,10 @@ def _start(url: str, account: str, files: Sequence[Path]) -> subprocess.Popen[st
     return storage_processes.start("work", url, account, *map(str, files))
 
 
-def _connections(transaction: Transaction, name: str) -> int:
-    """The number of connections of the application `name` to PostgreSQL."""
-    query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
-    return int(transaction.connection.execute_sql(query, (name,)).fetchone()[0])
+def _wait_for_writers(transaction: Transaction) -> None:
+    """Waits until PostgreSQL has ended the transactions of the killed processes."""
+    if isinstance(transaction.connection, peewee.PostgresqlDatabase):
+        transaction.connection.execute_sql("LOCK TABLE account IN EXCLUSIVE MODE")
 
 
 def _answered(answers: Sequence[Sequence[Path]]) -> set[str]:
