@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core.core_schema import NullableSchema
+from pydantic_core.core_schema import ComputedField, NullableSchema, WithDefaultSchema
 
 from web.api.error_catalogue import ERROR_CATALOGUE
 from web.api.operations import Tag
@@ -65,6 +65,15 @@ class _ComponentSchema(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
+    def field_is_required(self, field: Any, total: bool) -> bool:
+        return field["type"] == "dataclass-field" or super().field_is_required(field, total)  # sent with any value
+
+    def default_schema(self, schema: WithDefaultSchema) -> Schema:
+        return self.generate_inner(schema["schema"])
+
+    def computed_field_schema(self, schema: ComputedField) -> Schema:
+        return self.generate_inner(schema["return_schema"])
+
     def nullable_schema(self, schema: NullableSchema) -> Schema:
         """`type` with `null` instead of `anyOf`, but for references."""
         inner = self.generate_inner(schema["schema"])
@@ -86,6 +95,9 @@ class Schemas:
             schema_generator=_ComponentSchema,
         )
         self.components: Schema = definitions["$defs"]
+        for component in self.components.values():
+            for field in component.get("properties", {}).values():
+                field.pop("readOnly", None)  # computed here; clients would leave it out of their models
         error = self.components.pop("Error")
         for code in ERROR_CATALOGUE:
             self.components[error_name(code)] = self._error_envelope(error, code)

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from web.api.schemas.common import Count, Credits, KeyId, Message, Size, Tier, Timestamp
+from storage.field_types import Count, Credits, KeyId, Size
+from web.api.schemas.common import Message, Tier, Timestamp
 
 ApiKey = Annotated[
     str,

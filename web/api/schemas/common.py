@@ -12,17 +12,6 @@ from config.pricing import TierName
 Timestamp: TypeAlias = Annotated[
     str, Field(pattern=r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", description="UTC.", examples=["2026-11-21 05:23:00"])
 ]
-FileId: TypeAlias = Annotated[
-    str,
-    Field(pattern="^file_[0-9A-Za-z]{22}$", description="The file's id.", examples=["file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"]),
-]
-BatchId: TypeAlias = Annotated[
-    str,
-    Field(pattern="^batch_[0-9A-Za-z]{22}$", description="The batch's id.", examples=["batch_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"]),
-]
-KeyId: TypeAlias = Annotated[
-    str, Field(pattern="^key_[0-9A-Za-z]{22}$", description="The key's id.", examples=["key_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"])
-]
 RequestId: TypeAlias = Annotated[
     str,
     Field(
@@ -37,7 +26,6 @@ InputFormat: TypeAlias = Annotated[
 OutputFormat: TypeAlias = Annotated[
     str, Field(description="The canonical name of the target format.", examples=["webp"])
 ]
-Size: TypeAlias = Annotated[int, Field(ge=0, description="Bytes.", examples=[48213])]
 OriginalSize: TypeAlias = Annotated[int, Field(ge=0, description="Size of the input in bytes.", examples=[48213])]
 ProcessedSize: TypeAlias = Annotated[int, Field(ge=0, description="Size of the result in bytes.", examples=[20104])]
 Reduction: TypeAlias = Annotated[
@@ -54,8 +42,6 @@ DownloadUrl: TypeAlias = Annotated[
 Milliseconds: TypeAlias = Annotated[
     int, Field(ge=0, description="Duration of the conversion in milliseconds.", examples=[312])
 ]
-Count: TypeAlias = Annotated[int, Field(ge=0, examples=[3])]
-Credits: TypeAlias = Annotated[int, Field(ge=0, examples=[49])]
 Tier: TypeAlias = Annotated[
     TierName, Field(description="`paid` from the first purchase of credits on.", examples=["free"])
 ]

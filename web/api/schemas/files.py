@@ -7,13 +7,11 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from storage.field_types import BatchId, Count, FileId, Size
 from web.api.schemas.common import (
-    BatchId,
-    Count,
     DownloadUrl,
     ErrorBody,
     Extension,
-    FileId,
     InputFormat,
     Message,
     Milliseconds,
@@ -22,7 +20,6 @@ from web.api.schemas.common import (
     OutputFormat,
     ProcessedSize,
     Reduction,
-    Size,
     Timestamp,
 )
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from web.api.schemas.common import Count, PublicMeta
+from storage.field_types import Count
+from web.api.schemas.common import PublicMeta
 
 
 class Pair(TypedDict):

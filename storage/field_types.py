@@ -1,0 +1,42 @@
+"""Types of fields that clients see too, with their JSON Schema. Times are Unix time here, and texts in JSON."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, TypeAlias
+
+from pydantic import Field, PlainSerializer, WithJsonSchema
+
+
+def format_timestamp(unix: int) -> str:
+    """Formats Unix time as `YYYY-MM-DD HH:MM:SS` in UTC."""
+    return datetime.fromtimestamp(unix, UTC).replace(tzinfo=None).isoformat(" ", "seconds")
+
+
+Timestamp: TypeAlias = Annotated[
+    int,
+    PlainSerializer(format_timestamp, return_type=str, when_used="json"),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$",
+            "description": "UTC.",
+            "examples": ["2026-11-21 05:23:00"],
+        },
+        mode="serialization",
+    ),
+]
+FileId: TypeAlias = Annotated[
+    str,
+    Field(pattern="^file_[0-9A-Za-z]{22}$", description="The file's id.", examples=["file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"]),
+]
+BatchId: TypeAlias = Annotated[
+    str,
+    Field(pattern="^batch_[0-9A-Za-z]{22}$", description="The batch's id.", examples=["batch_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"]),
+]
+KeyId: TypeAlias = Annotated[
+    str, Field(pattern="^key_[0-9A-Za-z]{22}$", description="The key's id.", examples=["key_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"])
+]
+Size: TypeAlias = Annotated[int, Field(ge=0, description="Bytes.", examples=[48213])]
+Count: TypeAlias = Annotated[int, Field(ge=0, examples=[3])]
+Credits: TypeAlias = Annotated[int, Field(ge=0, examples=[49])]

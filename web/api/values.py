@@ -1,0 +1,81 @@
+"""Values that the API sends: dataclasses, from which both the JSON of a response and its JSON Schema are made."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from functools import cache
+from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_type_hints
+
+from pydantic import GetJsonSchemaHandler, SerializerFunctionWrapHandler, TypeAdapter, model_serializer
+from pydantic_core import CoreSchema
+
+T = TypeVar("T")
+
+_INLINE = "inline"
+
+Inline: TypeAlias = Annotated[T, _INLINE]
+"""A field of a Flat dataclass that holds a dataclass, or None, and whose own fields take its place in the JSON."""
+
+
+class Flat:
+    """A base of dataclasses with Inline fields.
+
+    Fields of the class itself replace inlined ones of the same name. Of an inlined None, lists are empty and all other
+    fields are null.
+    """
+
+    @model_serializer(mode="wrap")
+    def _flatten(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values: dict[str, Any] = serialize(self)
+        inlined: dict[str, Any] = {}
+        for name, absent in _inlined(type(self)).items():
+            inlined |= values.pop(name) or absent
+        return inlined | values
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        # The schema of the fields, not that of the dictionary which `_flatten` returns.
+        schema = handler({name: part for name, part in core_schema.items() if name != "serialization"})  # type: ignore[arg-type]
+        own = handler.resolve_ref_schema(schema)
+        properties: dict[str, Any] = {}
+        required: list[str] = []
+        for name in _inlined(cls):
+            part = own["properties"].pop(name)
+            optional = "anyOf" in part
+            inner = handler.resolve_ref_schema(part["anyOf"][0] if optional else part)
+            properties |= {key: _nullable(one) if optional else one for key, one in inner["properties"].items()}
+            required += inner.get("required", ())
+        own["properties"] = properties | own["properties"]
+        own["required"] = [name for name in own["properties"] if name in {*required, *own.get("required", ())}]
+        return schema
+
+
+def to_json(value: Any) -> Any:
+    """Returns a value as JSON values: a dataclass, or a collection of JSON values."""
+    return _adapter(type(value)).dump_python(value, mode="json")
+
+
+@cache
+def _adapter(type_: Hashable) -> TypeAdapter[Any]:
+    return TypeAdapter(type_)
+
+
+@cache
+def _inlined(type_: Hashable) -> Mapping[str, Mapping[str, Any]]:
+    """The Inline fields of a class, each with the JSON of its fields for None."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for name, hint in get_type_hints(type_, include_extras=True).items():
+        if _INLINE in getattr(hint, "__metadata__", ()):
+            inner = next(one for one in get_args(hint.__origin__) or (hint.__origin__,) if one is not type(None))
+            properties = _adapter(inner).json_schema(mode="serialization")["properties"]
+            found[name] = {key: [] if part.get("type") == "array" else None for key, part in properties.items()}
+    return found
+
+
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    if schema.get("type") == "array" or "null" in str(schema.get("type")) or "anyOf" in schema:
+        return schema
+    if isinstance(schema.get("type"), str):
+        values = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+        return {**schema, "type": [schema["type"], "null"], **values}
+    return {"anyOf": [schema, {"type": "null"}]}
