@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_type_hints
 
@@ -28,18 +28,20 @@ class Flat:
     def _flatten(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         values: dict[str, Any] = serialize(self)
         inlined: dict[str, Any] = {}
-        for name, absent in _inlined(type(self)).items():
+        kind: Any = type(self)
+        for name, absent in _inlined(kind).items():
             inlined |= values.pop(name) or absent
         return inlined | values
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         # The schema of the fields, not that of the dictionary which `_flatten` returns.
-        schema = handler({name: part for name, part in core_schema.items() if name != "serialization"})  # type: ignore[arg-type]
+        schema = handler({name: part for name, part in core_schema.items() if name != "serialization"})
         own = handler.resolve_ref_schema(schema)
         properties: dict[str, Any] = {}
         required: list[str] = []
-        for name in _inlined(cls):
+        kind: Any = cls
+        for name in _inlined(kind):
             part = own["properties"].pop(name)
             optional = "anyOf" in part
             inner = handler.resolve_ref_schema(part["anyOf"][0] if optional else part)
@@ -51,17 +53,18 @@ class Flat:
 
 
 def to_json(value: Any) -> Any:
-    """Returns a value as JSON values: a dataclass, or a collection of JSON values."""
-    return _adapter(type(value)).dump_python(value, mode="json")
+    """Returns a dataclass, or a collection of JSON values, as JSON values."""
+    kind: Any = type(value)
+    return _adapter(kind).dump_python(value, mode="json")
 
 
 @cache
-def _adapter(type_: Hashable) -> TypeAdapter[Any]:
+def _adapter(type_: Any) -> TypeAdapter[Any]:
     return TypeAdapter(type_)
 
 
 @cache
-def _inlined(type_: Hashable) -> Mapping[str, Mapping[str, Any]]:
+def _inlined(type_: Any) -> Mapping[str, Mapping[str, Any]]:
     """The Inline fields of a class, each with the JSON of its fields for None."""
     found: dict[str, Mapping[str, Any]] = {}
     for name, hint in get_type_hints(type_, include_extras=True).items():
