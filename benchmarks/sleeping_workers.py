@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from config.logs import quiet_libraries
 from engine.executor import Executor, Job, JobLimits, JobResult
+from engine.outcome import Outcome
 from storage.blobs.blob_store import FolderBlobStore
 from web.cluster.jobs import Installation
 from web.cluster.worker import JobRunner, WorkerOptions, run_worker
@@ -60,7 +61,7 @@ class SleepingExecutor:
         seconds = job.options["seconds"]
         assert isinstance(seconds, float)
         await asyncio.sleep(seconds)
-        return JobResult(0, (), ())
+        return JobResult(Outcome(job.target, 0))
 
     async def ready(self) -> bool:
         """Returns True."""

@@ -10,6 +10,7 @@ from engine.conversions import (
     Loss,
     Requirement,
     Tool,
+    ToolResult,
     Transform,
     conversion,
     tool,
@@ -38,7 +39,7 @@ from engine.formats import (
 )
 from engine.hookspecs import hookimpl
 from engine.media import DOCUMENT, RASTER, DeepPixels, Frame, Raster, TargetCapabilities
-from engine.options import Option, OptionValues, PageRanges
+from engine.options import InputFile, Option, OptionValues, PageRanges
 
 __all__ = [
     "DOCUMENT",
@@ -58,6 +59,7 @@ __all__ = [
     "FileFormat",
     "Format",
     "Frame",
+    "InputFile",
     "InvalidOption",
     "Loss",
     "Option",
@@ -72,6 +74,7 @@ __all__ = [
     "TargetCapabilities",
     "TooLarge",
     "Tool",
+    "ToolResult",
     "Transform",
     "UnknownFormat",
     "UnsupportedConversion",

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
 
 from pydantic import Field
 
 from engine.errors import InvalidOption, UnknownFormat
 from engine.formats import FileFormat, Format
-from engine.options import NO_OPTIONS, Option, OptionValues, read_options
+from engine.options import NO_OPTIONS, InputFile, Option, OptionValues, read_input_files, read_options
 
 QUALITY, MAX_BYTES = "quality", "max_bytes"
 """Options of encoders that the pipeline reads too."""
@@ -173,27 +174,51 @@ def transform(
 
 
 @dataclass(frozen=True)
+class ToolResult(Generic[T]):
+    """What a tool returns if it is more than a payload: several files, or facts of the outcome.
+
+    `files` are pairs of a name and a payload, which can be made one after the other by a generator; they become the
+    files of an archive. Without files, `payload` is the result. `facts` are values of fields of Outcome, by name.
+    """
+
+    payload: T | None = None
+    files: Iterable[tuple[str, T]] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Tool(Generic[T]):
     """An operation on payloads of one format, opened from files of the formats in `sources`.
 
-    `inputs` is the range of the number of files, `count` returns the number of pages of a payload. `run` may modify the
-    payloads; it returns one of them or a new one. `isolated` and `modules` are as in `conversion`.
+    `inputs` is the range of the number of files, `count` returns the number of pages of a payload. `run` receives the
+    payload, or a list if there can be several, and may modify it. It returns a payload or a ToolResult. `files` are the
+    further files that it can receive, by the name of the parameter. `isolated` and `modules` are as in `conversion`.
     """
 
     name: str
     format: Format[T]
-    run: Callable[..., T]
+    run: Callable[..., T | ToolResult[T]]
     sources: tuple[FileFormat, ...]
     inputs: range
-    count: Callable[[T], int]
+    count: Callable[[T], int] | None
+    title: str
     summary: str
     isolated: bool = False
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
+    files: Mapping[str, InputFile] = field(default_factory=dict, compare=False)
     modules: tuple[str, ...] = ()
 
-    def __call__(self, payloads: list[T], options: OptionValues = NO_OPTIONS) -> T:
-        """Runs the tool with those of the options that it has."""
-        return self.run(payloads, **_own(self.options, options))
+    def __call__(
+        self, payloads: list[T], options: OptionValues = NO_OPTIONS, files: Mapping[str, Any] = MappingProxyType({})
+    ) -> T | ToolResult[T]:
+        """Runs the tool with those of the options that it has, and with further files."""
+        given = {**_own(self.options, options), **files}
+        return self.run(payloads if self.takes_several else payloads[0], **given)
+
+    @property
+    def takes_several(self) -> bool:
+        """Whether the tool takes more than one file."""
+        return self.inputs[-1] > 1
 
     def __str__(self) -> str:
         return self.name
@@ -208,7 +233,7 @@ class Tool(Generic[T]):
             raise InvalidOption(
                 f"{self} takes {minimum} to {maximum} files." if minimum < maximum else f"{self} takes {minimum} file.",
                 reason="out_of_range",
-                param="files[]" if maximum > 1 else "file",
+                param="files[]" if self.takes_several else "file",
                 details={"min": minimum, "max": maximum, "count": len(sources)},
             )
         for index, source in enumerate(sources):
@@ -228,20 +253,23 @@ def tool(
     name: str,
     format: Format[T],
     *,
+    title: str,
     sources: tuple[FileFormat, ...],
-    count: Callable[[T], int],
+    count: Callable[[T], int] | None = None,
     inputs: range = range(1, 2),
     isolated: bool = False,
     modules: tuple[str, ...] = (),
-) -> Callable[[Callable[Concatenate[list[T], P], T]], Tool[T]]:
-    """Declares the decorated function as a tool, and its keyword-only parameters as the tool's options.
+) -> Callable[[Callable[..., T | ToolResult[T]]], Tool[T]]:
+    """Declares the decorated function as a tool, and its keyword-only parameters as the tool's options and files.
 
-    The first line of its docstring is shown to clients.
+    Its positional parameter is a payload, or a list of payloads if `inputs` allows several. `name` is its id for
+    clients, such as `pdf-merge`, and `title` its name for people. The first line of the docstring describes it.
     """
 
-    def declare(run: Callable[Concatenate[list[T], P], T]) -> Tool[T]:
-        summary = (run.__doc__ or name).strip().splitlines()[0]
-        return Tool(name, format, run, sources, inputs, count, summary, isolated, read_options(run), modules)
+    def declare(run: Callable[..., T | ToolResult[T]]) -> Tool[T]:
+        summary = (run.__doc__ or title).strip().splitlines()[0]
+        options, files = read_options(run), read_input_files(run)
+        return Tool(name, format, run, sources, inputs, count, title, summary, isolated, options, files, modules)
 
     return declare
 

@@ -28,6 +28,17 @@ _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass(frozen=True)
+class InputFile:
+    """Marks a keyword-only parameter of a tool as a file: `stamp: Annotated[Raster, InputFile(RASTER, "A sentence.")]`.
+
+    `format` is the format in memory of the payload that the tool receives.
+    """
+
+    format: Any
+    description: str
+
+
+@dataclass(frozen=True)
 class Option:
     """An option of a step, or of several steps together.
 
@@ -144,6 +155,24 @@ def read_options(function: Callable[..., Any]) -> dict[str, Option]:
     Raises TypeError for other parameters than the payload and options, and for an option whose annotation is not str,
     int, float, bool or a Literal of one of them, with a range, a description and None at most.
     """
+    keywords = _read_keywords(function)
+    return {
+        name: _read_option(parameter, kind) for name, (parameter, kind) in keywords.items() if _input_file(kind) is None
+    }
+
+
+def read_input_files(function: Callable[..., Any]) -> dict[str, InputFile]:
+    """Returns the keyword-only parameters of a tool that are files, by name."""
+    files = {name: _input_file(kind) for name, (_, kind) in _read_keywords(function).items()}
+    return {name: file for name, file in files.items() if file is not None}
+
+
+def _input_file(annotation: Any) -> InputFile | None:
+    return next((one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, InputFile)), None)
+
+
+def _read_keywords(function: Callable[..., Any]) -> dict[str, tuple[Parameter, Any]]:
+    """Returns the keyword-only parameters by name, with their annotations without None. Raises TypeError."""
     payload, *others = signature(function).parameters.values()
     keywords = [parameter for parameter in others if parameter.kind is Parameter.KEYWORD_ONLY]
     if payload.kind not in _POSITIONAL or len(keywords) < len(others):
@@ -151,14 +180,19 @@ def read_options(function: Callable[..., Any]) -> dict[str, Option]:
     # The annotation of the payload may name a type that is only imported for type checkers.
     annotations = SimpleNamespace(__annotations__={parameter.name: parameter.annotation for parameter in keywords})
     types = get_type_hints(annotations, function.__globals__, include_extras=True)
-    return {parameter.name: _read_option(parameter, types[parameter.name]) for parameter in keywords}
+    return {parameter.name: (parameter, _without_none(parameter.name, types[parameter.name])) for parameter in keywords}
+
+
+def _without_none(name: str, annotation: Any) -> Any:
+    if get_origin(annotation) not in (Union, UnionType):
+        return annotation
+    kind, *others = (kind for kind in get_args(annotation) if kind is not NoneType)
+    if others:
+        raise TypeError(f"the option {name} has several types")
+    return kind
 
 
 def _read_option(parameter: Parameter, annotation: Any) -> Option:
-    if get_origin(annotation) in (Union, UnionType):
-        annotation, *others = (kind for kind in get_args(annotation) if kind is not NoneType)
-        if others:
-            raise TypeError(f"the option {parameter.name} has several types")
     kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
     kinds = {type(value) for value in get_args(kind)} if get_origin(kind) is Literal else {kind}
     if len(kinds) > 1 or not kinds <= {str, int, float, bool}:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Annotated, Any, TypeAlias
@@ -19,21 +20,19 @@ from engine.conversions import (
     AnyTransform,
     Conversion,
     FidelityWarning,
-    Tool,
+    ToolResult,
 )
 from engine.errors import ConversionError, CorruptInput, InvalidOption, OutOfMemory, StepFailed
 from engine.formats import FileFormat
 from engine.media import Raster
 from engine.options import NO_OPTIONS, OptionValues, PageRanges
+from engine.outcome import Outcome, Text, WarningRecord
 from engine.planner import Conversions, Plan
 
 PAGES, METADATA, LOSSLESS = "pages", "metadata", "lossless"
 
 _SIZE_OPTIONS = frozenset({QUALITY, "effort", MAX_BYTES, METADATA})  # they change the size of a file, not its content
 
-
-Text: TypeAlias = Annotated[str, Field(pattern=r"^\P{Cc}*$")]
-"""Text without control characters, as replies of jobs contain it."""
 
 Seconds: TypeAlias = Annotated[float, Field(ge=0, le=86_400)]
 """A duration that a job reports."""
@@ -52,50 +51,32 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class WarningRecord:
-    """A fidelity warning of a result."""
-
-    code: Text
-    message: Text
-
-
-@dataclass(frozen=True)
 class EncodedFile:
-    """File `number` of the `count` files of a result, and the payload that its encoder received.
+    """A file of a result, and the payload that its encoder received.
 
-    `pages` is its number of pages, set only if the plan has a tool. `quality` is that which `max_bytes` led to.
+    `name` is that of the file in an archive; None if the file alone is the result. `pages` is the number of pages of
+    the result of a tool. `quality` is that which `max_bytes` led to.
     """
 
     data: bytes
     encoder_input: Any = None
-    number: int = 1
-    count: int = 1
+    name: str | None = None
     pages: int | None = None
     quality: int | None = None
 
 
 @dataclass(frozen=True)
 class PipelineResult:
-    """The last file of the result, the duration of each step and the warnings.
-
-    `input_pages` and `pages` are the page counts of the inputs and of the result; they are set only if the plan has a
-    tool. `quality_used` is the lowest quality that `max_bytes` led to.
-    """
+    """The last file of the result, the duration of each step and the outcome, whose size is that of all files."""
 
     file: EncodedFile
     trace: tuple[Timing, ...]
-    warnings: tuple[WarningRecord, ...]
-    input_pages: tuple[int, ...] = ()
-    quality_used: int | None = None
+    outcome: Outcome
 
     @property
     def data(self) -> bytes:
         """The bytes of the last file."""
         return self.file.data
-
-    @property
-    def pages(self) -> int | None:
-        return self.file.pages
 
 
 def run(
@@ -107,32 +88,70 @@ def run(
 ) -> PipelineResult:
     """Runs the plan. Reads each input only when it is needed. Raises ConversionError only.
 
-    If pages are selected that one file of the target cannot hold, the result is a file for each of them.
+    If pages are selected that one file of the target cannot hold, the result is a file for each of them; a tool can
+    return several files, too.
 
     `on_decoded` receives a decoded input, and its transformed versions, before the next conversion does. `on_file`
     receives each file of the result before the next page is decoded.
     """
     trace: list[Timing] = []
+    timings: list[Timing] = []
+    facts: dict[str, Any] = {}
+    file: EncodedFile | None = None
+    sizes, qualities = [], []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         _check_options(plan, options)
-        checked = len(caught)
-        opened = _open_inputs(plan, inputs, options, trace)
-        payload, input_pages, pages = _apply_tool(plan, opened, options, trace)
+        payloads = _open_inputs(plan, inputs, options, trace)
+        parts = _apply_tool(plan, payloads, options, timings, facts)
+        for file in _convert(plan, parts, options, timings, on_decoded, caught):
+            on_file(file)
+            sizes.append(len(file.data))
+            qualities += [] if file.quality is None else [file.quality]
+    if file is None:
+        raise StepFailed(f"The tool {plan.tool} returned no file.")
+    facts |= {"processed_size": sum(sizes), "quality_used": min(qualities, default=None)}
+    facts |= _container(plan, file, len(sizes)) | {"warnings": _records(caught)}
+    return PipelineResult(file, (*trace, *_sum_by_step(timings)), Outcome(plan.target.name, **facts))
+
+
+def _convert(
+    plan: Plan,
+    parts: Iterable[tuple[str | None, Any, int | None]],
+    options: OptionValues,
+    trace: list[Timing],
+    on_decoded: Callable[[Sequence[Any]], None],
+    caught: list[warnings.WarningMessage],
+) -> Iterator[EncodedFile]:
+    """Yields the files of the result: of each payload that `_apply_tool` yields, one or several.
+
+    If the original is the result, deletes what was `caught` during the conversion.
+    """
+    checked = len(caught)
+    for name, payload, pages in parts:
         decoded, encoder_input = _decode(plan, payload, options, trace, on_decoded)
         may_keep = len(caught) == checked and _may_keep_original(plan, options, payload, decoded)
-        qualities = []
-        for file in _encode(plan, encoder_input, options, trace, pages):
+        for file in _encode(plan, encoder_input, options, trace, name, pages):
             if may_keep and len(file.data) > len(payload):
                 del caught[checked:]
                 message = "The original is the result, because converting it makes it larger."
                 warnings.warn(FidelityWarning("kept_original", message), stacklevel=2)
-                file = EncodedFile(payload)
-            on_file(file)
-            qualities += [] if file.quality is None else [file.quality]
+                yield EncodedFile(payload)
+            else:
+                yield file
+
+
+def _container(plan: Plan, file: EncodedFile, count: int) -> dict[str, Any]:
+    """The facts of a result of `count` files, the last of which is `file`."""
+    is_archive = file.name is not None
+    return {"container": "zip" if is_archive else None, "file_count": count if is_archive else len(plan.sources)}
+
+
+def _records(caught: Iterable[warnings.WarningMessage]) -> tuple[WarningRecord, ...]:
+    """The fidelity warnings, one for each code."""
     messages = [record.message for record in caught]
     records = {w.code: WarningRecord(w.code, w.message) for w in messages if isinstance(w, FidelityWarning)}
-    return PipelineResult(file, tuple(trace), tuple(records.values()), input_pages, min(qualities, default=None))
+    return tuple(records.values())
 
 
 def _check_options(plan: Plan, options: OptionValues) -> None:
@@ -181,18 +200,38 @@ def _open_inputs(plan: Plan, inputs: Iterable[bytes], options: OptionValues, tra
 
 
 def _apply_tool(
-    plan: Plan, payloads: list[Any], options: OptionValues, trace: list[Timing]
-) -> tuple[Any, tuple[int, ...], int | None]:
-    """Returns the tool's result, the page counts of its inputs and that of the result.
+    plan: Plan, payloads: list[Any], options: OptionValues, trace: list[Timing], facts: dict[str, Any]
+) -> Iterator[tuple[str | None, Any, int | None]]:
+    """Yields the payloads of the result: each with its name in an archive, if there is one, and its number of pages.
 
-    Without a tool, returns the only payload without page counts.
+    Adds to `facts` those of the tool, and the numbers of pages. Without a tool, yields the only payload.
     """
-    if plan.tool is None:
-        (payload,) = payloads
-        return payload, (), None
-    counts = tuple(plan.tool.count(payload) for payload in payloads)
-    result = _run_step(plan.tool, payloads, options, trace)
-    return result, counts, plan.tool.count(result)
+    tool = plan.tool
+    if tool is None:
+        yield None, payloads[0], None
+        return
+    files = {name: payloads.pop() for name in reversed(plan.file_names)}
+    originals = None if tool.count is None else sum(map(tool.count, payloads))
+    started = perf_counter()
+    with _step_errors(tool):
+        returned = tool(payloads, options, files)
+    result = returned if isinstance(returned, ToolResult) else ToolResult(returned)
+    counts: list[int] = []
+    parts = iter(result.files) if result.payload is None else iter([(None, result.payload)])
+    while True:
+        with _step_errors(tool):  # the tool can be a generator of files
+            name, payload = next(parts, (None, None))
+        if payload is None:
+            break
+        if not tool.format.holds(payload):
+            raise StepFailed(f"The tool {tool} returned {type(payload).__name__}, not {tool.format}.")
+        counts += [] if tool.count is None else [tool.count(payload)]
+        trace.append(Timing(str(tool), "tool", perf_counter() - started))
+        yield name, payload, counts[-1] if counts else None
+        started = perf_counter()
+    facts |= result.facts
+    if originals is not None:
+        facts |= {"original_page_count": originals, "page_count": sum(counts)}
 
 
 def _decode(
@@ -215,26 +254,28 @@ def _decode(
 
 
 def _encode(
-    plan: Plan, payload: Any, options: OptionValues, trace: list[Timing], pages: int | None
+    plan: Plan, payload: Any, options: OptionValues, trace: list[Timing], name: str | None, pages: int | None
 ) -> Iterator[EncodedFile]:
-    """Runs the encoder and the steps after it, once per selected page if one file cannot hold them all."""
+    """Runs the encoder and the steps after it, once per selected page if one file cannot hold them all.
+
+    `name` and `pages` are those of the file, if the payload is the result of a tool.
+    """
     encoder, *others = plan.steps[plan.encoder_position :]
     count = 1
     if PAGES in options and plan.tool is None:
         count = media.files_needed(payload, plan.target)
     parts = [payload] if count == 1 else media.split(payload)
-    timings: list[Timing] = []
+    digits = max(2, len(str(count)))
     for number, part in enumerate(parts, 1):
         if MAX_BYTES in options and MAX_BYTES in encoder.options:
-            data, encoder_input, quality = _encode_within(encoder, part, options, timings)
+            data, encoder_input, quality = _encode_within(encoder, part, options, trace)
         else:
-            data, encoder_input, quality = _run_step(encoder, part, options, timings), part, None
+            data, encoder_input, quality = _run_step(encoder, part, options, trace), part, None
         for step in others:
-            data = _run_step(step, data, options, timings)
+            data = _run_step(step, data, options, trace)
         if not data:
             raise StepFailed(f"The step {encoder} returned no data.")
-        yield EncodedFile(data, encoder_input, number, count, pages, quality)
-    trace += _sum_by_step(timings)
+        yield EncodedFile(data, encoder_input, name if count == 1 else f"{number:0{digits}}", pages, quality)
 
 
 def _encode_within(
@@ -295,21 +336,21 @@ def _may_keep_original(plan: Plan, options: OptionValues, original: Any, decoded
     return keeps_metadata or METADATA not in plan.options
 
 
-def _run_step(
-    step: AnyConversion | AnyTransform | AnyTool, payload: Any, options: OptionValues, trace: list[Timing]
-) -> Any:
+def _run_step(step: AnyConversion | AnyTransform, payload: Any, options: OptionValues, trace: list[Timing]) -> Any:
     started = perf_counter()
-    result = _call_step(step, payload, options)
+    with _step_errors(step):
+        result = step(payload, options)
     trace.append(Timing(str(step), _stage(step), perf_counter() - started))
-    target = step.format if isinstance(step, Tool) else step.target
-    if not target.holds(result):
-        raise StepFailed(f"The step {step} returned {type(result).__name__}, not {target}.")
+    if not step.target.holds(result):
+        raise StepFailed(f"The step {step} returned {type(result).__name__}, not {step.target}.")
     return result
 
 
-def _call_step(step: AnyConversion | AnyTransform | AnyTool, payload: Any, options: OptionValues) -> Any:
+@contextmanager
+def _step_errors(step: AnyConversion | AnyTransform | AnyTool) -> Iterator[None]:
+    """Raises errors of a step as ConversionError."""
     try:
-        return step(payload, options)
+        yield
     except ConversionError:
         raise
     except MemoryError as error:
@@ -326,9 +367,9 @@ def _call_step(step: AnyConversion | AnyTransform | AnyTool, payload: Any, optio
         raise StepFailed(f"The step {step} failed.", details={"step": str(step)}) from error
 
 
-def _stage(step: AnyConversion | AnyTransform | AnyTool) -> str:
+def _stage(step: AnyConversion | AnyTransform) -> str:
     if not isinstance(step, Conversion):
-        return "tool" if isinstance(step, Tool) else "convert"
+        return "convert"
     match isinstance(step.source, FileFormat), isinstance(step.target, FileFormat):
         case True, False:
             return "decode"

@@ -146,8 +146,11 @@ class Registry:
         target: str | FileFormat,
         tool: str | None = None,
         options: OptionValues | None = None,
+        file_names: tuple[str, ...] = (),
     ) -> Plan:
         """Returns the best plan from `sources` to `target`. Without a tool, there is exactly one source.
+
+        The last sources are those of the tool's parameters `file_names`.
 
         Transforms that the options ask for are part of the plan. Its path passes their formats if one without a loss
         of structure does.
@@ -155,9 +158,9 @@ class Registry:
         Raises UnsupportedConversion, whose details list the available targets, and the errors of the tool's `check`.
         """
         fmt = target if isinstance(target, FileFormat) else self.format(target)
-        key = (*sources, fmt, tool)
+        key = (*sources, fmt, tool, *file_names)
         if key not in self._plans:
-            self._plans[key] = self._plan(tuple(sources), fmt, str(target), tool)
+            self._plans[key] = self._plan(tuple(sources), fmt, str(target), tool, file_names)
         plan = self._plans[key]
         requested = frozenset[str]().union(*(one.requested(options) for one in self._transforms)) if options else None
         if not options or not requested:
@@ -168,15 +171,31 @@ class Registry:
             plan = self._make_plan(plan.sources, plan.target, paths[plan.target])
         return plan.with_transforms(options)
 
-    def _plan(self, sources: tuple[FileFormat, ...], fmt: FileFormat | None, name: str, tool: str | None) -> Plan:
+    def _plan(
+        self,
+        sources: tuple[FileFormat, ...],
+        fmt: FileFormat | None,
+        name: str,
+        tool: str | None,
+        file_names: tuple[str, ...],
+    ) -> Plan:
         if tool is None:
             (source,) = sources
             return self._make_plan(sources, *self._find_path(source, fmt, name))
         declared = self.tools[tool]
-        declared.check(sources)
+        inputs = len(sources) - len(file_names)
+        declared.check(sources[:inputs])
         target, path = self._find_path(declared.format, fmt, name)
-        openings = tuple(self._paths_from(source)[declared.format] for source in sources)
-        return self._make_plan(sources, target, path, declared, openings)
+        formats = [declared.format] * inputs + [declared.files[name].format for name in file_names]
+        openings = tuple(self._opening(*pair) for pair in zip(sources, formats, strict=True))
+        return replace(self._make_plan(sources, target, path, declared, openings), file_names=file_names)
+
+    def _opening(self, source: FileFormat, format: AnyFormat) -> Conversions:
+        """The path from a file to the payload of a tool. Raises UnknownFormat."""
+        path = self.path(source, format)
+        if not path:
+            raise UnknownFormat(f"A {source} file cannot be used here.", details={"input_format": source.name})
+        return path
 
     def _make_plan(
         self,

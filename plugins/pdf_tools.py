@@ -16,6 +16,7 @@ from engine import (
     InvalidOption,
     PageRanges,
     TooLarge,
+    ToolResult,
     conversion,
     hookimpl,
     tool,
@@ -78,6 +79,7 @@ def write(document: pikepdf.Pdf) -> bytes:
 @tool(
     "pdf-merge",
     OBJECTS,
+    title="Merge PDFs",
     sources=(PDF,),
     count=_page_count,
     inputs=range(2, 21),
@@ -130,16 +132,16 @@ def _without_encryption(document: pikepdf.Pdf) -> pikepdf.Pdf:
 @tool(
     "pdf-delete-pages",
     OBJECTS,
+    title="Delete PDF pages",
     sources=(PDF,),
     count=_page_count,
     modules=("plugins._pdf.delete_pages", "plugins._pdf.form_fields"),
 )
-def delete_pages(documents: list[pikepdf.Pdf], *, pages: Pages) -> pikepdf.Pdf:
+def delete_pages(document: pikepdf.Pdf, *, pages: Pages) -> ToolResult[pikepdf.Pdf]:
     """Deletes pages from a PDF, with everything that only they use or that refers to them."""
     from plugins._pdf.delete_pages import remove_pages
     from plugins._pdf.form_fields import remove_signatures
 
-    (document,) = documents
     count = _page_count(document)
     indices = PageRanges.parse(pages).indexes(count)
     if len(indices) == count:
@@ -151,7 +153,7 @@ def delete_pages(documents: list[pikepdf.Pdf], *, pages: Pages) -> pikepdf.Pdf:
         )
     remove_signatures(document)
     remove_pages(document, indices)
-    return document
+    return ToolResult(document, facts={"deleted_pages": tuple(index + 1 for index in indices)})
 
 
 @hookimpl

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -20,7 +20,7 @@ from config.settings import Settings
 from engine import ConversionError, OptionValues
 from engine.errors import UnknownFormat
 from engine.executor import Executor, Job, JobResult
-from engine.pipeline import WarningRecord
+from engine.outcome import Outcome, WarningRecord
 from engine.planner import Plan
 from engine.registry import Registry, load_registry
 from web.cli_output import FAILED, WRONG_USAGE, exit_with, load_settings_or_exit, print_message, progress
@@ -36,10 +36,10 @@ _MAX_REQUESTS = 2  # concurrent requests; more would only wait in the server's q
 
 @dataclass(frozen=True)
 class TaskResult:
-    """The outcome of a task: the `result` and the name of its `output`, or `error`, or the existing file `kept`."""
+    """What became of a task: its outcome and the name of its `output`, or `error`, or the existing file `kept`."""
 
     task: ConversionTask
-    result: JobResult | None = None
+    outcome: Outcome | None = None
     output: str = ""
     error: str | None = None
     kept: Path | None = None
@@ -130,7 +130,8 @@ async def _convert_locally(
         with task.input.open("rb") as source, _temporary_path(task) as path:
             with path.open("x+b") as file:
                 results = [await executor.run(job, _ACCOUNT, [source.fileno()], file.fileno()) for job in jobs]
-            return _publish(task, path, results[-1], _explain(plan, options, *results) if explain else ())
+            explanation = _explain(plan, options, *results) if explain else ()
+            return _publish(task, path, results[-1].outcome, explanation)
     except (ConversionError, OSError) as error:
         return _failure(task, error)
 
@@ -149,17 +150,17 @@ def _temporary_path(task: ConversionTask) -> Iterator[Path]:
         path.unlink(missing_ok=True)
 
 
-def _publish(task: ConversionTask, path: Path, result: JobResult, explanation: Sequence[str] = ()) -> TaskResult:
+def _publish(task: ConversionTask, path: Path, outcome: Outcome, explanation: Sequence[str] = ()) -> TaskResult:
     """Renames the complete result to the task's output, or copies it to standard output. Raises OSError."""
     if task.output is None:
         with path.open("rb") as file, os.fdopen(os.dup(1), "wb") as standard_output:
             shutil.copyfileobj(file, standard_output)
-        return TaskResult(task, result, "standard output", explanation=explanation)
-    output = task.output.with_suffix(".zip") if result.container == "zip" else task.output
+        return TaskResult(task, outcome, "standard output", explanation=explanation)
+    output = task.output.with_suffix(".zip") if outcome.container == "zip" else task.output
     if (refused := _refusal(task, output)) is not None:
         return refused
     path.replace(output)
-    return TaskResult(task, result, str(output), explanation=explanation)
+    return TaskResult(task, outcome, str(output), explanation=explanation)
 
 
 def _refusal(task: ConversionTask, output: Path | None) -> TaskResult | None:
@@ -218,8 +219,15 @@ async def _convert_remotely(
                 with _temporary_path(task) as path:
                     done = await client.convert(task.input, task.target.name, to=path, name=task.name, **fields)
                     warnings = tuple(WarningRecord(warning.code, warning.message) for warning in done.warnings)
-                    result = JobResult(done.processed_size, (), warnings, file_count=done.file_count or 1)
-                    return _publish(task, path, result)
+                    container: Literal["zip"] | None = "zip" if done.container else None
+                    outcome = Outcome(
+                        task.target.name,
+                        done.processed_size,
+                        warnings=warnings,
+                        container=container,
+                        file_count=done.file_count or 1,
+                    )
+                    return _publish(task, path, outcome)
             except ConvertdError as error:
                 return _failure(task, ConversionError(error.message, reason=error.reason))
             except OSError as error:
@@ -241,15 +249,15 @@ async def _report(results: AsyncIterator[TaskResult], total: int) -> int:
 
 def _describe(task_result: TaskResult) -> list[str]:
     """The lines to print for a task."""
-    name, result = task_result.task.label, task_result.result
+    name, outcome = task_result.task.label, task_result.outcome
     if task_result.error is not None:
         return [f"{name}: {task_result.error}"]
     if task_result.kept is not None:
         return [f"{name}: {task_result.kept} exists and is kept"]
-    assert result is not None  # set unless `error` or `kept` is set
-    lines = [f"{name}: {warning.message} ({warning.code})" for warning in result.warnings]
-    if result.container:
-        lines.append(f"{name}: {result.file_count} files in {task_result.output}")
+    assert outcome is not None  # set unless `error` or `kept` is set
+    lines = [f"{name}: {warning.message} ({warning.code})" for warning in outcome.warnings]
+    if outcome.container:
+        lines.append(f"{name}: {outcome.file_count} files in {task_result.output}")
     return [*lines, *(f"{name}: {line}" for line in task_result.explanation)]
 
 
@@ -260,10 +268,10 @@ def _explain(plan: Plan, options: OptionValues, inspected: JobResult, result: Jo
         facts.append(f"{found.width} x {found.height} pixels")
     if found is not None and found.pages is not None:
         facts.append(f"{found.pages} page{'' if found.pages == 1 else 's'}")
-    quality = f", quality {result.quality_used}" if result.quality_used else ""
+    quality = f", quality {result.outcome.quality_used}" if result.outcome.quality_used else ""
     return [
         ", ".join(facts),
-        f"{plan}, {result.size} bytes{quality}",
+        f"{plan}, {result.outcome.processed_size} bytes{quality}",
         f"loses {', '.join(plan.losses) or 'nothing'}",
         *(
             f"  {name}: {json.dumps(value)}{'' if name in options else ' (default)'}"

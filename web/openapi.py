@@ -14,9 +14,8 @@ from web.api.error_catalogue import ERROR_CATALOGUE
 from web.api.errors import STATUS
 from web.api.fields import FieldDescription, IdempotencyHeader, RequestModel, describe, describe_option
 from web.api.headers import header_components, header_refs
-from web.api.operations import ALL_TARGETS, ZIP, Access, FileField, FormFields, Operation, Response
+from web.api.operations import ALL_TARGETS, API, ZIP, Access, FileField, FormFields, Operation, Response
 from web.openapi_schemas import DESCRIPTION, SECURITY, SUMMARY, TAGS, Schemas, error_name, reference
-from web.services.serializers import API
 
 _TEXT = {"type": "string"}
 _JSON = "application/json"

@@ -66,7 +66,9 @@ class _ComponentSchema(GenerateJsonSchema):
         return False
 
     def field_is_required(self, field: Any, total: bool) -> bool:
-        return field["type"] == "dataclass-field" or super().field_is_required(field, total)  # sent with any value
+        if field["type"] != "dataclass-field":
+            return super().field_is_required(field, total)
+        return "serialization_exclude_if" not in field  # sent with any value
 
     def default_schema(self, schema: WithDefaultSchema) -> Schema:
         return self.generate_inner(schema["schema"])
@@ -95,6 +97,8 @@ class Schemas:
             schema_generator=_ComponentSchema,
         )
         self.components: Schema = definitions["$defs"]
+        used = _references([*self._by_type.values()], self.components)
+        self.components = {name: schema for name, schema in self.components.items() if name in used}
         for component in self.components.values():
             for field in component.get("properties", {}).values():
                 field.pop("readOnly", None)  # computed here; clients would leave it out of their models
@@ -148,6 +152,17 @@ class Schemas:
             "required": ["error"],
             "properties": {"error": {"type": "object", "required": error["required"], "properties": properties}},
         }
+
+
+def _references(schema: Any, components: Schema) -> set[str]:
+    """The names of the components to which a schema refers, and those to which these refer."""
+    if isinstance(schema, list):
+        return set().union(*(_references(part, components) for part in schema))
+    if not isinstance(schema, dict):
+        return set()
+    name = str(schema.get("$ref", "")).removeprefix(_COMPONENTS)
+    found = {name, *_references(components[name], components)} if name else set()
+    return found.union(*(_references(part, components) for part in schema.values()))
 
 
 def error_name(code: str) -> str:

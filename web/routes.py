@@ -10,7 +10,7 @@ from typing import TypeAlias
 from tornado.routing import URLSpec
 from tornado.web import Application
 
-from web.api.operations import JSON_FORM, operation_of
+from web.api.operations import API, JSON_FORM, operation_of
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Usage
 from web.handlers.batches import BatchConversion, Batches, BatchFiles, BatchResource
 from web.handlers.conversions import (
@@ -43,7 +43,6 @@ from web.http.handler import BaseHandler
 from web.http.responses import HeaderNames, TextCompression
 from web.openapi import DocumentedOperation
 from web.services.container import Services
-from web.services.serializers import API
 
 Route: TypeAlias = tuple[str, type[BaseHandler]]
 """A regular expression of paths, and the handler."""

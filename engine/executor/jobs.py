@@ -10,14 +10,15 @@ import pickle
 import signal
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from pydantic import Field, TypeAdapter
 
 from engine import memory_estimate, sandbox
 from engine.errors import ConversionError, OutOfMemory, StepFailed, TimedOut, WorkerCrashed
 from engine.options import NO_OPTIONS, OptionValues
-from engine.pipeline import Seconds, Text, Timing, WarningRecord
+from engine.outcome import Count, Outcome, Size, Text
+from engine.pipeline import Seconds, Timing
 from engine.planner import Plan
 from engine.sandbox import SandboxReport
 
@@ -26,12 +27,6 @@ MAX_MESSAGE = 64 << 10
 
 DEFAULT_NAME = "page"
 """The name of files in a ZIP whose input has no name."""
-
-Count: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 31)]
-"""A number of pages, frames, files or pixels that a job reports."""
-
-Size: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 53)]
-"""A number of bytes that a job reports."""
 
 _Number: TypeAlias = Annotated[int, Field(gt=-1 << 53, lt=1 << 53)] | Annotated[float, Field(allow_inf_nan=False)]
 _Scalar: TypeAlias = Text | bool | _Number | None
@@ -56,10 +51,11 @@ class JobLimits:
 class Job:
     """A conversion, described by names only; its files are passed as open descriptors.
 
-    `inputs` and `target` are names of formats, `tool` is the name of a tool. An `isolated` job gets a process of its
-    own, which ends after the job. `name` is the file name, without extension, of files in a ZIP. A job that is to
-    `inspect` reads the header of its input and writes nothing. `memory` is the expected use in bytes, by which an
-    executor may place the job; the limit is that of JobLimits.
+    `inputs` and `target` are names of formats, `tool` is the name of a tool; the last inputs are those of its
+    parameters `file_names`. An `isolated` job gets a process of its own, which ends after the job. `name` is the file
+    name, without extension, of files in a ZIP. A job that is to `inspect` reads the header of its input and writes
+    nothing. `memory` is the expected use in bytes, by which an executor may place the job; the limit is that of
+    JobLimits.
     """
 
     inputs: tuple[str, ...]
@@ -70,6 +66,7 @@ class Job:
     name: str = DEFAULT_NAME
     inspect: bool = False
     memory: int = 0
+    file_names: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -84,47 +81,36 @@ class Job:
         """Creates the job that runs a plan, or inspects its input."""
         tool = None if plan.tool is None else plan.tool.name
         sources = tuple(source.name for source in plan.sources)
-        return cls(sources, plan.target.name, options, tool, plan.isolated or inspect, name, inspect, memory)
+        isolated = plan.isolated or inspect
+        return cls(sources, plan.target.name, options, tool, isolated, name, inspect, memory, plan.file_names)
 
 
-class Inspection(NamedTuple):
+@dataclass(frozen=True)
+class Inspection:
     """The size of the first page in pixels, and the number of pages or frames; None if unknown.
 
     Documents and vectors have the size at which they are drawn by default.
     """
 
-    width: Count | None
-    height: Count | None
-    pages: Count | None
+    width: Annotated[Count | None, Field(description="Of the first page, in pixels.", examples=[1600])] = None
+    height: Annotated[Count | None, Field(description="Of the first page, in pixels.", examples=[1200])] = None
+    pages: Annotated[Count | None, Field(description="Number of pages or frames.", examples=[1])] = None
 
 
 @dataclass(frozen=True)
 class JobResult:
-    """The result of a job, whose output file has `size` bytes.
+    """The outcome of a job and its measurements.
 
-    `input_pages` and `pages` are the page counts of the inputs and of the result, set only for tools.
-    `check_seconds` is the duration of the verification, `peak_memory` the largest resident size of the process in bytes
-    since its start, which can be before the job.
-
-    Several files are the entries of a `container`: "zip". `quality_used` is the lowest quality that `max_bytes` led to.
-    `inspection` is set only for jobs that inspect.
+    `trace` has the duration of each step and `check_seconds` that of the verification. `peak_memory` is the largest
+    resident size of the process in bytes since its start, which can be before the job. `inspection` is set only for
+    jobs that inspect.
     """
 
-    size: Size
-    trace: tuple[Timing, ...]
-    warnings: tuple[WarningRecord, ...]
-    input_pages: tuple[Count, ...] = ()
-    pages: Count | None = None
+    outcome: Outcome
+    trace: tuple[Timing, ...] = ()
     check_seconds: Seconds = 0.0
     peak_memory: Size = 0
-    file_count: Annotated[Count, Field(ge=1)] = 1
-    quality_used: Annotated[int, Field(ge=0, le=100)] | None = None
     inspection: Inspection | None = None
-
-    @property
-    def container(self) -> Literal["zip"] | None:
-        """The format of the result if it holds several files: "zip"."""
-        return "zip" if self.file_count > 1 else None
 
 
 class Request(NamedTuple):
@@ -142,11 +128,12 @@ class Request(NamedTuple):
     tool: str | None = None
     name: str = DEFAULT_NAME
     inspect: bool = False
+    file_names: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, job: Job, account: str, limits: JobLimits, *, final: bool) -> Request:
-        options = dict(job.options)
-        return cls(account, limits, final, job.inputs, job.target, options, job.tool, job.name, job.inspect)
+        content = job.inputs, job.target, dict(job.options), job.tool, job.name, job.inspect, job.file_names
+        return cls(account, limits, final, *content)
 
     def encode(self) -> bytes:
         """Returns the message. Raises StepFailed if it is longer than MAX_MESSAGE."""

@@ -89,7 +89,7 @@ class LocalExecutor:
                     request = Request.of(job, account, limits, final=worker.final)
                     result, reusable = jobs.parse_result(await _request(worker, request, descriptors))
                     written = os.fstat(output).st_size
-                    if result.size != written or written > limits.output:
+                    if result.outcome.processed_size != written or written > limits.output:
                         raise StepFailed("The conversion's process reported a size that differs from its file.")
                     worker.succeeded = reusable
                     return result

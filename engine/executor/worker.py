@@ -14,6 +14,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import BinaryIO, NoReturn
@@ -25,6 +26,7 @@ from engine.executor import jobs
 from engine.executor.jobs import Inspection, JobLimits, JobResult, Request
 from engine.media import RASTER, Raster
 from engine.options import OptionValues
+from engine.outcome import Outcome
 from engine.pipeline import EncodedFile
 from engine.planner import Conversions, Plan
 from engine.registry import Registry, load_registry
@@ -122,7 +124,7 @@ class Worker:
         if request.inspect:
             return self._inspect(registry, request, descriptors)
         sources = [registry.formats[name] for name in request.inputs]
-        plan = registry.plan(sources, request.target, request.tool, request.options)
+        plan = registry.plan(sources, request.target, request.tool, request.options, request.file_names)
         if not plan.programs:
             self._forbid_programs()
         limit_memory = partial(self._limit_memory, request)
@@ -132,7 +134,7 @@ class Worker:
         path = registry.path(registry.formats[request.inputs[0]], RASTER)
         if not any(step.programs for step in path):
             self._forbid_programs()
-        return inspect(path, request.options, descriptors)
+        return inspect(path, request.target, request.options, descriptors)
 
     def _limit_memory(self, request: Request, size: int) -> None:
         sandbox.limit_memory(self._address_space + min(size, request.limits.memory), final=request.final)
@@ -177,17 +179,8 @@ def convert(
     verify = partial(verification.verify, registry, plan, options=options)
     writer = _ResultWriter(output, name, plan.target.extensions[0], verify)
     result = pipeline.run(plan, map(_read, sources), options, on_decoded, writer.add)
-    return JobResult(
-        writer.close(),
-        result.trace,
-        result.warnings,
-        result.input_pages,
-        result.pages,
-        writer.check_seconds,
-        sandbox.peak_memory(),
-        result.file.count,
-        result.quality_used,
-    )
+    outcome = replace(result.outcome, processed_size=writer.close())
+    return JobResult(outcome, result.trace, writer.check_seconds, sandbox.peak_memory())
 
 
 def _keep_only(connection: int) -> None:
@@ -221,7 +214,7 @@ class _ResultWriter:
         self.check_seconds = 0.0
         self._verify = verify
         self._descriptor = descriptor
-        self._name = _RESERVED.sub("_", name.encode(errors="replace").decode()).strip(" .")[:_MAX_NAME]
+        self._name = _file_name(name)
         self._extension = extension
         self._output: BinaryIO | None = None
         self._zip: ZipFile | None = None
@@ -231,12 +224,14 @@ class _ResultWriter:
         self._verify(file)
         self.check_seconds += perf_counter() - started
         self._output = self._output or os.fdopen(self._descriptor, "wb")
-        if file.count == 1:
+        if file.name is None:
             self._output.write(file.data)
             return
         self._zip = self._zip or ZipFile(self._output, "w")
-        digits = max(2, len(str(file.count)))
-        entry = ZipInfo(f"{self._name or jobs.DEFAULT_NAME}-{file.number:0{digits}}.{self._extension}")
+        name = f"{self._name or jobs.DEFAULT_NAME}-{_file_name(file.name)}.{self._extension}"
+        if name in self._zip.namelist():
+            raise StepFailed("Two files of the result have the same name.")
+        entry = ZipInfo(name)
         entry.external_attr = 0o644 << 16
         self._zip.writestr(entry, file.data)
 
@@ -249,7 +244,12 @@ class _ResultWriter:
             return output.tell()
 
 
-def inspect(path: Conversions, options: OptionValues, descriptors: Sequence[int]) -> JobResult:
+def _file_name(text: str) -> str:
+    """The text as a part of a file name."""
+    return _RESERVED.sub("_", text.encode(errors="replace").decode()).strip(" .")[:_MAX_NAME]
+
+
+def inspect(path: Conversions, target: str, options: OptionValues, descriptors: Sequence[int]) -> JobResult:
     """Opens a file with the steps that decode it, without decoding pixels. Raises ConversionError.
 
     Of the options, only secrets have an effect. The output, which is the last descriptor, stays empty.
@@ -265,7 +265,7 @@ def inspect(path: Conversions, options: OptionValues, descriptors: Sequence[int]
         payload = pipeline.open_file(path, _read(source), secrets)
     count, size = media.pictures(payload) or (None, None)
     width, height = size or (None, None)
-    return JobResult(0, (), (), inspection=Inspection(width, height, count))
+    return JobResult(Outcome(target, 0), inspection=Inspection(width, height, count))
 
 
 def _state() -> tuple[str, dict[str, str]]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, fields
+from typing import Annotated, Any
 
 from peewee import Case, fn
+from pydantic import Field
 
 from storage.database import Transaction
 from storage.errors import NotFound
+from storage.field_types import BatchId, FileId, Timestamp
 from storage.ids import is_id, new_id
 from storage.tables import models
 
@@ -27,103 +28,47 @@ class SourceFile:
 
 
 @dataclass(frozen=True)
-class ConvertedFile:
-    """The result of a conversion: `size` bytes in `blob`. Warnings are pairs of a code and a message.
+class StoredResult:
+    """The result of a conversion: `size` bytes in `blob`, and its outcome as JSON."""
 
-    Several files are the entries of a `container`. `quality_used` is the quality that a size limit led to.
-    """
-
-    output_format: str
-    size: int
-    filename: str
-    media_type: str
     blob: str
-    seconds: float
-    warnings: tuple[tuple[str, str], ...] = ()
-    container: Literal["zip"] | None = None
-    file_count: int = 1
-    quality_used: int | None = None
-
-    def as_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> ConvertedFile:
-        fields = json.loads(text)
-        warnings = tuple((code, message) for code, message in fields.pop("warnings"))
-        return cls(**fields, warnings=warnings)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """The error of a failed conversion, as the API reports it."""
-
-    code: str
-    message: str
-    reason: str | None
-    retryable: bool
-
-    def as_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Failure:
-        return cls(**json.loads(text))
+    size: int
+    outcome: str
 
 
 @dataclass(frozen=True)
 class File:
-    """A stored file. `failure` is set if the last conversion failed; the conversion can be repeated.
+    """A stored file. Clients do not see its account, the keys of its blobs, and the JSON of the row.
 
-    Times are Unix time in whole seconds.
+    `outcome` is the JSON of the last successful conversion, `failure` that of a later or earlier failed one, which can
+    be repeated. `source` is the blob of the upload, `result` that of the result.
     """
 
-    id: str
-    account: str
-    original_name: str
-    extension: str
-    input_format: str
-    original_size: int
-    source: str | None
-    converted: ConvertedFile | None
-    failure: Failure | None
-    batch: str | None
-    source_file: str | None  # the file whose repeated conversion created this one
-    created_at: int
-    processed_at: int | None
-    expires_at: int
-
-    @property
-    def conversion_source(self) -> SourceFile:
-        """The input of the next conversion: the upload if its bytes are stored, else the result."""
-        result = self.converted
-        if self.source is not None or result is None:
-            return SourceFile(self.original_name, self.extension, self.input_format, self.original_size, self.source)
-        extension = result.filename.rpartition(".")[2]
-        return SourceFile(result.filename, extension, result.output_format, result.size, result.blob)
-
-    @property
-    def status(self) -> Literal["pending", "processed"]:
-        return "processed" if self.converted else "pending"
+    file_id: FileId
+    original_name: Annotated[str, Field(description="The client's file name, without a path.", examples=["photo.jpg"])]
+    extension: Annotated[
+        str,
+        Field(
+            description="The client's extension if it matches the content, else the format's usual one.",
+            examples=["jpg"],
+        ),
+    ]
+    input_format: Annotated[str, Field(description="The format detected from the file's content.", examples=["jpeg"])]
+    original_size: Annotated[int, Field(ge=0, description="Size of the input in bytes.", examples=[48213])]
+    batch_id: BatchId | None
+    source_file_id: Annotated[FileId | None, Field(description="The file that was converted again to make this one.")]
+    created_at: Timestamp
+    processed_at: Timestamp | None
+    expires_at: Timestamp
+    account: Annotated[str, Field(exclude=True)]
+    source: Annotated[str | None, Field(exclude=True)]
+    result: Annotated[str | None, Field(exclude=True)]
+    outcome: Annotated[str | None, Field(exclude=True)]
+    failure: Annotated[str | None, Field(exclude=True)]
 
     @classmethod
     def from_row(cls, row: models.File) -> File:
-        return cls(
-            id=row.id,
-            account=row.account,
-            original_name=row.original_name,
-            extension=row.extension,
-            input_format=row.input_format,
-            original_size=row.original_size,
-            source=row.source,
-            converted=ConvertedFile.from_json(row.outcome) if row.outcome else None,
-            failure=Failure.from_json(row.fault) if row.fault else None,
-            batch=row.batch,
-            source_file=row.source_file,
-            created_at=row.created_at,
-            processed_at=row.processed_at,
-            expires_at=row.expires_at,
-        )
+        return cls(**{field.name: getattr(row, field.name) for field in fields(cls)})
 
 
 def add(transaction: Transaction, account: str, original: SourceFile, retention: int) -> File:
@@ -135,18 +80,18 @@ def stored_bytes(transaction: Transaction, account: str) -> int:
     """Returns the size of the account's stored uploads and results in bytes."""
     table = models.File
     own = (table.account == account) & (table.expires_at > transaction.now)
-    # Files with a `source_file` share its upload.
-    has_upload = table.source.is_null(False) & table.source_file.is_null()
+    # Files with a `source_file_id` share its upload.
+    has_upload = table.source.is_null(False) & table.source_file_id.is_null()
     uploads = fn.SUM(Case(None, [(has_upload, table.original_size)], 0))
     ((uploaded, converted),) = transaction.rows(table.select(uploads, fn.SUM(table.result_size)).where(own))
     return int(uploaded or 0) + int(converted or 0)
 
 
 def add_processed(
-    transaction: Transaction, account: str, original: SourceFile, converted: ConvertedFile, retention: int
+    transaction: Transaction, account: str, original: SourceFile, result: StoredResult, retention: int
 ) -> File:
     """Adds a file that was uploaded and converted in one request. It expires after `retention` seconds."""
-    return insert(transaction, account, original, retention, **_result_columns(transaction, converted))
+    return insert(transaction, account, original, retention, **_result_columns(transaction, result))
 
 
 def get(transaction: Transaction, account: str, file_id: str) -> File:
@@ -168,10 +113,11 @@ def mark_processed(
     transaction: Transaction,
     account: str,
     file_id: str,
-    converted: ConvertedFile,
+    original: SourceFile,
+    result: StoredResult,
     retention: int,
 ) -> File:
-    """Saves the result of a conversion. The file expires `retention` seconds from now.
+    """Saves the result of a conversion of `original`. The file expires `retention` seconds from now.
 
     Results are immutable: if the file has one already, this result is saved as a new file outside of any batch. Returns
     the file with the result. Raises NotFound if the file was deleted or has expired.
@@ -180,20 +126,19 @@ def mark_processed(
     if row is None:
         raise NotFound("file")
     if row.processed_at is not None:
-        original = File.from_row(row).conversion_source
-        columns = {"source_file": row.id, **_result_columns(transaction, converted)}
+        columns = {"source_file_id": row.file_id, **_result_columns(transaction, result)}
         return insert(transaction, account, original, retention, **columns)
-    changes = {**_result_columns(transaction, converted), "fault": None, "expires_at": transaction.now + retention}
+    changes = {**_result_columns(transaction, result), "failure": None, "expires_at": transaction.now + retention}
     _update(transaction, row, changes)
     return get(transaction, account, file_id)
 
 
-def mark_failed(transaction: Transaction, account: str, file_id: str, failure: Failure) -> None:
-    """Saves the failure of a conversion. Does nothing if the file is processed, deleted or expired."""
+def mark_failed(transaction: Transaction, account: str, file_id: str, failure: str) -> None:
+    """Saves the failure of a conversion as JSON. Does nothing if the file is processed, deleted or expired."""
     pending = _live(transaction, account, file_id) & models.File.processed_at.is_null()
     row = transaction.select_for_update(models.File.select().where(pending))
     if row is not None:
-        _update(transaction, row, {"fault": failure.as_json()})
+        _update(transaction, row, {"failure": failure})
 
 
 def delete(transaction: Transaction, account: str, file_id: str) -> tuple[str, ...]:
@@ -205,9 +150,9 @@ def delete(transaction: Transaction, account: str, file_id: str) -> tuple[str, .
     row = transaction.select_for_update(table.select().where(_live(transaction, account, file_id)))
     if row is None:
         raise NotFound("file")
-    deleted = _delete_rows(transaction, table.id == row.id)
-    if row.source_file is None:
-        repeated = (table.account == account) & table.source_file.is_null(False)
+    deleted = _delete_rows(transaction, table.file_id == row.file_id)
+    if row.source_file_id is None:
+        repeated = (table.account == account) & table.source_file_id.is_null(False)
         repeated &= table.source.in_([row.source, row.result])
         transaction.execute(table.update({table.source: None}).where(repeated))
     return _unreferenced(transaction, deleted)
@@ -222,9 +167,9 @@ def delete_expired(transaction: Transaction, limit: int) -> tuple[str, ...]:
     """Deletes at most `limit` expired files. Returns the blobs that no file refers to any more."""
     table = models.File
     expired = table.expires_at <= transaction.now
-    selected = table.select(table.id).where(expired).order_by(table.expires_at).limit(limit)
+    selected = table.select(table.file_id).where(expired).order_by(table.expires_at).limit(limit)
     # The condition is repeated because a conversion may have extended a selected file's life.
-    return _unreferenced(transaction, _delete_rows(transaction, table.id.in_(selected) & expired))
+    return _unreferenced(transaction, _delete_rows(transaction, table.file_id.in_(selected) & expired))
 
 
 def referenced_blobs(transaction: Transaction, keys: Collection[str]) -> frozenset[str]:
@@ -239,7 +184,7 @@ def insert(transaction: Transaction, account: str, original: SourceFile, retenti
     row = {
         **asdict(original),
         **columns,
-        "id": new_id("file"),
+        "file_id": new_id("file"),
         "account": account,
         "created_at": transaction.now,
         "expires_at": transaction.now + retention,
@@ -251,16 +196,16 @@ def insert(transaction: Transaction, account: str, original: SourceFile, retenti
 def extend_batch(transaction: Transaction, batch_id: str, until: int) -> None:
     """Updates a batch's time of change and defers its expiry to `until` at least. For other modules of this package."""
     table = models.Batch
-    transaction.execute(table.update({table.updated_at: transaction.now}).where(table.id == batch_id))
-    expires_earlier = (table.id == batch_id) & (table.expires_at < until)
+    transaction.execute(table.update({table.updated_at: transaction.now}).where(table.batch_id == batch_id))
+    expires_earlier = (table.batch_id == batch_id) & (table.expires_at < until)
     transaction.execute(table.update({table.expires_at: until}).where(expires_earlier))
 
 
-def _result_columns(transaction: Transaction, converted: ConvertedFile) -> dict[str, Any]:
+def _result_columns(transaction: Transaction, result: StoredResult) -> dict[str, Any]:
     return {
-        "result": converted.blob,
-        "result_size": converted.size,
-        "outcome": converted.as_json(),
+        "result": result.blob,
+        "result_size": result.size,
+        "outcome": result.outcome,
         "processed_at": transaction.now,
     }
 
@@ -269,13 +214,13 @@ def _live(transaction: Transaction, account: str, file_id: str) -> Any:
     table = models.File
     if not is_id("file", file_id):
         raise NotFound("file")
-    return (table.id == file_id) & (table.account == account) & (table.expires_at > transaction.now)
+    return (table.file_id == file_id) & (table.account == account) & (table.expires_at > transaction.now)
 
 
 def _update(transaction: Transaction, row: models.File, changes: dict[str, Any]) -> None:
-    transaction.execute(models.File.update(changes).where(models.File.id == row.id))
-    if row.batch is not None:
-        extend_batch(transaction, row.batch, changes.get("expires_at", 0))
+    transaction.execute(models.File.update(changes).where(models.File.file_id == row.file_id))
+    if row.batch_id is not None:
+        extend_batch(transaction, row.batch_id, changes.get("expires_at", 0))
 
 
 def _delete_rows(transaction: Transaction, condition: Any) -> list[tuple[Any, ...]]:

@@ -136,7 +136,7 @@ class Idempotency(Model):
 class Batch(Model):
     """Files that are converted together."""
 
-    id = TextField(primary_key=True)
+    batch_id = TextField(primary_key=True, column_name="id")
     account = TextField()
     output_format = TextField()
     added = BigIntegerField(default=0)  # number of files ever added
@@ -162,20 +162,20 @@ class Run(Model):
 class File(Model):
     """An uploaded file and its result. Several files may share one upload."""
 
-    id = TextField(primary_key=True)
+    file_id = TextField(primary_key=True, column_name="id")
     account = TextField()
     original_name = TextField()
     extension = TextField()
     input_format = TextField()
     original_size = BigIntegerField()
     source = TextField(null=True)  # the blob of the upload
-    source_file = TextField(null=True)
-    batch = TextField(null=True)
+    source_file_id = TextField(null=True, column_name="source_file")
+    batch_id = TextField(null=True, column_name="batch")
     place = BigIntegerField(null=True)  # position in the batch
     result = TextField(null=True)  # the blob of the result
     result_size = BigIntegerField(null=True)  # bytes
-    outcome = TextField(null=True)  # a ConvertedFile as JSON
-    fault = TextField(null=True)  # a Failure as JSON
+    outcome = TextField(null=True)  # JSON
+    failure = TextField(null=True, column_name="fault")  # JSON
     created_at = BigIntegerField()
     processed_at = BigIntegerField(null=True)
     expires_at = BigIntegerField()

@@ -21,7 +21,7 @@ _DAY = 86_400  # seconds
 class UsageRecord:
     """An operation: names of its formats, size of all inputs and of the result in bytes."""
 
-    operation: Operation
+    operation: str
     input_format: str
     output_format: str
     bytes_in: int

@@ -48,7 +48,7 @@ async def test_a_job_leaves_its_result(executor: LocalExecutor, tmp_path: Path) 
     done = await run_files(executor, job)
 
     assert job.output.read_bytes().startswith(b"\x89PNG")
-    assert done.size == job.output.stat().st_size
+    assert done.outcome.processed_size == job.output.stat().st_size
     assert [timing.step for timing in done.trace] == ["trouble -> raster", "metadata", "raster -> png"]
 
 
@@ -148,7 +148,7 @@ async def test_the_files_of_a_job_can_be_used_again(executor: LocalExecutor, tmp
         for _ in range(2):
             source.seek(0, os.SEEK_END)
             done = await executor.run(job.job, ACCOUNT, [source.fileno()], output.fileno())
-            assert os.fstat(output.fileno()).st_size == done.size
+            assert os.fstat(output.fileno()).st_size == done.outcome.processed_size
 
     assert job.output.read_bytes().startswith(b"\x89PNG")
 

@@ -46,7 +46,7 @@ def _run(data: bytes, target: str, **options: OptionValue) -> PipelineResult:
 
 
 def _codes(result: PipelineResult) -> list[str]:
-    return [warning.code for warning in result.warnings]
+    return [warning.code for warning in result.outcome.warnings]
 
 
 class _Scanner:
@@ -91,7 +91,7 @@ def test_one_decoded_page_is_in_memory(target: str, options: dict[str, OptionVal
     result = worker.convert(scanner.registry, plan, options, files, lambda _memory: None)
 
     assert scanner.most == 1
-    assert (result.container, result.file_count) == ("zip", 12)
+    assert (result.outcome.container, result.outcome.file_count) == ("zip", 12)
     with ZipFile(tmp_path / "out") as archive:
         assert archive.namelist()[-1] == f"page-12.{plan.target.extensions[0]}"
         for number, name in enumerate(archive.namelist()):
@@ -112,7 +112,7 @@ def test_each_file_is_verified() -> None:
     for file in files:
         verify(_REGISTRY, plan, file)
     with pytest.raises(StepFailed):
-        verify(_REGISTRY, plan, EncodedFile(files[0].data, files[1].encoder_input, 2, 2))
+        verify(_REGISTRY, plan, EncodedFile(files[0].data, files[1].encoder_input, "02"))
 
 
 @pytest.mark.parametrize("target", _LOSSY)
@@ -122,9 +122,9 @@ def test_the_best_quality_that_fits(target: str) -> None:
 
     result = _run(source, target, max_bytes=limit)
 
-    assert (len(result.data) <= limit, result.quality_used is not None, _codes(result)) == (True, True, [])
-    assert result.data == _run(source, target, quality=result.quality_used or 0).data
-    assert len(_run(source, target, quality=(result.quality_used or 0) + 1).data) > limit
+    assert (len(result.data) <= limit, result.outcome.quality_used is not None, _codes(result)) == (True, True, [])
+    assert result.data == _run(source, target, quality=result.outcome.quality_used or 0).data
+    assert len(_run(source, target, quality=(result.outcome.quality_used or 0) + 1).data) > limit
 
 
 def test_a_size_limit_takes_few_encodings_and_one_decoding() -> None:
@@ -141,7 +141,7 @@ def test_a_size_limit_takes_few_encodings_and_one_decoding() -> None:
     options = {"max_bytes": 6700}
     result = pipeline.run(registry.plan([_SCAN], target, options=options), [b"SCAN"], options)
 
-    assert (result.quality_used, len(result.data)) == (66, 6617)
+    assert (result.outcome.quality_used, len(result.data)) == (66, 6617)
     assert len(qualities) <= 7
     assert scanner.decoded == 12
 
@@ -150,7 +150,7 @@ def test_a_size_limit_takes_few_encodings_and_one_decoding() -> None:
 def test_a_given_quality_is_the_upper_limit(quality: int) -> None:
     result = _run(_encoded("PNG"), "jpeg", quality=quality, max_bytes=1_000_000)
 
-    assert result.quality_used == quality
+    assert result.outcome.quality_used == quality
     assert result.data == _run(_encoded("PNG"), "jpeg", quality=quality).data
 
 
@@ -180,8 +180,8 @@ def test_a_size_that_no_quality_reaches(options: dict[str, OptionValue]) -> None
 def test_a_size_limit_has_no_effect_on_lossless_targets() -> None:
     result = _run(_encoded("PNG"), "bmp", max_bytes=1000)
 
-    assert (_codes(result), result.quality_used) == (["option_ignored"], None)
-    assert "max_bytes" in result.warnings[0].message
+    assert (_codes(result), result.outcome.quality_used) == (["option_ignored"], None)
+    assert "max_bytes" in result.outcome.warnings[0].message
 
 
 def test_encoders_with_a_quality_have_a_size_limit() -> None:
@@ -204,7 +204,7 @@ def test_recompressing_never_makes_a_file_larger(name: str, options: dict[str, O
     result = _run(_SMALL[name], name, **options)
 
     assert result.data == _SMALL[name]
-    assert (_codes(result), result.quality_used) == (["kept_original"], None)
+    assert (_codes(result), result.outcome.quality_used) == (["kept_original"], None)
 
 
 def test_a_smaller_result_replaces_the_original() -> None:
@@ -320,10 +320,10 @@ async def test_a_job_that_inspects(
 
     result = await run_files(executor, job)
 
-    assert (result.size, (tmp_path / "out").stat().st_size, result.trace) == (0, 0, ())
+    assert (result.outcome.processed_size, (tmp_path / "out").stat().st_size, result.trace) == (0, 0, ())
     assert result.inspection is not None
     assert result.inspection == (inspection or result.inspection)
-    assert None not in result.inspection
+    assert None not in vars(result.inspection).values()
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -344,7 +344,7 @@ async def test_a_zip_from_the_sandbox(executor: LocalExecutor, tmp_path: Path) -
 
     result = await run_files(executor, FileJob(Job.of(plan, options, "scan"), [tmp_path / "in"], tmp_path / "out"))
 
-    assert (result.container, result.file_count, result.quality_used) == ("zip", 3, 100)
+    assert (result.outcome.container, result.outcome.file_count, result.outcome.quality_used) == ("zip", 3, 100)
     with ZipFile(tmp_path / "out") as archive:
         assert archive.namelist() == ["scan-01.webp", "scan-02.webp", "scan-03.webp"]
         assert archive.testzip() is None

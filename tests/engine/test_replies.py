@@ -12,19 +12,24 @@ from engine import ConversionError, CorruptInput, StepFailed, sandbox
 from engine.errors import WorkerCrashed
 from engine.executor import jobs
 from engine.executor.jobs import Inspection, JobResult
-from engine.pipeline import Timing, WarningRecord
+from engine.outcome import Outcome, WarningRecord
+from engine.pipeline import Timing
 from engine.sandbox import SandboxReport
 
 _RESULT = JobResult(
-    10,
+    Outcome(
+        "jpeg",
+        10,
+        warnings=(WarningRecord("alpha_flattened", "A sentence: “ä”."),),
+        container="zip",
+        file_count=2,
+        quality_used=80,
+        page_count=3,
+        deleted_pages=(1, 2),
+    ),
     (Timing("png -> raster", "decode", 0.5), Timing("raster -> jpeg", "encode", 1)),
-    (WarningRecord("alpha_flattened", "A sentence: “ä”."),),
-    input_pages=(1, 2),
-    pages=3,
     check_seconds=0.1,
     peak_memory=1 << 33,
-    file_count=2,
-    quality_used=80,
     inspection=Inspection(100, None, 1),
 )
 _DEEP = "[" * 20_000 + "]" * 20_000
@@ -38,10 +43,18 @@ _DETAILS: list[Any] = [
 
 
 def _reply(**changes: str) -> bytes:
-    """A reply whose values are replaced by JSON texts."""
+    """A reply whose values, or those of its outcome, are replaced by JSON texts."""
     values = json.loads(jobs.result_reply(_RESULT, reusable=True))["result"]
+    outcome = values["outcome"]
+    texts = {"outcome": _object(outcome, {name: text for name, text in changes.items() if name in outcome})}
+    return (
+        f'{{"result": {_object(values, {**{k: v for k, v in changes.items() if k not in outcome}, **texts})}}}'.encode()
+    )
+
+
+def _object(values: dict[str, Any], changes: dict[str, str]) -> str:
     texts = {name: json.dumps(value) for name, value in values.items()} | changes
-    return ('{"result": {' + ", ".join(f'"{name}": {text}' for name, text in texts.items()) + "}}").encode()
+    return "{" + ", ".join(f'"{name}": {text}' for name, text in texts.items()) + "}"
 
 
 def _error(**changes: Any) -> bytes:
@@ -66,9 +79,11 @@ def test_an_error_arrives_as_it_was_sent() -> None:
 def test_messages_lose_what_cannot_be_sent() -> None:
     warnings = (WarningRecord("code", "half a \ud800 pair, \x00 and\x1b[31m"),)
 
-    received, _ = jobs.parse_result(jobs.result_reply(replace(_RESULT, warnings=warnings), reusable=True))
+    received, _ = jobs.parse_result(
+        jobs.result_reply(replace(_RESULT, outcome=replace(_RESULT.outcome, warnings=warnings)), reusable=True)
+    )
 
-    assert received.warnings == (WarningRecord("code", "half a   pair,   and [31m"),)
+    assert received.outcome.warnings == (WarningRecord("code", "half a   pair,   and [31m"),)
 
 
 @pytest.mark.parametrize(
@@ -76,18 +91,22 @@ def test_messages_lose_what_cannot_be_sent() -> None:
     [
         *(b"", b"{}", b"[]", b"null", b"{", b"\xff\xfe", b'{"result": null}', b'{"error": null}', b'{"report": {}}'),
         *(_DEEP.encode(), f'{{"more": {_DEEP}}}'.encode(), _reply(trace=_DEEP), _reply(more=_DEEP)),
-        *(_reply(size=text) for text in ("-1", "1.5", "true", '"1"', "null", "9" * 20, "9" * 5000, _NOT_A_NUMBER)),
+        *(
+            _reply(processed_size=text)
+            for text in ("-1", "1.5", "true", '"1"', "null", "9" * 20, "9" * 5000, _NOT_A_NUMBER)
+        ),
         *(_reply(check_seconds=text) for text in (_NOT_A_NUMBER, _INFINITE, _OVERFLOWING, "-1", '"1"', "null")),
         *(_reply(file_count=text) for text in ("0", "-1", "null", "4294967296")),
         *(_reply(quality_used=text) for text in ("101", "-1", "1.5")),
-        *(_reply(inspection=text) for text in ("[]", "[1, 1]", "[1, 1, 1, 1]", "[-1, 1, 1]", "{}")),
-        *(_reply(input_pages=text) for text in ("1", "[-1]", "[null]")),
+        *(_reply(inspection=text) for text in ("[]", "[1, 1, 1]", '{"width": -1}', '{"pages": "1"}')),
+        *(_reply(deleted_pages=text) for text in ("1", "[-1]", "[null]")),
+        *(_reply(container=text) for text in ("1", '"tar"', "[]")),
         *(_reply(trace=f'[{{"step": "s", "stage": "s", "seconds": {text}}}]') for text in (_NOT_A_NUMBER, "1e99")),
         *(
             _reply(warnings=f'[{{"code": "code", "message": {text}}}]')
             for text in (r'"\ud800"', r'"\udfff\ud800"', r'"\u0000"', r'"\u001b[31m"', '"\x7f"', "1", "null", "[]")
         ),
-        _reply(warnings='[{"code": "code", "message": "').replace(b'"}}', b"\xed\xa0\x80") + b'"}]}}',
+        _reply(warnings='[{"code": "code", "message": "\x80"}]').replace(b"\xc2\x80", b"\xed\xa0\x80"),
         _reply() + b" " * jobs.MAX_MESSAGE,
         _reply() + b"{}",
         *(_error(message=value) for value in _TEXTS),

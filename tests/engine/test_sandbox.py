@@ -346,4 +346,4 @@ async def test_every_step_runs_inside(started: Starter, tmp_path: Path) -> None:
             source, output = tmp_path / "in", tmp_path / f"out.{plan.target.extensions[0]}"
             source.write_bytes(sample(plan.source.name))
             done = await run_files(executor, FileJob(Job.of(plan), [source], output))
-            assert output.stat().st_size == done.size, plan
+            assert output.stat().st_size == done.outcome.processed_size, plan

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import pytest
 
 from engine import (
@@ -9,13 +11,17 @@ from engine import (
     CorruptInput,
     FileFormat,
     Format,
+    InputFile,
     InvalidOption,
     Signature,
+    ToolResult,
     UnknownFormat,
     conversion,
     pipeline,
     tool,
 )
+from engine.errors import StepFailed
+from engine.pipeline import EncodedFile
 from engine.plugin_loader import Plugin
 from engine.registry import Registry
 
@@ -41,7 +47,10 @@ def join(lines: list[bytes]) -> bytes:
     return b"txt:" + b" ".join(lines)
 
 
-@tool("chain", _LINES, sources=(_TXT,), count=len, inputs=range(2, 4))
+Lines = Annotated[list[bytes], InputFile(_LINES, "The name.")]
+
+
+@tool("chain", _LINES, title="Chain lines", sources=(_TXT,), count=len, inputs=range(2, 4))
 def chain(payloads: list[list[bytes]]) -> list[bytes]:
     """Lays them end to end.
 
@@ -52,7 +61,23 @@ def chain(payloads: list[list[bytes]]) -> list[bytes]:
     return [line for lines in payloads for line in lines]
 
 
-_PLUGIN = Plugin("text", "Text", (split, note, join), (chain,))
+@tool("words", _LINES, title="Split lines", sources=(_TXT,), count=len)
+def words(lines: list[bytes]) -> ToolResult[list[bytes]]:
+    """A file for each line."""
+    if b"none" in lines:
+        return ToolResult(files=[])
+    files = ((line.decode(), [line]) for line in lines if line != b"late" or 1 / 0)
+    return ToolResult(files=files, facts={"deleted_pages": (1,)})
+
+
+@tool("sign", _LINES, title="Sign", sources=(_TXT,))
+def sign(lines: list[bytes], *, upper: bool = False, name: Lines | None = None) -> list[bytes]:
+    """Appends a name."""
+    added = [b"nobody"] if name is None else name
+    return [*lines, *(line.upper() if upper else line for line in added)]
+
+
+_PLUGIN = Plugin("text", "Text", (split, note, join), (chain, words, sign))
 _REGISTRY = Registry([_PLUGIN])
 
 
@@ -64,8 +89,39 @@ def test_paths_in_tool_path_out() -> None:
     result = _run(b"txt:a b", b"txt:c")
 
     assert result.data == b"txt:a b c"
-    assert (result.input_pages, result.pages) == ((2, 1), 3)
+    assert (result.outcome.original_page_count, result.outcome.page_count) == (3, 3)
+    assert (result.outcome.file_count, result.outcome.container) == (2, None)
     assert [timing.step for timing in result.trace] == ["txt -> lines", "txt -> lines", "chain", "lines -> txt"]
+
+
+def test_several_files_are_an_archive() -> None:
+    files: list[EncodedFile] = []
+    result = pipeline.run(_REGISTRY.plan([_TXT], "txt", "words"), [b"txt:a b"], on_file=files.append)
+
+    assert [(file.name, file.data, file.pages) for file in files] == [("a", b"txt:a", 1), ("b", b"txt:b", 1)]
+    outcome = result.outcome
+    assert (outcome.container, outcome.file_count, outcome.processed_size) == ("zip", 2, 10)
+    assert (outcome.original_page_count, outcome.page_count, outcome.deleted_pages) == (2, 2, (1,))
+    assert [timing.step for timing in result.trace] == ["txt -> lines", "words", "lines -> txt"]
+
+
+def test_one_file_of_several_is_an_archive() -> None:
+    assert pipeline.run(_REGISTRY.plan([_TXT], "txt", "words"), [b"txt:a"]).outcome.container == "zip"
+
+
+@pytest.mark.parametrize("data", [b"txt:none", b"txt:a late"])
+def test_no_file_and_a_late_failure_are_failures(data: bytes) -> None:
+    with pytest.raises(StepFailed):
+        pipeline.run(_REGISTRY.plan([_TXT], "txt", "words"), [data])
+
+
+def test_a_further_file_is_opened_for_its_parameter() -> None:
+    plan = _REGISTRY.plan([_TXT, _NOTE], "txt", "sign", {"upper": True}, ("name",))
+
+    assert plan.tool is not None
+    assert [*plan.tool.options] == ["upper"]
+    assert pipeline.run(plan, [b"txt:a", b"note:b"], {"upper": True}).data == b"txt:a NOTE:B"
+    assert pipeline.run(_REGISTRY.plan([_TXT], "txt", "sign"), [b"txt:a"]).data == b"txt:a nobody"
 
 
 def test_a_plan_is_printed_as_its_path() -> None:
@@ -78,7 +134,7 @@ def test_a_plan_is_printed_as_its_path() -> None:
 def test_a_conversion_has_no_page_counts() -> None:
     result = pipeline.run(_REGISTRY.plan([_TXT], "txt"), [b"txt:a"])
 
-    assert (result.input_pages, result.pages) == ((), None)
+    assert (result.outcome.original_page_count, result.outcome.page_count) == (None, None)
 
 
 def test_the_summary_is_the_first_line() -> None:

@@ -74,7 +74,7 @@ def turn_pages(text: str, *, turns: int = 0) -> str:
     return f"{text} turned {turns}"
 
 
-@tool("collate", _TEXT, sources=(_BOOK,), count=len, inputs=range(1, 3))
+@tool("collate", _TEXT, title="Collate", sources=(_BOOK,), count=len, inputs=range(1, 3))
 def collate(texts: list[str], *, order: str) -> str:
     """Joins books."""
     return f"{order} {' + '.join(texts)}"
@@ -133,7 +133,9 @@ def test_no_option_loses_structure_that_another_path_keeps() -> None:
     result = _run(_BOOK, _BOOK, size=7)
 
     assert result.data == b"book text"
-    assert [(warning.code, "size" in warning.message) for warning in result.warnings] == [("option_ignored", True)]
+    assert [(warning.code, "size" in warning.message) for warning in result.outcome.warnings] == [
+        ("option_ignored", True)
+    ]
     assert _REGISTRY.plan([_BOOK], _PRINT, options={"size": 7}).losses == ("structure",)
 
 
@@ -156,7 +158,7 @@ def test_the_options_of_a_plan() -> None:
 
 
 def test_options_without_effect_are_one_warning() -> None:
-    (warning,) = _run(_SCAN, _PRINT, level=3, order="a").warnings
+    (warning,) = _run(_SCAN, _PRINT, level=3, order="a").outcome.warnings
 
     assert warning.code == "option_ignored"
     assert warning.message == "Options without effect on scan to print: level, order."

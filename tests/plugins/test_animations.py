@@ -93,7 +93,7 @@ def test_durations_that_a_gif_holds_are_kept(durations: list[int]) -> None:
     result = convert(data, "gif", rotate=90)
 
     assert _durations(result.data) == _durations(data)
-    assert not result.warnings
+    assert not result.outcome.warnings
 
 
 @pytest.mark.parametrize("target", ["webp", "png", "avif"])

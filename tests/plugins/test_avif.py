@@ -96,7 +96,7 @@ def test_a_clean_aperture_crops_before_the_picture_is_turned(orientation: int, b
     shown = _pixels(cropped)[..., :3]
     assert shown.shape == np.asarray(upright).shape
     assert np.abs(shown - np.asarray(upright, int)).mean() < 6
-    assert convert(cropped, "png").warnings == ()
+    assert convert(cropped, "png").outcome.warnings == ()
 
 
 @pytest.mark.parametrize("values", [(41, 0, 30, 1, 0, 1, 0, 1), (80, 1, 60, 1, 30, 1, 0, 1)])
@@ -130,7 +130,7 @@ def test_an_animation_with_ten_bits_is_reduced_with_a_warning() -> None:
     frames = np.stack([np.asarray(photo((60, 40)).rotate(90 * index)) for index in range(2)]).astype(np.uint16) << 2
     data = bytes(imagecodecs.avif_encode(frames, 80, speed=8, bitspersample=10))
 
-    assert [warned.code for warned in convert(data, "png").warnings] == ["depth_reduced"]
+    assert [warned.code for warned in convert(data, "png").outcome.warnings] == ["depth_reduced"]
 
 
 @pytest.mark.parametrize("source", ["L", "RGB"])

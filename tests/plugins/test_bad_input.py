@@ -53,7 +53,7 @@ async def _convert(executor: LocalExecutor, data: bytes, name: str, target: str)
         finally:
             assert monotonic() - started < _PROMPT
             assert set(result.parent.iterdir()) <= {result}
-        return {warned.code for warned in done.warnings}
+        return {warned.code for warned in done.outcome.warnings}
 
 
 async def _refused(executor: LocalExecutor, data: bytes, name: str = "file", target: str = "jpeg") -> tuple[str, str]:

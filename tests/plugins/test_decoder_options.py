@@ -130,7 +130,7 @@ def test_vectors_are_drawn_at_the_resolution(source: str, dots: int) -> None:
 def test_pages_stay_documents() -> None:
     result = _convert(sample("pdf"), "pdf", width=100)
 
-    assert [warned.code for warned in result.warnings] == ["option_ignored"]
+    assert [warned.code for warned in result.outcome.warnings] == ["option_ignored"]
 
 
 @pytest.mark.parametrize("source", ["jpeg", "png", "tiff", "gif", "webp", "pdf", "svg"])
@@ -176,7 +176,7 @@ def test_a_jpeg_in_a_pdf_is_filtered(choice: str) -> None:
     assert ("ExifIFD:DateTimeOriginal" in tags) == (choice != "none")
     assert _difference(opened(data), opened(tagged_photo())) == 0
     assert opened(data).info["icc_profile"] == opened(tagged_photo()).info["icc_profile"]
-    assert [warned.code for warned in result.warnings] == (["location_removed"] if choice == "safe" else [])
+    assert [warned.code for warned in result.outcome.warnings] == (["location_removed"] if choice == "safe" else [])
 
 
 @pytest.mark.parametrize("choice", ["all", "safe", "none"])

@@ -100,7 +100,7 @@ def test_only_the_first_page_is_converted(target: str, after: bytes, codes: list
 
     result = pipeline.run(plan, [single.replace(_DRAWING, _DRAWING + after)])
 
-    assert [warned.code for warned in result.warnings] == codes
+    assert [warned.code for warned in result.outcome.warnings] == codes
     pages, alone = readers.read(target, result.data), readers.read(target, _convert(single, target))
     assert (pages.size, pages.count) == (alone.size, 1)
     np.testing.assert_array_equal(pages.pixels, alone.pixels)

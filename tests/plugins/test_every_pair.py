@@ -108,4 +108,4 @@ async def test_encoders_need_no_more_than_the_sandbox_allows(
 
     result = await run_files(executor, FileJob(Job.of(plan, options), [source], tmp_path / "result"))
 
-    assert result.size
+    assert result.outcome.processed_size

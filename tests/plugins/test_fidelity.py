@@ -205,7 +205,7 @@ def test_transparency_is_kept_if_supported(target: str) -> None:
 
 
 def test_opaque_alpha_causes_no_warning() -> None:
-    assert not convert(saved(quadrants().convert("RGBA"), "PNG"), "jpeg").warnings
+    assert not convert(saved(quadrants().convert("RGBA"), "PNG"), "jpeg").outcome.warnings
 
 
 @pytest.mark.parametrize("target", ["gif", "png", "webp", "tiff", "jpeg", "bmp"])

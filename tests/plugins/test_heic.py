@@ -86,7 +86,7 @@ def test_ten_bits_stay_ten(source: str, target: str) -> None:
 
     result = pipeline.run(registry.plan([registry.formats[source]], target), [data], {"quality": 95})
 
-    assert result.warnings == ()
+    assert result.outcome.warnings == ()
     if target == "heic":
         picture = pillow_heif.open_heif(BytesIO(result.data), convert_hdr_to_8bit=False, hdr_to_16bit=False)
         seen = np.asarray(picture)

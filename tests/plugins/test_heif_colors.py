@@ -84,7 +84,7 @@ def _heic(points: CodePoints, bits: int = 8) -> bytes:
 def _convert(data: bytes, target: str) -> tuple[bytes, set[str]]:
     source = _REGISTRY.identify_content(data)
     result = pipeline.run(_REGISTRY.plan([source], target), [data])
-    return result.data, {warned.code for warned in result.warnings}
+    return result.data, {warned.code for warned in result.outcome.warnings}
 
 
 def _difference(one: NDArray[np.int64], other: NDArray[np.int64]) -> float:

@@ -211,7 +211,7 @@ def _password(pair: Pair) -> None:
 def _max_bytes(pair: Pair) -> None:
     """The limit is above the size with the best quality."""
     result = _expect(pair, {"quality": 90, "max_bytes": 1_000_000}, subsampling="4:4:4")
-    assert result.quality_used == 90
+    assert result.outcome.quality_used == 90
 
 
 def _pages(pair: Pair) -> None:
@@ -297,7 +297,7 @@ def test_defaults_and_unused_options_change_nothing(pair: Pair) -> None:
     listed = unused.keys() - {"quality", "pages"}  # every file has a first page
     ignored |= {"option_ignored"} if listed else set()
     assert codes(result) == codes(pair.result) | ignored
-    text = " ".join(warned.message for warned in result.warnings if warned.code == "option_ignored")
+    text = " ".join(warned.message for warned in result.outcome.warnings if warned.code == "option_ignored")
     assert all(re.search(rf"\b{name}\b", text) for name in listed)
 
 

@@ -91,7 +91,7 @@ def test_a_document_keeps_the_selected_pages(pages: str, widths: list[int]) -> N
     result = _run(_document(), "pdf", pages)
 
     assert [page.rect.width for page in pymupdf.open(stream=result.data)] == [width * 10 for width in widths]
-    assert result.warnings == ()
+    assert result.outcome.warnings == ()
 
 
 @pytest.mark.parametrize("bits", [8, 16])
@@ -149,7 +149,7 @@ def test_the_first_page_is_the_default_where_the_target_holds_one(data: bytes, t
     result = _run(data, target, None)
 
     assert codes(result) == {code}
-    assert result.file.count == 1
+    assert result.outcome.file_count == 1
     assert codes(_run(data, target, "1")) == set()
 
 
@@ -180,7 +180,11 @@ def test_a_format_without_pages_has_one(source: str, target: str) -> None:
 def test_several_pages_of_a_tiff_are_one_zip(target: str, tmp_path: Path) -> None:
     result, path = _convert(_tiff(), target, "2-4", tmp_path)
 
-    assert (result.container, result.file_count, result.size) == ("zip", 3, path.stat().st_size)
+    assert (result.outcome.container, result.outcome.file_count, result.outcome.processed_size) == (
+        "zip",
+        3,
+        path.stat().st_size,
+    )
     extension = _REGISTRY.formats[target].extensions[0]
     with ZipFile(path) as archive:
         assert archive.namelist() == [f"photo-0{number}.{extension}" for number in (1, 2, 3)]
@@ -197,7 +201,7 @@ def test_several_pages_of_a_tiff_are_one_zip(target: str, tmp_path: Path) -> Non
 def test_several_pages_of_a_document_are_one_zip(target: str, dpi: int, tmp_path: Path) -> None:
     result, path = _convert(_document(), target, "all", tmp_path)
 
-    assert (result.container, result.file_count, result.warnings) == ("zip", 4, ())
+    assert (result.outcome.container, result.outcome.file_count, result.outcome.warnings) == ("zip", 4, ())
     with ZipFile(path) as archive:
         files = [archive.read(name) for name in archive.namelist()]
     for data, width in zip(files, _WIDTHS, strict=True):
@@ -212,7 +216,7 @@ def test_several_pages_of_a_document_are_one_zip(target: str, dpi: int, tmp_path
 def test_a_format_that_holds_several_pages_needs_no_zip(data: bytes, target: str, tmp_path: Path) -> None:
     result, _ = _convert(data, target, "1-2", tmp_path)
 
-    assert (result.container, result.file_count) == (None, 1)
+    assert (result.outcome.container, result.outcome.file_count) == (None, 1)
 
 
 def test_each_step_of_several_files_is_timed_once(tmp_path: Path) -> None:

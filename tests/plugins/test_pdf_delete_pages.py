@@ -46,7 +46,9 @@ def test_the_other_pages_are_kept(pages: str, left: list[int]) -> None:
     result = delete(document("A", 4), pages)
 
     assert _texts(result.data) == [f"A page {number}" for number in left]
-    assert (result.input_pages, result.pages, result.warnings) == ((4,), len(left), ())
+    assert (result.outcome.original_page_count, result.outcome.page_count) == (4, len(left))
+    assert sorted([*(result.outcome.deleted_pages or ()), *left]) == [1, 2, 3, 4]
+    assert result.outcome.warnings == ()
 
 
 def _secrets(made: Pdf) -> None:
@@ -158,7 +160,7 @@ def test_signatures_are_removed() -> None:
 
     result = delete(document("A", 2, signed), "2")
 
-    assert [warned.code for warned in result.warnings] == ["signature_invalidated"]
+    assert [warned.code for warned in result.outcome.warnings] == ["signature_invalidated"]
     read = opened(result.data)
     assert "/Perms" not in read.Root
     assert "/SigFlags" not in read.Root.AcroForm

@@ -37,8 +37,8 @@ def test_pages_are_in_the_given_order() -> None:
 
     expected = ["A page 1", "A page 2", "B page 1", "C page 1", "C page 2", "C page 3"]
     assert _texts(result.data) == expected
-    assert (result.input_pages, result.pages) == ((2, 1, 3), 6)
-    assert result.warnings == ()
+    assert (result.outcome.original_page_count, result.outcome.page_count) == (6, 6)
+    assert result.outcome.warnings == ()
     opened(result.data)
 
 
@@ -47,7 +47,7 @@ def test_twenty_files_with_duplicates() -> None:
 
     result = merge(*[same] * 20)
 
-    assert result.pages == 20
+    assert result.outcome.page_count == 20
     assert [page for _, _, page in pymupdf.open("pdf", result.data).get_toc()] == list(range(1, 21))
 
 
@@ -250,7 +250,7 @@ def test_encryption_is_dropped_with_a_warning(password: str, locked: int) -> Non
 
     result = merge(*inputs, password=password)
 
-    assert [warned.code for warned in result.warnings] == ["encryption_dropped"]
+    assert [warned.code for warned in result.outcome.warnings] == ["encryption_dropped"]
     assert _texts(result.data) == ["A page 1", "B page 1"]
     with pikepdf.open(BytesIO(result.data)) as merged:
         assert not merged.is_encrypted
@@ -290,7 +290,7 @@ def test_a_wrong_number_of_pages_is_corrected(count: int) -> None:
 
     for result in (merge(wrong, document("A", 1)), merge(document("A", 1), wrong)):
         assert len(pypdfium2.PdfDocument(result.data)) == 4
-        assert [warned.code for warned in result.warnings] == ["repaired"]
+        assert [warned.code for warned in result.outcome.warnings] == ["repaired"]
 
 
 def test_too_many_pages_are_refused() -> None:

@@ -65,7 +65,7 @@ def _png(image: Image.Image, *chunks: Chunk, bits: int = 8) -> bytes:
 def _convert(data: bytes, target: str, **options: Any) -> tuple[bytes, set[str]]:
     source = _REGISTRY.identify_content(data)
     result = pipeline.run(_REGISTRY.plan([source], target, options=options), [data], options)
-    return result.data, {warned.code for warned in result.warnings}
+    return result.data, {warned.code for warned in result.outcome.warnings}
 
 
 _DESCRIPTIONS: dict[str, list[Chunk]] = {

@@ -50,7 +50,7 @@ def convert(data: bytes, target: str = "png") -> PipelineResult:
 def decoded(data: bytes, target: str = "png") -> NDArray[Any]:
     """The samples of the result."""
     result = convert(data, target)
-    assert not result.warnings
+    assert not result.outcome.warnings
     return _png(result.data)
 
 
@@ -321,7 +321,7 @@ def test_effects_that_cannot_be_drawn_are_reported() -> None:
 
     result = convert(file.getvalue())
 
-    assert [str(warned.message).endswith("without Stroke.") for warned in result.warnings] == [True]
+    assert [str(warned.message).endswith("without Stroke.") for warned in result.outcome.warnings] == [True]
     assert np.asarray(Image.open(BytesIO(result.data)))[3, 3].tolist() == [10, 200, 30, 255]
 
 

@@ -99,25 +99,25 @@ def _use_keys(run: Recorder, account: str) -> None:
 
 def _store_files(run: Recorder, account: str) -> None:
     uploaded = run(files.add, account, SOURCE, DAY)
-    run(files.mark_failed, account, uploaded.id, FAILURE)
-    processed = run(files.mark_processed, account, uploaded.id, CONVERTED, DAY)
-    assert run(files.get, account, processed.id) == processed == run(files.find_by_result, account, "blob_1")
+    run(files.mark_failed, account, uploaded.file_id, FAILURE)
+    processed = run(files.mark_processed, account, uploaded.file_id, SOURCE, CONVERTED, DAY)
+    assert run(files.get, account, processed.file_id) == processed == run(files.find_by_result, account, "blob_1")
     recorded = run(files.add_processed, account, SOURCE, CONVERTED, DAY)
     assert run(files.stored_bytes, account) == 2 * (SOURCE.original_size + CONVERTED.size)
-    run(files.delete, account, recorded.id)
+    run(files.delete, account, recorded.file_id)
     run(files.insert, account, SOURCE, DAY)
     assert run(files.referenced_blobs, ["up_1", "orphan"]) == {"up_1"}
 
 
 def _convert_batch(run: Recorder, account: str) -> None:
     batch = run(batches.create, account, "png", DAY)
-    run(batches.add_file, account, batch.id, SOURCE, 5, DAY)
-    attempt = run(batches.begin, account, batch.id, OWNER, 60)
-    run(batches.renew, batch.id, attempt, 60)
-    run(files.extend_batch, batch.id, 2 * DAY)
-    run(batches.end, batch.id, attempt)
+    run(batches.add_file, account, batch.batch_id, SOURCE, 5, DAY)
+    attempt = run(batches.begin, account, batch.batch_id, OWNER, 60)
+    run(batches.renew, batch.batch_id, attempt, 60)
+    run(files.extend_batch, batch.batch_id, 2 * DAY)
+    run(batches.end, batch.batch_id, attempt)
     assert run(batches.recover, OWNER) == 0
-    assert len(run(batches.list_files, run(batches.get, account, batch.id))) == 1
+    assert len(run(batches.list_files, run(batches.get, account, batch.batch_id))) == 1
 
 
 def _log(run: Recorder, account: str, clock: Clock) -> None:

@@ -26,21 +26,21 @@ def add(database: Database, account: str) -> File:
 
 
 def process(database: Database, account: str, file_id: str, blob: str = "blob_1") -> File:
-    return database.run_blocking(files.mark_processed, account, file_id, replace(CONVERTED, blob=blob), DAY)
+    return database.run_blocking(files.mark_processed, account, file_id, SOURCE, replace(CONVERTED, blob=blob), DAY)
 
 
 def get(database: Database, file: File) -> File:
-    return database.run_blocking(files.get, file.account, file.id)
+    return database.run_blocking(files.get, file.account, file.file_id)
 
 
 def delete(database: Database, file: File) -> tuple[str, ...]:
-    return database.run_blocking(files.delete, file.account, file.id)
+    return database.run_blocking(files.delete, file.account, file.file_id)
 
 
 def test_an_upload_is_pending(database: Database, account: str, clock: Clock) -> None:
     file = add(database, account)
     assert get(database, file) == file
-    assert (file.status, file.converted, file.failure, file.processed_at) == ("pending", None, None, None)
+    assert (file.result, file.outcome, file.failure, file.processed_at) == (None, None, None, None)
     assert (file.original_name, file.original_size, file.source) == ("größe.JPG", 100, "up_1")
     assert (file.created_at, file.expires_at) == (int(clock.now), int(clock.now) + DAY)
 
@@ -48,35 +48,37 @@ def test_an_upload_is_pending(database: Database, account: str, clock: Clock) ->
 def test_processing_defers_the_expiry(database: Database, account: str, clock: Clock) -> None:
     file = add(database, account)
     clock.now += 1000
-    processed = process(database, account, file.id)
+    processed = process(database, account, file.file_id)
     now = int(clock.now)
-    assert processed == replace(file, converted=CONVERTED, processed_at=now, expires_at=now + DAY)
-    assert (get(database, file), processed.status) == (processed, "processed")
+    assert processed == replace(
+        file, result="blob_1", outcome=CONVERTED.outcome, processed_at=now, expires_at=now + DAY
+    )
+    assert get(database, file) == processed
 
 
 def test_a_failure_is_kept_until_a_conversion_succeeds(database: Database, account: str) -> None:
     file = add(database, account)
-    database.run_blocking(files.mark_failed, account, file.id, FAILURE)
+    database.run_blocking(files.mark_failed, account, file.file_id, FAILURE)
     assert get(database, file) == replace(file, failure=FAILURE)
-    assert process(database, account, file.id).failure is None
-    database.run_blocking(files.mark_failed, account, file.id, FAILURE)
+    assert process(database, account, file.file_id).failure is None
+    database.run_blocking(files.mark_failed, account, file.file_id, FAILURE)
     assert get(database, file).failure is None
 
 
 def test_a_repeated_conversion_creates_a_file(database: Database, account: str) -> None:
-    first = process(database, account, add(database, account).id)
-    second = process(database, account, first.id, "blob_2")
+    first = process(database, account, add(database, account).file_id)
+    second = process(database, account, first.file_id, "blob_2")
     assert get(database, first) == first
     assert get(database, second) == second
     assert second == replace(
-        first, id=second.id, source_file=first.id, converted=replace(CONVERTED, blob="blob_2"), batch=None
+        first, file_id=second.file_id, source_file_id=first.file_id, result="blob_2", batch_id=None
     )
-    assert second.id != first.id
+    assert second.file_id != first.file_id
 
 
 def test_a_file_converted_in_one_request_is_processed(database: Database, account: str) -> None:
     file = database.run_blocking(files.add_processed, account, replace(SOURCE, source=None), CONVERTED, DAY)
-    assert (file.status, file.source) == ("processed", None)
+    assert (file.outcome, file.source) == (CONVERTED.outcome, None)
     assert get(database, file) == file
 
 
@@ -88,17 +90,17 @@ def test_unknown_and_malformed_ids_are_not_found(database: Database, account: st
         with pytest.raises(NotFound):
             database.run_blocking(attempt, account, file_id)
     with pytest.raises(NotFound):
-        database.run_blocking(files.mark_processed, account, file_id, CONVERTED, DAY)
+        database.run_blocking(files.mark_processed, account, file_id, SOURCE, CONVERTED, DAY)
 
 
 def test_files_of_other_accounts_are_not_found(database: Database, account: str) -> None:
     file, stranger = add(database, account), open_account(database).id
     for attempt in (files.get, files.delete):
         with pytest.raises(NotFound):
-            database.run_blocking(attempt, stranger, file.id)
+            database.run_blocking(attempt, stranger, file.file_id)
     with pytest.raises(NotFound):
-        process(database, stranger, file.id)
-    database.run_blocking(files.mark_failed, stranger, file.id, FAILURE)
+        process(database, stranger, file.file_id)
+    database.run_blocking(files.mark_failed, stranger, file.file_id, FAILURE)
     assert get(database, file) == file
 
 
@@ -110,8 +112,8 @@ def test_expired_files_are_not_found_before_their_deletion(database: Database, a
     with pytest.raises(NotFound):
         get(database, file)
     with pytest.raises(NotFound):
-        process(database, account, file.id)
-    database.run_blocking(files.mark_failed, account, file.id, FAILURE)
+        process(database, account, file.file_id)
+    database.run_blocking(files.mark_failed, account, file.file_id, FAILURE)
     assert database.run_blocking(files.delete_expired, 10) == ("up_1",)
 
 
@@ -126,28 +128,28 @@ def test_expired_files_are_deleted_in_batches(database: Database, account: str, 
 
 
 def test_an_upload_is_deleted_with_its_file(database: Database, account: str, clock: Clock) -> None:
-    first = process(database, account, add(database, account).id, "blob_1")
-    second = process(database, account, first.id, "blob_2")
-    third = process(database, account, second.id, "blob_3")
+    first = process(database, account, add(database, account).file_id, "blob_1")
+    second = process(database, account, first.file_id, "blob_2")
+    third = process(database, account, second.file_id, "blob_3")
     assert delete(database, third) == ("blob_3",)
     assert delete(database, first) == ("blob_1", "up_1")
     with pytest.raises(NotFound):
         delete(database, first)
-    left = database.run_blocking(files.get, account, second.id)
-    assert (left.source, left.conversion_source.source) == (None, "blob_2")
+    left = database.run_blocking(files.get, account, second.file_id)
+    assert (left.source, left.result) == (None, "blob_2")
 
 
 def test_a_shared_upload_expires_with_its_last_file(database: Database, account: str, clock: Clock) -> None:
-    first = process(database, account, add(database, account).id, "blob_1")
+    first = process(database, account, add(database, account).file_id, "blob_1")
     clock.now += 10
-    second = process(database, account, first.id, "blob_2")
+    second = process(database, account, first.file_id, "blob_2")
     clock.now += DAY - 10
     assert database.run_blocking(files.delete_expired, 10) == ("blob_1",)
     assert delete(database, second) == ("blob_2", "up_1")
 
 
 def test_referenced_blobs(database: Database, account: str) -> None:
-    process(database, account, add(database, account).id)
+    process(database, account, add(database, account).file_id)
     keys = ["up_1", "blob_1", "orphan"]
     assert database.run_blocking(files.referenced_blobs, keys) == {"up_1", "blob_1"}
     assert database.run_blocking(files.referenced_blobs, []) == frozenset()
@@ -159,13 +161,13 @@ async def test_concurrent_conversions_of_one_file(database: Database, account: s
         file = await database.run(files.add, account, SOURCE, DAY)
         outcomes = [replace(CONVERTED, blob=new_id("blob")) for _ in range(6)]
         made = await asyncio.gather(
-            *(database.run(files.mark_processed, account, file.id, one, DAY) for one in outcomes)
+            *(database.run(files.mark_processed, account, file.file_id, SOURCE, one, DAY) for one in outcomes)
         )
-        winners = [one for one in made if one.id == file.id]
+        winners = [one for one in made if one.file_id == file.file_id]
         assert len(winners) == 1
-        assert {one.source_file for one in made if one.id != file.id} == {file.id}
-        assert len({one.id for one in made}) == 6
-        assert (await database.run(files.get, account, file.id)) == winners[0]
+        assert {one.source_file_id for one in made if one.file_id != file.file_id} == {file.file_id}
+        assert len({one.file_id for one in made}) == 6
+        assert (await database.run(files.get, account, file.file_id)) == winners[0]
 
 
 @pytest.mark.both_databases
@@ -178,11 +180,11 @@ def test_conversions_of_one_file_in_four_processes(url: str) -> None:
         for _ in range(10):
             file = add(database, account)
             for racer in racers:
-                print(account, file.id, file=racer.stdin, flush=True)
+                print(account, file.file_id, file=racer.stdin, flush=True)
             ids = [storage_processes.answer(racer) for racer in racers]
-            assert (ids.count(file.id), len(set(ids))) == (1, 4)
+            assert (ids.count(file.file_id), len(set(ids))) == (1, 4)
             made = [database.run_blocking(files.get, account, file_id) for file_id in ids]
-            assert len({one.converted.blob for one in made if one.converted}) == 4
+            assert len({one.result for one in made if one.result}) == 4
     finally:
         codes = [storage_processes.end(racer) for racer in racers]
         database.close()

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from engine.errors import ConversionError
 from storage.errors import InvalidKey, StorageError
+from web.api.schemas.common import ErrorBody
 
 STATUS: Mapping[str, int] = MappingProxyType(
     {
@@ -235,11 +236,16 @@ def error_headers(error: PublicError, *, replayed: bool = False) -> dict[str, st
     return headers if error.retry_after is None else {**headers, "Retry-After": str(error.retry_after)}
 
 
-def error_body(error: PublicError) -> dict[str, Any]:
+def error_body(error: PublicError) -> ErrorBody:
     """The error as JSON: code, message, retryable, and param, reason, details where set."""
-    optional = {"param": error.param, "reason": error.reason, "details": error.details}
-    required = {"code": error.code, "message": str(error), "retryable": error.retryable}
-    return required | {name: value for name, value in optional.items() if value}
+    body = ErrorBody(code=error.code, message=str(error), retryable=error.retryable)
+    if error.param:
+        body["param"] = error.param
+    if error.reason:
+        body["reason"] = error.reason
+    if error.details:
+        body["details"] = error.details
+    return body
 
 
 def envelope(error: PublicError, request_id: str) -> dict[str, Any]:

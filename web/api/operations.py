@@ -21,6 +21,9 @@ Access = Literal["key", "address", "open"]
 """`key`: needs an API key, rate-limited by account. `address`: public, rate-limited by address. `open`: unlimited."""
 Method = TypeVar("Method", bound=Callable[..., Any])
 
+API: Final = "/api/v1"
+"""The path prefix of the API."""
+
 CONVERSION_OPTIONS: Final = "conversion"
 """The options of all conversions."""
 

@@ -21,7 +21,7 @@ class Flat:
     """A base of dataclasses with Inline fields.
 
     Fields of the class itself replace inlined ones of the same name. Of an inlined None, lists are empty and all other
-    fields are null.
+    fields are null, unless an earlier value has them.
     """
 
     @model_serializer(mode="wrap")
@@ -30,7 +30,8 @@ class Flat:
         inlined: dict[str, Any] = {}
         kind: Any = type(self)
         for name, absent in _inlined(kind).items():
-            inlined |= values.pop(name) or absent
+            part = values.pop(name)
+            inlined = {**absent, **inlined} if part is None else inlined | part
         return inlined | values
 
     @classmethod
@@ -45,7 +46,10 @@ class Flat:
             part = own["properties"].pop(name)
             optional = "anyOf" in part
             inner = handler.resolve_ref_schema(part["anyOf"][0] if optional else part)
-            properties |= {key: _nullable(one) if optional else one for key, one in inner["properties"].items()}
+            known = properties if optional else {}
+            properties |= {
+                key: _nullable(one) if optional else one for key, one in inner["properties"].items() if key not in known
+            }
             required += inner.get("required", ())
         own["properties"] = properties | own["properties"]
         own["required"] = [name for name in own["properties"] if name in {*required, *own.get("required", ())}]
@@ -56,6 +60,13 @@ def to_json(value: Any) -> Any:
     """Returns a dataclass, or a collection of JSON values, as JSON values."""
     kind: Any = type(value)
     return _adapter(kind).dump_python(value, mode="json")
+
+
+def from_json(kind: type[T], text: str) -> T:
+    """Returns a value of the dataclass from the text of its JSON. Raises ValueError."""
+    type_: Any = kind
+    adapter: TypeAdapter[T] = _adapter(type_)
+    return adapter.validate_json(text)
 
 
 @cache

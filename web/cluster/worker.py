@@ -148,7 +148,7 @@ class JobRunner(WorkerPlugin):
 
     async def _execute(self, job: ClusterJob, inputs: list[int], output: WorkFile) -> JobResult:
         result = await self._executor.run(job.job, job.account, inputs, output.descriptor, job.limits)
-        await output.seal(result.size)
+        await output.seal(result.outcome.processed_size)
         return result
 
 

@@ -14,7 +14,7 @@ from web.api.schemas import accounts as schemas
 from web.api.times import parse_period, timestamp
 from web.http.handler import BaseHandler
 from web.http.responses import wants_json
-from web.services.serializers import usage_csv
+from web.services.usage_report import usage_csv
 
 
 class AccountResource(BaseHandler):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from web.api.errors import InvalidParameter
 from web.api.fields import BatchConversionFields, IdempotencyHeader, NewBatchFields
 from web.api.operations import CONVERSION_OPTIONS, FileField, FormFields, Operation, json_response
-from web.api.schemas.files import AddedFile, BatchResult, BatchStatus, NewBatch
+from web.api.schemas.files import AddedFile, BatchResult, BatchStatus
+from web.api.values import to_json
 from web.http.handler import BaseHandler
 from web.services.batches import BatchRequest
-from web.services.serializers import batch_status, new_batch, stored_file
 
 
 class Batches(BaseHandler):
@@ -18,7 +18,7 @@ class Batches(BaseHandler):
         id="createBatch",
         tag="Batches",
         json=NewBatchFields,
-        responses=(json_response(NewBatch),),
+        responses=(json_response(BatchStatus),),
         codes=("unsupported_conversion",),
     )
     async def post(self) -> None:
@@ -26,9 +26,8 @@ class Batches(BaseHandler):
 
         Costs nothing.
         """
-        batches = self.services.batches
-        batch = await batches.create(self.client().id, self.json_fields(NewBatchFields).output_format)
-        self.respond(new_batch(batch, batches.max_files))
+        target = self.json_fields(NewBatchFields).output_format
+        self.respond(to_json(await self.services.batches.create(self.client().id, target)))
 
 
 class BatchResource(BaseHandler):
@@ -37,7 +36,7 @@ class BatchResource(BaseHandler):
     @Operation(id="getBatch", tag="Batches", responses=(json_response(BatchStatus),))
     async def get(self, batch_id: str) -> None:
         """Get a batch"""
-        self.respond(batch_status(*await self.services.batches.find(self.client().id, batch_id)))
+        self.respond(to_json(await self.services.batches.find(self.client().id, batch_id)))
 
 
 class BatchFiles(BaseHandler):
@@ -59,8 +58,7 @@ class BatchFiles(BaseHandler):
 
     async def _add(self, batch_id: str) -> None:
         upload = self.form.file("file")
-        file, total = await self.services.batches.add(self.client(), batch_id, upload)
-        self.respond({"batch_id": batch_id, **stored_file(file), "total": total})
+        self.respond(to_json(await self.services.batches.add(self.client(), batch_id, upload)))
 
 
 class BatchConversion(BaseHandler):

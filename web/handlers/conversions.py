@@ -15,15 +15,15 @@ from web.api.operations import (
     file_response,
     json_response,
 )
-from web.api.schemas.files import ConversionResult, PdfResult, PlannedConversion
+from web.api.schemas.files import ConversionResult, PlannedConversion
+from web.api.values import to_json
 from web.http.downloads import send_file, send_stored
 from web.http.handler import BaseHandler
 from web.http.responses import wants_json
 from web.services.conversion_request import ChargedConversion, ConversionRequest, Upload
-from web.services.serializers import planned_conversion
 
 _PDF = "application/pdf"
-_PDF_RESULT = (json_response(PdfResult),)
+_PDF_RESULT = (json_response(ConversionResult),)
 
 _CONVERT = Operation(
     id="convert",
@@ -60,15 +60,7 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
         if isinstance(converted, ChargedConversion):
             handler.set_balance(converted.balance)
             if converted.response is None:
-                result = converted.result
-                await send_file(
-                    handler,
-                    result.file.blocks(),
-                    size=result.size,
-                    media_type=result.media_type,
-                    filename=result.filename,
-                    warnings=[warning.code for warning in result.warnings],
-                )
+                await send_file(handler, converted.file.blocks(), converted.outcome)
                 return
             response = converted.response
         else:
@@ -127,8 +119,8 @@ class Convert(_FormConversion):
         request = self.conversion("convert", (upload,), fields.output_format)
         if fields.dry_run:
             with self.services.work_files.create(request.account.id) as output:
-                plan, inspection = await self.services.conversions.inspect(request, output)
-            self.respond(planned_conversion(plan, request.options, inspection))
+                planned = await self.services.conversions.inspect(request, output)
+            self.respond(to_json(planned))
         else:
             await convert_and_respond(self, request)
 

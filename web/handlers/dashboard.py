@@ -12,12 +12,13 @@ from storage.tables.api_keys import IssuedKey
 from storage.tables.purchases import Purchase
 from web.api.errors import ApiError, NotFound, PublicError
 from web.api.fields import NewKeyFields, PurchaseFields, validate
+from web.api.operations import API
 from web.api.times import Period, parse_period, timestamp
 from web.handlers.pages import PageHandler
 from web.services import usage_report
 from web.services.accounts import SESSION_LIFETIME, Account
 from web.services.checkout import DEFAULT_LANGUAGE, format_amount, payment_status
-from web.services.serializers import API, usage_csv
+from web.services.usage_report import usage_csv
 
 _PATH = "/dashboard"
 _COOKIE = "convertd_session"

@@ -12,12 +12,13 @@ from web.api.operations import (
     download_responses,
     json_response,
 )
-from web.api.schemas.files import ConversionResult, DeletedFile, FileStatus, StoredFile
+from web.api.schemas.files import ConversionResult, DeletedFile, StoredFile
+from web.api.values import to_json
 from web.handlers.conversions import convert_and_respond
 from web.http.downloads import send_stored
 from web.http.handler import BaseHandler
 from web.services.conversion_request import ConversionRequest
-from web.services.serializers import file_status, stored_file
+from web.services.files import stored_file
 
 
 class Upload(BaseHandler):
@@ -39,22 +40,22 @@ class Upload(BaseHandler):
 
     async def _store(self) -> None:
         upload = self.form.file("file")
-        self.respond(stored_file(await self.services.files.upload(self.client(), upload)))
+        self.respond(to_json(stored_file(await self.services.files.upload(self.client(), upload))))
 
 
 class FileResource(BaseHandler):
     """A stored file."""
 
-    @Operation(id="getFile", tag="Files", responses=(json_response(FileStatus),))
+    @Operation(id="getFile", tag="Files", responses=(json_response(StoredFile),))
     async def get(self, file_id: str) -> None:
         """Get the status of a file"""
-        self.respond(file_status(await self.services.files.find(self.client().id, file_id)))
+        self.respond(to_json(stored_file(await self.services.files.find(self.client().id, file_id))))
 
     @Operation(id="deleteFile", tag="Files", responses=(json_response(DeletedFile),))
     async def delete(self, file_id: str) -> None:
         """Delete a file"""
         await self.services.files.delete(self.client().id, file_id)
-        self.respond({"file_id": file_id, "deleted": True})
+        self.respond(to_json(DeletedFile(file_id)))
 
 
 class FileConversion(BaseHandler):

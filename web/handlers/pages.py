@@ -32,7 +32,7 @@ from storage.tables.email_verification import VALIDITY
 from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
 from web.api.errors import STATUS, ApiError, InvalidParameter, NotFound, PublicError, envelope, public_error
 from web.api.fields import RegistrationFields, validate
-from web.api.operations import Access
+from web.api.operations import API, Access
 from web.handlers.service import NotFoundHandler
 from web.http.authorization import cross_site, is_same_origin
 from web.http.bodies import read_web_form
@@ -42,7 +42,6 @@ from web.services.api_reference import Endpoint
 from web.services.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, VARIABLE, Call
 from web.services.container import Services
 from web.services.job_queue import QUEUE_TIMEOUT
-from web.services.serializers import API
 from web.services.usage_report import describe_price
 
 STATIC_FOLDER = Path(__file__).parents[1] / "static"

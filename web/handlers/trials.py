@@ -12,10 +12,10 @@ from engine.options import OptionValues
 from storage.errors import NoCredits
 from web.api.fields import DirectConversionFields
 from web.api.operations import CONVERSION_OPTIONS, FileField, FormFields, Operation
+from web.api.values import to_json
 from web.handlers.pages import PageHandler
 from web.http.downloads import send_file
-from web.services.conversion_request import ChargedConversion, ConversionRequest, ResultFile
-from web.services.serializers import planned_conversion
+from web.services.conversion_request import ChargedConversion, ConversionRequest
 from web.services.trials import credits_used_up, trial_result
 
 _PREVIEW_FORMAT = "webp"
@@ -40,26 +40,15 @@ class TrialHandler(PageHandler):
         return ConversionRequest(self.client(), "convert", (upload,), target, options, context=self.context)
 
     @asynccontextmanager
-    async def converted(self, request: ConversionRequest) -> AsyncIterator[ResultFile]:
-        """The result of the conversion, for the block. Raises PublicError."""
+    async def converted(self, request: ConversionRequest) -> AsyncIterator[ChargedConversion]:
+        """The conversion with its result, for the block. Raises PublicError."""
         with self.services.work_files.create(request.account.id) as output:
             try:
                 outcome = await self.services.conversions.convert(request, output)
             except NoCredits:
                 raise credits_used_up() from None
             assert isinstance(outcome, ChargedConversion)  # the request has no idempotency key
-            yield outcome.result
-
-    async def send(self, result: ResultFile) -> None:
-        """Responds with the file."""
-        await send_file(
-            self,
-            result.file.blocks(),
-            size=result.size,
-            media_type=result.media_type,
-            filename=result.filename,
-            warnings=[warning.code for warning in result.warnings],
-        )
+            yield outcome
 
 
 class TryConvert(TrialHandler):
@@ -87,17 +76,16 @@ class TryConvert(TrialHandler):
             await self._inspect(request)
             return
         remaining = await self.services.trials.count(self.address)
-        async with self.converted(request) as result:
+        async with self.converted(request) as converted:
             # The page needs the description together with the file, because nothing is stored.
-            self.set_header("X-Result", json.dumps(trial_result(request, result, remaining)))
-            await self.send(result)
+            self.set_header("X-Result", json.dumps(to_json(trial_result(request, converted.outcome, remaining))))
+            await send_file(self, converted.file.blocks(), converted.outcome)
 
     async def _inspect(self, request: ConversionRequest) -> None:
         await self.services.trials.count_preview(self.address)
         with self.services.work_files.create(request.account.id) as output:
-            plan, inspection = await self.services.conversions.inspect(request, output)
-        data = planned_conversion(plan, request.options, inspection)
-        self.write_json({"data": data, "meta": {"request_id": self.request_id}})
+            planned = await self.services.conversions.inspect(request, output)
+        self.write_json({"data": to_json(planned), "meta": {"request_id": self.request_id}})
 
 
 class TryPreview(TrialHandler):
@@ -129,5 +117,5 @@ class TryPreview(TrialHandler):
     async def _preview(self) -> None:
         password = {name: value for name, value in self.options_given().items() if name == "password"}
         request = self.conversion_request(_PREVIEW_FORMAT, {**_PREVIEW_OPTIONS, **password})
-        async with self.converted(request) as result:
-            await self.send(result)
+        async with self.converted(request) as converted:
+            await send_file(self, converted.file.blocks(), converted.outcome)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from engine.outcome import Outcome
 from web.api.errors import RangeNotSatisfiable
 from web.api.headers import DOWNLOAD_HEADERS, warning_codes
 from web.http.handler import BaseHandler
@@ -27,19 +28,14 @@ class Range:
 
 
 async def send_file(
-    handler: BaseHandler,
-    blocks: AsyncIterator[bytes],
-    *,
-    size: int,
-    media_type: str,
-    filename: str,
-    warnings: Iterable[str],
+    handler: BaseHandler, blocks: AsyncIterator[bytes], outcome: Outcome, size: int | None = None
 ) -> None:
-    """Sends a file of `size` bytes for the client to save. `warnings` are the codes of the conversion's warnings."""
-    handler.set_header("Content-Type", media_type)
-    handler.set_header("Content-Length", str(size))
-    handler.set_header("Content-Disposition", content_disposition(filename))
-    if codes := warning_codes(warnings):
+    """Sends a result for the client to save: the whole, or a part of `size` bytes."""
+    remaining = outcome.processed_size if size is None else size
+    handler.set_header("Content-Type", outcome.media_type)
+    handler.set_header("Content-Length", str(remaining))
+    handler.set_header("Content-Disposition", content_disposition(outcome.filename))
+    if codes := warning_codes(warning.code for warning in outcome.warnings):
         handler.set_header("X-Warnings", ", ".join(codes))
     for name, value in DOWNLOAD_HEADERS.items():
         handler.set_header(name, value)
@@ -48,33 +44,26 @@ async def send_file(
         return
     async for block in blocks:
         handler.write(block)
-        size -= len(block)
-        if size > 0:  # the last block is sent with the end, and with the headers if it is the only one
+        remaining -= len(block)
+        if remaining > 0:  # the last block is sent with the end, and with the headers if it is the only one
             await handler.flush()
 
 
 async def send_stored(handler: BaseHandler, file_id: str) -> None:
     """Sends the stored result of a file, or the requested range of it. Raises NotFound, RangeNotSatisfiable."""
     files, etag = handler.services.files, f'"{file_id}"'  # the result of a file id never changes
-    result = await files.processed(handler.client().id, file_id)
+    outcome, blob = await files.processed(handler.client().id, file_id)
+    size = outcome.processed_size
     handler.set_header("Accept-Ranges", "bytes")
     handler.set_header("ETag", etag)
     if handler.request.method in ("GET", "HEAD") and handler.check_etag_header():
         handler.set_status(304)
         return
-    part = _range_of(handler, result.size, etag) or Range(0, result.size)
-    if part.size < result.size:
+    part = _range_of(handler, size, etag) or Range(0, size)
+    if part.size < size:
         handler.set_status(206)
-        handler.set_header("Content-Range", f"bytes {part.start}-{part.end - 1}/{result.size}")
-    blocks = files.read(result, part.start, part.end)
-    await send_file(
-        handler,
-        blocks,
-        size=part.size,
-        media_type=result.media_type,
-        filename=result.filename,
-        warnings=[code for code, _ in result.warnings],
-    )
+        handler.set_header("Content-Range", f"bytes {part.start}-{part.end - 1}/{size}")
+    await send_file(handler, files.read(blob, part.start, part.end), outcome, part.size)
 
 
 def _range_of(handler: BaseHandler, size: int, etag: str) -> Range | None:

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from engine.errors import CorruptInput
 from engine.executor import JobResult
+from engine.outcome import Outcome
 from web.api.errors import STATUS, public_error
 from web.metrics.request_context import RequestContext
 
@@ -85,12 +86,13 @@ class ConversionMetrics:
                 self.observe_stage(timing.stage, timing.seconds)
         self.observe_stage("check", result.check_seconds)
 
-    def record_success(self, context: RequestContext, seconds: float, *, input_bytes: int, output_bytes: int) -> None:
-        """Records a successful conversion with the duration of its job."""
+    def record_success(self, context: RequestContext, outcome: Outcome, *, input_bytes: int) -> None:
+        """Records a successful conversion."""
         self._count(context, "success")
-        self._seconds.labels(context.engine or OTHER, context.output_format or OTHER).observe(seconds)
+        seconds = self._seconds.labels(context.engine or OTHER, context.output_format or OTHER)
+        seconds.observe(outcome.processing_time_ms / 1000)
         self._input.observe(input_bytes)
-        self._output.observe(output_bytes)
+        self._output.observe(outcome.processed_size)
 
     def record_failure(self, context: RequestContext, error: BaseException) -> None:
         """Records a conversion that was rejected, failed or cancelled."""

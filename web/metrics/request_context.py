@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.executor import JobResult
+from engine.outcome import WarningRecord
 from engine.planner import Plan
 from web.api.headers import warning_codes
 
@@ -35,9 +36,9 @@ class RequestContext:
         """Adds to the credits charged for the request."""
         self.credits = (self.credits or 0) + credits
 
-    def set_warnings(self, result: JobResult) -> None:
-        """Sets the codes of the job's warnings, at most 10."""
-        self.warnings = ",".join(warning_codes(warning.code for warning in result.warnings)) or None
+    def set_warnings(self, warnings: Iterable[WarningRecord]) -> None:
+        """Sets the codes of the warnings, at most 10."""
+        self.warnings = ",".join(warning_codes(warning.code for warning in warnings)) or None
 
     def fields(self) -> dict[str, object]:
         """The properties by name, for the log."""

@@ -21,11 +21,13 @@ from storage.tables.files import File, SourceFile
 from storage.tables.idempotency import Claim
 from storage.tables.ledger import ServerInstance
 from web.api.errors import PublicError, RateLimited, error_body, public_error
+from web.api.schemas.files import AddedFile, BatchFailure, BatchStatus
+from web.api.values import to_json
 from web.metrics.request_context import RequestContext
 from web.services.accounts import Account
 from web.services.conversion_request import ConversionRequest, Upload
 from web.services.conversions import Conversions
-from web.services.files import Files
+from web.services.files import Files, stored_file
 from web.services.idempotency import LEASE, IdempotencyService, IdempotentRequest, Replayed, ResponseData
 from web.services.work_files import WorkFiles
 
@@ -56,19 +58,18 @@ class Batches:
         self._registry = registry
         self._files = files
 
-    async def create(self, account_id: str, target: str) -> Batch:
+    async def create(self, account_id: str, target: str) -> BatchStatus:
         """Creates an empty batch. Raises UnsupportedConversion if no conversion has this output format."""
-        return await self._database.run(batches.create, account_id, self.target(target), self._files.retention)
+        batch = await self._database.run(batches.create, account_id, self.target(target), self._files.retention)
+        return BatchStatus(batch, (), self.max_files)
 
-    async def find(self, account_id: str, batch_id: str) -> tuple[Batch, tuple[File, ...]]:
-        """Returns a batch of the account and its files in upload order. Raises NotFound."""
-        return await self._database.read(_get_with_files, account_id, batch_id)
+    async def find(self, account_id: str, batch_id: str) -> BatchStatus:
+        """Returns a batch of the account. Raises NotFound."""
+        batch, batch_files = await self._database.read(_get_with_files, account_id, batch_id)
+        return BatchStatus(batch, tuple(map(stored_file, batch_files)), self.max_files)
 
-    async def add(self, account: Account, batch_id: str, upload: Upload) -> tuple[File, int]:
-        """Stores a file in the batch. Returns the file and the number of files in the batch.
-
-        Raises NotFound, UnknownFormat, StorageFull and BatchFull.
-        """
+    async def add(self, account: Account, batch_id: str, upload: Upload) -> AddedFile:
+        """Stores a file in the batch. Raises NotFound, UnknownFormat, StorageFull and BatchFull."""
         await self._database.read(batches.get, account.id, batch_id)  # before the file is looked at
         total = 0
 
@@ -78,7 +79,8 @@ class Batches:
             file, total = batches.add_file(transaction, account.id, batch_id, source, self.max_files, retention)
             return file
 
-        return await self._files.store(account, upload, add), total
+        file = await self._files.store(account, upload, add)
+        return AddedFile(stored_file(file), total)
 
     def target(self, name: str) -> str:
         """The canonical name of an output format. Raises UnsupportedConversion if no conversion has this output."""
@@ -129,9 +131,8 @@ class BatchConversions:
             if balance < CREDITS_PER_CONVERSION and not successful:
                 raise NoCredits(balance, CREDITS_PER_CONVERSION)
             for file_id, error in errors.items():
-                if isinstance(error, NotFound):
-                    continue
-                await self._files.record_failure(request.account.id, file_id, error)
+                if not isinstance(error, NotFound):
+                    await self._files.record_failure(request.account.id, file_id, error)
             counts = {"total": len(results), "successful": successful, "failed": len(results) - successful}
             return ResponseData({"batch_id": request.batch_id, "results": results, **counts})
 
@@ -174,7 +175,7 @@ class BatchConversions:
                     entries[file_id] = await self._successful_entry(request, file_id, target)
                 except Exception as error:
                     errors[file_id] = public_error(error)
-                    entries[file_id] = _failed_entry(file_id, errors[file_id])
+                    entries[file_id] = to_json(BatchFailure(file_id, error_body(errors[file_id])))
                     if not isinstance(error, PublicError):
                         fields = {"request_id": request.context.request_id}
                         log.exception("a file of batch %s failed", request.batch_id, extra={"fields": fields})
@@ -198,7 +199,7 @@ class BatchConversions:
 
     async def _convert(self, request: BatchRequest, file_id: str, target: str) -> ResponseData:
         file = await self._database.read(files.get, request.account.id, file_id)
-        if file.batch != request.batch_id:
+        if file.batch_id != request.batch_id:
             raise NotFound("file in this batch")
         work_files, account_id = self._work_files, request.account.id
         with work_files.create(account_id) as source, work_files.create(account_id) as output:
@@ -217,10 +218,6 @@ class BatchConversions:
         request.context.add_credits(conversion.context.credits or 0)
         assert converted.response is not None  # since `store_result` is set
         return converted.response
-
-
-def _failed_entry(file_id: str, error: PublicError) -> Mapping[str, Any]:
-    return {"file_id": file_id, "status": "failed", "download_url": None, "error": error_body(error)}
 
 
 def _get_with_files(transaction: Transaction, account_id: str, batch_id: str) -> tuple[Batch, tuple[File, ...]]:

@@ -16,7 +16,7 @@ from engine.options import Option
 from engine.plugin_loader import Plugin
 from engine.registry import Registry
 from web.api.fields import describe_option
-from web.services.serializers import API
+from web.api.operations import API
 
 _MAX_EXCEPTIONS = 4  # formats that a text lists as exceptions
 

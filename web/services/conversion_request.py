@@ -1,16 +1,13 @@
-"""The values that `Conversions.convert` takes and returns: uploads, the request, the result file and its charge."""
+"""The values that `Conversions.convert` takes and returns: uploads, the request, the result and its charge."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
 from engine.formats import FileFormat
 from engine.options import OptionValues
-from engine.pipeline import WarningRecord
+from engine.outcome import Outcome
 from storage.tables.files import File
-from storage.tables.usage import Operation
 from web.metrics.request_context import RequestContext
 from web.services.accounts import Account
 from web.services.idempotency import IdempotentRequest, ResponseData
@@ -41,18 +38,20 @@ class Upload:
 class ConversionRequest:
     """One chargeable conversion of one file, or of several files with a tool.
 
-    `uploads` are the input files, in order. `target` is the output format and `tool` the name of the tool, if any. With
+    `uploads` are the input files, in order. `target` is the output format and `tool` the name of the tool, if any; the
+    last uploads are those of its parameters `file_names`. `operation` is the name in the usage report. With
     `store_result` the result is stored for a later download. If `file` is set, the only upload is a working copy of
     this stored file, and the result is saved with it. `name` replaces the first upload's file name, from which the
     result's name is derived.
     """
 
     account: Account
-    operation: Operation
+    operation: str
     uploads: tuple[Upload, ...]
     target: str
     options: OptionValues = field(default_factory=dict, repr=False)
     tool: str | None = None
+    file_names: tuple[str, ...] = ()
     name: str = ""
     store_result: bool = False
     file: File | None = None
@@ -68,38 +67,24 @@ class ConversionRequest:
         return tuple(upload.file for upload in self.uploads)
 
     @property
+    def is_stored(self) -> bool:
+        """Whether the result is stored: for the client, or because the request may be repeated."""
+        return self.store_result or self.idempotency is not None
+
+    @property
     def size(self) -> int:
         """Size of all uploads in bytes."""
         return sum(upload.size for upload in self.uploads)
 
 
 @dataclass(frozen=True)
-class ResultFile:
-    """The result of a conversion.
-
-    `size` is in bytes, `seconds` is the duration of the job. Several files are the entries of a `container`.
-    `quality_used` is the quality that a size limit led to. `counts` are the numbers of files and pages of a tool.
-    """
-
-    file: WorkFile
-    filename: str
-    media_type: str
-    size: int
-    seconds: float
-    warnings: tuple[WarningRecord, ...]
-    counts: Mapping[str, Any] = field(default_factory=dict)
-    container: Literal["zip"] | None = None
-    file_count: int = 1
-    quality_used: int | None = None
-
-
-@dataclass(frozen=True)
 class ChargedConversion:
-    """A successful, charged conversion. `balance` is the account's balance in credits after the charge.
+    """A successful, charged conversion and its result. `balance` is the account's balance in credits after the charge.
 
     `response` is set if the result is stored.
     """
 
-    result: ResultFile
+    file: WorkFile
+    outcome: Outcome
     response: ResponseData | None
     balance: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -11,20 +12,21 @@ from anyascii import anyascii
 
 from engine.errors import UnknownFormat
 from engine.formats import FileFormat
-from engine.planner import Plan
+from engine.outcome import Outcome
 from engine.registry import Registry
 from storage.blobs.blob_store import BlobStore
 from storage.database import Database, Transaction
 from storage.errors import CommitUnknown
 from storage.ids import new_id
 from storage.tables import files
-from storage.tables.files import ConvertedFile, Failure, File, SourceFile
+from storage.tables.files import File, SourceFile, StoredResult
 from web.api.errors import NotFound, PublicError, StorageFull
+from web.api.schemas.files import ConversionResult, Failure, StoredFile
+from web.api.values import from_json, to_json
 from web.services.accounts import Account
 from web.services.charging import SaveResult
-from web.services.conversion_request import ConversionRequest, ResultFile, Upload
+from web.services.conversion_request import ConversionRequest, Upload
 from web.services.idempotency import ResponseData
-from web.services.serializers import conversion_result
 from web.services.work_files import WorkFile
 
 _FORBIDDEN = re.compile(r'[<>:"|?*]')  # on some operating systems
@@ -84,23 +86,26 @@ class Files:
         """Deletes a file of the account. Raises NotFound."""
         await self.discard(await self._database.run(files.delete, account_id, file_id))
 
-    async def processed(self, account_id: str, file_id: str) -> ConvertedFile:
-        """Returns the result of a file of the account. Raises NotFound, reason `not_processed` if there is none yet."""
-        file = await self.find(account_id, file_id)
-        if file.converted is None:
-            raise NotFound("The file has not been converted yet.", reason="not_processed")
-        return file.converted
+    async def processed(self, account_id: str, file_id: str) -> tuple[Outcome, str]:
+        """Returns the outcome of a file of the account and its blob.
 
-    def read(self, result: ConvertedFile, start: int, end: int) -> AsyncIterator[bytes]:
-        """Reads a result from byte `start` up to, not including, byte `end`."""
-        return self._blobs.read(result.blob, start, end)
+        Raises NotFound, reason `not_processed` if there is none yet.
+        """
+        file = await self.find(account_id, file_id)
+        if file.outcome is None or file.result is None:
+            raise NotFound("The file has not been converted yet.", reason="not_processed")
+        return read_outcome(file.outcome), file.result
+
+    def read(self, blob: str, start: int, end: int) -> AsyncIterator[bytes]:
+        """Reads a blob from byte `start` up to, not including, byte `end`."""
+        return self._blobs.read(blob, start, end)
 
     async def working_copy(self, file: File, target: WorkFile) -> Upload:
         """Copies the content to convert to the target. A job never gets the stored file itself, which it could change.
 
         Raises RateLimited and NoSpace.
         """
-        source = file.conversion_source
+        source = _conversion_source(file)
         assert source.source is not None  # a stored source always has a blob
         async for block in self._blobs.read(source.source, 0, source.original_size):
             await target.write(block)
@@ -138,44 +143,58 @@ class Files:
         referenced = await self._database.read(files.referenced_blobs, blobs)
         await self.discard([blob for blob in blobs if blob not in referenced])
 
-    def result_saver(self, request: ConversionRequest, plan: Plan, result: ResultFile, blob: str) -> SaveResult:
+    def result_saver(self, request: ConversionRequest, source: FileFormat, outcome: Outcome, blob: str) -> SaveResult:
         """Returns a function that saves the result in the row of the request's stored file, or as a new file.
 
         The function raises StorageFull if the result exceeds the account's storage quota.
         """
-        warnings = tuple((warning.code, warning.message) for warning in result.warnings)
-        converted = ConvertedFile(
-            plan.target.name,
-            result.size,
-            result.filename,
-            result.media_type,
-            blob,
-            result.seconds,
-            warnings,
-            result.container,
-            result.file_count,
-            result.quality_used,
-        )
+        result = StoredResult(blob, outcome.processed_size, json.dumps(to_json(outcome)))
 
         def save(transaction: Transaction) -> ResponseData:
             account, file = request.account.id, request.file
             saved = files.find_by_result(transaction, account, blob)
             if saved is None:
-                _check_quota(transaction, request.account, converted.size)
+                _check_quota(transaction, request.account, result.size)
                 if file is not None:
-                    saved = files.mark_processed(transaction, account, file.id, converted, self.retention)
+                    original = _conversion_source(file)
+                    saved = files.mark_processed(transaction, account, file.file_id, original, result, self.retention)
                 else:
-                    name, fmt = request.original_name, plan.source
-                    source = SourceFile(safe_name(name), extension(fmt, name), fmt.name, request.size)
-                    saved = files.add_processed(transaction, account, source, converted, self.retention)
-            return ResponseData({**conversion_result(saved), **result.counts}, saved.id)
+                    name = request.original_name
+                    original = SourceFile(safe_name(name), extension(source, name), source.name, request.size)
+                    saved = files.add_processed(transaction, account, original, result, self.retention)
+            return ResponseData(to_json(ConversionResult(saved, outcome)), saved.file_id)
 
         return save
 
     async def record_failure(self, account_id: str, file_id: str, error: PublicError) -> None:
         """Saves the error of a failed conversion of a stored file. Does nothing if the file was deleted meanwhile."""
         failure = Failure(error.code, str(error), error.reason, error.retryable)
-        await self._database.run(files.mark_failed, account_id, file_id, failure)
+        await self._database.run(files.mark_failed, account_id, file_id, json.dumps(to_json(failure)))
+
+
+def stored_file(file: File) -> StoredFile:
+    """A file as the API describes it."""
+    result = None if file.outcome is None else ConversionResult(file, read_outcome(file.outcome))
+    return StoredFile(file, result, None if file.failure is None else from_json(Failure, file.failure))
+
+
+def read_outcome(text: str) -> Outcome:
+    """Reads the outcome of a row."""
+    values = json.loads(text)
+    if "size" in values:  # a row of release 1.0, whose files expire after a day
+        values["processed_size"] = values["size"]
+        values["processing_time_ms"] = round(values["seconds"] * 1000)
+        values["warnings"] = [{"code": code, "message": message} for code, message in values["warnings"]]
+    return from_json(Outcome, json.dumps(values))
+
+
+def _conversion_source(file: File) -> SourceFile:
+    """The input of the next conversion: the upload if its bytes are stored, else the result."""
+    if file.source is not None or file.outcome is None:
+        return SourceFile(file.original_name, file.extension, file.input_format, file.original_size, file.source)
+    result = read_outcome(file.outcome)
+    extension = result.filename.rpartition(".")[2]
+    return SourceFile(result.filename, extension, result.output_format, result.processed_size, file.result)
 
 
 def _add(transaction: Transaction, account: Account, source: SourceFile, add: AddRow) -> File:

@@ -7,8 +7,7 @@ job queue, so that trials from many addresses do not delay clients with an API k
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from config.pricing import (
     DAY,
@@ -18,14 +17,17 @@ from config.pricing import (
     TRIAL_TIER,
     TRIALS_PER_ADDRESS,
 )
+from engine.outcome import Outcome
 from storage.database import Database, Transaction
 from storage.errors import EmailTaken
 from storage.rate_limits import RateLimiter, RateLimitStatus
 from storage.tables import accounts, api_keys, ledger
 from storage.tables.api_keys import Key
 from web.api.errors import RateLimited
+from web.api.schemas.files import reduction_percent
+from web.api.values import Flat, Inline
 from web.services.accounts import Account
-from web.services.conversion_request import ConversionRequest, ResultFile
+from web.services.conversion_request import ConversionRequest
 
 TRIAL_EMAIL = "trials@convertd.invalid"  # the domain cannot exist, and registration refuses it
 _MAX_WARNINGS, _MAX_MESSAGE = 10, 300  # warnings and characters of their messages in a header
@@ -82,24 +84,24 @@ def credits_used_up() -> TrialsUsed:
     return TrialsUsed("Today's trial conversions of this site are used up.", DAY - int(time.time()) % DAY)
 
 
-def trial_result(request: ConversionRequest, result: ResultFile, remaining: int) -> dict[str, Any]:
-    """Describes the result of a trial conversion, as the API describes stored results."""
-    warnings = [
-        {"code": warning.code, "message": warning.message[:_MAX_MESSAGE]} for warning in result.warnings[:_MAX_WARNINGS]
-    ]
-    return {
-        "input_format": request.context.input_format,
-        "output_format": request.context.output_format,
-        "original_size": request.size,
-        "processed_size": result.size,
-        "reduction_percent": round((1 - result.size / request.size) * 100, 1),
-        "processing_time_ms": round(result.seconds * 1000),
-        "warnings": warnings,
-        "container": result.container,
-        "file_count": result.file_count,
-        "quality_used": result.quality_used,
-        "trials_remaining": remaining,
-    }
+@dataclass(frozen=True)
+class TrialResult(Flat):
+    """The result of a trial conversion."""
+
+    input_format: str | None
+    original_size: int
+    outcome: Inline[Outcome]
+    reduction_percent: float
+    trials_remaining: int
+
+
+def trial_result(request: ConversionRequest, outcome: Outcome, remaining: int) -> TrialResult:
+    """Describes the result of a trial conversion, with as many warnings as fit into a header."""
+    warnings = tuple(replace(one, message=one.message[:_MAX_MESSAGE]) for one in outcome.warnings[:_MAX_WARNINGS])
+    reduction = reduction_percent(request.size, outcome)
+    return TrialResult(
+        request.context.input_format, request.size, replace(outcome, warnings=warnings), reduction, remaining
+    )
 
 
 def _conversions_key(address: str) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, date, datetime, timedelta
 
 from config.pricing import Pack
@@ -139,3 +141,12 @@ def error_summary(requests: Sequence[LoggedRequest]) -> list[tuple[str, int, int
     return [
         (code, latest[code].status, count, latest[code].at_milliseconds // 1000) for code, count in counts.most_common()
     ]
+
+
+def usage_csv(days: Sequence[DayUsage]) -> str:
+    """The usage by day as CSV with a header row."""
+    text = io.StringIO(newline="")
+    table = csv.DictWriter(text, [field.name for field in fields(DayUsage)])
+    table.writeheader()
+    table.writerows(asdict(day) for day in days)
+    return text.getvalue()

@@ -11,10 +11,9 @@ import httpx
 import jsonschema_rs
 
 from engine.registry import load_registry
-from web.api.operations import JSON_FORM
+from web.api.operations import API, JSON_FORM
 from web.openapi import document
 from web.routes import documented_operations
-from web.services.serializers import API
 
 _OF_HTTP = {
     *("connection", "content-encoding", "content-length", "content-type"),

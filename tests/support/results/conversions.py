@@ -22,7 +22,7 @@ def convert(data: bytes, target: str, **options: OptionValue) -> PipelineResult:
 
 def codes(result: PipelineResult) -> set[str]:
     """The codes of the warnings."""
-    return {warned.code for warned in result.warnings}
+    return {warned.code for warned in result.outcome.warnings}
 
 
 def opened(data: bytes) -> Image.Image:

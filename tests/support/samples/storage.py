@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from itertools import count
 
+from engine.outcome import Outcome, WarningRecord
 from storage.database import Database, Transaction
 from storage.tables import accounts, ledger
 from storage.tables.accounts import Account
-from storage.tables.files import ConvertedFile, Failure, SourceFile
+from storage.tables.files import SourceFile, StoredResult
 from storage.tables.ledger import Hold, ServerInstance
 from storage.tables.usage import UsageRecord
+from web.api.schemas.files import Failure
+from web.api.values import to_json
 
 OWNER = ServerInstance("main", "boot-1")
 USE = UsageRecord("convert", "png", "webp", bytes_in=100, bytes_out=40)
 
 DAY = 86_400
 SOURCE = SourceFile("größe.JPG", "jpg", "jpeg", 100, source="up_1")
-CONVERTED = ConvertedFile("webp", 40, "größe.webp", "image/webp", "blob_1", 0.25, (("alpha_flattened", "It was."),))
-FAILURE = Failure("processing_failed", "The file is damaged.", "corrupt_input", retryable=False)
+OUTCOME = Outcome("webp", 40, "image/webp", "größe.webp", 250, (WarningRecord("alpha_flattened", "It was."),))
+CONVERTED = StoredResult("blob_1", 40, json.dumps(to_json(OUTCOME)))
+FAILURE = json.dumps(to_json(Failure("processing_failed", "The file is damaged.", "corrupt_input", retryable=False)))
 
 _numbers = count()
 

@@ -23,6 +23,7 @@ from prometheus_client import CollectorRegistry
 
 from engine.errors import CorruptInput
 from engine.executor import Job, JobLimits, JobResult
+from engine.outcome import Outcome
 from storage.blobs.blob_store import FolderBlobStore
 from tests.support.servers.server_process import ServerProcess
 from web.cluster.executor import ClusterExecutor
@@ -76,7 +77,7 @@ class ScriptedExecutor:
                 raise RuntimeError("unexpected")
             elif deed == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
-            return JobResult(os.sendfile(output, inputs[0], 0, 1 << 30), (), ())
+            return JobResult(Outcome(job.target, os.sendfile(output, inputs[0], 0, 1 << 30)))
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
@@ -267,8 +268,8 @@ async def run_scripted(
         os.write(source, content)
         job = Job(("png",), "webp", {"password": "secret"}, name=deed, memory=memory)
         result: JobResult = await executor.run(job, account, [source], target, JobLimits())
-        assert result.size == os.fstat(target).st_size
-        return os.pread(target, result.size, 0)
+        assert result.outcome.processed_size == os.fstat(target).st_size
+        return os.pread(target, result.outcome.processed_size, 0)
     finally:
         os.close(source)
         os.close(target)

@@ -13,10 +13,10 @@ from storage.database import Database
 from storage.errors import NoCredits
 from storage.ids import new_id
 from storage.tables import files, idempotency, ledger
-from storage.tables.files import ConvertedFile
+from storage.tables.files import StoredResult
 from storage.tables.idempotency import Claim, StoredResponse
 from storage.tables.ledger import ServerInstance
-from tests.support.samples.storage import OWNER, USE, settle_and
+from tests.support.samples.storage import OWNER, SOURCE, USE, settle_and
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
@@ -56,8 +56,8 @@ def convert(database: Database) -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         account, file_id = line.split()
-        outcome = ConvertedFile("webp", 40, "photo.webp", "image/webp", new_id("blob"), seconds=0.25)
-        print(database.run_blocking(files.mark_processed, account, file_id, outcome, 600).id, flush=True)
+        result = StoredResult(new_id("blob"), 40, "{}")
+        print(database.run_blocking(files.mark_processed, account, file_id, SOURCE, result, 600).file_id, flush=True)
 
 
 def work(database: Database, account: str, answers: Path) -> None:

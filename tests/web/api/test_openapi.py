@@ -23,10 +23,9 @@ from web.api.errors import STATUS
 from web.api.fields import EmailFields, RequestModel, describe
 from web.api.fields import validate as validate_fields
 from web.api.headers import COMMON_HEADERS, HEADERS, PREFLIGHT_HEADERS, common_headers
-from web.api.operations import JSON_FORM, operation_of
+from web.api.operations import API, JSON_FORM, operation_of
 from web.http.handler import BaseHandler
 from web.routes import API_ROUTES, PAGE_ROUTES, documented_operations
-from web.services.serializers import API
 
 _ROOT = Path(__file__).parents[3]
 _VERBS = ("get", "post", "put", "patch", "delete")

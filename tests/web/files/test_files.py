@@ -192,7 +192,7 @@ def test_refusals(either: Running) -> None:
 
 def test_a_format_whose_plugin_is_gone(server: Running) -> None:
     file_id = server.upload(picture())["file_id"]
-    gone = models.File.update(input_format="gone").where(models.File.id == file_id)
+    gone = models.File.update(input_format="gone").where(models.File.file_id == file_id)
     server.database.run_blocking(Transaction.execute, gone)
     response = server.request("POST", f"/files/{file_id}/convert", json={"output_format": "png"})
     problem(response, 400, "invalid_file_type", reason="unrecognized")
@@ -206,7 +206,7 @@ def test_extensions_tell_the_content(server: Running) -> None:
 
 def _grown(server: Running, file_id: str, size: int, column: str = "original_size") -> None:
     """Sets the recorded size of an upload or its result, which counts towards the account's quota."""
-    grown = models.File.update({column: size}).where(models.File.id == file_id)
+    grown = models.File.update({column: size}).where(models.File.file_id == file_id)
     server.database.run_blocking(Transaction.execute, grown)
 
 

@@ -11,8 +11,8 @@ from tornado.routing import PathMatches
 from tests.support.requests.checks import problem
 from tests.support.samples.forms import picture
 from tests.support.servers.in_process import Running
+from web.api.operations import API
 from web.routes import build_application
-from web.services.serializers import API
 
 FORMAT = {"json": {"output_format": "png"}}
 BODIES: dict[str, dict[str, Any]] = {

@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
-from typing_extensions import TypedDict
+from pydantic import Field, computed_field
 
+from engine.executor import Inspection
+from engine.outcome import Outcome
 from storage.field_types import BatchId, Count, FileId, Size
-from web.api.schemas.common import (
-    DownloadUrl,
-    ErrorBody,
-    Extension,
-    InputFormat,
-    Message,
-    Milliseconds,
-    OriginalName,
-    OriginalSize,
-    OutputFormat,
-    ProcessedSize,
-    Reduction,
-    Timestamp,
-)
-
-FileState = Literal["pending", "processed"]
+from storage.tables.batches import Batch
+from storage.tables.files import File
+from web.api.operations import API
+from web.api.schemas.common import DownloadUrl, ErrorBody, Message, Reduction
+from web.api.values import Flat, Inline
 
 
-class Warning(TypedDict):
-    """A loss of fidelity: something that the target format cannot hold."""
-
-    code: Annotated[str, Field(examples=["alpha_flattened"])]
-    message: Annotated[Message, Field(examples=["Transparency was replaced by the background color."])]
-
-
-class Failure(TypedDict):
+@dataclass(frozen=True)
+class Failure:
     """The error of a file's last conversion, which was not charged."""
 
     code: Annotated[str, Field(examples=["processing_failed"])]
@@ -42,170 +27,145 @@ class Failure(TypedDict):
     retryable: bool
 
 
-class StoredFile(TypedDict):
-    """A stored file."""
-
-    file_id: FileId
-    extension: Extension
-    size: Size
-    original_name: OriginalName
-    status: Annotated[FileState, Field(description="`processed` after a successful conversion.", examples=["pending"])]
-    input_format: InputFormat
-    expires_at: Timestamp
-
-
-Container = Annotated[Literal["zip"], Field(description="Present if the result has several files, in a ZIP.")]
-FileCount = Annotated[
-    int, Field(ge=1, description="Files in the result; for PDF operations, files that were sent.", examples=[1])
-]
-
-
-class ConversionResult(TypedDict):
+@dataclass(frozen=True)
+class ConversionResult(Flat):
     """The result of a conversion."""
 
-    file_id: FileId
-    input_format: InputFormat
-    output_format: OutputFormat
-    original_size: OriginalSize
-    processed_size: ProcessedSize
-    reduction_percent: Reduction
-    download_url: DownloadUrl
-    processing_time_ms: Milliseconds
-    warnings: Annotated[list[Warning], Field(description="What the target format cannot hold.")]
-    container: Container | None
-    file_count: FileCount
-    quality_used: Annotated[int | None, Field(description="The quality that `max_bytes` led to.", examples=[72])]
+    file: Inline[File]
+    outcome: Inline[Outcome]
+
+    @computed_field
+    @property
+    def reduction_percent(self) -> Reduction:
+        return reduction_percent(self.file.original_size, self.outcome)
+
+    @computed_field
+    @property
+    def download_url(self) -> DownloadUrl:
+        return f"{API}/files/{self.file.file_id}/download"
 
 
-class PlannedConversion(TypedDict):
+@dataclass(frozen=True)
+class StoredFile(Flat):
+    """A file and its conversion. Values that are not known yet are null."""
+
+    file: Inline[File]
+    result: Inline[ConversionResult | None]
+    error: Annotated[Failure | None, Field(description="The error of the last conversion, if it failed.")]
+
+    @computed_field(description="`processed` after a successful conversion.", examples=["pending"])
+    @property
+    def status(self) -> Literal["pending", "processed"]:
+        return "processed" if self.result else "pending"
+
+    @computed_field
+    @property
+    def size(self) -> Size:
+        return self.file.original_size
+
+
+def reduction_percent(original_size: int, outcome: Outcome) -> float:
+    """The reduction of the size in percent. Negative if the result is larger."""
+    return round((1 - outcome.processed_size / original_size) * 100, 1)
+
+
+@dataclass(frozen=True)
+class PlannedConversion(Flat):
     """A conversion that was not run, because of `dry_run`. Sizes and counts that the header does not have are null."""
 
-    input_format: InputFormat
-    output_format: OutputFormat
+    input_format: Annotated[str, Field(examples=["jpeg"])]
+    output_format: Annotated[str, Field(examples=["webp"])]
     path: Annotated[list[str], Field(description="The steps.", examples=[["jpeg -> raster", "raster -> webp"]])]
     losses: Annotated[list[str], Field(description="As in `GET /formats/{input}/{output}`.", examples=[["detail"]])]
     options: Annotated[
         dict[str, Any], Field(description="The options with their values or defaults.", examples=[{"quality": 80}])
     ]
     credits: Annotated[int, Field(description="The price of the conversion.", examples=[1])]
-    width: Annotated[int | None, Field(description="Of the first page, in pixels.", examples=[1600])]
-    height: Annotated[int | None, Field(description="Of the first page, in pixels.", examples=[1200])]
-    pages: Annotated[int | None, Field(description="Number of pages or frames.", examples=[1])]
+    inspection: Inline[Inspection]
 
 
-class PdfResult(ConversionResult):
-    """The result of a PDF operation. `deleted_pages` is present if pages were deleted."""
-
-    original_name: OriginalName
-    page_count: Annotated[int, Field(ge=1, description="Pages of the result.", examples=[7])]
-    original_page_count: Annotated[int, Field(ge=1, description="Pages of the input.", examples=[10])]
-    deleted_pages: NotRequired[Annotated[list[int], Field(description="Counted from 1.", examples=[[2, 5, 8]])]]
-
-
-class FileStatus(StoredFile):
-    """A file and its conversion. Values that are not known yet are null."""
-
-    output_format: Annotated[str | None, Field(description="The canonical name of the target.", examples=["webp"])]
-    original_size: OriginalSize
-    processed_size: Annotated[int | None, Field(description="Size of the result in bytes.", examples=[20104])]
-    reduction_percent: Annotated[float | None, Field(description="Size reduction in percent.", examples=[58.3])]
-    download_url: DownloadUrl | None
-    processing_time_ms: Annotated[
-        int | None, Field(description="Duration of the conversion in milliseconds.", examples=[312])
-    ]
-    warnings: Annotated[list[Warning], Field(description="What the target format cannot hold.")]
-    container: Container | None
-    file_count: Annotated[int | None, Field(description="Files in the result.", examples=[1])]
-    quality_used: Annotated[int | None, Field(description="The quality that `max_bytes` led to.", examples=[72])]
-    batch_id: BatchId | None
-    source_file_id: Annotated[FileId | None, Field(description="The file that was converted again to make this one.")]
-    error: Annotated[Failure | None, Field(description="The error of the last conversion, if it failed.")]
-    created_at: Timestamp
-    processed_at: Timestamp | None
-
-
-class DeletedFile(TypedDict):
+@dataclass(frozen=True)
+class DeletedFile:
     """A deleted file."""
 
     file_id: FileId
-    deleted: Literal[True]
+    deleted: Literal[True] = True
 
 
-class NewBatch(TypedDict):
-    """A new batch."""
+@dataclass(frozen=True)
+class BatchStatus(Flat):
+    """A batch and its files, in upload order. `pending` excludes files whose last conversion failed."""
 
-    batch_id: BatchId
-    output_format: OutputFormat
-    status: Literal["created"]
+    batch: Inline[Batch]
+    files: tuple[StoredFile, ...]
     max_files: Annotated[int, Field(ge=1, description="Maximum number of files.", examples=[50])]
-    created_at: Timestamp
-    expires_at: Timestamp
+
+    @computed_field(
+        description="`completed`: all files are processed; `partial`: some; `failed`: none.", examples=["created"]
+    )
+    @property
+    def status(self) -> Literal["created", "processing", "completed", "partial", "failed"]:
+        if self.batch.running:
+            return "processing"
+        if not self.processed and not self.failed:
+            return "created"
+        if self.processed == self.total:
+            return "completed"
+        return "partial" if self.processed else "failed"
+
+    @computed_field
+    @property
+    def total(self) -> Count:
+        return len(self.files)
+
+    @computed_field
+    @property
+    def pending(self) -> Count:
+        return self.total - self.processed - self.failed
+
+    @computed_field
+    @property
+    def processed(self) -> Count:
+        return sum(file.result is not None for file in self.files)
+
+    @computed_field
+    @property
+    def failed(self) -> Count:
+        return sum(file.error is not None for file in self.files)
 
 
-class AddedFile(StoredFile):
+@dataclass(frozen=True)
+class AddedFile(Flat):
     """A file that was added to a batch."""
 
-    batch_id: BatchId
+    file: Inline[StoredFile]
     total: Annotated[int, Field(ge=1, description="Number of files in the batch.", examples=[3])]
 
 
-class BatchFile(TypedDict):
-    """A file of a batch."""
-
-    file_id: FileId
-    original_name: OriginalName
-    extension: Extension
-    size: Size
-    input_format: InputFormat
-    status: Annotated[
-        Literal["pending", "processed", "failed"],
-        Field(description="`failed`: the last conversion failed; it can be repeated.", examples=["pending"]),
-    ]
-    download_url: DownloadUrl | None
-    error: Annotated[Failure | None, Field(description="The error of the last conversion, if it failed.")]
-    expires_at: Timestamp
-
-
-class BatchStatus(TypedDict):
-    """A batch and its files, in upload order."""
-
-    batch_id: BatchId
-    output_format: OutputFormat
-    status: Annotated[
-        Literal["created", "processing", "completed", "partial", "failed"],
-        Field(
-            description="`completed`: all files are processed; `partial`: some; `failed`: none.", examples=["created"]
-        ),
-    ]
-    total: Count
-    pending: Count
-    processed: Count
-    failed: Count
-    created_at: Timestamp
-    updated_at: Timestamp
-    expires_at: Timestamp
-    files: list[BatchFile]
-
-
-class BatchSuccess(ConversionResult):
+@dataclass(frozen=True)
+class BatchSuccess(Flat):
     """A converted file of a batch. It cost one credit."""
 
-    status: Literal["success"]
+    result: Inline[ConversionResult]
+    file_id: Annotated[FileId, Field(description="The requested file.")]
     result_file_id: Annotated[
         FileId, Field(description="The file of the result. Differs from `file_id` if that was processed before.")
     ]
+    status: Literal["success"] = "success"
 
 
-class BatchFailure(TypedDict):
+@dataclass(frozen=True)
+class BatchFailure:
     """A file of a batch that was not converted and not charged."""
 
     file_id: Annotated[str, Field(description="The requested id.", examples=["file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"])]
-    status: Literal["failed"]
-    download_url: Annotated[str | None, Field(description="Always null.", examples=[None])]
     error: Annotated[ErrorBody, Field(description="Why the conversion failed.")]
+    status: Literal["failed"] = "failed"
+    download_url: Annotated[str | None, Field(description="Always null.", examples=[None])] = None
 
 
-class BatchResult(TypedDict):
+@dataclass(frozen=True)
+class BatchResult:
     """The results of a batch conversion."""
 
     batch_id: BatchId

@@ -268,10 +268,10 @@ def _try_all(attacks: str) -> None:
 
 def _answer(kind: str) -> None:
     """Replies in place of the worker, with a wrong size or values that are no JSON."""
-    result: dict[str, object] = {"size": 1_000_000, "trace": [], "warnings": [], "input_pages": [], "pages": None}
-    result |= {"check_seconds": 0, "peak_memory": 0, "file_count": 1, "quality_used": None, "inspection": None}
+    outcome: dict[str, object] = {"output_format": "png", "processed_size": 1_000_000, "warnings": []}
+    result = {"outcome": outcome, "trace": [], "check_seconds": 0, "peak_memory": 0, "inspection": None}
     if kind == "surrogate":
-        result["warnings"] = [{"code": "code", "message": "\ud800"}]
+        outcome["warnings"] = [{"code": "code", "message": "\ud800"}]
     if kind == "not_a_number":
         error = {
             "kind": "CorruptInput",

@@ -77,7 +77,7 @@ def decode(data: bytes) -> Raster:
 launch = conversion(LAUNCHER, RASTER, programs=_ghostscript.PROGRAMS)(decode.run)
 
 
-@tool("trouble-row", RASTER, sources=(TROUBLE,), count=lambda raster: raster.count, inputs=range(2, 4))
+@tool("trouble-row", RASTER, title="Row", sources=(TROUBLE,), count=lambda raster: raster.count, inputs=range(2, 4))
 def row(rasters: list[Raster]) -> Raster:
     """The pictures side by side."""
     picture = Image.new("RGB", (8 * len(rasters), 8))

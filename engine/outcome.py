@@ -1,0 +1,67 @@
+"""What a conversion resulted in: one value, which the pipeline measures, jobs send, rows store and the API returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, WithJsonSchema
+
+Text: TypeAlias = Annotated[str, Field(pattern=r"^\P{Cc}*$"), WithJsonSchema({"type": "string"}, mode="serialization")]
+"""Text without control characters, as replies of jobs contain it."""
+
+Count: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 31)]
+"""A number of pages, frames, files or pixels."""
+
+Size: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 53)]
+"""A number of bytes."""
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+@dataclass(frozen=True)
+class WarningRecord:
+    """A loss of fidelity: something that the target format cannot hold."""
+
+    code: Annotated[Text, Field(examples=["alpha_flattened"])]
+    message: Annotated[
+        Text, Field(description="A sentence for people.", examples=["Transparency was replaced by the background."])
+    ]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a conversion resulted in. Values that do not apply to it are None; those of tools are then left out.
+
+    The caller of the job sets `media_type`, `filename` and `processing_time_ms`, which a job does not know.
+    """
+
+    output_format: Annotated[Text, Field(description="The canonical name of the target format.", examples=["webp"])]
+    processed_size: Annotated[Size, Field(description="Size of the result in bytes.", examples=[20104])]
+    media_type: Annotated[Text, Field(description="The media type of the result.", examples=["image/webp"])] = ""
+    filename: Annotated[Text, Field(description="The name of the result.", examples=["photo.webp"])] = ""
+    processing_time_ms: Annotated[
+        Size, Field(description="Duration of the conversion in milliseconds.", examples=[312])
+    ] = 0
+    warnings: Annotated[tuple[WarningRecord, ...], Field(description="What the target format cannot hold.")] = ()
+    container: Annotated[
+        Literal["zip"] | None, Field(description="Set if the result is an archive of the files.", examples=[None])
+    ] = None
+    file_count: Annotated[
+        Count, Field(ge=1, description="Files in the `container`; without one, files that were sent.", examples=[1])
+    ] = 1
+    quality_used: Annotated[
+        Count | None, Field(le=100, description="The quality that `max_bytes` led to.", examples=[72])
+    ] = None
+    page_count: Annotated[
+        Count | None, Field(description="Pages of the result of a tool.", examples=[7], exclude_if=_is_none)
+    ] = None
+    original_page_count: Annotated[
+        Count | None, Field(description="Pages of all files that a tool received.", examples=[10], exclude_if=_is_none)
+    ] = None
+    deleted_pages: Annotated[
+        tuple[Count, ...] | None,
+        Field(description="Deleted pages, counted from 1.", examples=[[2, 5, 8]], exclude_if=_is_none),
+    ] = None
