@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from config.settings import Settings
-from engine.executor import LocalExecutor
 from engine.registry import load_registry
 from storage.database import Transaction
 from storage.tables import accounts, api_keys
-from storage.tables.usage import UsageRecord
+from tests.support.executors.isolated import ObservedExecutor
 from tests.support.samples.generated import sample
 from web.app import assemble
+from web.services import charging
 from web.services.charging import Charge, SaveResult
-from web.services.conversion_request import ConversionRequest, ResultFile, Upload
+from web.services.conversion_request import ConversionRequest, Upload
 from web.services.idempotency import ResponseData
 
 
@@ -37,27 +37,25 @@ def _key(transaction: Transaction) -> str:
 
 
 @pytest.mark.parametrize("saves", [True, False])
-async def test_the_result_of_a_settled_charge_is_kept(tmp_path: Path, saves: bool) -> None:
-    services = assemble(Settings(data_dir=tmp_path / "data"), load_registry(), LocalExecutor(1))
+async def test_the_result_of_a_settled_charge_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saves: bool
+) -> None:
+    monkeypatch.setattr(CancelledCharge, "saves", saves)
+    monkeypatch.setattr(charging, "Charge", CancelledCharge)
+    executor = ObservedExecutor(1)
+    services = assemble(Settings(data_dir=tmp_path / "data"), load_registry(), executor)
     account = await services.accounts.authenticate(f"Bearer {await services.database.run(_key)}")
     file = services.work_files.create(account.id)
     await file.write(sample("png"))
-    plan = load_registry().plan([load_registry().formats["png"]], "png")
-    result = ResultFile(file, "a.png", "image/png", size=9, seconds=0.1, warnings=())
-    request = ConversionRequest(account, "convert", (Upload(file, "a.png", 9, plan.source),), "png", store_result=True)
+    upload = Upload(file, "a.png", file.size, load_registry().formats["png"])
+    request = ConversionRequest(account, "convert", (upload,), "png", store_result=True)
 
-    async def settle() -> None:
-        async with services.charges.hold(
-            account.id, account.key_id, 1, UsageRecord("convert", "png", "png", 9), None
-        ) as charge:
-            charge.__class__, CancelledCharge.saves = CancelledCharge, saves
-            await services.conversions._settle(request, plan, result, charge)
-
-    with pytest.raises(asyncio.CancelledError):
-        await settle()
+    with services.work_files.create(account.id) as output, pytest.raises(asyncio.CancelledError):
+        await services.conversions.convert(request, output)
 
     assert len(list((tmp_path / "data" / "blobs").iterdir())) == (1 if saves else 0)
     after = await services.database.run(accounts.get, account.id)
     assert (after.balance, after.held) == ((1, 0) if saves else (2, 0))
     file.close()
+    await executor.close()
     await asyncio.to_thread(services.database.close)

@@ -16,11 +16,11 @@ import pytest
 
 from config.settings import Settings
 from engine.errors import StepFailed
-from engine.executor import Job, JobLimits, JobResult, LocalExecutor
-from engine.executor.pool import WorkerPool
+from engine.executor import Job, JobLimits, JobResult
 from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
 from storage.errors import StoreUnavailable
+from tests.support.executors.isolated import ObservedExecutor, serving_process
 from tests.support.requests import http
 from tests.support.requests.checks import problem
 from tests.support.servers.in_process import Running, Servers, eventually
@@ -61,20 +61,16 @@ def ready(server: Running) -> bool:
 
 
 @pytest.fixture
-def executor(servers: Servers) -> Iterator[LocalExecutor]:
+def executor(servers: Servers) -> Iterator[ObservedExecutor]:
     """A separate executor for one test."""
-    made = LocalExecutor(1)
-    servers._run(made.start())
+    made = ObservedExecutor(1)
+    servers.run(made.start())
     yield made
-    servers._run(made.close())
+    servers.run(made.close())
 
 
-def test_a_fork_server_that_hangs_is_replaced(servers: Servers, executor: LocalExecutor, data_dir: Path) -> None:
-    assert isinstance(executor._pool, WorkerPool)
-    running = executor._pool._forkserver._running
-    assert running is not None
-    supervisor = running[0].pid
-    serving = int(Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text())
+def test_a_fork_server_that_hangs_is_replaced(servers: Servers, executor: ObservedExecutor, data_dir: Path) -> None:
+    serving = serving_process(executor.forkserver)
     with servers.running(data_dir, executor) as server:
         assert eventually(lambda: ready(server))
         os.kill(serving, signal.SIGSTOP)
@@ -158,7 +154,7 @@ async def test_a_lost_file_store_is_one_line_of_the_log(
         raise StoreUnavailable
 
     monkeypatch.setattr(Files, "sweep", sweep)
-    monkeypatch.setattr("web.services.maintenance._INTERVAL", 0)
+    monkeypatch.setattr("web.services.maintenance.INTERVAL", 0)
     services = assemble(Settings(data_dir=data_dir), load_registry(), Idle())
     maintenance = asyncio.create_task(services.maintenance.run())
     await repeated.wait()
