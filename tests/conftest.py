@@ -26,13 +26,6 @@ hypothesis.settings.load_profile("at any pace")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--corpus",
-        choices=("once", "all"),
-        default="once",
-        help="convert each file of the corpus to one of its outputs (once), or run all combinations",
-    )
-
-    parser.addoption(
         "--generators",
         choices=("python", "all"),
         default="python",
@@ -48,7 +41,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=5,
         help="seconds for damaged files and forms; sets how many requests schemathesis makes",
     )
-    parser.addoption("--long", action="store_true", help="also run tests that take minutes: those marked with `long`")
+    parser.addoption(
+        "--long",
+        action="store_true",
+        help="also run the tests marked with `long`, which take minutes, and all conversions of the corpus",
+    )
 
 
 @pytest.hookimpl(wrapper=True)
