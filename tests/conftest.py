@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Generator, Iterator
 from itertools import count
@@ -46,6 +47,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="also run the tests marked with `long`, which take minutes, and all conversions of the corpus",
     )
+
+
+def pytest_configure() -> None:
+    """Handles SIGINT, which shells ignore for commands in the background: child processes would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
