@@ -246,16 +246,3 @@ async def test_a_large_picture_leaves_its_worker_small(tmp_path: Path) -> None:
 
     assert len(pids) == 2
     assert pids[0] == pids[1]
-
-
-async def test_cancelling_kills_a_reused_process(executor: ObservedExecutor, tmp_path: Path) -> None:
-    (pid,) = await run_deed(executor, tmp_path)
-    running = asyncio.create_task(run_files(executor, trouble_job(tmp_path, "hang")))
-    await asyncio.sleep(0.3)
-    assert not idle_workers(executor)
-
-    running.cancel()
-
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert await has_ended(pid)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-import signal
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,7 +18,6 @@ from engine.executor import Job, JobLimits, JobResult
 from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
 from storage.errors import StoreUnavailable
-from tests.support.executors.isolated import ObservedExecutor, serving_process
 from tests.support.requests import http
 from tests.support.requests.checks import problem
 from tests.support.servers.in_process import Running, Servers, eventually
@@ -58,24 +55,6 @@ def reasons(response: httpx.Response) -> list[str]:
 
 def ready(server: Running) -> bool:
     return bool(http.get(f"{server.url}/readyz", timeout=30).json() == {"status": "ok"})
-
-
-@pytest.fixture
-def executor(servers: Servers) -> Iterator[ObservedExecutor]:
-    """A separate executor for one test."""
-    made = ObservedExecutor(1)
-    servers.run(made.start())
-    yield made
-    servers.run(made.close())
-
-
-def test_a_fork_server_that_hangs_is_replaced(servers: Servers, executor: ObservedExecutor, data_dir: Path) -> None:
-    serving = serving_process(executor.forkserver)
-    with servers.running(data_dir, executor) as server:
-        assert eventually(lambda: ready(server))
-        os.kill(serving, signal.SIGSTOP)
-        assert "the executor cannot run jobs" in reasons(http.get(f"{server.url}/readyz", timeout=30))
-        assert eventually(lambda: ready(server))
 
 
 def test_a_full_disk(servers: Servers, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
