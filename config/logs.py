@@ -25,7 +25,7 @@ _SECRETS = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _MARKERS = ("cvd_live_", "k_live_", "k_test_", "whsec_", "token=", "bearer ", "@")  # each secret has one
-_FLUSH_TIMEOUT = 5.0  # seconds
+FLUSH_TIMEOUT = 5.0  # seconds
 _FLUSH_INTERVAL = 0.01  # seconds
 _VERBOSE_LIBRARIES = (
     *("tornado", "python_multipart", "asyncio", "httpx", "stripe", "pikepdf"),
@@ -133,7 +133,7 @@ class BackgroundHandler(QueueHandler):
 
     def close(self) -> None:
         """Writes the waiting records, for at most 5 seconds. Called by `logging` at exit."""
-        deadline = time.monotonic() + _FLUSH_TIMEOUT
+        deadline = time.monotonic() + FLUSH_TIMEOUT
         if self._listener is not None and self._is_flushed(deadline):
             self._log_dropped()
             # The thread is a daemon: if the stream is blocked, it is left behind.

@@ -73,6 +73,10 @@ class MemoryRateLimiter:
     async def close(self) -> None:
         self._windows.clear()
 
+    def __len__(self) -> int:
+        """Number of windows in memory."""
+        return sum(map(len, self._windows.values()))
+
     def _current(self, key: str, window: int, now: float) -> _Window | None:
         current = self._windows.get(window, {}).get(key)
         # A later end means that the clock was set back.

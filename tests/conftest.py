@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Generator, Iterator
 from itertools import count
@@ -26,13 +27,6 @@ hypothesis.settings.load_profile("at any pace")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--corpus",
-        choices=("once", "all"),
-        default="once",
-        help="convert each file of the corpus to one of its outputs (once), or run all combinations",
-    )
-
-    parser.addoption(
         "--generators",
         choices=("python", "all"),
         default="python",
@@ -48,6 +42,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=5,
         help="seconds for damaged files and forms; sets how many requests schemathesis makes",
     )
+    parser.addoption(
+        "--long",
+        action="store_true",
+        help="also run the tests marked with `long`, which take minutes, and all conversions of the corpus",
+    )
+
+
+def pytest_configure() -> None:
+    """Handles SIGINT, which shells ignore for commands in the background: child processes would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -62,9 +67,12 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Runs slow tests first, so that workers end at about the same time."""
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Runs slow tests first, so that workers end at about the same time; long tests only with `--long`."""
+    if not config.getoption("--long"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def pytest_report_header() -> str:

@@ -51,8 +51,8 @@ from web.services.work_files import WorkFiles
 log = logging.getLogger("convertd.server")
 
 _MAX_DESCRIPTORS = 16_384  # the usual soft limit of 1024 is too low for 512 connections and their files
-_DRAIN_TIMEOUT = 30  # seconds for requests in progress at shutdown
-_CANCEL_TIMEOUT = 5  # seconds for requests whose connections have been closed
+DRAIN_TIMEOUT = 30  # seconds for requests in progress at shutdown
+CANCEL_TIMEOUT = 5  # seconds for requests whose connections have been closed
 
 
 def assemble(settings: Settings, registry: Registry, executor: Executor, cluster: ReadState | None = None) -> Services:
@@ -130,12 +130,12 @@ async def listening(
 async def _shut_down(services: Services, server: Server, metrics_listener: HTTPServer | None) -> None:
     """Drains requests, closes connections, then closes the services in the order of their dependencies."""
     server.stop_listening()
-    await services.in_flight.drain(_DRAIN_TIMEOUT)
+    await services.in_flight.drain(DRAIN_TIMEOUT)
     await server.close_all_connections()
     if metrics_listener is not None:
         metrics_listener.stop()
         await metrics_listener.close_all_connections()
-    await services.in_flight.drain(_CANCEL_TIMEOUT)
+    await services.in_flight.drain(CANCEL_TIMEOUT)
     await services.request_log.close()
     await services.email_queue.close()
     await services.charges.close()
@@ -178,7 +178,7 @@ async def _serve(settings: Settings, host: str, port: int) -> None:
             if not await services.database.read(accounts.any_exists):
                 log.info("no account yet; create one with: convertd account create")
             await stop.wait()
-            log.info("stopping: no new connections, up to %d s for requests in progress", _DRAIN_TIMEOUT)
+            log.info("stopping: no new connections, up to %d s for requests in progress", DRAIN_TIMEOUT)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
     finally:

@@ -21,7 +21,7 @@ from engine.executor.quotas import used_memory
 
 # The only environment variables that are passed on: the others can hold secrets.
 _VARIABLES = frozenset({"PATH", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHASHSEED"})
-_PROGRAM = "from engine.executor.forkserver_main import main; main()"
+PROGRAM = "from engine.executor.forkserver_main import main; main()"
 # Threads of libraries would not survive the fork, and jobs share the CPU cores: each computes on one.
 _THREAD_LIMITS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 _MALLOC_SETTINGS = {
@@ -147,6 +147,11 @@ class ForkServer:
         self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
         self.closing = False
 
+    @property
+    def pid(self) -> int | None:
+        """The process ID of the supervisor of the fork server; None while there is none."""
+        return self._running[0].pid if self._running else None
+
     def fork(self) -> WorkerProcess:
         """Returns a new worker process that waits for a request. Raises ExecutorUnavailable.
 
@@ -181,7 +186,7 @@ class ForkServer:
         arguments = [str(remote.fileno()), self._base_folder.path, ",".join(self._modules), *self._layers]
         with remote:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, *arguments],
+                [sys.executable, "-P", "-c", PROGRAM, *arguments],
                 env={**job_environment(), "PYTHONPATH": python_path},
                 pass_fds=(remote.fileno(),),
                 stdin=subprocess.DEVNULL,

@@ -76,7 +76,7 @@ class LocalExecutor:
     ) -> JobResult:
         """Runs a job of an account. Raises ConversionError. Cancelling kills the process."""
         async with self._slots, _deadline(limits.seconds):
-            with _reopen(inputs) as sources:
+            with reopen(inputs) as sources:
                 return await self._run(job, account, [*sources, output], limits)
 
     async def _run(self, job: Job, account: str, descriptors: list[int], limits: JobLimits) -> JobResult:
@@ -139,7 +139,7 @@ async def _exchange(connection: socket.socket, request: bytes, descriptors: list
 
 
 @contextmanager
-def _reopen(files: Sequence[int]) -> Iterator[list[int]]:
+def reopen(files: Sequence[int]) -> Iterator[list[int]]:
     """Opens the files again, so that a job can neither write to them nor depend on their position."""
     with ExitStack() as stack:
         opened = []

@@ -25,7 +25,7 @@ IDLE_SECONDS = 60.0
 MAX_AGE = 600.0  # seconds since the first job
 MAX_GROWTH = 64 << 20  # bytes of resident memory since the first job
 _READY_TIMEOUT = 1.0  # seconds
-_SPARE_TIMEOUT = 20.0  # seconds; enough to replace a fork server that does not answer
+SPARE_TIMEOUT = 20.0  # seconds; enough to replace a fork server that does not answer
 
 
 @dataclass(eq=False)
@@ -69,7 +69,7 @@ class Worker:
 class WorkerPool:
     """Worker processes of a fork server: `spares` that are forked ahead, and at most MAX_IDLE idle workers.
 
-    A worker runs at most `jobs_per_process` jobs.
+    A worker runs at most `jobs_per_process` jobs. `idle` begins with the least recently used worker.
     """
 
     def __init__(self, forkserver: ForkServer, spares: int, jobs_per_process: int) -> None:
@@ -78,8 +78,8 @@ class WorkerPool:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="forkserver")
         self._size = spares
         self._jobs_per_process = jobs_per_process
-        self._spares: deque[WorkerProcess] = deque()
-        self._idle: list[Worker] = []  # least recently used first
+        self.spares: deque[WorkerProcess] = deque()
+        self.idle: list[Worker] = []
         self._forking = 0  # number of forks in progress
         self._tasks: set[asyncio.Task[None]] = set()
         self._check: asyncio.Future[bool] | None = None
@@ -93,13 +93,12 @@ class WorkerPool:
     async def close(self) -> None:
         """Ends all idle processes and the fork server, and with it all its workers."""
         self._closed = self._forkserver.closing = True
-        for worker in [*self._idle]:
+        for worker in [*self.idle]:
             self._retire(worker, "the executor is closed")
-        while self._tasks:
-            # Not `gather`: if all have ended, it returns without running their callbacks, from Python 3.12 on.
+        if self._tasks:
             await asyncio.wait(self._tasks)
-        while self._spares:
-            self._spares.popleft().discard()
+        while self.spares:
+            self.spares.popleft().discard()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._forkserver.close)
         self._thread.shutdown()
 
@@ -119,7 +118,7 @@ class WorkerPool:
         finally:
             self._release(worker)
             # After the job, not beside it: forking competes for CPU.
-            if len(self._spares) < self._size:
+            if len(self.spares) < self._size:
                 self._spawn(self._refill())
 
     async def ready(self) -> bool:
@@ -140,7 +139,7 @@ class WorkerPool:
         return True
 
     def _take_idle(self, account: str) -> Worker | None:
-        for worker in [*reversed(self._idle)]:
+        for worker in [*reversed(self.idle)]:
             if worker.account == account and self._is_alive(worker):
                 self._remove_idle(worker)
                 worker.process.resume()
@@ -151,20 +150,20 @@ class WorkerPool:
         if worker.process.is_waiting():
             return True
         # Its fork server may have died, and all others with it.
-        for each in [*self._idle]:
+        for each in [*self.idle]:
             if not each.process.is_waiting():
                 self._retire(each, "it has ended")
         return False
 
     async def _bind_spare(self, account: str) -> Worker:
         while True:
-            while not self._spares:
+            while not self.spares:
                 # Not cancelled with the caller: the new process becomes a spare.
                 forking = self._spawn(self._fork())
-                if not (await asyncio.wait([forking], timeout=_SPARE_TIMEOUT))[0]:
+                if not (await asyncio.wait([forking], timeout=SPARE_TIMEOUT))[0]:
                     raise ExecutorUnavailable("No process was started for the conversion in time.")
                 forking.result()
-            process = self._spares.popleft()
+            process = self.spares.popleft()
             with suppress(OSError):  # it has ended
                 if process.is_waiting():
                     return Worker(process, account, process.memory_and_threads())
@@ -179,9 +178,9 @@ class WorkerPool:
         worker.process.stop()
         seconds = min(IDLE_SECONDS, worker.bound_at + MAX_AGE - monotonic())
         worker.expiry = asyncio.get_running_loop().call_later(seconds, self._retire, worker, "it was idle")
-        self._idle.append(worker)
-        while len(self._idle) > MAX_IDLE:
-            self._retire(self._idle[0], f"more than {MAX_IDLE} are idle")
+        self.idle.append(worker)
+        while len(self.idle) > MAX_IDLE:
+            self._retire(self.idle[0], f"more than {MAX_IDLE} are idle")
 
     def _retire(self, worker: Worker, reason: str) -> None:
         log.debug("worker %d is retired: %s", worker.process.pid, reason)
@@ -192,10 +191,10 @@ class WorkerPool:
         if worker.expiry is not None:
             worker.expiry.cancel()
             worker.expiry = None
-            self._idle.remove(worker)
+            self.idle.remove(worker)
 
     async def _refill(self) -> None:
-        while not self._closed and len(self._spares) + self._forking < self._size:
+        while not self._closed and len(self.spares) + self._forking < self._size:
             try:
                 await self._fork()
             except ConversionError:  # raised again for the next job
@@ -207,7 +206,7 @@ class WorkerPool:
         self._forking += 1
         try:
             loop = asyncio.get_running_loop()
-            self._spares.append(await loop.run_in_executor(self._thread, self._forkserver.fork))
+            self.spares.append(await loop.run_in_executor(self._thread, self._forkserver.fork))
         finally:
             self._forking -= 1
 

@@ -59,10 +59,11 @@ def warm_up_codecs(registry: Registry) -> None:
     for step in chain.from_iterable(plugin.conversions for plugin in builtin.plugins):
         if step.source is RASTER and isinstance(step.target, FileFormat) and not step.programs:
             with suppress(Exception):  # jobs report the failure
-                _warm_up_codec(builtin, step, step.target)
+                warm_up_codec(builtin, step, step.target)
 
 
-def _warm_up_codec(registry: Registry, encoder: AnyConversion, fmt: FileFormat) -> None:
+def warm_up_codec(registry: Registry, encoder: AnyConversion, fmt: FileFormat) -> None:
+    """Encodes a small picture and reads the result, so that both codecs are loaded."""
     data = encoder(Raster([Frame(Image.new("RGB", (_SIDE, _SIDE)))]))
     if registry.reader(fmt):
         plan = registry.plan([fmt], fmt)

@@ -76,7 +76,7 @@ def rules(paths: Mapping[Path, Access]) -> Rules:
 
     Older kernels restrict fewer kinds of access.
     """
-    version = _version()
+    version = abi_version()
     known = sum(access for access in Access if version >= _SINCE.get(access, 1))
     tcp = _BIND_TCP | _CONNECT_TCP if version >= _TCP_SINCE else 0
     scopes = _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS if version >= _SCOPES_SINCE else 0
@@ -110,7 +110,8 @@ def restrict(rules: Rules, folder: str) -> None:
         os.close(ruleset)
 
 
-def _version() -> int:
+def abi_version() -> int:
+    """The version of Landlock in the running kernel; 0 if it has none."""
     try:
         return libc.syscall(_CREATE_RULESET, None, 0, _GET_VERSION)
     except OSError:

@@ -61,7 +61,7 @@ PROGRAMS = ("execve", "execveat", "fork", "vfork")
 """Calls that `forbid_programs` denies."""
 
 # Calls that can be unknown to the installed libseccomp. Their numbers are the same on all architectures.
-_RECENT: Mapping[str, int] = {
+RECENT: Mapping[str, int] = {
     "mount_setattr": 442,
     "quotactl_fd": 443,
     "memfd_secret": 447,
@@ -133,7 +133,7 @@ def _other_commands(call: str, allowed: Collection[int]) -> Iterator[Rule]:
             yield Rule(call, errno.EPERM, ((1, _MASKED_EQUAL, _INT >> size << size, block << size),))
 
 
-_RESTRICTIONS = (
+RESTRICTIONS = (
     # Their flags are behind a pointer, which a filter cannot follow; libraries fall back to clone and openat.
     Rule("clone3", errno.ENOSYS),
     Rule("openat2", errno.ENOSYS),
@@ -158,7 +158,7 @@ _RESTRICTIONS = (
     *(Rule(call, errno.EPERM) for call in DENIED),
     *(Rule(call, 0) for call in IGNORED),
 )
-_NO_PROGRAMS = (
+NO_PROGRAMS = (
     Rule("clone", errno.EPERM, ((0, _MASKED_EQUAL, _CLONE_THREAD, 0),)),
     *(Rule(call, errno.EPERM) for call in PROGRAMS),
 )
@@ -167,7 +167,7 @@ _NO_PROGRAMS = (
 @cache
 def compile_filters() -> Filters:
     """Compiles the filters; a fork server does so once for its children. Raises OSError without libseccomp 2.5."""
-    return Filters(compile_rules(_RESTRICTIONS), compile_rules(_NO_PROGRAMS))
+    return Filters(compile_rules(RESTRICTIONS), compile_rules(NO_PROGRAMS))
 
 
 def restrict() -> None:
@@ -185,7 +185,7 @@ def compile_rules(rules: Iterable[Rule]) -> bytes:
 
     Raises OSError without libseccomp 2.5.
     """
-    library = _libseccomp()
+    library = libseccomp()
     context = library.seccomp_init(_ALLOW)
     try:
         _check(library.seccomp_attr_set(context, _BAD_ARCHITECTURE_ACTION, _KILL_PROCESS))
@@ -207,12 +207,13 @@ def compile_rules(rules: Iterable[Rule]) -> bytes:
 
 def call_number(call: str) -> int | None:
     """Returns the number of a system call on this architecture, or None if it has no such call."""
-    number = int(_libseccomp().seccomp_syscall_resolve_name(call.encode()))
-    return number if number >= 0 else _RECENT.get(call)
+    number = int(libseccomp().seccomp_syscall_resolve_name(call.encode()))
+    return number if number >= 0 else RECENT.get(call)
 
 
 @cache
-def _libseccomp() -> Any:
+def libseccomp() -> Any:
+    """Loads libseccomp. Raises OSError if it is not installed."""
     library = ctypes.CDLL("libseccomp.so.2")
     library.seccomp_init.argtypes = (ctypes.c_uint32,)
     library.seccomp_init.restype = ctypes.c_void_p

@@ -31,7 +31,7 @@ _READ_ONLY = "REPEATABLE READ READ ONLY"  # a consistent snapshot, as SQLite has
 _ROLLED_BACK = ("40001", "40P01")  # SQLSTATEs of a serialization failure and a deadlock
 
 
-_MAX_SECONDS = 15.0  # of a transaction; a server that is stopped or cut off would block it for minutes
+MAX_SECONDS = 15.0  # of a transaction; a server that is stopped or cut off would block it for minutes
 
 
 class _Unreachable(peewee.OperationalError):
@@ -48,7 +48,7 @@ class ConnectionPool:
         self._clock = clock
         self._read_only = None if isinstance(connections, PooledSqliteDatabase) else _READ_ONLY
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="database")
-        self._watchdog = None if isinstance(connections, PooledSqliteDatabase) else _Watchdog(_MAX_SECONDS)
+        self._watchdog = None if isinstance(connections, PooledSqliteDatabase) else _Watchdog(MAX_SECONDS)
 
     def submit(self, call: Call[Any], *, read_only: bool = False) -> None:
         """Runs the call as soon as a thread is free."""

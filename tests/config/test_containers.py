@@ -135,7 +135,7 @@ def test_prometheus_scrapes_the_worker() -> None:
 
 
 def test_the_worker_may_finish_its_jobs() -> None:
-    assert int(_SERVICES["worker"]["stop_grace_period"].removesuffix("s")) >= cluster_worker._DRAIN_TIMEOUT + 10
+    assert int(_SERVICES["worker"]["stop_grace_period"].removesuffix("s")) >= cluster_worker.DRAIN_TIMEOUT + 10
 
 
 def test_all_mounted_paths_and_volumes_exist() -> None:

@@ -181,7 +181,7 @@ for thread in threads:
 def test_closing_stops_waiting_for_a_blocked_reader(
     pipe: tuple[TextIO, TextIO], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("config.logs._FLUSH_TIMEOUT", 0.1)
+    monkeypatch.setattr("config.logs.FLUSH_TIMEOUT", 0.1)
     log, handler = logger(pipe[0])
     log.info("x" * 1_000_000)
     handler.close()

@@ -107,10 +107,10 @@ def test_privileged_system_calls_are_forbidden(unit: Path) -> None:
 
 
 def test_stop_timeouts_exceed_the_drain_times() -> None:
-    drain = app._DRAIN_TIMEOUT + app._CANCEL_TIMEOUT + email._CLOSE_TIMEOUT
+    drain = app.DRAIN_TIMEOUT + app.CANCEL_TIMEOUT + email.CLOSE_TIMEOUT
 
     assert int(_value(_SERVER, "TimeoutStopSec")) >= drain + 10
-    assert int(_value(_WORKER, "TimeoutStopSec")) >= worker._DRAIN_TIMEOUT + 10
+    assert int(_value(_WORKER, "TimeoutStopSec")) >= worker.DRAIN_TIMEOUT + 10
     for unit in _RUN_JOBS:
         assert _value(unit, "KillMode") == "mixed"  # jobs receive no signal before the timeout
         assert _value(unit, "OOMPolicy") == "continue"

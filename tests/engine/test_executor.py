@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from engine import ConversionError
 from engine.executor import Job, JobLimits, LocalExecutor
-from engine.executor.local import _reopen
+from engine.executor.local import reopen
 from tests.support.executors.isolated import ACCOUNT, ALL_MODULES, FileJob, misbehaving, run_files
 from tests.support.samples.generated import sample
 
@@ -157,7 +157,7 @@ async def test_jobs_cannot_write_to_their_inputs(tmp_path: Path) -> None:
     source = tmp_path / "source"
     with source.open("w+b", buffering=0) as file:
         file.write(b"before")
-        with _reopen([file.fileno()]) as (descriptor,):
+        with reopen([file.fileno()]) as (descriptor,):
             assert os.read(descriptor, 100) == b"before"
             with pytest.raises(OSError, match="Bad file descriptor"):
                 os.write(descriptor, b"after")

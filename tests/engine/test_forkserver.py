@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -15,14 +14,14 @@ import pytest
 from engine import ConversionError
 from engine.errors import ExecutorUnavailable
 from engine.executor import JobResult, LocalExecutor, pool
-from engine.executor.forkserver import ForkServer
 from tests.support.executors.isolated import (
+    ObservedExecutor,
     has_ended,
     misbehaving,
     run_deed,
     run_files,
+    serving_process,
     trouble_job,
-    worker_pool,
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -32,23 +31,23 @@ def _folders(base: Path) -> set[Path]:
     return set(base.glob("*/*"))
 
 
-def _serving(supervisor: int) -> int:
-    """The serving process of a fork server."""
-    return int(Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text())
+def _supervisor(executor: ObservedExecutor) -> int:
+    """The process ID of the supervisor of the running fork server."""
+    assert executor.forkserver.pid is not None
+    return executor.forkserver.pid
 
 
-def _stop_forkserver(executor: LocalExecutor) -> subprocess.Popen[bytes]:
-    """Stops both processes of the fork server. Returns its supervisor."""
-    running = worker_pool(executor)._forkserver._running
-    assert running is not None
-    os.kill(_serving(running[0].pid), signal.SIGSTOP)
-    os.kill(running[0].pid, signal.SIGSTOP)
-    return running[0]
+def _stop_forkserver(executor: ObservedExecutor) -> int:
+    """Stops both processes of the fork server. Returns the process ID of its supervisor."""
+    supervisor = _supervisor(executor)
+    for process in (serving_process(executor.forkserver), supervisor):
+        os.kill(process, signal.SIGSTOP)
+    return supervisor
 
 
-async def _started(executor: LocalExecutor, folder: Path) -> asyncio.Task[JobResult]:
+async def _started(executor: ObservedExecutor, folder: Path) -> asyncio.Task[JobResult]:
     """Starts a job that has no end. Returns its task after it has used 0.1 s of CPU."""
-    (spare,) = worker_pool(executor)._spares
+    (spare,) = executor.pool.spares
     task = asyncio.create_task(run_files(executor, trouble_job(folder, "spin")))
     stat = Path(f"/proc/{spare.pid}/stat")
     for _ in range(500):
@@ -58,10 +57,10 @@ async def _started(executor: LocalExecutor, folder: Path) -> asyncio.Task[JobRes
     raise AssertionError("the job does not start")
 
 
-async def _only_workers_have_folders(executor: LocalExecutor, base: Path) -> bool:
+async def _only_workers_have_folders(executor: ObservedExecutor, base: Path) -> bool:
     """Waits for the processes that have ended to be removed."""
     for _ in range(500):
-        processes = [*worker_pool(executor)._spares, *(worker.process for worker in worker_pool(executor)._idle)]
+        processes = [*executor.pool.spares, *(worker.process for worker in executor.pool.idle)]
         if {process.folder for process in processes} == await asyncio.to_thread(_folders, base):
             return True
         await asyncio.sleep(0.02)
@@ -73,38 +72,34 @@ async def test_a_fork_server_that_is_killed_costs_no_idle_job(tmp_path: Path, mo
     base.mkdir(mode=0o711)
     monkeypatch.setattr(tempfile, "tempdir", str(base))
     async with misbehaving(2) as executor:
-        forkserver = worker_pool(executor)._forkserver
-        assert forkserver._running is not None
-        supervisor = forkserver._running[0]
+        forkserver, supervisor = executor.forkserver, _supervisor(executor)
         for _ in range(2):
             before = await run_deed(executor, tmp_path)
-            os.kill(_serving(supervisor.pid), signal.SIGKILL)
+            os.kill(serving_process(forkserver), signal.SIGKILL)
             for pid in before:
                 assert await has_ended(pid)
             assert await run_deed(executor, tmp_path) != before
-            assert forkserver._running[0] is supervisor
+            assert forkserver.pid == supervisor
             assert await _only_workers_have_folders(executor, base)
-        serving = _serving(supervisor.pid)
-        supervisor.kill()
+        serving = serving_process(forkserver)
+        os.kill(supervisor, signal.SIGKILL)
         before = await run_deed(executor, tmp_path)
         os.kill(serving, signal.SIGKILL)
         for pid in before:
             assert await has_ended(pid)
         for _ in range(100):
             await run_deed(executor, tmp_path)
-            if forkserver._running and forkserver._running[0] is not supervisor:
+            if forkserver.pid not in (None, supervisor):
                 break
             await asyncio.sleep(0.05)
-        assert forkserver._running[0] is not supervisor
+        assert forkserver.pid not in (None, supervisor)
     assert not list(base.iterdir())
 
 
 async def test_a_fork_server_that_hangs_is_replaced(tmp_path: Path) -> None:
     async with misbehaving(1) as executor:
         assert await executor.ready()
-        running = worker_pool(executor)._forkserver._running
-        assert running is not None
-        serving = _serving(running[0].pid)
+        serving = serving_process(executor.forkserver)
         os.kill(serving, signal.SIGSTOP)
 
         assert not await executor.ready()
@@ -121,18 +116,17 @@ async def test_a_fork_server_that_hangs_is_replaced(tmp_path: Path) -> None:
 async def test_a_fork_server_ignores_sigio(tmp_path: Path) -> None:
     async with misbehaving(1) as executor:
         before = await run_deed(executor, tmp_path)
-        running = worker_pool(executor)._forkserver._running
-        assert running is not None
-        for process in (_serving(running[0].pid), running[0].pid):
+        supervisor = _supervisor(executor)
+        for process in (serving_process(executor.forkserver), supervisor):
             os.kill(process, signal.SIGIO)
         await run_deed(executor, tmp_path, account="other")
 
         assert await run_deed(executor, tmp_path) == before
-        assert running[0].poll() is None
+        assert executor.forkserver.pid == supervisor
 
 
 async def test_a_job_does_not_wait_long_for_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_SPARE_TIMEOUT", 0.3)
+    monkeypatch.setattr(pool, "SPARE_TIMEOUT", 0.3)
     async with misbehaving(1) as executor:
         _stop_forkserver(executor)
         await run_deed(executor, tmp_path, account="a")
@@ -150,9 +144,7 @@ async def test_a_job_does_not_wait_long_for_a_process(tmp_path: Path, monkeypatc
 async def test_a_job_that_is_killed_with_its_fork_server_is_not_the_cause(tmp_path: Path) -> None:
     async with misbehaving(1) as executor:
         running = await _started(executor, tmp_path)
-        forkserver = worker_pool(executor)._forkserver._running
-        assert forkserver is not None
-        os.killpg(forkserver[0].pid, signal.SIGKILL)
+        os.killpg(_supervisor(executor), signal.SIGKILL)
         with pytest.raises(ExecutorUnavailable):
             await asyncio.wait_for(running, 10)
 
@@ -165,17 +157,17 @@ async def test_closing_does_not_replace_a_fork_server_that_hangs(
         await run_deed(executor, tmp_path, account="a")
         pending = asyncio.create_task(run_deed(executor, tmp_path, account="b"))
         await asyncio.sleep(0.3)
-        monkeypatch.delattr(ForkServer, "_start")
+        monkeypatch.delattr("engine.executor.forkserver.BaseFolder")  # without it, no fork server can start
     with pytest.raises(ExecutorUnavailable):
         await pending
 
 
 async def test_closing_does_not_wait_for_a_fork_server_that_hangs() -> None:
     async with misbehaving(1) as executor:
-        running = _stop_forkserver(executor)
+        supervisor = _stop_forkserver(executor)
         started = time.monotonic()
     assert time.monotonic() - started < 10
-    assert running.returncode == -signal.SIGKILL
+    assert await has_ended(supervisor)
 
 
 async def test_closing_ends_running_jobs(tmp_path: Path) -> None:
@@ -184,20 +176,7 @@ async def test_closing_ends_running_jobs(tmp_path: Path) -> None:
     with pytest.raises(ConversionError) as raised:
         await asyncio.wait_for(running, 10)
     assert raised.value.retryable
-    assert worker_pool(executor)._forkserver._running is None
-
-
-async def test_closing_does_not_wait_for_a_task_that_has_just_ended() -> None:
-    """Its callbacks run later. Waiting without a pause for them would last for ever."""
-    executor = LocalExecutor(1)
-    task = worker_pool(executor)._spawn(asyncio.sleep(0))
-    for _ in range(2):
-        await asyncio.sleep(0)
-    assert task.done()
-
-    await executor.close()
-
-    assert worker_pool(executor)._tasks == set()
+    assert executor.forkserver.pid is None
 
 
 async def test_a_fork_server_that_never_started_removes_nothing(

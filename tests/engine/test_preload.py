@@ -13,7 +13,7 @@ from engine.executor import preload
 
 warmed_up = {}
 threads = []
-original = preload._warm_up_codec
+original = preload.warm_up_codec
 
 def watched(registry, write, fmt):
     threads.append(len(os.listdir("/proc/self/task")))
@@ -24,7 +24,7 @@ def watched(registry, write, fmt):
         warmed_up[fmt.name] = repr(error)
         raise
 
-preload._warm_up_codec = watched
+preload.warm_up_codec = watched
 preload.preload()
 threads.append(len(os.listdir("/proc/self/task")))
 print(json.dumps([warmed_up, threads]))

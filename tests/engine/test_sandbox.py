@@ -22,7 +22,7 @@ from engine.executor import Job, JobLimits, LocalExecutor
 from engine.executor.folders import reachable_by_jobs
 from engine.registry import load_registry
 from plugins._ghostscript import PROGRAMS
-from tests.support.executors.isolated import ALL_MODULES, MISBEHAVING, PNG_MODULES, FileJob, local_executor, run_files
+from tests.support.executors.isolated import ALL_MODULES, MISBEHAVING, PNG_MODULES, FileJob, ObservedExecutor, run_files
 from tests.support.samples.generated import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -77,7 +77,7 @@ async def started() -> AsyncIterator[Starter]:
     async def start(layers: str) -> LocalExecutor:
         if layers not in executors:
             modules = ALL_MODULES if layers == "all" else PNG_MODULES
-            executors[layers] = local_executor(1, _LAYER_SETS[layers], modules=modules, folder=Path(folder))
+            executors[layers] = ObservedExecutor(1, _LAYER_SETS[layers], modules=modules, folder=Path(folder))
             await executors[layers].start()
         return executors[layers]
 
@@ -318,7 +318,7 @@ async def test_the_folder_of_a_job_is_removed_with_it(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(searchable))
     monkeypatch.syspath_prepend(MISBEHAVING)
-    executor = local_executor(1)
+    executor = ObservedExecutor(1)
     await executor.start()
     assert len(_entries(searchable)) == 1
     for isolated in (False, True):

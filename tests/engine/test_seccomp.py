@@ -61,10 +61,10 @@ def _number(call: str) -> int:
 
 def test_all_names_are_known_on_some_architecture() -> None:
     """An unknown name, such as a misspelt one, would be left out of the filters."""
-    resolve = seccomp._libseccomp().seccomp_syscall_resolve_name
-    calls = {rule.call for rule in (*seccomp._RESTRICTIONS, *seccomp._NO_PROGRAMS)}
+    resolve = seccomp.libseccomp().seccomp_syscall_resolve_name
+    calls = {rule.call for rule in (*seccomp.RESTRICTIONS, *seccomp.NO_PROGRAMS)}
 
-    assert {call for call in calls if resolve(call.encode()) == -1} <= {*seccomp._RECENT}
+    assert {call for call in calls if resolve(call.encode()) == -1} <= {*seccomp.RECENT}
 
 
 def test_denied_calls_fail() -> None:

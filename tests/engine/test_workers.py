@@ -16,19 +16,19 @@ import pytest_asyncio
 from PIL import Image
 
 from engine import ConversionError, StepFailed, sandbox
-from engine.executor import Job, JobLimits, LocalExecutor, jobs, pool
+from engine.executor import Job, JobLimits, jobs, pool
 from engine.executor.forkserver import WorkerProcess
 from engine.executor.jobs import Request
 from tests.support.executors.isolated import (
     ACCOUNT,
     FileJob,
+    ObservedExecutor,
     has_ended,
     idle_workers,
     misbehaving,
     run_deed,
     run_files,
     trouble_job,
-    worker_pool,
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -37,20 +37,20 @@ _MIB = 1 << 20
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def executor() -> AsyncIterator[LocalExecutor]:
+async def executor() -> AsyncIterator[ObservedExecutor]:
     """One worker, with the misbehaving plugin."""
     async with misbehaving(1) as made:
         yield made
 
 
-async def test_jobs_of_an_account_share_a_process(executor: LocalExecutor, tmp_path: Path) -> None:
+async def test_jobs_of_an_account_share_a_process(executor: ObservedExecutor, tmp_path: Path) -> None:
     first = await run_deed(executor, tmp_path)
     assert len(first) == 1
     for _ in range(3):
         assert await run_deed(executor, tmp_path) == first
 
 
-async def test_jobs_of_two_accounts_never_share_a_process(executor: LocalExecutor, tmp_path: Path) -> None:
+async def test_jobs_of_two_accounts_never_share_a_process(executor: ObservedExecutor, tmp_path: Path) -> None:
     used: dict[str, set[int]] = {"a": set(), "b": set(), "c": set()}
     for _ in range(3):
         for account, pids in used.items():
@@ -60,9 +60,9 @@ async def test_jobs_of_two_accounts_never_share_a_process(executor: LocalExecuto
     assert len(set.union(*used.values())) == 3
 
 
-async def test_a_worker_refuses_a_job_of_another_account(executor: LocalExecutor) -> None:
+async def test_a_worker_refuses_a_job_of_another_account(executor: ObservedExecutor) -> None:
     loop = asyncio.get_running_loop()
-    async with worker_pool(executor).worker("a", isolated=True) as worker:
+    async with executor.pool.worker("a", isolated=True) as worker:
         connection = worker.process.connection
         replies = []
         for account in ("a", "b"):
@@ -76,7 +76,7 @@ async def test_a_worker_refuses_a_job_of_another_account(executor: LocalExecutor
             jobs.parse_result(reply)
 
 
-async def test_a_request_that_is_too_long_is_an_error(executor: LocalExecutor, tmp_path: Path) -> None:
+async def test_a_request_that_is_too_long_is_an_error(executor: ObservedExecutor, tmp_path: Path) -> None:
     file_job = trouble_job(tmp_path, "behave")
     file_job = file_job._replace(job=replace(file_job.job, tool="x" * jobs.MAX_MESSAGE))
 
@@ -86,7 +86,7 @@ async def test_a_request_that_is_too_long_is_an_error(executor: LocalExecutor, t
     assert not file_job.output.exists()
 
 
-async def test_a_reply_that_is_too_long_becomes_an_error(executor: LocalExecutor, tmp_path: Path) -> None:
+async def test_a_reply_that_is_too_long_becomes_an_error(executor: ObservedExecutor, tmp_path: Path) -> None:
     with pytest.raises(StepFailed, match="too long"):
         await run_files(executor, trouble_job(tmp_path, f"warn {jobs.MAX_MESSAGE}"))
 
@@ -100,7 +100,7 @@ async def test_a_reply_that_is_too_long_becomes_an_error(executor: LocalExecutor
     ],
 )
 async def test_a_job_that_fails_or_changes_its_process_ends_it(
-    executor: LocalExecutor, tmp_path: Path, deed: str
+    executor: ObservedExecutor, tmp_path: Path, deed: str
 ) -> None:
     before = await run_deed(executor, tmp_path)
 
@@ -123,11 +123,11 @@ async def test_a_job_that_leaves_a_child_ends_its_process(tmp_path: Path, deed: 
         assert await has_ended(before[0])
 
 
-async def test_an_isolated_job_gets_a_new_process_that_ends(executor: LocalExecutor, tmp_path: Path) -> None:
+async def test_an_isolated_job_gets_a_new_process_that_ends(executor: ObservedExecutor, tmp_path: Path) -> None:
     before = await run_deed(executor, tmp_path)
-    spares = {process.pid for process in worker_pool(executor)._spares}
+    spares = {process.pid for process in executor.pool.spares}
 
-    async with worker_pool(executor).worker(ACCOUNT, isolated=True) as worker:
+    async with executor.pool.worker(ACCOUNT, isolated=True) as worker:
         assert worker.process.pid not in before
         assert worker.final
     await run_files(executor, trouble_job(tmp_path, "behave", isolated=True))
@@ -145,7 +145,7 @@ async def test_a_process_runs_a_limited_number_of_jobs(tmp_path: Path, limit: in
 
 @pytest.mark.parametrize("limit", ["IDLE_SECONDS", "MAX_AGE"])
 async def test_idle_workers_are_retired_in_time(
-    executor: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+    executor: ObservedExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     monkeypatch.setattr(pool, limit, 0.3)
     (pid,) = await run_deed(executor, tmp_path, account=limit)
@@ -155,7 +155,7 @@ async def test_idle_workers_are_retired_in_time(
 
 
 async def test_a_worker_is_retired_after_a_job_that_ends_beyond_its_age(
-    executor: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: ObservedExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, "MAX_AGE", 0.0)
 
@@ -163,16 +163,16 @@ async def test_a_worker_is_retired_after_a_job_that_ends_beyond_its_age(
 
 
 async def test_the_least_recently_used_worker_makes_room(
-    executor: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: ObservedExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, "MAX_IDLE", 2)
     for account in ("x", "y", "x", "z"):
         await run_deed(executor, tmp_path, account=account)
 
-    assert [worker.account for worker in worker_pool(executor)._idle] == ["x", "z"]
+    assert [worker.account for worker in executor.pool.idle] == ["x", "z"]
 
 
-async def test_the_memory_limit_applies_to_each_job_of_a_process(executor: LocalExecutor, tmp_path: Path) -> None:
+async def test_the_memory_limit_applies_to_each_job_of_a_process(executor: ObservedExecutor, tmp_path: Path) -> None:
     size = 640 * _MIB
     before = await run_deed(executor, tmp_path)
 
@@ -185,15 +185,15 @@ async def test_the_memory_limit_applies_to_each_job_of_a_process(executor: Local
     assert not idle_workers(executor)
 
 
-async def test_a_killed_idle_worker_costs_no_job(executor: LocalExecutor, tmp_path: Path) -> None:
+async def test_a_killed_idle_worker_costs_no_job(executor: ObservedExecutor, tmp_path: Path) -> None:
     for _ in range(5):
-        for pid in [*await run_deed(executor, tmp_path), *(process.pid for process in worker_pool(executor)._spares)]:
+        for pid in [*await run_deed(executor, tmp_path), *(process.pid for process in executor.pool.spares)]:
             os.kill(pid, signal.SIGKILL)
         await run_files(executor, trouble_job(tmp_path, "behave"))
 
 
 async def test_a_worker_that_ends_before_it_starts_a_job_costs_no_job(
-    executor: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: ObservedExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (stopped,) = await run_deed(executor, tmp_path)
     monkeypatch.setattr(WorkerProcess, "resume", lambda process: None)
@@ -206,7 +206,7 @@ async def test_a_worker_that_ends_before_it_starts_a_job_costs_no_job(
     assert stopped not in idle_workers(executor)
 
 
-async def test_idle_workers_are_stopped(executor: LocalExecutor, tmp_path: Path) -> None:
+async def test_idle_workers_are_stopped(executor: ObservedExecutor, tmp_path: Path) -> None:
     (pid,) = await run_deed(executor, tmp_path)
     state = Path(f"/proc/{pid}/stat")
 
@@ -217,7 +217,7 @@ async def test_idle_workers_are_stopped(executor: LocalExecutor, tmp_path: Path)
     raise AssertionError("the worker runs")
 
 
-async def test_jobs_yield_to_the_server(executor: LocalExecutor, tmp_path: Path) -> None:
+async def test_jobs_yield_to_the_server(executor: ObservedExecutor, tmp_path: Path) -> None:
     (pid,) = await run_deed(executor, tmp_path)
 
     assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0) + 5
@@ -246,16 +246,3 @@ async def test_a_large_picture_leaves_its_worker_small(tmp_path: Path) -> None:
 
     assert len(pids) == 2
     assert pids[0] == pids[1]
-
-
-async def test_cancelling_kills_a_reused_process(executor: LocalExecutor, tmp_path: Path) -> None:
-    (pid,) = await run_deed(executor, tmp_path)
-    running = asyncio.create_task(run_files(executor, trouble_job(tmp_path, "hang")))
-    await asyncio.sleep(0.3)
-    assert not idle_workers(executor)
-
-    running.cancel()
-
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert await has_ended(pid)

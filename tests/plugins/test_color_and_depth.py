@@ -29,14 +29,6 @@ def test_background_replaces_transparency() -> None:
         assert gray.first_frame(target).image.getpixel((4, 4)) == (0, 0, 255)
 
 
-def test_an_unknown_background_is_refused() -> None:
-    with pytest.raises(InvalidOption) as caught:
-        load_registry().validate({"background": "notacolor"})
-
-    assert (caught.value.param, caught.value.reason) == ("background", "malformed")
-    assert "#rrggbb" in str(caught.value) or "color" in str(caught.value)
-
-
 def test_a_gray_picture_has_a_gray_background() -> None:
     raster = geometry.background.run(raster_of(Image.new("RGBA", (8, 8), (255, 0, 0, 0))), background="#00f")
     gray = geometry.color_space.run(raster, color_space="gray")

@@ -43,7 +43,7 @@ _PAGES, _VECTORS = ("pdf", "eps"), ("pdf", "eps", "svg")
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "target" in metafunc.fixturenames:
-        cases = list(_cases(everything=metafunc.config.getoption("corpus") == "all"))
+        cases = list(_cases(everything=metafunc.config.getoption("long")))
         metafunc.parametrize(("entry", "target"), cases, ids=[f"{entry.name}-{target}" for entry, target in cases])
 
 

@@ -10,7 +10,7 @@ import pikepdf
 import pytest
 from PIL import Image
 
-from engine import InvalidOption, OptionValues, pipeline
+from engine import OptionValues, pipeline
 from engine.executor import Job, LocalExecutor
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
@@ -131,22 +131,6 @@ def test_pages_stay_documents() -> None:
     result = _convert(sample("pdf"), "pdf", width=100)
 
     assert [warned.code for warned in result.outcome.warnings] == ["option_ignored"]
-
-
-@pytest.mark.parametrize("source", ["jpeg", "png", "tiff", "gif", "webp", "pdf", "svg"])
-def test_a_crop_outside_is_an_error_of_the_request(source: str) -> None:
-    with pytest.raises(InvalidOption) as caught:
-        _convert(sample(source), "webp", crop="0,0,9000,10", width=10)
-
-    assert caught.value.param == "crop"
-
-
-def test_a_bit_depth_is_checked_against_the_target() -> None:
-    assert opened(_convert(sample("png"), "png", bit_depth=16).data).mode in ("RGB", "I;16")
-    assert _convert(sample("png"), "png", bit_depth=16).data[24] == 16
-    with pytest.raises(InvalidOption) as caught:
-        _convert(sample("png"), "jpeg", bit_depth=16)
-    assert (caught.value.param, caught.value.details) == ("bit_depth", {"available": [8]})
 
 
 @pytest.mark.asyncio(loop_scope="session")

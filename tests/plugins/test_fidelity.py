@@ -263,31 +263,6 @@ def test_vectors_stay_vectors(source: str, target: str) -> None:
         assert len(re.findall(rb" re\s+f", page)) == 4  # the boxes
 
 
-@pytest.mark.parametrize("target", ["png", "tiff", "bmp"])
-def test_quality_with_a_lossless_target_is_ignored_with_a_warning(target: str) -> None:
-    result = convert(sample("jpeg"), target, quality=10)
-
-    assert codes(result) == {"quality_ignored"}
-    assert result.data == convert(sample("jpeg"), target).data
-
-
-@pytest.mark.parametrize("target", ["jpeg", "webp", "avif", "heic"])
-def test_quality_changes_size(target: str) -> None:
-    photo = saved(Image.effect_noise((200, 200), 60).convert("RGB"), "PNG")
-
-    assert len(convert(photo, target, quality=20).data) < len(convert(photo, target, quality=90).data)
-
-
-def test_internal_entities_are_expanded() -> None:
-    svg = (
-        b'<?xml version="1.0"?><!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN" "svg11.dtd" [<!ENTITY colour "#00ff00">]>'
-        b'<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">'
-        b'<rect width="20" height="20" fill="&colour;"/></svg>'
-    )
-
-    assert opened(convert(svg, "png").data).convert("RGB").getpixel((10, 10)) == (0, 255, 0)
-
-
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA"])
 def test_a_png_has_about_the_size_of_pillows_and_the_same_pixels(mode: str) -> None:
     drawn = quadrants((400, 300)).effect_spread(3).convert(mode)

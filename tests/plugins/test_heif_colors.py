@@ -94,7 +94,7 @@ def _difference(one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
     return float(first.dE00(second).avg())
 
 
-@pytest.mark.parametrize("bits", [8, 10])
+@pytest.mark.parametrize("bits", [pytest.param(8, marks=pytest.mark.long), 10])
 def test_colors_are_those_of_a_browser(screenshots: Screenshots, bits: int) -> None:
     files = []
     for name, points in _COLORS.items():
@@ -142,7 +142,7 @@ def test_heic_has_the_colors_of_avif(bits: int, points: CodePoints) -> None:
 
 
 @pytest.mark.parametrize("make", [_avif, _heic])
-@pytest.mark.parametrize("bits", [8, 10])
+@pytest.mark.parametrize("bits", [pytest.param(8, marks=pytest.mark.long), 10])
 def test_wide_colors_are_kept_where_the_target_holds_a_profile(make: Callable[..., bytes], bits: int) -> None:
     for target in ("jpeg", "png", "webp", "avif", "heic", "tiff"):
         with Image.open(BytesIO(_convert(make(_P3, bits), target)[0])) as image:

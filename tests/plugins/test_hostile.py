@@ -130,7 +130,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             targets = [fmt.name for fmt in _REGISTRY.targets(_REGISTRY.identify(entry.path))]
         except ConversionError:
             continue  # refused before the job starts; see test_bad_input
-        whole = metafunc.config.getoption("corpus") == "all"
+        whole = metafunc.config.getoption("long")
         cases += [(entry, target) for target in (targets if whole else [targets[turn % len(targets)]])]
     metafunc.parametrize("unsound", cases, ids=[f"{entry.name}-{target}" for entry, target in cases])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from io import BytesIO
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -48,3 +49,13 @@ def test_a_jpeg_does_not_grow_at_the_default_quality(target: str, quality: int) 
     plan = _REGISTRY.plan([_REGISTRY.formats["jpeg"]], target)
 
     assert len(pipeline.run(plan, [original]).data) < len(original)
+
+
+@pytest.mark.parametrize("effort", [5, 9])
+@pytest.mark.parametrize("progressive", [False, True])
+def test_noise_is_written_as_jpeg_of_the_best_quality(effort: int, progressive: bool) -> None:
+    noise = Image.fromarray(np.random.default_rng(1).integers(0, 256, (256, 256, 3), np.uint8))
+    options = {"quality": 100, "effort": effort, "progressive": progressive}
+    plan = _REGISTRY.plan([_REGISTRY.formats["png"]], "jpeg", options=options)
+
+    assert pipeline.run(plan, [saved(noise, "PNG")], options).data

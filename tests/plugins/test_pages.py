@@ -21,7 +21,6 @@ from engine.options import OptionValue
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
 from tests.support.results.conversions import codes
-from tests.support.samples.generated import sample
 
 _REGISTRY = load_registry()
 _WIDTHS = [20, 30, 40, 50]  # in pixels or points; the pages differ, so that each is recognised
@@ -166,14 +165,6 @@ def test_a_page_that_the_file_does_not_have(data: bytes, target: str, pages: str
 
     error = raised.value
     assert (error.param, error.reason, error.details["page_count"]) == ("pages", "out_of_range", 4)
-
-
-@pytest.mark.parametrize(("source", "target"), [("jpeg", "png"), ("jpeg", "pdf"), ("svg", "pdf"), ("bmp", "webp")])
-def test_a_format_without_pages_has_one(source: str, target: str) -> None:
-    assert codes(_run(sample(source), target, "1")) <= {"alpha_flattened"}
-    with pytest.raises(InvalidOption) as raised:
-        _run(sample(source), target, "2")
-    assert (raised.value.reason, raised.value.details["page_count"]) == ("out_of_range", 1)
 
 
 @pytest.mark.parametrize("target", ["jpeg", "png", "webp", "avif", "heic", "bmp", "psd", "gif", "eps"])

@@ -21,7 +21,7 @@ _PDFS = [entry for entry in load_corpus() if entry.name.startswith("pdf/")]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    everything = metafunc.config.getoption("corpus") == "all"
+    everything = metafunc.config.getoption("long")
     if "pair" in metafunc.fixturenames:
         every = [(first, second) for first in _PDFS for second in _PDFS]
         chosen = every if everything else [(one, _PDFS[(at + 1) % len(_PDFS)]) for at, one in enumerate(_PDFS)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import threading
 import time
 from pathlib import Path
@@ -180,25 +179,17 @@ def test_sqlite_transactions_hold_the_write_lock_from_the_start(tmp_path: Path) 
     other.close()
 
 
-def test_a_locked_database_is_busy(tmp_path: Path) -> None:
-    opened = Database(f"sqlite:///{tmp_path / 'convertd.db'}")
-    account = open_account(opened, 3)
-    other = sqlite3.connect(tmp_path / "convertd.db", isolation_level=None)
-    other.execute("BEGIN EXCLUSIVE")
-
-    with pytest.raises(DatabaseBusy):
-        balance_of(opened, account.id)
-
-    other.execute("ROLLBACK")
-    other.close()
-    assert balance_of(opened, account.id) == 3
-    opened.close()
-
-
-async def test_run_with_timeout_does_not_wait_in_the_queue(tmp_path: Path) -> None:
+async def test_run_with_timeout_does_not_wait_in_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.database.database.TIMEOUT", 0.1)
     database = Database(f"sqlite:///{tmp_path / 'convertd.db'}")
-    slow = asyncio.create_task(database.run(lambda _: time.sleep(6)))
-    await asyncio.sleep(0.1)
+    begun, end = threading.Event(), threading.Event()
+
+    def block(_transaction: Transaction) -> None:
+        begun.set()
+        end.wait(30)
+
+    slow = asyncio.create_task(database.run(block))
+    await asyncio.to_thread(begun.wait)
     cancelled = asyncio.create_task(database.run_with_timeout(lambda _: None))
     await asyncio.sleep(0)
     cancelled.cancel()
@@ -207,6 +198,7 @@ async def test_run_with_timeout_does_not_wait_in_the_queue(tmp_path: Path) -> No
     with pytest.raises(DatabaseBusy):
         await database.run_with_timeout(lambda _: None)
     assert not slow.done()
+    end.set()
     await slow
     assert await database.run_with_timeout(lambda _: "in time") == "in time"
     database.close()

@@ -127,7 +127,7 @@ async def test_both_transactions_of_a_deadlock_succeed(database: Database) -> No
 
 
 def test_a_stopped_server_does_not_block_a_transaction(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_pool, "_MAX_SECONDS", 1.0)
+    monkeypatch.setattr(connection_pool, "MAX_SECONDS", 1.0)
     opened = Database(url)
     account = open_account(opened, 0)
     stopped: list[int] = []

@@ -48,11 +48,11 @@ async def test_memory_is_bounded() -> None:
     limiter = MemoryRateLimiter(capacity=10, clock=clock)
     for number in range(100):
         await limiter.hit(f"key-{number}", 1, 60)
-    assert len(limiter._windows[60]) == 10
+    assert len(limiter) == 10
     assert not (await limiter.hit("key-99", 1, 60)).allowed
     clock.now += 61
     await limiter.hit("another", 1, 60)
-    assert len(limiter._windows[60]) == 1
+    assert len(limiter) == 1
 
 
 @given(st.lists(st.floats(0, 30), max_size=60), st.integers(1, 5))

@@ -60,42 +60,6 @@ def test_inserts_fill_every_column(database: Database, name: str) -> None:
     assert {column: getattr(inserted, column) for column in row} == row
 
 
-def test_a_request_is_inserted_once(database: Database) -> None:
-    account = open_account(database).id
-    row = row_of(models.Request, account, {})
-    for _ in range(2):
-        run(database, "INSERT_REQUEST", **row)
-    assert len(rows(database, models.Request, account)) == 1
-
-
-def test_old_requests_are_deleted(database: Database) -> None:
-    account = open_account(database).id
-    for number in range(5):
-        row = row_of(models.Request, account, {"id": f"{number}_{account}", "at_milliseconds": number // 2})
-        run(database, "INSERT_REQUEST", **row)
-    run(database, "DELETE_OLD_REQUESTS", account=account, kept=2)
-    assert {row.id[0] for row in rows(database, models.Request, account)} == {"3", "4"}
-
-
-def test_credits_are_held_and_charged(database: Database) -> None:
-    account = open_account(database, 5).id
-    assert run(database, "HOLD_CREDITS", account=account, amount=6) == []
-    assert run(database, "HOLD_CREDITS", account=account, amount=3) == [(2,)]
-    assert run(database, "CHARGE_HELD_CREDITS", account=account, amount=2) == [(2,)]
-    row = account_row(database, account)
-    assert (row.balance, row.held, row.used) == (2, 1, 2)
-
-
-def test_a_hold_ends_once_and_for_its_account_only(database: Database) -> None:
-    account, other = (open_account(database).id for _ in range(2))
-    row = row_of(models.Hold, account, {"state": "held", "amount": 3})
-    run(database, "INSERT_HOLD", **row)
-    assert run(database, "END_HOLD", hold=row["id"], account=other, state="settled") == []
-    assert run(database, "END_HOLD", hold=row["id"], account=account, state="settled") == [(3,)]
-    assert run(database, "END_HOLD", hold=row["id"], account=account, state="released") == []
-    assert [hold.state for hold in rows(database, models.Hold, account)] == ["settled"]
-
-
 @pytest.mark.parametrize("revoked_at", [None, 1])
 @pytest.mark.parametrize(("expires_in", "valid"), [(None, True), (1, True), (0, False)])
 def test_valid_keys_are_found(

@@ -35,7 +35,7 @@ MEMORY = "memory"
 
 CONNECT_TIMEOUT = 5.0  # seconds
 
-_POLL_INTERVAL = 5.0  # seconds between updates of the state
+POLL_INTERVAL = 5.0  # seconds between updates of the state
 _RETRY_INTERVAL = 1.0  # seconds, while there is no worker
 _START_TIMEOUT = _CLOSE_TIMEOUT = 1.0  # seconds
 _POLL_TIMEOUT = 10.0  # seconds, which includes the connection
@@ -135,7 +135,7 @@ class ClusterConnection:
             self._first_update.set()
             self._outdated.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._outdated.wait(), _POLL_INTERVAL if self.workers else _RETRY_INTERVAL)
+                await asyncio.wait_for(self._outdated.wait(), POLL_INTERVAL if self.workers else _RETRY_INTERVAL)
 
     async def _update(self) -> None:
         logs_failure = self.state.connected or not self._first_update.is_set()

@@ -49,7 +49,7 @@ class ClusterExecutor:
     def __init__(self, scheduler: str, installation: Installation, blobs: BlobStore) -> None:
         self._installation = installation
         self._blobs = blobs
-        self._connection = ClusterConnection(scheduler, installation)
+        self.connection = ClusterConnection(scheduler, installation)
         self._retries = 0
         self._retrying = asyncio.Lock()
         self._finished: list[Future[Any]] = []
@@ -57,22 +57,22 @@ class ClusterExecutor:
 
     async def start(self, on_resize: Callable[[int, int], None]) -> None:
         """Connects to the scheduler. Without one, tries again every few seconds."""
-        await self._connection.start(on_resize)
+        await self.connection.start(on_resize)
 
     async def close(self) -> None:
         """Disconnects, which ends all jobs."""
         if self._deletions:
             await asyncio.wait(self._deletions, timeout=_CLOSE_TIMEOUT)
-        await self._connection.close()
+        await self.connection.close()
         await self._blobs.close()
 
     async def ready(self) -> bool:
         """Returns whether a worker can run jobs of this server."""
-        return self._connection.client is not None
+        return self.connection.client is not None
 
     def state(self) -> ClusterState:
         """The state of the cluster, as of a few seconds ago."""
-        return replace(self._connection.state, retries=self._retries)
+        return replace(self.connection.state, retries=self._retries)
 
     async def run(
         self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
@@ -122,7 +122,7 @@ class ClusterExecutor:
                 try:
                     return await self._run_once(job, prefer=not attempt)
                 except KilledWorker as error:
-                    self._connection.refresh()
+                    self.connection.refresh()
                     log.warning("a worker died while it ran a job: %s", error.last_worker.address)
             self._retries += attempt < _MAX_RUNS - 1
         raise WorkerCrashed("The workers that ran the conversion ended, one after another.")
@@ -130,7 +130,7 @@ class ClusterExecutor:
     async def _run_once(self, job: ClusterJob, *, prefer: bool) -> ClusterResult | ConversionError:
         """Runs a job on a worker, first on the account's preferred one. Raises KilledWorker if the worker dies."""
         if prefer:
-            with self._connection.prefer_worker(job.account, job.job.memory) as preferred:
+            with self.connection.prefer_worker(job.account, job.job.memory) as preferred:
                 if preferred is not None:
                     # Dask keeps a job waiting for its preferred worker if no other is there when that one leaves. It
                     # moves jobs of a busy worker to any idle one, which may have just joined.
@@ -143,7 +143,7 @@ class ClusterExecutor:
 
     async def _submit(self, job: ClusterJob, preferred: ClusterWorker | None = None) -> ClusterResult | ConversionError:
         """Runs a job on a worker. Raises KilledWorker, NoValidWorkerError, NoWorkerError and OtherInstallation."""
-        client, workers = self._connection.client, self._connection.workers
+        client, workers = self.connection.client, self.connection.workers
         if client is None:
             raise ExecutorUnavailable("The cluster has no worker for the conversion.")
         # Dask averages the time of jobs by the prefix of their keys.
@@ -187,13 +187,13 @@ class ClusterExecutor:
         waiting: asyncio.Task[ClusterResult | ConversionError] = asyncio.ensure_future(future)
         waiting.add_done_callback(_retrieve_exception)
         try:
-            ends: list[asyncio.Future[Any]] = [waiting, self._connection.outage]
+            ends: list[asyncio.Future[Any]] = [waiting, self.connection.outage]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
                 raise ExecutorUnavailable("The scheduler of the cluster does not respond.")
             return waiting.result()
         except (CancelledError, OSError) as error:
-            self._connection.refresh()
+            self.connection.refresh()
             raise ExecutorUnavailable("The scheduler of the cluster was lost.") from error
 
     def _delete(self, blobs: list[str]) -> None:

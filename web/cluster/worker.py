@@ -40,9 +40,9 @@ _NO_BLOB_STORE = (
 )
 _SERVER_TIMEOUT = 60.0  # seconds without a sign, until a server is taken as gone
 _CHECK_TIMEOUT = 10.0  # seconds, which includes the connection
-_REJOIN_INTERVAL = 3.0  # seconds at most
-_DRAIN_TIMEOUT = 60.0  # seconds for running jobs, which is more than the longest deadline
-_MESSAGES_TIMEOUT = 15.0  # seconds in addition, for the answers of the scheduler and until servers have read results
+REJOIN_INTERVAL = 3.0  # seconds at most
+DRAIN_TIMEOUT = 60.0  # seconds for running jobs, which is more than the longest deadline
+MESSAGES_TIMEOUT = 15.0  # seconds in addition, for the answers of the scheduler and until servers have read results
 _RESULT_CHECKS, _RESULT_INTERVAL = 100, 0.05  # until servers have read the last results; seconds between checks
 
 
@@ -205,7 +205,7 @@ async def run_worker(
             reported.add(reason)
         with suppress(TimeoutError):
             # Not all workers at once after a restart of the scheduler.
-            await asyncio.wait_for(stop.wait(), uniform(_REJOIN_INTERVAL / 2, _REJOIN_INTERVAL))
+            await asyncio.wait_for(stop.wait(), uniform(REJOIN_INTERVAL / 2, REJOIN_INTERVAL))
 
 
 async def _check_servers(scheduler: str, installation: Installation) -> None:
@@ -264,11 +264,11 @@ async def _join(options: WorkerOptions, installation: Installation, runner: JobR
 
 async def _drain(worker: Worker, runner: JobRunner) -> None:
     """Takes no new jobs, waits for those that run, and until servers have read their results."""
-    log.info("stopping: no new jobs, up to %d s for %d that run", _DRAIN_TIMEOUT, runner.running)
+    log.info("stopping: no new jobs, up to %d s for %d that run", DRAIN_TIMEOUT, runner.running)
     with suppress(OSError, TimeoutError):
-        async with asyncio.timeout(_DRAIN_TIMEOUT + _MESSAGES_TIMEOUT):
+        async with asyncio.timeout(DRAIN_TIMEOUT + MESSAGES_TIMEOUT):
             await worker.scheduler.retire_workers(workers=[worker.address], close_workers=False, remove=False)
-            await runner.finish(_DRAIN_TIMEOUT)
+            await runner.finish(DRAIN_TIMEOUT)
             for _ in range(_RESULT_CHECKS):
                 if not worker.state.executing and not worker.data:
                     break

@@ -44,7 +44,7 @@ _MAX_HEADERS = 16 << 10  # bytes
 _MAX_URL = 4 << 10  # bytes
 _MAX_CONNECTIONS = 512
 _CROWDED = 384  # connections, from which on silent ones are closed sooner
-_MAX_CONNECTIONS_PER_CLIENT = 64
+MAX_CONNECTIONS_PER_CLIENT = 64
 _MAX_HEALTH_CONNECTIONS = 32  # further connections, for health checks only
 _MAX_HEALTH_CONNECTIONS_PER_CLIENT = 2
 _HEALTH_PATHS = ("/healthz", "/readyz")
@@ -195,7 +195,7 @@ class Server(HTTPServer):
 
     def _open_connection(self, accepted: socket.socket, address: tuple[Any, ...]) -> None:
         client = client_network(str(address[0]))
-        clients, total, limit = self._clients, _MAX_CONNECTIONS, _MAX_CONNECTIONS_PER_CLIENT
+        clients, total, limit = self._clients, _MAX_CONNECTIONS, MAX_CONNECTIONS_PER_CLIENT
         if is_trusted(client, self._trusted):
             limit = _MAX_CONNECTIONS
         if only_health := clients.total() >= total:

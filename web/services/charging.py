@@ -25,8 +25,8 @@ log = logging.getLogger("convertd.charging")
 
 T = TypeVar("T")
 
-_RETRY_DELAYS = (0.2, 0.4, 0.8, 1.6, 3.2)  # seconds
-_RELEASE_TIMEOUT = 1.0  # seconds that an error response waits for the release of the hold
+RETRY_DELAYS = (0.2, 0.4, 0.8, 1.6, 3.2)  # seconds
+RELEASE_TIMEOUT = 1.0  # seconds that an error response waits for the release of the hold
 
 SaveResult = Callable[[Transaction], ResponseData]
 """Saves the rows of a result and returns the response. Idempotent."""
@@ -101,7 +101,7 @@ class Charges:
             self._releases.add(release)
             release.add_done_callback(self._on_released)
             with suppress(asyncio.CancelledError):
-                await asyncio.wait([release], timeout=_RELEASE_TIMEOUT)
+                await asyncio.wait([release], timeout=RELEASE_TIMEOUT)
             raise
 
     def _on_released(self, release: asyncio.Task[None]) -> None:
@@ -112,7 +112,7 @@ class Charges:
 
 async def _retry_while_busy(attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Retries while the database is unavailable, for example during a restart. Raises DatabaseBusy after about 6 s."""
-    for delay in _RETRY_DELAYS:
+    for delay in RETRY_DELAYS:
         with suppress(DatabaseBusy):
             return await attempt()
         await asyncio.sleep(delay)

@@ -29,7 +29,7 @@ log = logging.getLogger("convertd.email")
 _SMTP_TIMEOUT = 10.0  # seconds for each step of the protocol
 _RETRY_DELAYS = (2.0, 10.0)  # seconds
 _CAPACITY = 1000  # emails
-_CLOSE_TIMEOUT = 10.0  # seconds
+CLOSE_TIMEOUT = 10.0  # seconds
 
 _VERIFICATION = """\
 Welcome to convertd.
@@ -206,7 +206,7 @@ class EmailQueue:
         self._deliveries.add(delivery)
         delivery.add_done_callback(self._deliveries.discard)
 
-    async def close(self, max_wait: float = _CLOSE_TIMEOUT) -> None:
+    async def close(self, max_wait: float = CLOSE_TIMEOUT) -> None:
         """Flushes the queue, retrying without delays. Drops emails that are not sent within `max_wait` seconds."""
         self._closing.set()
         if self._deliveries:

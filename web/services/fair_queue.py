@@ -48,6 +48,10 @@ class Overruns:
         self._clock = clock
         self._accounts: dict[str, _AccountOverruns] = {}  # ordered by the latest overrun
 
+    def __len__(self) -> int:
+        """Number of accounts whose overruns are remembered."""
+        return len(self._accounts)
+
     def is_restricted(self, account_id: str) -> bool:
         """Whether the account shares one slot with all other restricted accounts."""
         account = self._accounts.get(account_id)
@@ -115,6 +119,11 @@ class FairQueue:
         self._is_restricted = is_restricted
         self._used_memory = 0  # bytes
         self._accounts: dict[str, _AccountQueue] = {}  # accounts with jobs; a start moves its account to the end
+
+    @property
+    def accounts(self) -> int:
+        """Number of accounts with queued or running jobs."""
+        return len(self._accounts)
 
     def resize(self, slots: int, memory: float) -> None:
         """Changes the limits. Running jobs continue."""

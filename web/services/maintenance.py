@@ -23,7 +23,7 @@ from web.services.idempotency import IdempotencyService
 
 log = logging.getLogger("convertd.maintenance")
 
-_INTERVAL = 30  # seconds
+INTERVAL = 30  # seconds
 _ORPHAN_SWEEP_EVERY = 60  # sweeps; an orphan sweep lists all blobs
 _BATCH_SIZE = 500  # rows
 
@@ -105,10 +105,10 @@ class Maintenance:
                 if number % _ORPHAN_SWEEP_EVERY == 0:
                     await self._files.sweep_orphans()
             except StoreUnavailable as error:  # the store has logged the cause
-                log.warning("maintenance failed; next attempt in %d s: %s", _INTERVAL, error)
+                log.warning("maintenance failed; next attempt in %d s: %s", INTERVAL, error)
             except Exception:
-                log.exception("maintenance failed; next attempt in %d s", _INTERVAL)
-            await asyncio.sleep(_INTERVAL)
+                log.exception("maintenance failed; next attempt in %d s", INTERVAL)
+            await asyncio.sleep(INTERVAL)
 
     async def _sweep(self) -> None:
         if holds := await self._database.run(ledger.release_expired):

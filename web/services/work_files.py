@@ -24,7 +24,7 @@ MEMORY_LIMIT = 1 << 20
 _TOTAL_MEMORY = 256 << 20  # bytes of all uploads in memory; beyond it, small ones are on the disk, too
 _SPACE = 2 << 30  # bytes of all files on the disk
 _SHARE = 2  # an account may use 1/2 of the space, which is enough for the largest request and its result
-_DISK_RESERVE, _DISK_RESERVE_SHARE = 1 << 30, 20  # free disk space to leave: 1 GiB, or 1/20 of a small disk
+DISK_RESERVE, DISK_RESERVE_SHARE = 1 << 30, 20  # free disk space to leave: 1 GiB, or 1/20 of a small disk
 _BLOCK = 1 << 20  # bytes written to the disk at a time
 _RETRY_AFTER = 5  # seconds
 
@@ -140,6 +140,8 @@ class WorkFiles:
     """Creates work files, those on the disk in `folder`, and limits their number and size.
 
     Files on the disk have at most `space` bytes in all. An account may use a share of it and of the open files.
+    `used_memory` is the number of bytes in memory, `used_space` that on the disk by account, `open_files` the number of
+    files by account.
     """
 
     def __init__(self, folder: Path, *, space: int = _SPACE, memory: int = _TOTAL_MEMORY) -> None:
@@ -147,9 +149,9 @@ class WorkFiles:
         self._space = space
         self._memory = memory
         self._files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
-        self._used_memory = 0
-        self._used_space: Counter[str] = Counter()  # bytes on the disk by account
-        self._open_files: Counter[str] = Counter()  # number by account
+        self.used_memory = 0
+        self.used_space: Counter[str] = Counter()
+        self.open_files: Counter[str] = Counter()
 
     def prepare(self) -> None:
         """Creates the folder, and deletes files of an earlier server. Blocks."""
@@ -158,7 +160,7 @@ class WorkFiles:
 
     def create(self, account: str) -> WorkFile:
         """Creates an empty file of an account. Raises RateLimited, reason `queue_full`, if too many are open."""
-        _take(self._open_files, account, 1, self._files)
+        _take(self.open_files, account, 1, self._files)
         try:
             return WorkFile(self, account)
         except OSError:
@@ -167,22 +169,22 @@ class WorkFiles:
 
     def take_memory(self, size: int) -> bool:
         """Counts bytes of a file in memory. Returns whether there was memory for them."""
-        if self._used_memory + size > self._memory:
+        if self.used_memory + size > self._memory:
             return False
-        self._used_memory += size
+        self.used_memory += size
         return True
 
     def take_disk(self, account: str, size: int) -> None:
         """Counts bytes of a file on the disk. Raises RateLimited, reason `queue_full`."""
-        _take(self._used_space, account, size, self._space)
+        _take(self.used_space, account, size, self._space)
 
     def release_memory(self, size: int) -> None:
         """Counts bytes of a file as no longer in memory."""
-        self._used_memory -= size
+        self.used_memory -= size
 
     def release(self, account: str, size: int) -> None:
         """Counts a file as closed, with its bytes on the disk."""
-        for used, amount in ((self._used_space, size), (self._open_files, 1)):
+        for used, amount in ((self.used_space, size), (self.open_files, 1)):
             used[account] -= amount
             if not used[account]:
                 del used[account]
@@ -202,7 +204,7 @@ class WorkFiles:
     def has_space(self, size: int = 0) -> bool:
         """Whether the disk has space for `size` bytes and the reserve. Blocks."""
         disk = shutil.disk_usage(self.folder)
-        return disk.free >= size + min(_DISK_RESERVE, disk.total // _DISK_RESERVE_SHARE)
+        return disk.free >= size + min(DISK_RESERVE, disk.total // DISK_RESERVE_SHARE)
 
     def _check_disk(self, size: int) -> None:
         if not self.has_space(size):

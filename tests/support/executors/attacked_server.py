@@ -18,9 +18,11 @@ from PIL import Image
 from engine.executor import forkserver
 from tests.support.executors.isolated import misbehaving, run_files, trouble_job
 
-_EMULATION = (
-    "from engine.sandbox import landlock; version = landlock._version(); landlock._version = lambda: min({}, version)"
-)
+_EMULATION = """
+from engine.sandbox import landlock
+version = landlock.abi_version()
+landlock.abi_version = lambda: min({}, version)
+"""
 
 
 async def _attack(folder: Path, attacks: dict[str, str]) -> dict[str, bool]:
@@ -37,10 +39,10 @@ async def _attack(folder: Path, attacks: dict[str, str]) -> dict[str, bool]:
 
 
 def main(folder: Path, versions: list[int], attacks: dict[str, str]) -> None:
-    program = forkserver._PROGRAM
+    program = forkserver.PROGRAM
     succeeded = []
     for version in versions:
-        forkserver._PROGRAM = f"{_EMULATION.format(version)}; {program}"
+        forkserver.PROGRAM = f"{_EMULATION.format(version)}{program}"
         succeeded.append(asyncio.run(_attack(folder, attacks)))
     print(json.dumps(succeeded))
 

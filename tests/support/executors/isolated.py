@@ -26,15 +26,20 @@ PNG_MODULES = load_registry().plan([load_registry().formats["png"]], "png").modu
 """Modules that a fork server imports: those of all jobs, or in a third of the time those of jobs that write PNG."""
 
 
-def local_executor(
-    workers: int,
-    layers: Collection[str] = sandbox.LAYERS,
-    jobs_per_process: int = 100,
-    modules: Collection[str] = PNG_MODULES,
-    folder: Path | None = None,
-) -> LocalExecutor:
-    """An executor whose fork server imports only these modules."""
-    return LocalExecutor(workers, pool=WorkerPool(ForkServer(layers, modules, folder), workers, jobs_per_process))
+class ObservedExecutor(LocalExecutor):
+    """An executor with its worker pool and its fork server, which imports only these modules."""
+
+    def __init__(
+        self,
+        workers: int,
+        layers: Collection[str] = sandbox.LAYERS,
+        jobs_per_process: int = 100,
+        modules: Collection[str] = PNG_MODULES,
+        folder: Path | None = None,
+    ) -> None:
+        self.forkserver = ForkServer(layers, modules, folder)
+        self.pool = WorkerPool(self.forkserver, workers, jobs_per_process)
+        super().__init__(workers, pool=self.pool)
 
 
 @asynccontextmanager
@@ -43,11 +48,11 @@ async def misbehaving(
     layers: Collection[str] = sandbox.LAYERS,
     jobs_per_process: int = 100,
     modules: Collection[str] = PNG_MODULES,
-) -> AsyncIterator[LocalExecutor]:
+) -> AsyncIterator[ObservedExecutor]:
     """An executor whose fork server has started."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(MISBEHAVING)
-        executor = local_executor(workers, layers, jobs_per_process, modules)
+        executor = ObservedExecutor(workers, layers, jobs_per_process, modules)
         await executor.start()
         try:
             yield executor
@@ -85,18 +90,17 @@ def trouble_job(folder: Path, deed: str, *, isolated: bool = False) -> FileJob:
     return FileJob(Job(("trouble",), "png", isolated=isolated), [source], folder / f"{deed}.out")
 
 
-def worker_pool(executor: LocalExecutor) -> WorkerPool:
-    """The worker pool of the executor."""
-    assert isinstance(executor._pool, WorkerPool)
-    return executor._pool
+def serving_process(forkserver: ForkServer) -> int:
+    """The process that forks, a child of the fork server's supervisor."""
+    return int(Path(f"/proc/{forkserver.pid}/task/{forkserver.pid}/children").read_text())
 
 
-def idle_workers(executor: LocalExecutor, account: str = ACCOUNT) -> list[int]:
+def idle_workers(executor: ObservedExecutor, account: str = ACCOUNT) -> list[int]:
     """The process IDs of an account's idle workers."""
-    return [worker.process.pid for worker in worker_pool(executor)._idle if worker.account == account]
+    return [worker.process.pid for worker in executor.pool.idle if worker.account == account]
 
 
-async def run_deed(executor: LocalExecutor, folder: Path, deed: str = "behave", account: str = ACCOUNT) -> list[int]:
+async def run_deed(executor: ObservedExecutor, folder: Path, deed: str = "behave", account: str = ACCOUNT) -> list[int]:
     """Runs a job. Returns the account's idle workers afterwards."""
     await run_files(executor, trouble_job(folder, deed), account=account)
     return idle_workers(executor, account)

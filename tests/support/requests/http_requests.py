@@ -33,6 +33,12 @@ def upload_request(disposition: str, content: bytes = picture()) -> bytes:
 
 MALFORMED: dict[str, bytes] = {
     "nothing": b"\r\n\r\n",
+    "no-request": b"GARBAGE\r\n\r\n",
+    "no-target": b"GET\r\n\r\n",
+    "unknown-version": get_request(version=b"HTTP/9.9"),
+    "no-host": b"GET /healthz HTTP/1.1\r\n\r\n",
+    "no-colon": get_request(more=b"no colon\r\n"),
+    "no-text-in-target": get_request(b"/api/v1/files/%ff/download", more=b"Authorization: KEY\r\n"),
     "preface-of-http2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
     "nul-in-target": get_request(b"/healthz\0"),
@@ -52,8 +58,10 @@ MALFORMED: dict[str, bytes] = {
     "length-of-5000-digits": post_request(b"Content-Length: " + b"9" * 5000 + b"\r\n"),
     "lengths": post_request(b"Content-Length: 4\r\nContent-Length: 5\r\n"),
     "length-and-chunks": post_request(b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n", b"0\r\n\r\n"),
+    "unknown-coding": post_request(b"Transfer-Encoding: cake\r\n"),
     "gzip-and-chunks": post_request(b"Transfer-Encoding: gzip, chunked\r\n"),
     "chunks-twice": post_request(b"Transfer-Encoding: chunked\r\n" * 2, b"0\r\n\r\n"),
+    "chunk-not-hexadecimal": chunked_request(b"not hexadecimal\r\n"),
     "chunk-negative": chunked_request(b"-1\r\n"),
     "chunk-line-long": chunked_request(b"1" * 100 + b"\r\n"),
     "chunk-huge": chunked_request(b"f" * 16 + b"\r\n" + b"x" * 1000),

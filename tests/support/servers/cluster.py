@@ -180,7 +180,7 @@ class Cluster:
         executor = ClusterExecutor(self.scheduler, installation, self.blobs)
         self._stack.push_async_callback(executor.close)
         await executor.start(lambda _slots, _memory: None)
-        await until(lambda: len(executor._connection.workers) >= workers)
+        await until(lambda: len(executor.connection.workers) >= workers)
         return executor
 
     async def worker(

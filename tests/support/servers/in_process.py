@@ -106,11 +106,11 @@ class Servers:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self.executor = LocalExecutor(2)
-        self._run(self.executor.start())
+        self.run(self.executor.start())
 
     def close(self) -> None:
-        self._run(self.executor.close())
-        self._run(self._loop.shutdown_default_executor())
+        self.run(self.executor.close())
+        self.run(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -131,14 +131,15 @@ class Servers:
         services = assemble(chosen, self.registry, executor or self.executor)
         services = replace(services, limiter=limiter or services.limiter)
         server = listening(services, "127.0.0.1", port, timeouts)
-        url = self._run(server.__aenter__())
+        url = self.run(server.__aenter__())
         try:
             running = Running(url, data_dir, services.database)
             yield replace(running, key=running.account(1_000_000, purchased=1))
         finally:
-            self._run(server.__aexit__(None, None, None))
+            self.run(server.__aexit__(None, None, None))
 
-    def _run(self, work: Any) -> Any:
+    def run(self, work: Any) -> Any:
+        """Runs a coroutine in the loop of the servers."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
 
@@ -190,7 +191,7 @@ def parsed(response: bytes) -> httpx.Response:
     head, _, body = response.partition(b"\r\n\r\n")
     status_line, *lines = head.decode("latin-1").split("\r\n")
     headers = [(name, value.strip()) for name, _, value in (line.partition(":") for line in lines)]
-    return httpx.Response(int(status_line.split()[1]), headers=headers, content=body)
+    return httpx.Response(int(status_line.split()[1]), headers=headers, content=body, extensions={"raw": True})
 
 
 def eventually(holds: Callable[[], bool], seconds: float = 10) -> bool:

@@ -86,13 +86,3 @@ def test_revoking(server: Running) -> None:
     problem(get_account(server, "", key), 401, "invalid_api_key")
     assert works(server, second["api_key"])
     problem(http.delete(f"{path}/{first}", headers=bearer(second["api_key"])), 404, "not_found")
-
-
-def test_keys_of_other_accounts(server: Running) -> None:
-    mine, others = server.account(), server.account()
-    foreign = only_key(server, others)["key_id"]
-    for key_id in (foreign, "key_unknown", "%00"):
-        path = f"{server.api}/account/keys/{key_id}"
-        problem(http.delete(path, headers=bearer(mine)), 404, "not_found")
-        problem(http.post(f"{path}/rotate", headers=bearer(mine)), 404, "not_found")
-    assert works(server, others)

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.support.requests import http
 from tests.support.requests.account_requests import account_data, bearer, get_account
 from tests.support.requests.checks import dressed, problem
 from tests.support.samples.forms import picture
@@ -49,12 +48,6 @@ def test_a_paid_account(server: Running) -> None:
     account = account_data(get_account(server, "", server.account(purchased=500)))
     assert (account["tier"], account["credits_total_purchased"]) == ("paid", 500)
     assert (account["max_file_size"], account["limits"]["max_concurrent"]) == (104_857_600, 8)
-
-
-@pytest.mark.parametrize("path", ["", "/usage", "/keys"])
-def test_authentication(server: Running, path: str) -> None:
-    problem(http.get(f"{server.api}/account{path}"), 401, "invalid_api_key")
-    problem(get_account(server, path, server.account(verified=False)), 403, "key_not_verified")
 
 
 def test_usage_after_conversions(server: Running) -> None:

@@ -14,7 +14,7 @@ from tests.support.requests import http
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 Generate = Callable[[Path, str], list[str]]
 """Generates a client and a program in a folder, for the API at an URL. Returns the command that runs the program."""

@@ -17,7 +17,7 @@ from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Servers
 from tests.support.servers.server_process import free_port
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 _ROOT = Path(__file__).parents[3]
 _PLENTY = 10_000_000  # requests a minute

@@ -65,7 +65,7 @@ async def test_a_job_that_is_cancelled_before_it_starts(cluster: Cluster) -> Non
     """The worker receives the job and its end in one message."""
     worker = await cluster.worker()
     executor = await cluster.executor(1)
-    client = executor._connection.client
+    client = executor.connection.client
     assert client is not None
 
     with cluster.releasing_sent_jobs(client.id) as released:
@@ -81,7 +81,7 @@ async def test_a_job_that_is_cancelled_while_its_result_is_read(cluster: Cluster
     """Results of other jobs are read, whichever step of the reading it interrupts."""
     await cluster.worker()
     executor = await cluster.executor(1)
-    client = executor._connection.client
+    client = executor.connection.client
     assert client is not None
     for steps in range(20):
         known = {*client.futures}

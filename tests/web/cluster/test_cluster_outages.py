@@ -21,6 +21,7 @@ from tests.support.servers.cluster import (
     running_cluster,
     until,
 )
+from web.cluster import connection
 from web.cluster import worker as worker_module
 from web.cluster.connection import failure_cause
 from web.cluster.jobs import MAX_INLINE, Installation
@@ -80,14 +81,14 @@ async def test_jobs_of_a_worker_that_does_not_respond_run_again(tmp_path: Path) 
 async def test_a_worker_ends_its_jobs_before_it_stops(cluster: Cluster) -> None:
     process = await cluster.process()
     executor = await cluster.executor(1)
-    draining = {*executor._connection.workers}
+    draining = {*executor.connection.workers}
     job = asyncio.create_task(run_scripted(executor, "wait"))
     await until(lambda: cluster.started() == 1)
 
     process.terminate()
     await until(lambda: cluster.joined() == 0)
     worker = await cluster.worker()
-    await until(lambda: bool(executor._connection.workers) and not draining & {*executor._connection.workers})
+    await until(lambda: bool(executor.connection.workers) and not draining & {*executor.connection.workers})
 
     assert await run_scripted(executor, account="other") == b"picture"
     assert worker.jobs == {"other": 1}
@@ -116,14 +117,14 @@ async def test_the_last_worker_ends_its_jobs_before_it_stops(cluster: Cluster) -
     assert await process.wait() == 0
 
 
-async def test_a_job_without_a_worker_is_submitted_once(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_job_without_a_worker_is_submitted_once(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The server has not read yet that the worker has left."""
+    monkeypatch.setattr(connection, "POLL_INTERVAL", 3600.0)
     stop = asyncio.Event()
     worker = asyncio.create_task(cluster.run_worker(ScriptedExecutor(tmp_path), stop))
     executor = await cluster.executor(1)
-    polling = executor._connection._polling
-    assert polling is not None
-    polling.cancel()
     stop.set()
     await worker
 
@@ -212,8 +213,8 @@ async def test_a_lost_scheduler(tmp_path: Path, caplog: pytest.LogCaptureFixture
 async def test_a_worker_stops_while_the_scheduler_does_not_respond(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_module, "_DRAIN_TIMEOUT", 0.1)
-    monkeypatch.setattr(worker_module, "_MESSAGES_TIMEOUT", 0.1)
+    monkeypatch.setattr(worker_module, "DRAIN_TIMEOUT", 0.1)
+    monkeypatch.setattr(worker_module, "MESSAGES_TIMEOUT", 0.1)
     with SchedulerProcess() as scheduler:
         async with cluster_at(scheduler.address, tmp_path) as cluster:
             stop = asyncio.Event()
@@ -243,12 +244,12 @@ async def test_a_worker_logs_once_why_it_cannot_join(
 ) -> None:
     attempts = count()
 
-    async def fail(_scheduler: str, _installation: Installation) -> None:
+    def fail(_scheduler: str, **_options: object) -> None:
         next(attempts)
         raise OSError("Timed out") from ConnectionRefusedError("Connection refused")
 
-    monkeypatch.setattr("web.cluster.worker._check_servers", fail)
-    monkeypatch.setattr("web.cluster.worker._REJOIN_INTERVAL", 0.01)
+    monkeypatch.setattr(worker_module, "rpc", fail)
+    monkeypatch.setattr(worker_module, "REJOIN_INTERVAL", 0.01)
     stop = asyncio.Event()
     async with cluster_at("tcp://127.0.0.1:1", tmp_path) as cluster:
         worker = asyncio.create_task(cluster.run_worker(ScriptedExecutor(tmp_path), stop))

@@ -17,7 +17,7 @@ from engine.executor import Job, JobLimits, JobResult
 from tests.support.executors.fake import EndlessExecutor
 from tests.support.requests import http
 from tests.support.samples.forms import FILE, FORM, TARGET, conversion_request, form, part, picture
-from tests.support.servers.in_process import Running, Servers, eventually, parsed
+from tests.support.servers.in_process import Running, Servers, eventually
 
 JSON = {"Accept": "application/json"}
 
@@ -156,24 +156,10 @@ def test_the_json_response_describes_the_result(server: Running) -> None:
     assert http.head(f"{server.url}{data['download_url']}", headers=server.auth).headers["Content-Length"] == str(size)
 
 
-def test_quality_of_a_lossless_target_is_a_warning(server: Running) -> None:
-    response = server.convert(picture(), "png", quality="50", headers=JSON)
-    assert [entry["code"] for entry in response.json()["data"]["warnings"]] == ["quality_ignored"]
-
-
 @pytest.mark.parametrize("file_id", ["file_0", "..%2f..%2fsecret", "file_%00", "%ff"])
 def test_unknown_results_are_refused(server: Running, file_id: str) -> None:
     response = http.get(f"{server.api}/files/{file_id}/download", headers=server.auth)
     assert response.json()["error"]["code"] in {"not_found", "invalid_parameter"}
-
-
-def test_a_large_result_arrives_whole(server: Running) -> None:
-    noise = Image.frombytes("RGB", (1200, 1000), os.urandom(3_600_000))
-    file = io.BytesIO()
-    noise.save(file, "PNG")
-    response = server.convert(file.getvalue(), "bmp")
-    assert len(response.content) > 3_600_000
-    assert opened(response.content).tobytes() == noise.tobytes()
 
 
 async def test_many_at_once(server: Running) -> None:
@@ -211,11 +197,3 @@ def test_a_disconnect_during_the_download_removes_files(server: Running) -> None
         assert server.work_files()
         assert not any(name.startswith("/memfd:") for name in server.work_files())
     assert eventually(lambda: not server.work_files())
-
-
-def test_keep_alive_survives_an_error(server: Running) -> None:
-    with server.connect() as connection:
-        for _ in range(3):
-            connection.sendall(b"GET /nothing HTTP/1.1\r\nHost: here\r\n\r\n")
-            response = parsed(connection.recv(65_536))
-            assert (response.status_code, response.headers.get("Connection")) == (404, None)

@@ -18,7 +18,7 @@ from tests.support.requests import http
 from tests.support.samples.generated import sample
 from tests.support.servers.processes import serving
 
-pytestmark = [pytest.mark.long, pytest.mark.both_databases]
+pytestmark = [pytest.mark.slow, pytest.mark.both_databases]
 
 _CREDITS, _CLIENTS, _ORDERS = 500, 4, 30
 

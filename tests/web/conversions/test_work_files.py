@@ -26,7 +26,7 @@ def work_files(tmp_path: Path) -> Iterator[WorkFiles]:
     made = WorkFiles(tmp_path / "jobs", space=20 * MIB)
     made.prepare()
     yield made
-    assert (made._used_memory, dict(made._used_space), dict(made._open_files)) == (0, {}, {})
+    assert (made.used_memory, dict(made.used_space), dict(made.open_files)) == (0, {}, {})
     assert list((tmp_path / "jobs").iterdir()) == []
     assert open_work_files(tmp_path) == []
 
@@ -145,8 +145,8 @@ def test_an_account_may_use_half_of_the_open_files(tmp_path: Path, monkeypatch: 
 
 
 async def test_a_reserve_of_the_disk_stays_free(work_files: WorkFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("web.services.work_files._DISK_RESERVE", 1 << 60)
-    monkeypatch.setattr("web.services.work_files._DISK_RESERVE_SHARE", 1)
+    monkeypatch.setattr("web.services.work_files.DISK_RESERVE", 1 << 60)
+    monkeypatch.setattr("web.services.work_files.DISK_RESERVE_SHARE", 1)
     with pytest.raises(NoSpace):
         await written(work_files, 2 * MIB)
 

@@ -69,11 +69,6 @@ def test_a_missing_or_invalid_key(server: Running, header: str | None) -> None:
     assert response.headers["WWW-Authenticate"] == "Bearer"
 
 
-def test_an_unverified_key(server: Running) -> None:
-    response = server.convert(picture(), headers=bearer(server.account(verified=False)))
-    problem(response, 403, "key_not_verified")
-
-
 def test_failed_authentications_are_limited(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as server:
         answers = [http.post(f"{server.api}/convert") for _ in range(31)]

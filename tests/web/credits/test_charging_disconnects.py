@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from config.settings import Settings
-from engine.executor import Job, JobLimits, JobResult, LocalExecutor
-from engine.outcome import Outcome
 from engine.registry import load_registry
 from storage.database import Transaction
 from storage.tables import accounts, api_keys
+from tests.support.executors.isolated import ObservedExecutor
 from tests.support.samples.generated import sample
 from web.app import assemble
+from web.services import charging
 from web.services.charging import Charge, SaveResult
 from web.services.conversion_request import ConversionRequest, Upload
+from web.services.idempotency import ResponseData
 
 
-class _Executor(LocalExecutor):
-    """Writes nine bytes as the result of each job."""
+class CancelledCharge(Charge):
+    """A charge that is cancelled before or after it is committed."""
 
-    async def run(
-        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
-    ) -> JobResult:
-        return JobResult(Outcome(job.target, os.write(output, b"123456789")))
+    saves = True
+
+    async def settle(self, size: int, save: SaveResult | None = None) -> tuple[int, ResponseData | None]:
+        if self.saves:
+            await super().settle(size, save)
+        raise asyncio.CancelledError
 
 
 def _key(transaction: Transaction) -> str:
@@ -37,27 +38,24 @@ def _key(transaction: Transaction) -> str:
 
 @pytest.mark.parametrize("saves", [True, False])
 async def test_the_result_of_a_settled_charge_is_kept(
-    tmp_path: Path, saves: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saves: bool
 ) -> None:
-    """The request is cancelled before its charge is committed, or after it."""
-    settle = Charge.settle
-
-    async def cancelled(charge: Charge, size: int, save: SaveResult | None = None) -> None:
-        if saves:
-            await settle(charge, size, save)
-        raise asyncio.CancelledError
-
-    monkeypatch.setattr(Charge, "settle", cancelled)
-    services = assemble(Settings(data_dir=tmp_path / "data"), load_registry(), _Executor(1))
+    monkeypatch.setattr(CancelledCharge, "saves", saves)
+    monkeypatch.setattr(charging, "Charge", CancelledCharge)
+    executor = ObservedExecutor(1)
+    services = assemble(Settings(data_dir=tmp_path / "data"), load_registry(), executor)
     account = await services.accounts.authenticate(f"Bearer {await services.database.run(_key)}")
-    with services.work_files.create(account.id) as file, services.work_files.create(account.id) as output:
-        await file.write(sample("png"))
-        upload = Upload(file, "a.png", file.size, load_registry().formats["png"])
-        request = ConversionRequest(account, "convert", (upload,), "png", store_result=True)
-        with pytest.raises(asyncio.CancelledError):
-            await services.conversions.convert(request, output)
+    file = services.work_files.create(account.id)
+    await file.write(sample("png"))
+    upload = Upload(file, "a.png", file.size, load_registry().formats["png"])
+    request = ConversionRequest(account, "convert", (upload,), "png", store_result=True)
+
+    with services.work_files.create(account.id) as output, pytest.raises(asyncio.CancelledError):
+        await services.conversions.convert(request, output)
 
     assert len(list((tmp_path / "data" / "blobs").iterdir())) == (1 if saves else 0)
     after = await services.database.run(accounts.get, account.id)
     assert (after.balance, after.held) == ((1, 0) if saves else (2, 0))
+    file.close()
+    await executor.close()
     await asyncio.to_thread(services.database.close)

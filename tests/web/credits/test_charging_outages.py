@@ -13,7 +13,7 @@ from engine.errors import StepFailed
 from storage.database import Database
 from storage.errors import CommitUnknown, DatabaseBusy
 from storage.tables import api_keys, ledger
-from storage.tables.ledger import ServerInstance
+from storage.tables.ledger import Hold, ServerInstance
 from storage.tables.usage import UsageRecord
 from tests.support.samples.storage import open_account
 from web.services import charging
@@ -34,7 +34,7 @@ class UnreliableDatabase(Database):
     saves = True
 
     async def run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        if function is charging._settle:
+        if {Hold, UsageRecord} <= {type(argument) for argument in args}:  # charges the hold
             if self.saves:
                 await super().run(function, *args, **kwargs)
             raise CommitUnknown
@@ -46,7 +46,7 @@ class UnreliableDatabase(Database):
 
 @pytest.fixture
 def unreliable(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnreliableDatabase]:
-    monkeypatch.setattr(charging, "_RETRY_DELAYS", (0.01, 0.01, 0.01))
+    monkeypatch.setattr(charging, "RETRY_DELAYS", (0.01, 0.01, 0.01))
     database = UnreliableDatabase(url)
     yield database
     database.close()
@@ -88,7 +88,7 @@ async def test_a_reservation_is_refused_if_the_database_is_busy_for_long(
     opened: Charges, unreliable: UnreliableDatabase, account: Payer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("storage.database.database.TIMEOUT", 0.1)
-    monkeypatch.setattr(charging, "_RELEASE_TIMEOUT", 0.1)
+    monkeypatch.setattr(charging, "RELEASE_TIMEOUT", 0.1)
     end = threading.Event()
     slow = [asyncio.create_task(unreliable.run(lambda _: end.wait(30))) for _ in range(8)]
     await asyncio.sleep(0.05)
@@ -133,8 +133,8 @@ async def test_credits_are_released_when_the_database_is_back(
 async def test_an_error_does_not_wait_long_for_the_release(
     opened: Charges, unreliable: UnreliableDatabase, account: Payer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(charging, "_RETRY_DELAYS", (3,))
-    monkeypatch.setattr(charging, "_RELEASE_TIMEOUT", 0.05)
+    monkeypatch.setattr(charging, "RETRY_DELAYS", (3,))
+    monkeypatch.setattr(charging, "RELEASE_TIMEOUT", 0.05)
     async with asyncio.timeout(2):
         with pytest.raises(StepFailed):
             await _failed(opened, unreliable, account, away=1)

@@ -140,13 +140,6 @@ def test_wrong_idempotency_keys(selling: Running, key: str) -> None:
     problem(response, 400, "invalid_parameter", param="Idempotency-Key", reason="malformed")
 
 
-def test_authentication(selling: Running) -> None:
-    problem(http.post(f"{selling.api}/credits/purchase", json={"pack": "pro"}), 401, "invalid_api_key")
-    unverified = {"Authorization": f"Bearer {selling.account(verified=False)}"}
-    problem(buy(selling, unverified, pack="pro"), 403, "key_not_verified")
-    problem(http.get(f"{selling.api}/credits/purchase", headers=selling.auth), 405, "method_not_allowed")
-
-
 @pytest.mark.parametrize("trouble", [[500, 503, 500], [402], [400]])
 def test_errors_of_stripe(selling: Running, stripe: StripeServer, trouble: list[int | float]) -> None:
     before = len(rows(selling))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -71,16 +70,6 @@ def test_a_pack_is_credited_once(selling: Running, buyer: Buyer) -> None:
         assert (response.status_code, response.json()["data"]) == (200, {"received": True})
         dressed(response)
         assert buyer.account == (550, "paid")
-
-
-def test_twenty_concurrent_deliveries(selling: Running, stripe: StripeServer) -> None:
-    with ThreadPoolExecutor(20) as clients:
-        for _ in range(3):
-            buyer = Buyer(selling, stripe, "pro")
-            bodies = [buyer.pays()] * 10 + [buyer.pays() for _ in range(10)]
-            answers = list(clients.map(lambda body: send(selling.api, body), bodies))
-            assert {response.status_code for response in answers} == {200}
-            assert buyer.account == (2050, "paid")
 
 
 def test_forged_events(selling: Running, buyer: Buyer) -> None:

@@ -16,7 +16,7 @@ from tests.support.servers.in_process import eventually
 from tests.support.servers.processes import serving
 from tests.support.servers.stripe_server import StripeServer, event, send
 
-pytestmark = [pytest.mark.long, pytest.mark.both_databases]
+pytestmark = [pytest.mark.slow, pytest.mark.both_databases]
 
 _DELIVERIES = 20
 

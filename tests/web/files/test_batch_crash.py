@@ -19,7 +19,7 @@ from tests.support.requests import http
 from tests.support.samples.forms import picture
 from tests.support.servers.processes import serving
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 _FILES, _CREDITS = 12, 50
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -112,16 +111,6 @@ def test_failures_of_every_reason_are_counted(either: Running) -> None:
     assert {*codes[1:]} == {None, "no_credits"}
 
 
-def test_files_outside_the_batch(either: Running) -> None:
-    key = either.account()
-    batch, other = create(either, key), create(either, key)
-    (inside,), (outside,) = add(either, batch, key, picture()), add(either, other, key, picture())
-    alone = either.upload(picture(), key=key)["file_id"]
-    results = convert(either, batch, key, [outside, "no id", alone, inside]).json()["data"]["results"]
-    assert [entry["status"] for entry in results] == ["failed"] * 3 + ["success"]
-    assert {entry["error"]["code"] for entry in results[:3]} == {"not_found"}
-
-
 def test_a_second_conversion_creates_another_file(either: Running) -> None:
     key = either.account()
     batch = create(either, key)
@@ -166,18 +155,6 @@ def test_a_batch_has_a_maximum_size(servers: Servers, data_dir: Path) -> None:
         problem(convert(server, batch, "", ["a", "b", "c"]), 400, "invalid_parameter", param="file_ids")
         assert server.request("GET", "/account").json()["data"]["limits"]["max_batch_files"] == 2
         assert not list((data_dir / "blobs").rglob("*tmp*"))
-
-
-def test_concurrent_uploads_keep_the_maximum_size(servers: Servers, data_dir: Path) -> None:
-    with servers.running(data_dir, max_batch_files=3, rate_limit_paid=1000) as server:
-        batch = create(server)
-        with ThreadPoolExecutor(6) as pool:
-            posting = [
-                pool.submit(server.request, "POST", f"/batch/{batch}/files", files={"file": picture()})
-                for _ in range(6)
-            ]
-        assert sorted(one.result().status_code for one in posting) == [200] * 3 + [400] * 3
-        assert known(server, batch, "")["total"] == 3
 
 
 @pytest.mark.parametrize(

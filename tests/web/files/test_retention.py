@@ -21,18 +21,23 @@ def _rows(transaction: Transaction) -> int:
     return len(transaction.all(models.File.select())) + len(transaction.all(models.Batch.select()))
 
 
+def _expire(transaction: Transaction) -> None:
+    for table in (models.File, models.Batch):
+        transaction.execute(table.update(expires_at=1))
+
+
 def test_nothing_is_left(servers: Servers, data_dir: Path) -> None:
-    with servers.running(data_dir, file_retention_seconds=5, rate_limit_paid=1000) as server:
+    with servers.running(data_dir, rate_limit_paid=1000) as server:
         batch = server.request("POST", "/batch", json={"output_format": "png"}).json()["data"]["batch_id"]
         file = server.upload(picture(), path=f"/batch/{batch}/files")["file_id"]
         made = server.convert(picture(), headers={"Accept": "application/json"}).json()["data"]["file_id"]
         server.request("POST", f"/batch/{batch}/convert", json={"output_format": "png", "file_ids": [file]})
         assert len(blobs(data_dir)) == 3
         assert server.request("GET", f"/files/{made}/download").status_code == 200
-        time.sleep(6.1)
+        server.database.run_blocking(_expire)
         for path in (f"/files/{made}", f"/files/{made}/download", f"/files/{file}", f"/batch/{batch}"):
             problem(server.request("GET", path), 404, "not_found")
-    with servers.running(data_dir, file_retention_seconds=5) as server:
+    with servers.running(data_dir) as server:
         assert eventually(lambda: not blobs(data_dir))
         assert eventually(lambda: server.database.run_blocking(_rows) == 0)
 

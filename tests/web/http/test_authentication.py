@@ -25,6 +25,7 @@ DOORS = (
     ("GET", "/account"),
     ("GET", "/account/usage"),
     ("GET", "/account/keys"),
+    ("POST", "/credits/purchase"),
 )
 
 

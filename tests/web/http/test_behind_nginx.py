@@ -22,7 +22,7 @@ from tests.support.servers import nginx_server
 from tests.support.servers.in_process import Running, Servers, eventually, parsed, read_response
 from tests.support.servers.nginx_server import NginxServer
 from tests.support.servers.server_process import free_port
-from web.http.server import _MAX_CONNECTIONS_PER_CLIENT
+from web.http.server import MAX_CONNECTIONS_PER_CLIENT
 
 _LARGE = (4000, 3000)  # pixels: 36 MB
 _PROXY = "127.0.0.1"
@@ -122,7 +122,7 @@ def test_a_client_has_as_many_connections_as_without_a_proxy(proxied: Proxied) -
         "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000\r\n\r\n"
     )
     with ExitStack() as stack, proxied.client("127.0.0.7") as same, proxied.client("127.0.0.8") as other:
-        for _ in range(_MAX_CONNECTIONS_PER_CLIENT):
+        for _ in range(MAX_CONNECTIONS_PER_CLIENT):
             stack.enter_context(proxied.send(head, "127.0.0.7"))
         assert eventually(lambda: same.get("/formats").status_code == 429)
         refused = same.get("/formats")
@@ -180,7 +180,8 @@ def test_requests_for_other_hosts_are_dropped(proxied: Proxied) -> None:
     with socket.create_connection((_PROXY, proxied.nginx.http_port), timeout=20) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")
         assert connection.recv(1000) == b""
-    unverified = ssl._create_unverified_context()
+    unverified = ssl.create_default_context()
+    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
     with socket.create_connection((_PROXY, proxied.nginx.port), timeout=20) as plain, pytest.raises(ssl.SSLError):
         unverified.wrap_socket(plain, server_hostname="evil.example")
 

@@ -14,30 +14,6 @@ from tests.support.servers.in_process import Running, eventually, parsed, read_r
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize(
-    "request_bytes",
-    [
-        b"GARBAGE\r\n\r\n",
-        b"GET\r\n\r\n",
-        b"GET /api/v1/formats HTTP/9.9\r\nHost: here\r\n\r\n",
-        b"GET /api/v1/formats HTTP/1.1\r\nHost: here\r\nno colon\r\n\r\n",
-        b"GET /api/v1/formats HTTP/1.1\r\n\r\n",
-        b"GET /api/v1/files/%ff/download HTTP/1.1\r\nHost: here\r\n\r\n",
-        b"POST /api/v1/convert HTTP/1.1\r\nHost: here\r\nContent-Length: -5\r\n\r\n",
-        b"POST /api/v1/convert HTTP/1.1\r\nHost: here\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-        b"POST /api/v1/convert HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: cake\r\n\r\n",
-        b"POST /api/v1/convert HTTP/1.1\r\nHost: here\r\nContent-Type: multipart/form-data; boundary=b\r\n"
-        b"Transfer-Encoding: chunked\r\n\r\nnot hexadecimal\r\n",
-        b"GET / HTTP/1.1\r\nHost: here\r\nX-Long: " + b"x" * 70_000 + b"\r\n\r\n",
-    ],
-)
-def test_malformed_requests(server: Running, request_bytes: bytes) -> None:
-    authorized = b"Host: here\r\nAuthorization: Bearer " + server.key.encode() + b"\r\n"
-    request = request_bytes.replace(b"Host: here\r\n", authorized)
-    problem(parsed(server.raw(request)), 400, "invalid_parameter")
-    assert eventually(lambda: not server.work_files())
-
-
 def test_too_large_is_refused_before_the_body(server: Running) -> None:
     head = f"{server.posting}Content-Type: {FORM['Content-Type']}\r\n"
     response = parsed(server.raw(f"{head}Content-Length: {200 * MIB}\r\n\r\n".encode()))

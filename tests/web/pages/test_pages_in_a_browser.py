@@ -14,7 +14,7 @@ from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running
 from tests.support.servers.outbox import email_to
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 PAGES = ("/", "/docs", "/register", "/developers/verify", "/status", "/dashboard", "/checkout/none", "/nothing")
 WIDTHS = (1280, 360)  # pixels

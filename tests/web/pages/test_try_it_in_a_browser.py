@@ -22,7 +22,7 @@ from tests.support.samples.generated import saved as saved_picture
 from tests.support.samples.pdf_documents import document, opened, saved
 from tests.support.servers.in_process import Running, Servers, eventually
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 Save = Callable[[Page, str], None]
 

@@ -84,6 +84,7 @@ class Jobs(RuleBasedStateMachine):
     @invariant()
     def counts_are_correct(self) -> None:
         assert (self.queue.running, self.queue.waiting) == (len(self.running), len(self.waiting))
+        assert self.queue.accounts == len({job.account_id for job in (*self.running, *self.waiting)})
         assert self.queue.oldest() == min((job.queued_at for job in self.waiting), default=None)
 
     @invariant()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-import signal
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,8 +14,7 @@ import pytest
 
 from config.settings import Settings
 from engine.errors import StepFailed
-from engine.executor import Job, JobLimits, JobResult, LocalExecutor
-from engine.executor.pool import WorkerPool
+from engine.executor import Job, JobLimits, JobResult
 from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
 from storage.errors import StoreUnavailable
@@ -58,28 +55,6 @@ def reasons(response: httpx.Response) -> list[str]:
 
 def ready(server: Running) -> bool:
     return bool(http.get(f"{server.url}/readyz", timeout=30).json() == {"status": "ok"})
-
-
-@pytest.fixture
-def executor(servers: Servers) -> Iterator[LocalExecutor]:
-    """A separate executor for one test."""
-    made = LocalExecutor(1)
-    servers._run(made.start())
-    yield made
-    servers._run(made.close())
-
-
-def test_a_fork_server_that_hangs_is_replaced(servers: Servers, executor: LocalExecutor, data_dir: Path) -> None:
-    assert isinstance(executor._pool, WorkerPool)
-    running = executor._pool._forkserver._running
-    assert running is not None
-    supervisor = running[0].pid
-    serving = int(Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text())
-    with servers.running(data_dir, executor) as server:
-        assert eventually(lambda: ready(server))
-        os.kill(serving, signal.SIGSTOP)
-        assert "the executor cannot run jobs" in reasons(http.get(f"{server.url}/readyz", timeout=30))
-        assert eventually(lambda: ready(server))
 
 
 def test_a_full_disk(servers: Servers, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +133,7 @@ async def test_a_lost_file_store_is_one_line_of_the_log(
         raise StoreUnavailable
 
     monkeypatch.setattr(Files, "sweep", sweep)
-    monkeypatch.setattr("web.services.maintenance._INTERVAL", 0)
+    monkeypatch.setattr("web.services.maintenance.INTERVAL", 0)
     services = assemble(Settings(data_dir=data_dir), load_registry(), Idle())
     maintenance = asyncio.create_task(services.maintenance.run())
     await repeated.wait()
