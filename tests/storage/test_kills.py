@@ -56,7 +56,8 @@ def test_killed_processes_charge_only_finished_operations(database: Database, ur
     found = database.run_blocking(accounts.get, account)
     assert answered <= done
     assert len(done) <= len(answered) + (kills + WORKERS) * THREADS
-    assert (found.held, found.used, found.balance) == (0, len(done), 100_000 - len(done))
+    assert (found.credits_held, found.credits_used_total) == (0, len(done))
+    assert found.credits_remaining == 100_000 - len(done)
 
 
 def _start(url: str, account: str, files: Sequence[Path]) -> subprocess.Popen[str]:

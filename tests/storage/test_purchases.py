@@ -52,7 +52,7 @@ def now(database: Database, account: Account) -> tuple[int, int]:
     """Returns balance and purchased credits. Fails if the audit finds a violation."""
     assert database.run_blocking(ledger_audit.check) == ()
     found = database.run_blocking(accounts.get, account.id)
-    return (found.balance, found.purchased)
+    return (found.credits_remaining, found.credits_total_purchased)
 
 
 def spend(database: Database, account: Account, amount: int) -> None:

@@ -18,7 +18,12 @@ from tests.support.storage_samples import Clock, open_account
 
 pytestmark = pytest.mark.both_databases
 
-STATEMENTS = {name: value for name, value in vars(sql_statements).items() if isinstance(value, Statement)}
+STATEMENTS = {
+    name: value
+    for module in (sql_statements, api_keys)
+    for name, value in vars(module).items()
+    if isinstance(value, Statement)
+}
 INSERTS: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
     "INSERT_HOLD": (models.Hold, {"state": "held", "amount": 3}),
     "INSERT_ENTRY": (models.Entry, {"kind": "grant", "amount": 3}),
@@ -83,7 +88,7 @@ def test_credits_are_held_and_charged(database: Database) -> None:
     assert run(database, "HOLD_CREDITS", account=account, amount=3) == [(2,)]
     assert run(database, "CHARGE_HELD_CREDITS", account=account, amount=2) == [(2,)]
     row = account_row(database, account)
-    assert (row.balance, row.held, row.used) == (2, 1, 2)
+    assert (row.credits_remaining, row.credits_held, row.credits_used_total) == (2, 1, 2)
 
 
 def test_a_hold_ends_once_and_for_its_account_only(database: Database) -> None:
@@ -104,11 +109,13 @@ def test_valid_keys_are_found(
     account, now = open_account(database), int(clock())
     issued = database.run_blocking(api_keys.issue, account.id, "a key")
     expires_at = None if expires_in is None else now + expires_in
-    change = models.Key.update(revoked_at=revoked_at, expires_at=expires_at).where(models.Key.id == issued.key.id)
+    change = models.Key.update(revoked_at=revoked_at, expires_at=expires_at).where(
+        models.Key.key_id == issued.key.key_id
+    )
     database.run_blocking(lambda transaction: transaction.execute(change))
     for found in (
-        run(database, "SELECT_KEY_BY_SHA256", sha256=digest(issued.text), now=now),
-        run(database, "SELECT_KEY_BY_ID", id=issued.key.id, now=now),
+        run(database, "SELECT_BY_SHA256", sha256=digest(issued.text), now=now),
+        run(database, "SELECT_BY_ID", id=issued.key.key_id, now=now),
     ):
         assert bool(found) == (valid and revoked_at is None)
         for row in found:
@@ -117,7 +124,7 @@ def test_valid_keys_are_found(
             assert row[len(fields(Account)) :] == tuple(getattr(key, field.name) for field in fields(Key))
 
 
-@pytest.mark.parametrize("name", ["SELECT_KEY_BY_SHA256", "SELECT_KEY_BY_ID"])
+@pytest.mark.parametrize("name", ["SELECT_BY_SHA256", "SELECT_BY_ID"])
 @pytest.mark.parametrize("value", ["", "' OR '1'='1", "%s", "?", ":now"])
 def test_values_are_not_sql(database: Database, name: str, value: str) -> None:
     database.run_blocking(api_keys.issue, open_account(database).id, "a key")
