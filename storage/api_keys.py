@@ -41,7 +41,9 @@ class Key:
     name: Name
     created_at: Timestamp
     last_used_at: Timestamp | None = None
-    expires_at: Annotated[Timestamp | None, Field(description="When the key expires, if it was rotated.")] = None
+    expires_at: Annotated[
+        Timestamp | None, Field(description="When the key expires, if it was rotated.", examples=[None])
+    ] = None
 
 
 @dataclass(frozen=True)

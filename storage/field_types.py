@@ -37,6 +37,12 @@ BatchId: TypeAlias = Annotated[
 KeyId: TypeAlias = Annotated[
     str, Field(pattern="^key_[0-9A-Za-z]{22}$", description="The key's id.", examples=["key_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"])
 ]
+PurchaseId: TypeAlias = Annotated[
+    str,
+    Field(
+        pattern="^pur_[0-9A-Za-z]{22}$", description="The id of the purchase.", examples=["pur_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"]
+    ),
+]
 KeyPrefix: TypeAlias = Annotated[
     str, Field(description="The first characters of the key, to identify it.", examples=["cvd_live_012345"])
 ]

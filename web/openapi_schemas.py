@@ -89,12 +89,13 @@ class Schemas:
 
     def __init__(self, types: Iterable[Any]) -> None:
         details = (error.details for error in ERROR_CATALOGUE.values() if error.details)
-        self._by_type, definitions = TypeAdapter.json_schemas(
-            [(type_, "serialization", TypeAdapter(type_)) for type_ in {*types, *details, Error, Meta, PublicMeta}],
-            ref_template=f"{_COMPONENTS}{{model}}",
-            schema_generator=_ComponentSchema,
+        sent = tuple(dict.fromkeys((*types, *details, Error, Meta, PublicMeta)))
+        # One schema for all of them, because Pydantic drops unused definitions only from a single schema.
+        all_schemas: Schema = TypeAdapter(tuple[sent]).json_schema(  # type: ignore[valid-type]
+            mode="serialization", ref_template=f"{_COMPONENTS}{{model}}", schema_generator=_ComponentSchema
         )
-        self.components: Schema = definitions["$defs"]
+        self._by_type: Mapping[Any, Schema] = dict(zip(sent, all_schemas["prefixItems"], strict=True))
+        self.components: Schema = all_schemas["$defs"]
         for component in self.components.values():
             for field in component.get("properties", {}).values():
                 field.pop("readOnly", None)  # computed here; clients would leave it out of their models
@@ -104,7 +105,7 @@ class Schemas:
 
     def of(self, type_: Any) -> Schema:
         """The schema of one of the types."""
-        return self._by_type[type_, "serialization"]
+        return self._by_type[type_]
 
     def enveloped(self, type_: Any, *, public: bool) -> Schema:
         """The schema of a success response with the type as `data`."""

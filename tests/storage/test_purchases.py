@@ -23,7 +23,8 @@ PRICE, CREDITS = 1500, 2000
 def buy(database: Database, credits: int = 0) -> tuple[Account, str]:
     """Creates an account with an unpaid purchase."""
     account = open_account(database, credits)
-    return account, database.run_blocking(purchases.begin, account.id, "pro", CREDITS, PRICE, "eur")
+    purchase = database.run_blocking(purchases.begin, account.id, "pro", CREDITS, PRICE, "eur")
+    return account, purchase.purchase_id
 
 
 def report(purchase: str, event: str = "evt_paid", amount: int = PRICE, currency: str = "eur") -> CheckoutReport:
@@ -98,7 +99,7 @@ def test_payments_of_an_account(database: Database, clock: Clock) -> None:
     made = [first]
     for _ in range(3):
         clock.now += 60
-        made.append(database.run_blocking(purchases.begin, account.id, "pro", CREDITS, PRICE, "eur"))
+        made.append(database.run_blocking(purchases.begin, account.id, "pro", CREDITS, PRICE, "eur").purchase_id)
     pay(database, first)
     paid_at = int(clock.now)
     reverse(database, first, 750, at=1)
@@ -107,7 +108,7 @@ def test_payments_of_an_account(database: Database, clock: Clock) -> None:
     database.run_blocking(purchases.set_state, report(made[2]), "expired")
     database.run_blocking(purchases.set_state, report(made[3]), "processing")
     listed = database.run_blocking(purchases.list_payments, account.id)
-    assert [(one.id, one.state, one.paid_at, one.refunded) for one in listed] == [
+    assert [(one.purchase_id, one.state, one.paid_at, one.refunded) for one in listed] == [
         (made[3], "processing", None, 0),
         (made[1], "failed", None, 0),
         (first, "paid", paid_at, CREDITS // 2),

@@ -1,11 +1,10 @@
-"""Usage periods, and timestamps as the API writes them."""
+"""Usage periods."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import overload
 
 from web.api.errors import InvalidParameter
 
@@ -33,19 +32,6 @@ def parse_period(text: str | None, now: int) -> Period:
     except (ValueError, OverflowError):
         pass  # no such day
     raise InvalidParameter("period must be a month YYYY-MM or a day YYYY-MM-DD.", reason="malformed", param="period")
-
-
-@overload
-def timestamp(unix: int) -> str: ...
-
-
-@overload
-def timestamp(unix: int | None) -> str | None: ...
-
-
-def timestamp(unix: int | None) -> str | None:
-    """Formats Unix time as `YYYY-MM-DD HH:MM:SS` in UTC."""
-    return None if unix is None else datetime.fromtimestamp(unix, UTC).replace(tzinfo=None).isoformat(" ", "seconds")
 
 
 def _month(name: str) -> Period:

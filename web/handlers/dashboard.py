@@ -9,10 +9,11 @@ from typing import Any
 from config.pricing import MIB, PACKS, TIERS
 from storage.api_keys import IssuedKey
 from storage.errors import InvalidKey, StorageError
+from storage.field_types import format_timestamp
 from storage.purchases import Purchase
 from web.api.errors import ApiError, NotFound, PublicError
 from web.api.fields import NewKeyFields, PurchaseFields, validate
-from web.api.times import Period, parse_period, timestamp
+from web.api.times import Period, parse_period
 from web.handlers.pages import PageHandler
 from web.services import usage_report
 from web.services.accounts import SESSION_LIFETIME, Account
@@ -93,7 +94,7 @@ class DashboardHandler(PageHandler):
             payments=await self.services.payments.checkout.list_payments(account.id),
             format_amount=format_amount,
             payment_status=payment_status,
-            timestamp=timestamp,
+            format_timestamp=format_timestamp,
             format_size=usage_report.format_size,
         )
 
@@ -192,8 +193,8 @@ class BuyCredits(DashboardHandler):
         except ApiError as error:
             return await self.write_dashboard_error(account, error)
         # Not a 303: the Content-Security-Policy allows forms to lead to this server only.
-        self.set_header("Refresh", f"0; url={opened.session.url}")
-        return self.write_page("redirect.html", url=opened.session.url)
+        self.set_header("Refresh", f"0; url={opened.session.checkout_url}")
+        return self.write_page("redirect.html", url=opened.session.checkout_url)
 
 
 class Receipt(DashboardHandler):
@@ -210,7 +211,7 @@ class Receipt(DashboardHandler):
             "receipt.html",
             account=account,
             purchase=purchase,
-            paid_at=timestamp(purchase.paid_at),
+            paid_at=format_timestamp(purchase.paid_at),
             amount=format_amount(purchase),
             status=payment_status(purchase),
             service=self.services.settings.base_url.removesuffix(API),

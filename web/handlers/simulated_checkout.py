@@ -44,7 +44,7 @@ class CheckoutAction(PageHandler):
 
     async def post(self, session: str, action: str) -> None:
         purchase, simulation = await _purchase(self, session), _simulation(self)
-        success_url, cancel_url = return_urls(simulation.root, purchase.id)
+        success_url, cancel_url = return_urls(simulation.root, purchase.purchase_id)
         if action == "cancel":
             return self.redirect_to(cancel_url)
         if action == "decline" or _state(purchase) != "open":

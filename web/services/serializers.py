@@ -14,11 +14,11 @@ from engine.options import OptionValues, PageRanges
 from engine.planner import Plan
 from storage import batches
 from storage.batches import Batch
+from storage.field_types import format_timestamp
 from storage.files import Failure, File
 from storage.usage import DayUsage
 from web.api.schemas import files as schemas
 from web.api.schemas.files import BatchStatus, NewBatch
-from web.api.times import timestamp
 from web.services.conversion_request import ConversionRequest
 
 API = "/api/v1"
@@ -39,7 +39,7 @@ def stored_file(file: File) -> schemas.StoredFile:
         "original_name": file.original_name,
         "status": file.status,
         "input_format": file.input_format,
-        "expires_at": timestamp(file.expires_at),
+        "expires_at": format_timestamp(file.expires_at),
     }
 
 
@@ -96,8 +96,8 @@ def file_status(file: File) -> schemas.FileStatus:
         "batch_id": file.batch,
         "source_file_id": file.source_file,
         "error": _failure(file.failure),
-        "created_at": timestamp(file.created_at),
-        "processed_at": timestamp(file.processed_at),
+        "created_at": format_timestamp(file.created_at),
+        "processed_at": format_timestamp(file.processed_at) if file.processed_at else None,
     }
 
 
@@ -108,8 +108,8 @@ def new_batch(batch: Batch, max_files: int) -> NewBatch:
         "output_format": batch.output_format,
         "status": "created",
         "max_files": max_files,
-        "created_at": timestamp(batch.created_at),
-        "expires_at": timestamp(batch.expires_at),
+        "created_at": format_timestamp(batch.created_at),
+        "expires_at": format_timestamp(batch.expires_at),
     }
 
 
@@ -124,9 +124,9 @@ def batch_status(batch: Batch, files: Sequence[File]) -> BatchStatus:
         "pending": counts.pending,
         "processed": counts.processed,
         "failed": counts.failed,
-        "created_at": timestamp(batch.created_at),
-        "updated_at": timestamp(batch.updated_at),
-        "expires_at": timestamp(batch.expires_at),
+        "created_at": format_timestamp(batch.created_at),
+        "updated_at": format_timestamp(batch.updated_at),
+        "expires_at": format_timestamp(batch.expires_at),
         "files": [
             {
                 **stored_file(file),

@@ -156,7 +156,7 @@ class StripeCheckout:
                 )
             if session.url is None:
                 raise AttributeError("url")
-            return CheckoutSession(session.id, session.url, session.expires_at)
+            return CheckoutSession(session.url, session.id, session.expires_at)
         except (stripe.StripeError, TimeoutError, AttributeError) as error:
             fields = {"purchase": order.id, "error": type(error).__name__, "code": getattr(error, "code", None)}
             log.error("Stripe opened no checkout: %s", error, extra={"fields": fields})
