@@ -27,7 +27,7 @@ MAX_KEYS = 50  # valid keys of an account
 _PREFIX = "cvd_live_"
 _RANDOM = 32  # characters: 190 bits
 _CHECKSUM = 6  # characters
-_VISIBLE = 6  # random characters that the visible prefix includes
+_VISIBLE = 15  # characters at the beginning, which identify a key in lists
 _FORM = re.compile(rf"{_PREFIX}[0-9A-Za-z]{{{_RANDOM + _CHECKSUM}}}")
 _USE_INTERVAL = 60  # seconds between updates of `last_used_at`
 
@@ -77,11 +77,6 @@ def parse_key(text: str) -> str:
     return digest(text)
 
 
-def visible_prefix(text: str) -> str:
-    """Returns the beginning of a key, which identifies it in lists."""
-    return text[: len(_PREFIX) + _VISIBLE]
-
-
 def digest(secret: str) -> str:
     """Returns the SHA-256 in hex. Keys and tokens are random and long enough to need no slow hash."""
     return hashlib.sha256(secret.encode()).hexdigest()
@@ -98,7 +93,7 @@ def add(transaction: Transaction, account: str, name: str) -> IssuedKey:
 def issue(transaction: Transaction, account: str, name: str) -> IssuedKey:
     """Creates a key, whatever their number: it may be the only one that the owner of the account knows."""
     text = make_key()
-    key = Key(new_id("key"), visible_prefix(text), name, transaction.now)
+    key = Key(new_id("key"), text[:_VISIBLE], name, transaction.now)
     transaction.insert(models.Key.insert(**vars(key), account=account, sha256=digest(text)))
     return IssuedKey(key, text)
 

@@ -97,17 +97,8 @@ def reserve(
     if not rows:
         raise NoCredits(balance(transaction, account), amount)
     hold = Hold(hold_id or new_id("hold"), account, amount, rows[0][0])
-    row = {
-        "id": hold.id,
-        "account": account,
-        "amount": amount,
-        "state": "held",
-        "server": owner.server,
-        "boot": owner.boot,
-        "created_at": transaction.now,
-        "expires_at": transaction.now + lifetime,
-    }
-    transaction.execute_statement(INSERT_HOLD, **row)
+    times = {"created_at": transaction.now, "expires_at": transaction.now + lifetime}
+    transaction.execute_statement(INSERT_HOLD, **vars(hold), **vars(owner), **times, state="held")
     return hold
 
 

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 from config.pricing import RATE_WINDOW
+from storage import usage
 from web.api.fields import KeyRotationFields, NewKeyFields, UsageQuery
 from web.api.headers import NO_STORE
 from web.api.operations import Operation, Response, json_response
@@ -59,7 +60,7 @@ class Usage(BaseHandler):
         Requests that were refused with a 4xx status are not counted.
         """
         period = self.query_fields(UsageQuery).period or parse_period(None, int(time.time()))
-        report = await self.services.accounts.usage(self.client().id, period.start, period.end)
+        report = await self.services.database.read(usage.report, self.client().id, period.start, period.end)
         self.set_header("Vary", "Accept")
         accept = self.request.headers.get("Accept", "")
         if "text/csv" in accept.lower() and not wants_json(accept):

@@ -7,6 +7,7 @@ import time
 from tornado.httputil import split_host_and_port
 
 from config.settings import is_loopback
+from storage import purchases
 from storage.purchases import Purchase
 from web.api.errors import NotFound
 from web.handlers.pages import PageHandler
@@ -63,7 +64,7 @@ def _simulation(handler: PageHandler) -> SimulatedCheckout:
 
 async def _purchase(handler: PageHandler, session: str) -> Purchase:
     if _simulation(handler).is_session(session):
-        purchase = await handler.services.payments.checkout.find(session)
+        purchase = await handler.services.database.read(purchases.find, session)
         if purchase is not None:
             return purchase
     raise _no_such_page()

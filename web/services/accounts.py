@@ -1,4 +1,4 @@
-"""Accounts: authentication by API key or session, management of API keys, balance and usage."""
+"""Accounts: authentication by API key or session, management of API keys, and balance."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from config.pricing import TIERS, Tier
-from storage import accounts, api_keys, ledger, sessions, usage
+from storage import accounts, api_keys, ledger, sessions
 from storage.api_keys import IssuedKey, Key, parse_key
 from storage.database import Database
 from storage.errors import InvalidKey
-from storage.usage import UsageReport
 from web.api.errors import KeyNotVerified
 
 log = logging.getLogger("convertd.accounts")
@@ -57,7 +56,7 @@ class Account(accounts.Account):
 
 
 class Accounts:
-    """Authenticates requests, manages sessions and API keys, and reports balance and usage.
+    """Authenticates requests, manages sessions and API keys, and reads the balance.
 
     `clock` returns Unix time in seconds.
     """
@@ -156,10 +155,6 @@ class Accounts:
     async def balance(self, account_id: str) -> int:
         """Returns the current balance in credits."""
         return await self._database.read(ledger.balance, account_id)
-
-    async def usage(self, account_id: str, start: int, end: int) -> UsageReport:
-        """Returns the usage from `start` up to, not including, `end` (Unix time)."""
-        return await self._database.read(usage.report, account_id, start, end)
 
 
 @dataclass(frozen=True)

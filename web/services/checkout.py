@@ -128,18 +128,6 @@ class Checkout:
 
         return await self._idempotency.run_once(idempotency, {"pack": pack.name, "language": language}, work)
 
-    async def find(self, session: str) -> Purchase | None:
-        """Returns the purchase of a checkout session, if there is one."""
-        return await self._database.read(purchases.find, session)
-
-    async def find_of_account(self, account_id: str, purchase_id: str) -> Purchase | None:
-        """Returns a purchase of the account, if there is one with this id."""
-        return await self._database.read(purchases.find_of_account, account_id, purchase_id)
-
-    async def list_payments(self, account_id: str) -> tuple[Purchase, ...]:
-        """Returns the account's latest purchases with a payment, newest first."""
-        return await self._database.read(purchases.list_payments, account_id)
-
     async def close(self) -> None:
         """Closes the provider's connections."""
         if self._provider is not None:
