@@ -111,7 +111,7 @@ def show(email: Email, as_json: Json = False) -> None:
         return print(json.dumps({**fields, "keys": [to_json(key) for key in keys]}, indent=2))
     table = Table("field", "value")
     for name, value in fields.items():
-        table.add_row(name.replace("_", " "), _text(value))
+        table.add_row(name.replace("_", " "), "" if value is None else str(value))
     for key in keys:
         table.add_row("key", f"{key.key_prefix}… {key.name}")
     return Console(soft_wrap=True, markup=False).print(table)
@@ -191,10 +191,6 @@ def _account_fields(account: Account) -> dict[str, Any]:
         "verified_at": verified_at,
         "credits_held": account.credits_held,
     }
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value)
 
 
 def _validate(model: type[Model], **values: str) -> Model:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from config.pricing import RATE_WINDOW
 from storage import usage
 from web.api.fields import KeyRotationFields, NewKeyFields, UsageQuery
 from web.api.headers import NO_STORE
@@ -26,8 +25,7 @@ class AccountResource(BaseHandler):
     async def get(self) -> None:
         """Get the account, its balance and its limits"""
         stored = await self.services.files.stored_bytes(self.client().id)
-        account, status, settings = self.client(), self.authorization.status, self.services.settings
-        tier = account.tier
+        account, tier, settings = self.client(), self.client().tier, self.services.settings
         limits = schemas.Limits(
             max_file_size=tier.max_file_size,
             max_batch_files=settings.max_batch_files,
@@ -36,7 +34,7 @@ class AccountResource(BaseHandler):
             file_retention_seconds=settings.file_retention_seconds,
         )
         storage = schemas.Storage(stored, tier.max_stored)
-        rate_limit = schemas.RateLimit(status.limit, RATE_WINDOW, status.remaining, status.reset_unix)
+        rate_limit = schemas.RateLimit(self.authorization.status)
         self.respond(schemas.Account(account, tier.name, tier.max_file_size, storage, rate_limit, limits))
 
 

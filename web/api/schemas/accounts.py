@@ -7,8 +7,10 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
+from config.pricing import RATE_WINDOW
 from storage import accounts, api_keys, usage
 from storage.field_types import ApiKey, Credits, Email, KeyId, KeyPrefix, Name
+from storage.rate_limits import RateLimitStatus
 from web.api.schemas.common import Message, Tier
 from web.api.values import Flat, Inline
 
@@ -43,13 +45,11 @@ class VerifiedKey:
 
 
 @dataclass(frozen=True)
-class RateLimit:
+class RateLimit(Flat):
     """The account's rate limit, and its current state."""
 
-    limit: Annotated[int, Field(ge=1, description="Requests per window.", examples=[60])]
-    window_seconds: Annotated[int, Field(examples=[60])]
-    remaining: Annotated[int, Field(ge=0, examples=[59])]
-    reset: Annotated[int, Field(description="End of the window in Unix time (seconds).", examples=[1795238640])]
+    status: Inline[RateLimitStatus]
+    window_seconds: Annotated[int, Field(examples=[60])] = RATE_WINDOW
 
 
 @dataclass(frozen=True)
