@@ -23,8 +23,7 @@ PRICE, CREDITS = 1500, 2000
 def buy(database: Database, credits: int = 0) -> tuple[Account, str]:
     """Creates an account with an unpaid purchase."""
     account = open_account(database, credits)
-    purchase = database.run_blocking(purchases.begin, account.id, "pro", CREDITS, PRICE, "eur")
-    return account, purchase.purchase_id
+    return account, database.run_blocking(purchases.begin, account.id, "pro", CREDITS, PRICE, "eur").purchase_id
 
 
 def report(purchase: str, event: str = "evt_paid", amount: int = PRICE, currency: str = "eur") -> CheckoutReport:
