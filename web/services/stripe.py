@@ -14,7 +14,6 @@ from stripe import SignatureVerificationError, WebhookSignature
 
 from config.pricing import CURRENCY
 from config.settings import Settings
-from storage import purchases, refunds
 from storage.database import Database
 from storage.purchases import CheckoutReport, State
 from storage.refunds import Kind, Reversal
