@@ -98,7 +98,7 @@ def show(email: Email, as_json: Json = False) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from storage import api_keys, files
+    from storage.tables import api_keys, files
     from web.api.values import to_json
 
     def read(transaction: Transaction) -> tuple[Account, int, tuple[Key, ...]]:

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from storage.database import Transaction
+from storage.database.transaction import Transaction, columns
 from storage.errors import EmailTaken, NotFound
 from storage.field_types import Credits, Email, Name, Timestamp
 from storage.ids import new_id
-from storage.transaction import Transaction, columns
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,11 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from storage.database import Transaction
-from storage.database.sql_statements import SELECT_KEY_BY_ID, SELECT_KEY_BY_SHA256, SELECT_VALID_KEY
+from storage.database.sql_statements import SELECT_VALID_KEY, statement
+from storage.database.transaction import Transaction, columns
 from storage.errors import InvalidKey, LastKey, NotFound, TooManyKeys
 from storage.field_types import KeyId, KeyPrefix, Name, Timestamp
 from storage.ids import ALPHABET, is_id, new_id, random_text
-from storage.sql_statements import SELECT_VALID_KEY, statement
-from storage.transaction import Transaction, columns
 
 MAX_GRACE = 604_800  # seconds: 7 days
 MAX_KEYS = 50  # valid keys of an account

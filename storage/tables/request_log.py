@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from storage import models
-from storage.sql_statements import DELETE_OLD_REQUESTS, INSERT_REQUEST
-from storage.transaction import Transaction, columns
+from storage.database.sql_statements import DELETE_OLD_REQUESTS, INSERT_REQUEST
+from storage.database.transaction import Transaction, columns
+from storage.tables import models
 
 MAX_REQUESTS = 200  # stored requests per account
 

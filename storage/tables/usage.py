@@ -11,10 +11,10 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field, TypeAdapter, WithJsonSchema
 
-from storage import models
+from storage.database.sql_statements import INSERT_USAGE
+from storage.database.transaction import Transaction, columns
 from storage.field_types import Count, Credits, Size, Timestamp
-from storage.sql_statements import INSERT_USAGE
-from storage.transaction import Transaction, columns
+from storage.tables import models
 
 Operation: TypeAlias = str
 """`convert`, `batch`, or the id of a tool with `_` for `-`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from storage import usage
+from storage.tables import usage
 from web.api.fields import KeyRotationFields, NewKeyFields, UsageQuery
 from web.api.headers import NO_STORE
 from web.api.operations import Operation, Response, json_response

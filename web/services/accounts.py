@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from config.pricing import TIERS, Tier
-from storage import accounts, api_keys, ledger, sessions
-from storage.api_keys import IssuedKey, Key, parse_key
 from storage.database import Database
 from storage.errors import InvalidKey
+from storage.tables import accounts, api_keys, ledger, sessions
+from storage.tables.api_keys import IssuedKey, Key, parse_key
 from web.api.errors import KeyNotVerified
 
 log = logging.getLogger("convertd.accounts")

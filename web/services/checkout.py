@@ -15,7 +15,6 @@ from stripe import WebhookSignature
 from config.pricing import CURRENCY, Pack
 from storage.database import Database
 from storage.field_types import Timestamp
-from storage.idempotency import Claim
 from storage.ids import is_id, new_id, random_text
 from storage.tables import purchases
 from storage.tables.idempotency import Claim

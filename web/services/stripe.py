@@ -15,8 +15,8 @@ from stripe import SignatureVerificationError, WebhookSignature
 from config.pricing import CURRENCY
 from config.settings import Settings
 from storage.database import Database
-from storage.purchases import CheckoutReport, State
-from storage.refunds import Kind, Reversal
+from storage.tables.purchases import CheckoutReport, State
+from storage.tables.refunds import Kind, Reversal
 from web.api.errors import CheckoutUnavailable, InvalidParameter
 from web.metrics.service import CreditMetrics
 from web.services.checkout import Checkout, CheckoutOrder, CheckoutSession, Provider, SimulatedCheckout

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 import pytest
 
 from storage.field_types import format_timestamp
-from tests.support import http
-from tests.support.account_requests import account_data, bearer, get_account
-from tests.support.checks import dressed, problem
-from tests.support.servers import Running
-from tests.support.web_samples import picture
+from tests.support.requests import http
+from tests.support.requests.account_requests import account_data, bearer, get_account
+from tests.support.requests.checks import dressed, problem
+from tests.support.samples.forms import picture
+from tests.support.servers.in_process import Running
 from web.api.errors import InvalidParameter
 from web.api.times import parse_period
 

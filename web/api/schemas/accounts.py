@@ -8,9 +8,9 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from config.pricing import RATE_WINDOW
-from storage import accounts, api_keys, usage
 from storage.field_types import ApiKey, Credits, Email, KeyId, KeyPrefix, Name
 from storage.rate_limits import RateLimitStatus
+from storage.tables import accounts, api_keys, usage
 from web.api.schemas.common import Message, Tier
 from web.api.values import Flat, Inline
 
