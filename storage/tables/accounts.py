@@ -11,11 +11,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from storage.database import Transaction
 from storage.database.transaction import Transaction, columns
 from storage.errors import EmailTaken, NotFound
 from storage.field_types import Credits, Email, Name, Timestamp
 from storage.ids import new_id
+from storage.tables import files, ledger, models
 
 
 @dataclass(frozen=True)

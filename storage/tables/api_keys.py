@@ -13,12 +13,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from storage.database import Transaction
 from storage.database.sql_statements import SELECT_VALID_KEY, statement
 from storage.database.transaction import Transaction, columns
 from storage.errors import InvalidKey, LastKey, NotFound, TooManyKeys
 from storage.field_types import KeyId, KeyPrefix, Name, Timestamp
 from storage.ids import ALPHABET, is_id, new_id, random_text
+from storage.tables import models
+from storage.tables.accounts import Account
 
 MAX_GRACE = 604_800  # seconds: 7 days
 MAX_KEYS = 50  # valid keys of an account

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from peewee import JOIN, fn
 from pydantic import Field
 
+from storage.database import Transaction
 from storage.field_types import PurchaseId
 from storage.ids import new_id
 from storage.tables import ledger, models, refunds

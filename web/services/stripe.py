@@ -15,6 +15,7 @@ from stripe import SignatureVerificationError, WebhookSignature
 from config.pricing import CURRENCY
 from config.settings import Settings
 from storage.database import Database
+from storage.tables import purchases, refunds
 from storage.tables.purchases import CheckoutReport, State
 from storage.tables.refunds import Kind, Reversal
 from web.api.errors import CheckoutUnavailable, InvalidParameter
