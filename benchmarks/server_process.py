@@ -116,8 +116,8 @@ def held_and_used(url: str, count: int) -> tuple[int, int]:
 
 def _held_and_used(transaction: Transaction, count: int) -> tuple[int, int]:
     rows = [accounts.find(transaction, email(number)) for number in range(count)]
-    held = sum(account.held for account in rows if account is not None)
-    return held, sum(account.used for account in rows if account is not None)
+    held = sum(account.credits_held for account in rows if account is not None)
+    return held, sum(account.credits_used_total for account in rows if account is not None)
 
 
 def picture(size: tuple[int, int]) -> bytes:

@@ -37,6 +37,25 @@ BatchId: TypeAlias = Annotated[
 KeyId: TypeAlias = Annotated[
     str, Field(pattern="^key_[0-9A-Za-z]{22}$", description="The key's id.", examples=["key_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"])
 ]
+PurchaseId: TypeAlias = Annotated[
+    str,
+    Field(
+        pattern="^pur_[0-9A-Za-z]{22}$", description="The id of the purchase.", examples=["pur_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"]
+    ),
+]
+KeyPrefix: TypeAlias = Annotated[
+    str, Field(description="The first characters of the key, to identify it.", examples=["cvd_live_012345"])
+]
+ApiKey: TypeAlias = Annotated[
+    str,
+    Field(
+        pattern="^cvd_live_[0-9A-Za-z]{38}$",
+        description="Shown only once.",
+        examples=["cvd_live_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7Op8Qr9St0Uv01234"],
+    ),
+]
+Email: TypeAlias = Annotated[str, Field(examples=["you@example.com"])]
+Name: TypeAlias = Annotated[str, Field(examples=["Photo shop"])]
 Size: TypeAlias = Annotated[int, Field(ge=0, description="Bytes.", examples=[48213])]
 Count: TypeAlias = Annotated[int, Field(ge=0, examples=[3])]
 Credits: TypeAlias = Annotated[int, Field(ge=0, examples=[49])]

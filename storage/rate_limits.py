@@ -7,7 +7,9 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
+
+from pydantic import Field
 
 log = logging.getLogger("convertd.limits")
 
@@ -16,13 +18,16 @@ _RETRY_INTERVAL = 5.0  # seconds
 
 @dataclass(frozen=True)
 class RateLimitStatus:
-    """Whether a request is allowed, and the state of its key's window after it."""
+    """Whether a request is allowed, and the state of its key's window after it.
 
-    allowed: bool
-    limit: int
-    remaining: int
-    reset_unix: int  # end of the window, Unix time in seconds, rounded up
-    retry_after: int  # seconds until the end of the window, at least 1
+    `reset` is rounded up. `retry_after` is the number of seconds until then, at least 1.
+    """
+
+    allowed: Annotated[bool, Field(exclude=True)]
+    limit: Annotated[int, Field(ge=1, description="Requests per window.", examples=[60])]
+    remaining: Annotated[int, Field(ge=0, examples=[59])]
+    reset: Annotated[int, Field(description="End of the window in Unix time (seconds).", examples=[1795238640])]
+    retry_after: Annotated[int, Field(exclude=True)]
 
 
 class RateLimiter(Protocol):

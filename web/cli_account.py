@@ -66,7 +66,7 @@ def create(
     settings = load_settings_or_exit()
     issued = _run_transaction(settings, create_account)
     if as_json:
-        return print(json.dumps({"api_key": issued.text, "key_id": issued.key.id, "email": address}))
+        return print(json.dumps({"api_key": issued.text, "key_id": issued.key.key_id, "email": address}))
     print(issued.text)
     print_message(f"created an account for {address} with {credits} credits; its API key is not shown again.")
     return print_message(f"the account is in the database {settings.masked_database_url()}")
@@ -99,6 +99,7 @@ def show(email: Email, as_json: Json = False) -> None:
     from rich.table import Table
 
     from storage.tables import api_keys, files
+    from web.api.values import to_json
 
     def read(transaction: Transaction) -> tuple[Account, int, tuple[Key, ...]]:
         account = _find(transaction, email)
@@ -107,12 +108,12 @@ def show(email: Email, as_json: Json = False) -> None:
     account, stored_bytes, keys = _run_transaction(load_settings_or_exit(), read, read_only=True)
     fields = {**_account_fields(account), "stored_bytes": stored_bytes}
     if as_json:
-        return print(json.dumps({**fields, "keys": [_key_fields(key) for key in keys]}, indent=2))
+        return print(json.dumps({**fields, "keys": [to_json(key) for key in keys]}, indent=2))
     table = Table("field", "value")
     for name, value in fields.items():
-        table.add_row(name.replace("_", " "), _text(value))
+        table.add_row(name.replace("_", " "), "" if value is None else str(value))
     for key in keys:
-        table.add_row("key", f"{key.prefix}… {key.name}")
+        table.add_row("key", f"{key.key_prefix}… {key.name}")
     return Console(soft_wrap=True, markup=False).print(table)
 
 
@@ -126,7 +127,9 @@ def delete(
 
     settings = load_settings_or_exit()
     account = _run_transaction(settings, lambda transaction: _find(transaction, email))
-    question = f"Delete the account {account.email} with {account.balance} credits, its API keys and its files?"
+    question = (
+        f"Delete the account {account.email} with {account.credits_remaining} credits, its API keys and its files?"
+    )
     if not yes and not typer.confirm(question, err=True):
         exit_with("nothing was deleted.", FAILED)
     with exit_on_storage_errors():
@@ -177,39 +180,17 @@ def _find(transaction: Transaction, email: str) -> Account:
 
 
 def _account_fields(account: Account) -> dict[str, Any]:
-    """The fields of an account, named as in the API."""
-    from web.api.times import timestamp
+    """The fields of an account, named as in the API, and those that only operators see."""
+    from storage.field_types import format_timestamp
+    from web.api.values import to_json
 
+    verified_at = None if account.verified_at is None else format_timestamp(account.verified_at)
     return {
         "id": account.id,
-        "email": account.email,
-        "name": account.name,
-        "verified_at": timestamp(account.verified_at),
-        "credits_remaining": account.balance,
-        "credits_held": account.held,
-        "credits_total_purchased": account.purchased,
-        "credits_used_total": account.used,
-        "created_at": timestamp(account.created_at),
-        "last_used_at": timestamp(account.last_used_at),
+        **to_json(account),
+        "verified_at": verified_at,
+        "credits_held": account.credits_held,
     }
-
-
-def _key_fields(key: Key) -> dict[str, Any]:
-    """The fields of an API key, named as in the API."""
-    from web.api.times import timestamp
-
-    return {
-        "key_id": key.id,
-        "key_prefix": key.prefix,
-        "name": key.name,
-        "created_at": timestamp(key.created_at),
-        "last_used_at": timestamp(key.last_used_at),
-        "expires_at": timestamp(key.expires_at),
-    }
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value)
 
 
 def _validate(model: type[Model], **values: str) -> Model:

@@ -46,20 +46,6 @@ INSERT_USAGE = statement(
     " VALUES (:account, :operation, :input_format, :output_format, :bytes_in, :bytes_out, :success, :credits, :at)"
 )
 
-# The columns are the fields of storage.tables.accounts.Account, then those of storage.tables.api_keys.Key.
-_SELECT_KEY = (
-    "SELECT a.id, a.email, a.name, a.verified_at, a.balance, a.held, a.purchased, a.used, a.created_at,"
-    " a.last_used_at, k.id, k.prefix, k.name, k.created_at, k.last_used_at, k.expires_at"
-    " FROM api_key k JOIN account a ON a.id = k.account"
-    " WHERE k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > :now)"
-)
-
-# Parameters: sha256, now. Returns the account and the key; no row if the key is not valid.
-SELECT_KEY_BY_SHA256 = statement(f"{_SELECT_KEY} AND k.sha256 = :sha256")
-
-# Parameters: id, now. Returns the account and the key; no row if the key is not valid.
-SELECT_KEY_BY_ID = statement(f"{_SELECT_KEY} AND k.id = :id")
-
 # Parameters: id, account, now. One row if the key is a valid one of the account.
 SELECT_VALID_KEY = statement(
     "SELECT 1 FROM api_key WHERE id = :id AND account = :account"

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
 import peewee
 
 R = TypeVar("R")
 Row = TypeVar("Row", bound=peewee.Model)
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,15 @@ class Transaction:
     def rows(self, query: peewee.ModelSelect[Row]) -> list[tuple[Any, ...]]:
         """Returns all rows as tuples of the selected columns."""
         return list(query.tuples().execute(self.connection))
+
+    def values(self, kind: type[Value], query: peewee.ModelSelect[Any]) -> tuple[Value, ...]:
+        """Returns all rows as instances of a dataclass. The query selects its fields, see `columns`."""
+        return tuple(kind(*row) for row in self.rows(query))
+
+
+def columns(table: type[peewee.Model], kind: type[Any]) -> list[peewee.Field[Any]]:
+    """The columns that hold the fields of a dataclass, in the order of the fields."""
+    return [getattr(table, field.name) for field in fields(kind)]
 
 
 class Call(Generic[R]):

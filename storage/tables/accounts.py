@@ -7,27 +7,31 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
+from typing import Annotated, Any
 
-from storage.database import Transaction
+from pydantic import Field
+
+from storage.database.transaction import Transaction, columns
 from storage.errors import EmailTaken, NotFound
+from storage.field_types import Credits, Email, Name, Timestamp
 from storage.ids import new_id
 from storage.tables import files, ledger, models
 
 
 @dataclass(frozen=True)
 class Account:
-    """An account. Amounts are credits, times are Unix time in whole seconds."""
+    """An account. `credits_remaining` excludes `credits_held`."""
 
-    id: str
-    email: str
-    name: str
-    verified_at: int | None
-    balance: int
-    held: int
-    purchased: int
-    used: int
-    created_at: int
-    last_used_at: int | None
+    id: Annotated[str, Field(exclude=True)]
+    email: Email
+    name: Name
+    verified_at: Annotated[Timestamp | None, Field(exclude=True)]
+    credits_remaining: Credits
+    credits_held: Annotated[int, Field(exclude=True)]
+    credits_total_purchased: Annotated[int, Field(ge=0, examples=[0])]
+    credits_used_total: Annotated[int, Field(ge=0, examples=[1])]
+    created_at: Timestamp
+    last_used_at: Timestamp | None
 
 
 def create(transaction: Transaction, email: str, name: str, *, free_credits: int, verified: bool = True) -> Account:
@@ -50,23 +54,20 @@ def create(transaction: Transaction, email: str, name: str, *, free_credits: int
 
 def get(transaction: Transaction, account: str) -> Account:
     """Returns the account with this id. Raises NotFound."""
-    row = transaction.first(models.Account.select().where(models.Account.id == account))
-    if row is None:
+    found = _select(transaction, models.Account.id == account)
+    if not found:
         raise NotFound("account")
-    return _from_row(row)
+    return found[0]
 
 
 def find(transaction: Transaction, email: str) -> Account | None:
     """Returns the account with this email address, or None."""
-    row = transaction.first(models.Account.select().where(models.Account.email_key == email_key(email)))
-    return _from_row(row) if row else None
+    return next(iter(_select(transaction, models.Account.email_key == email_key(email))), None)
 
 
 def list_all(transaction: Transaction) -> tuple[Account, ...]:
     """Returns all accounts, oldest first, without deleted ones."""
-    table = models.Account
-    query = table.select().where(table.email != "").order_by(table.created_at, table.id)
-    return tuple(map(_from_row, transaction.all(query)))
+    return _select(transaction, models.Account.email != "")
 
 
 def any_exists(transaction: Transaction) -> bool:
@@ -99,7 +100,7 @@ def delete(transaction: Transaction, email: str) -> tuple[str, ...]:
     if account is None:
         raise NotFound("account")
     blobs = files.delete_all(transaction, account.id)
-    keys = models.Key.select(models.Key.id).where(models.Key.account == account.id)
+    keys = models.Key.select(models.Key.key_id).where(models.Key.account == account.id)
     transaction.execute(models.Session.delete().where(models.Session.api_key.in_(keys)))
     for table in (models.Key, models.Batch, models.Idempotency, models.Request):
         transaction.execute(table.delete().where(table.account == account.id))
@@ -123,16 +124,8 @@ def email_key(email: str) -> str:
     return unicodedata.normalize("NFC", email.strip()).lower()
 
 
-def _from_row(row: models.Account) -> Account:
-    return Account(
-        id=row.id,
-        email=row.email,
-        name=row.name,
-        verified_at=row.verified_at,
-        balance=row.balance,
-        held=row.held,
-        purchased=row.purchased,
-        used=row.used,
-        created_at=row.created_at,
-        last_used_at=row.last_used_at,
-    )
+def _select(transaction: Transaction, condition: Any) -> tuple[Account, ...]:
+    """Returns accounts, oldest first."""
+    table = models.Account
+    query = table.select(*columns(table, Account)).where(condition).order_by(table.created_at, table.id)
+    return transaction.values(Account, query)

@@ -9,11 +9,14 @@ import hashlib
 import re
 import zlib
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Annotated, Any
 
-from storage.database import Transaction
-from storage.database.sql_statements import SELECT_KEY_BY_ID, SELECT_KEY_BY_SHA256, SELECT_VALID_KEY
+from pydantic import Field
+
+from storage.database.sql_statements import SELECT_VALID_KEY, statement
+from storage.database.transaction import Transaction, columns
 from storage.errors import InvalidKey, LastKey, NotFound, TooManyKeys
+from storage.field_types import KeyId, KeyPrefix, Name, Timestamp
 from storage.ids import ALPHABET, is_id, new_id, random_text
 from storage.tables import models
 from storage.tables.accounts import Account
@@ -24,21 +27,23 @@ MAX_KEYS = 50  # valid keys of an account
 _PREFIX = "cvd_live_"
 _RANDOM = 32  # characters: 190 bits
 _CHECKSUM = 6  # characters
-_VISIBLE = 6  # random characters that the visible prefix includes
+_VISIBLE = 15  # characters at the beginning, which identify a key in lists
 _FORM = re.compile(rf"{_PREFIX}[0-9A-Za-z]{{{_RANDOM + _CHECKSUM}}}")
 _USE_INTERVAL = 60  # seconds between updates of `last_used_at`
 
 
 @dataclass(frozen=True)
 class Key:
-    """A valid API key without its text. `expires_at` is set once the key has been rotated."""
+    """An API key without its secret."""
 
-    id: str
-    prefix: str
-    name: str
-    created_at: int
-    last_used_at: int | None
-    expires_at: int | None
+    key_id: KeyId
+    key_prefix: KeyPrefix
+    name: Name
+    created_at: Timestamp
+    last_used_at: Timestamp | None = None
+    expires_at: Annotated[
+        Timestamp | None, Field(description="When the key expires, if it was rotated.", examples=[None])
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,16 @@ class IssuedKey:
 
     key: Key
     text: str = field(repr=False)
+
+
+_ACCOUNT_COLUMNS = ", ".join(f"a.{column.column_name}" for column in columns(models.Account, Account))
+_KEY_COLUMNS = ", ".join(f"k.{column.column_name}" for column in columns(models.Key, Key))
+_SELECT = (
+    f"SELECT {_ACCOUNT_COLUMNS}, {_KEY_COLUMNS} FROM api_key k JOIN account a ON a.id = k.account"
+    " WHERE k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > :now)"
+)
+SELECT_BY_SHA256 = statement(f"{_SELECT} AND k.sha256 = :sha256")
+SELECT_BY_ID = statement(f"{_SELECT} AND k.id = :id")
 
 
 def make_key() -> str:
@@ -60,11 +75,6 @@ def parse_key(text: str) -> str:
     if not _FORM.fullmatch(text) or _checksum(text[:-_CHECKSUM]) != text[-_CHECKSUM:]:
         raise InvalidKey
     return digest(text)
-
-
-def visible_prefix(text: str) -> str:
-    """Returns the beginning of a key, which identifies it in lists."""
-    return text[: len(_PREFIX) + _VISIBLE]
 
 
 def digest(secret: str) -> str:
@@ -83,16 +93,9 @@ def add(transaction: Transaction, account: str, name: str) -> IssuedKey:
 def issue(transaction: Transaction, account: str, name: str) -> IssuedKey:
     """Creates a key, whatever their number: it may be the only one that the owner of the account knows."""
     text = make_key()
-    row = {
-        "id": new_id("key"),
-        "account": account,
-        "sha256": digest(text),
-        "prefix": visible_prefix(text),
-        "name": name,
-        "created_at": transaction.now,
-    }
-    transaction.insert(models.Key.insert(row))
-    return IssuedKey(_from_row(models.Key(**row)), text)
+    key = Key(new_id("key"), text[:_VISIBLE], name, transaction.now)
+    transaction.insert(models.Key.insert(**vars(key), account=account, sha256=digest(text)))
+    return IssuedKey(key, text)
 
 
 def authenticate(transaction: Transaction, sha256: str) -> tuple[Account, Key]:
@@ -100,7 +103,7 @@ def authenticate(transaction: Transaction, sha256: str) -> tuple[Account, Key]:
 
     Only reads. The account may be unverified; callers check `verified_at`.
     """
-    return _found(transaction.execute_statement(SELECT_KEY_BY_SHA256, sha256=sha256, now=transaction.now))
+    return _found(transaction.execute_statement(SELECT_BY_SHA256, sha256=sha256, now=transaction.now))
 
 
 def is_use_due(key: Key, now: float) -> bool:
@@ -111,9 +114,9 @@ def is_use_due(key: Key, now: float) -> bool:
 def record_use(transaction: Transaction, account: str, key: str) -> None:
     """Sets `last_used_at` of the key and its account to now, unless it was set less than a minute ago."""
     # The account first: `rotate` and `revoke` lock it before they change a key.
-    for table, own_id in ((models.Account, account), (models.Key, key)):
+    for table, own in ((models.Account, models.Account.id == account), (models.Key, models.Key.key_id == key)):
         due = table.last_used_at.is_null() | (table.last_used_at <= transaction.now - _USE_INTERVAL)
-        transaction.execute(table.update({table.last_used_at: transaction.now}).where((table.id == own_id) & due))
+        transaction.execute(table.update({table.last_used_at: transaction.now}).where(own & due))
 
 
 def check_valid(transaction: Transaction, account: str, key: str) -> None:
@@ -124,7 +127,7 @@ def check_valid(transaction: Transaction, account: str, key: str) -> None:
 
 def by_key_id(transaction: Transaction, key_id: str) -> tuple[Account, Key]:
     """Returns the account and the key with this id. Raises InvalidKey."""
-    return _found(transaction.execute_statement(SELECT_KEY_BY_ID, id=key_id, now=transaction.now))
+    return _found(transaction.execute_statement(SELECT_BY_ID, id=key_id, now=transaction.now))
 
 
 def rotate(transaction: Transaction, account: str, key_id: str, grace: int) -> IssuedKey:
@@ -137,7 +140,7 @@ def rotate(transaction: Transaction, account: str, key_id: str, grace: int) -> I
     row = _own(transaction, account, key_id)
     ends = transaction.now + grace
     expires_at = ends if row.expires_at is None else min(ends, row.expires_at)
-    transaction.execute(models.Key.update({models.Key.expires_at: expires_at}).where(models.Key.id == row.id))
+    transaction.execute(models.Key.update({models.Key.expires_at: expires_at}).where(models.Key.key_id == key_id))
     return add(transaction, account, row.name)
 
 
@@ -145,17 +148,19 @@ def revoke(transaction: Transaction, account: str, key_id: str) -> None:
     """Revokes a key. Raises NotFound, or LastKey if no other key without expiry is left."""
     row = _own(transaction, account, key_id)
     table = models.Key
-    others = (table.account == account) & (table.id != row.id) & _valid(transaction.now) & table.expires_at.is_null()
+    others = (
+        (table.account == account) & (table.key_id != key_id) & _valid(transaction.now) & table.expires_at.is_null()
+    )
     if row.expires_at is None and transaction.first(table.select().where(others)) is None:
         raise LastKey
-    transaction.execute(table.update({table.revoked_at: transaction.now}).where(table.id == row.id))
+    transaction.execute(table.update({table.revoked_at: transaction.now}).where(table.key_id == key_id))
 
 
 def list_keys(transaction: Transaction, account: str) -> tuple[Key, ...]:
     """Returns the account's valid keys, oldest first."""
     table = models.Key
-    query = table.select().where((table.account == account) & _valid(transaction.now))
-    return tuple(_from_row(row) for row in transaction.all(query.order_by(table.created_at, table.id)))
+    query = table.select(*columns(table, Key)).where((table.account == account) & _valid(transaction.now))
+    return transaction.values(Key, query.order_by(table.created_at, table.key_id))
 
 
 def _checksum(text: str) -> str:
@@ -170,7 +175,7 @@ def _checksum(text: str) -> str:
 def _own(transaction: Transaction, account: str, key_id: str) -> models.Key:
     """Returns a valid key of the account and locks all its keys. Raises NotFound."""
     _lock(transaction, account)
-    own = (models.Key.account == account) & (models.Key.id == key_id) & _valid(transaction.now)
+    own = (models.Key.account == account) & (models.Key.key_id == key_id) & _valid(transaction.now)
     row = transaction.first(models.Key.select().where(own)) if is_id("key", key_id) else None
     if row is None:
         raise NotFound("key")
@@ -193,7 +198,3 @@ def _found(rows: list[tuple[Any, ...]]) -> tuple[Account, Key]:
     (row,) = rows
     account_columns = len(fields(Account))
     return Account(*row[:account_columns]), Key(*row[account_columns:])
-
-
-def _from_row(row: models.Key) -> Key:
-    return Key(row.id, row.prefix, row.name, row.created_at, row.last_used_at, row.expires_at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from storage.database import Transaction
 from storage.errors import EmailTaken, NotFound
@@ -44,25 +44,16 @@ class Verified:
 
 def register(transaction: Transaction, email: str, name: str) -> Registration:
     """Creates a token that registers an account, or replaces a lost key if the address has an account."""
-    account = accounts.find(transaction, email)
-    registration = Registration(
-        purpose="replace" if account else "register",
-        email=account.email if account else email.strip(),
-        name=account.name if account else name,
-        token=secrets.token_hex(_TOKEN_BYTES),
-        expires_at=transaction.now + VALIDITY,
-    )
-    row = {
-        "sha256": digest(registration.token),
-        "purpose": registration.purpose,
-        "account": account.id if account else None,
-        "email": registration.email,
-        "name": registration.name,
-        "created_at": transaction.now,
-        "expires_at": registration.expires_at,
+    account, token = accounts.find(transaction, email), secrets.token_hex(_TOKEN_BYTES)
+    shown: dict[str, Any] = {
+        "purpose": "replace" if account else "register",
+        "email": account.email if account else email.strip(),
+        "name": account.name if account else name,
+        "expires_at": transaction.now + VALIDITY,
     }
-    transaction.insert(models.Verification.insert(row))
-    return registration
+    hidden = {"sha256": digest(token), "account": account.id if account else None, "created_at": transaction.now}
+    transaction.insert(models.Verification.insert(shown | hidden))
+    return Registration(**shown, token=token)
 
 
 def verify(transaction: Transaction, token: str, *, free_credits: int) -> Verified:

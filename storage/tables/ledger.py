@@ -53,10 +53,9 @@ def credit(transaction: Transaction, account: str, kind: Income, amount: int, re
     balance(transaction, account)
     if not transaction.insert_ignore(models.Entry.insert(_entry(transaction, account, kind, amount, ref))):
         return CreditResult(balance(transaction, account), added=False)
-    changes: dict[Any, Any] = {models.Account.balance: models.Account.balance + amount}
-    if kind == "purchase":
-        changes[models.Account.purchased] = models.Account.purchased + amount
-    return CreditResult(_update(transaction, account, changes), added=True)
+    purchased = amount if kind == "purchase" else 0
+    remaining = _add(transaction, account, credits_remaining=amount, credits_total_purchased=purchased)
+    return CreditResult(remaining, added=True)
 
 
 def claw_back(transaction: Transaction, account: str, credits: int, ref: str) -> int:
@@ -64,16 +63,17 @@ def claw_back(transaction: Transaction, account: str, credits: int, ref: str) ->
     row = transaction.select_for_update(models.Account.select().where(models.Account.id == account))
     if row is None:
         raise NotFound("account")
-    amount = min(credits, row.balance)
+    amount = min(credits, row.credits_remaining)
     if amount > 0:
         transaction.execute_statement(INSERT_ENTRY, **_entry(transaction, account, "reversal", -amount, ref))
-        _update(transaction, account, {models.Account.balance: models.Account.balance - amount})
+        _add(transaction, account, credits_remaining=-amount)
     return amount
 
 
 def balance(transaction: Transaction, account: str) -> int:
     """Returns the balance in credits, without held credits. Raises NotFound."""
-    rows = transaction.rows(models.Account.select(models.Account.balance).where(models.Account.id == account))
+    table = models.Account
+    rows = transaction.rows(table.select(table.credits_remaining).where(table.id == account))
     if not rows:
         raise NotFound("account")
     return int(rows[0][0])
@@ -97,17 +97,8 @@ def reserve(
     if not rows:
         raise NoCredits(balance(transaction, account), amount)
     hold = Hold(hold_id or new_id("hold"), account, amount, rows[0][0])
-    row = {
-        "id": hold.id,
-        "account": account,
-        "amount": amount,
-        "state": "held",
-        "server": owner.server,
-        "boot": owner.boot,
-        "created_at": transaction.now,
-        "expires_at": transaction.now + lifetime,
-    }
-    transaction.execute_statement(INSERT_HOLD, **row)
+    times = {"created_at": transaction.now, "expires_at": transaction.now + lifetime}
+    transaction.execute_statement(INSERT_HOLD, **vars(hold), **vars(owner), **times, state="held")
     return hold
 
 
@@ -139,7 +130,7 @@ def release(transaction: Transaction, account: str, hold_id: str, failed: UsageR
     amount = _end_hold(transaction, account, hold_id, "released")
     if not amount:
         return balance(transaction, account)
-    remaining = _return_credits(transaction, account, amount)
+    remaining = _add(transaction, account, credits_remaining=amount, credits_held=-amount)
     if failed:
         usage.record(transaction, account, failed, success=False, credits=0)
     return remaining
@@ -163,7 +154,7 @@ def _release_all(transaction: Transaction, condition: Any) -> int:
     for account, amount in holds:
         totals[account] += amount
     for account in sorted(totals):
-        _return_credits(transaction, account, totals[account])
+        _add(transaction, account, credits_remaining=totals[account], credits_held=-totals[account])
     return len(holds)
 
 
@@ -173,16 +164,11 @@ def _end_hold(transaction: Transaction, account: str, hold_id: str, state: Liter
     return int(rows[0][0]) if rows else 0
 
 
-def _return_credits(transaction: Transaction, account: str, amount: int) -> int:
+def _add(transaction: Transaction, account: str, **amounts: int) -> int:
+    """Adds amounts to columns of an account. Returns its balance in credits."""
     table = models.Account
-    changes = {table.balance: table.balance + amount, table.held: table.held - amount}
-    return _update(transaction, account, changes)
-
-
-def _update(transaction: Transaction, account: str, changes: dict[Any, Any]) -> int:
-    """Updates an account. Returns its balance in credits."""
-    table = models.Account
-    rows = transaction.execute_returning(table.update(changes).where(table.id == account), table.balance)
+    changes = {name: getattr(table, name) + amount for name, amount in amounts.items()}
+    rows = transaction.execute_returning(table.update(changes).where(table.id == account), table.credits_remaining)
     return int(rows[0][0])
 
 

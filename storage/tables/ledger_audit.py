@@ -21,18 +21,18 @@ def check(transaction: Transaction, account: str | None = None) -> tuple[str, ..
 
 
 def _violations(transaction: Transaction, account: models.Account) -> list[str]:
-    sums = _entry_sums(transaction, account.id)
+    remaining, held, sums = account.credits_remaining, account.credits_held, _entry_sums(transaction, account.id)
     holds = _holds(transaction, account.id)
     charges = _charges(transaction, account.id)
     settled = {hold: amount for hold, (state, amount) in holds.items() if state == "settled"}
     open_amount = sum(amount for state, amount in holds.values() if state == "held")
     rules = {
-        "the entries sum to the balance plus held credits": sum(sums.values()) == account.balance + account.held,
-        "held is the sum of the open holds": account.held == open_amount,
-        "balance and held are not negative": account.balance >= 0 and account.held >= 0,
+        "the entries sum to the balance plus held credits": sum(sums.values()) == remaining + held,
+        "held is the sum of the open holds": held == open_amount,
+        "balance and held are not negative": remaining >= 0 and held >= 0,
         "each settled hold has exactly one charge": charges == settled,
-        "used is the sum of the charges": account.used == sum(charges.values()),
-        "purchased is the sum of the purchases": account.purchased == sums.get("purchase", 0),
+        "used is the sum of the charges": account.credits_used_total == sum(charges.values()),
+        "purchased is the sum of the purchases": account.credits_total_purchased == sums.get("purchase", 0),
         "each paid purchase has exactly one entry": _purchases_credited(transaction, account.id),
         "usage per day is the sum of the usage": _usage_per_day(transaction, account.id)
         == _usage(transaction, account.id),
@@ -89,6 +89,6 @@ def _usage_per_day(transaction: Transaction, account: str) -> dict[tuple[Any, ..
 
 def _reversed(transaction: Transaction, account: str) -> int:
     """Credits removed because payments were reversed."""
-    own = models.Purchase.select(models.Purchase.id).where(models.Purchase.account == account)
+    own = models.Purchase.select(models.Purchase.purchase_id).where(models.Purchase.account == account)
     payments = transaction.all(models.Payment.select().where(models.Payment.purchase.in_(own)))
     return sum(payment.reversed - payment.shortfall for payment in payments)

@@ -1,6 +1,7 @@
 """Peewee models of all tables. They are bound to no database: each query runs on its transaction's connection.
 
-Times are Unix time in whole seconds, amounts are credits. Constraints and indexes are defined in the migrations.
+Times are Unix time in whole seconds, amounts are credits. Constraints and indexes are defined in the migrations. Fields
+are named as in the API, columns as in the migrations.
 """
 
 from __future__ import annotations
@@ -9,17 +10,17 @@ from peewee import BigIntegerField, BooleanField, CompositeKey, Model, TextField
 
 
 class Account(Model):
-    """An account. `balance` excludes `held` credits."""
+    """An account. `credits_remaining` excludes `credits_held`."""
 
     id = TextField(primary_key=True)
     email = TextField()
     email_key = TextField(unique=True)  # the normalized address
     name = TextField()
     verified_at = BigIntegerField(null=True)
-    balance = BigIntegerField(default=0)
-    held = BigIntegerField(default=0)
-    purchased = BigIntegerField(default=0)
-    used = BigIntegerField(default=0)
+    credits_remaining = BigIntegerField(column_name="balance", default=0)
+    credits_held = BigIntegerField(column_name="held", default=0)
+    credits_total_purchased = BigIntegerField(column_name="purchased", default=0)
+    credits_used_total = BigIntegerField(column_name="used", default=0)
     created_at = BigIntegerField()
     last_used_at = BigIntegerField(null=True)
 
@@ -27,10 +28,10 @@ class Account(Model):
 class Key(Model):
     """An API key, stored as its SHA-256. A rotated key is valid until `expires_at`."""
 
-    id = TextField(primary_key=True)
+    key_id = TextField(column_name="id", primary_key=True)
     account = TextField()
     sha256 = TextField(unique=True)
-    prefix = TextField()
+    key_prefix = TextField(column_name="prefix")
     name = TextField()
     created_at = BigIntegerField()
     last_used_at = BigIntegerField(null=True)
@@ -184,7 +185,7 @@ class File(Model):
 class Purchase(Model):
     """A purchase of a credit pack. `amount` is in minor units of the currency."""
 
-    id = TextField(primary_key=True)
+    purchase_id = TextField(column_name="id", primary_key=True)
     account = TextField()
     pack = TextField()
     credits = BigIntegerField()

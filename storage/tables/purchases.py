@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Literal, TypeAlias
 
-from peewee import JOIN, ModelSelect, fn
+from peewee import JOIN, fn
+from pydantic import Field
 
 from storage.database import Transaction
+from storage.field_types import PurchaseId
 from storage.ids import new_id
 from storage.tables import ledger, models, refunds
 
 State: TypeAlias = Literal["opening", "open", "processing", "failed", "expired", "paid"]
+Currency: TypeAlias = Literal["eur"]
 Outcome: TypeAlias = Literal["credited", "updated", "unchanged", "unknown_purchase", "mismatch"]
 
 _ABANDONED = 86_400  # seconds without a checkout session
@@ -21,23 +24,20 @@ _PROGRESS: tuple[State, ...] = ("opening", "open", "processing", "failed", "expi
 
 @dataclass(frozen=True)
 class Purchase:
-    """A purchase. `amount` is in minor units of the currency, times are Unix time in whole seconds.
+    """A purchase. `refunded` is the number of credits removed because the payment was refunded or disputed."""
 
-    `refunded` is the number of credits removed because the payment was refunded or disputed.
-    """
-
-    id: str
-    account: str
-    pack: str
-    credits: int
-    amount: int
-    currency: str
-    state: str
-    session: str | None
-    expires_at: int | None
-    created_at: int
-    paid_at: int | None
-    refunded: int
+    purchase_id: PurchaseId
+    account: Annotated[str, Field(exclude=True)]
+    pack: Annotated[str, Field(examples=["starter"])]
+    credits: Annotated[int, Field(ge=1, examples=[500])]
+    amount: Annotated[int, Field(ge=1, description="The price in cents.", examples=[500])]
+    currency: Currency
+    state: Annotated[State, Field(exclude=True)]
+    created_at: Annotated[int, Field(exclude=True)]
+    session: Annotated[str | None, Field(exclude=True)] = None
+    expires_at: Annotated[int | None, Field(exclude=True)] = None
+    paid_at: Annotated[int | None, Field(exclude=True)] = None
+    refunded: Annotated[int, Field(exclude=True)] = 0
 
 
 @dataclass(frozen=True)
@@ -56,35 +56,27 @@ class CheckoutReport:
     currency: str | None = None
 
 
-def begin(transaction: Transaction, account: str, pack: str, credits: int, amount: int, currency: str) -> str:
-    """Records a purchase before its checkout session is created. Returns its id."""
-    row = {
-        "id": new_id("pur"),
-        "account": account,
-        "pack": pack,
-        "credits": credits,
-        "amount": amount,
-        "currency": currency,
-        "state": "opening",
-        "created_at": transaction.now,
-    }
+def begin(transaction: Transaction, account: str, pack: str, credits: int, amount: int, currency: Currency) -> Purchase:
+    """Records a purchase before its checkout session is created."""
+    purchase = Purchase(new_id("pur"), account, pack, credits, amount, currency, "opening", transaction.now)
+    row = {name: value for name, value in vars(purchase).items() if name != "refunded"}
     transaction.insert(models.Purchase.insert(row))
-    return str(row["id"])
+    return purchase
 
 
 def set_session(transaction: Transaction, purchase: str, session: str, expires_at: int) -> None:
     """Records the checkout session. Keeps a state that the provider has reported in the meantime."""
     table = models.Purchase
     changes = {table.session: session, table.expires_at: expires_at}
-    transaction.execute(table.update(changes).where(table.id == purchase))
-    opening = (table.id == purchase) & (table.state == "opening")
+    transaction.execute(table.update(changes).where(table.purchase_id == purchase))
+    opening = (table.purchase_id == purchase) & (table.state == "opening")
     transaction.execute(table.update({table.state: "open"}).where(opening))
 
 
 def abandon(transaction: Transaction, purchase: str) -> None:
     """Deletes a purchase whose checkout session could not be created."""
     table = models.Purchase
-    transaction.execute(table.delete().where((table.id == purchase) & (table.state == "opening")))
+    transaction.execute(table.delete().where((table.purchase_id == purchase) & (table.state == "opening")))
 
 
 def delete_abandoned(transaction: Transaction) -> int:
@@ -96,35 +88,30 @@ def delete_abandoned(transaction: Transaction) -> int:
 
 def find(transaction: Transaction, session: str) -> Purchase | None:
     """Returns the purchase of a checkout session, or None."""
-    found = _purchases(transaction, _select().where(models.Purchase.session == session))
-    return found[0] if found else None
+    return next(iter(_select(transaction, models.Purchase.session == session)), None)
 
 
 def find_of_account(transaction: Transaction, account: str, purchase: str) -> Purchase | None:
     """Returns the purchase with this id, or None if the account has none."""
     table = models.Purchase
-    found = _purchases(transaction, _select().where((table.id == purchase) & (table.account == account)))
-    return found[0] if found else None
+    return next(iter(_select(transaction, (table.purchase_id == purchase) & (table.account == account))), None)
 
 
 def list_payments(transaction: Transaction, account: str) -> tuple[Purchase, ...]:
     """Returns the account's latest purchases with a payment, also a pending or failed one, newest first."""
     table = models.Purchase
-    paid = (table.account == account) & table.state.in_(("processing", "failed", "paid"))
-    return _purchases(
-        transaction, _select().where(paid).order_by(table.created_at.desc(), table.id.desc()).limit(_MAX_LISTED)
-    )
+    return _select(transaction, (table.account == account) & table.state.in_(("processing", "failed", "paid")))
 
 
-def _select() -> ModelSelect[models.Purchase]:
+def _select(transaction: Transaction, condition: Any) -> tuple[Purchase, ...]:
+    """Returns the latest purchases, newest first."""
     table, payment = models.Purchase, models.Payment
-    columns = [getattr(table, name) for name in Purchase.__dataclass_fields__ if name != "refunded"]
-    query = table.select(*columns, fn.COALESCE(payment.reversed, 0))
-    return query.join(payment, JOIN.LEFT_OUTER, on=(payment.purchase == table.id))
-
-
-def _purchases(transaction: Transaction, query: ModelSelect[models.Purchase]) -> tuple[Purchase, ...]:
-    return tuple(Purchase(*row) for row in transaction.rows(query))
+    names = [field.name for field in fields(Purchase)]
+    refunded = fn.COALESCE(payment.reversed, 0)
+    query = table.select(*(refunded if name == "refunded" else getattr(table, name) for name in names))
+    query = query.join(payment, JOIN.LEFT_OUTER, on=(payment.purchase == table.purchase_id)).where(condition)
+    newest_first = query.order_by(table.created_at.desc(), table.purchase_id.desc())
+    return transaction.values(Purchase, newest_first.limit(_MAX_LISTED))
 
 
 def pay(transaction: Transaction, report: CheckoutReport) -> Outcome:
@@ -141,9 +128,9 @@ def pay(transaction: Transaction, report: CheckoutReport) -> Outcome:
     if not ledger.credit(transaction, row.account, "purchase", row.credits, ref=report.session).added:
         return "unchanged"
     changes = {"state": "paid", "session": report.session, "event": report.event, "paid_at": transaction.now}
-    transaction.execute(models.Purchase.update(changes).where(models.Purchase.id == row.id))
+    transaction.execute(models.Purchase.update(changes).where(models.Purchase.purchase_id == row.purchase_id))
     if report.payment is not None:
-        refunds.link_purchase(transaction, report.payment, row.id, report.event)
+        refunds.link_purchase(transaction, report.payment, row.purchase_id, report.event)
     return "credited"
 
 
@@ -155,13 +142,13 @@ def set_state(transaction: Transaction, report: CheckoutReport, state: State) ->
     if _PROGRESS.index(state) <= _PROGRESS.index(row.state):
         return "unchanged"
     changes = {"state": state, "session": report.session}
-    transaction.execute(models.Purchase.update(changes).where(models.Purchase.id == row.id))
+    transaction.execute(models.Purchase.update(changes).where(models.Purchase.purchase_id == row.purchase_id))
     return "updated"
 
 
 def _find_for_update(transaction: Transaction, report: CheckoutReport) -> models.Purchase | None:
     """Returns the purchase of a report, locked. Its session may not have been recorded yet."""
     table = models.Purchase
-    matching = (table.session == report.session) | (table.id == report.purchase)
+    matching = (table.session == report.session) | (table.purchase_id == report.purchase)
     row = transaction.select_for_update(table.select().where(matching))
     return row if row is not None and row.session in (None, report.session) else None

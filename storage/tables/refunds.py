@@ -69,27 +69,19 @@ def _lock_payment(transaction: Transaction, payment: str) -> models.Payment:
 def _save_if_newer(transaction: Transaction, reversal: Reversal) -> bool:
     """Saves the reversal unless the recorded state is the same or newer. Returns whether it was saved."""
     table = models.Reversal
-    row = {
-        "id": reversal.id,
-        "payment": reversal.payment,
-        "kind": reversal.kind,
-        "amount": reversal.amount,
-        "at": reversal.at,
-        "final": reversal.final,
-    }
-    if transaction.insert_ignore(table.insert(row)):
+    if transaction.insert_ignore(table.insert(**vars(reversal))):
         return True
     recorded = transaction.select_for_update(table.select().where(table.id == reversal.id))
     assert recorded is not None  # rows are never deleted
     if (recorded.at, recorded.final, recorded.amount) >= (reversal.at, reversal.final, reversal.amount):
         return False
-    transaction.execute(table.update(row).where(table.id == reversal.id))
+    transaction.execute(table.update(**vars(reversal)).where(table.id == reversal.id))
     return True
 
 
 def _adjust(transaction: Transaction, payment: models.Payment, event: str) -> RefundResult | None:
     """Adds or removes credits until they match the payment's reversals."""
-    purchase = transaction.first(models.Purchase.select().where(models.Purchase.id == payment.purchase))
+    purchase = transaction.first(models.Purchase.select().where(models.Purchase.purchase_id == payment.purchase))
     if purchase is None:
         return None
     reversed_amount = min(purchase.amount, _reversed_amount(transaction, payment.id))

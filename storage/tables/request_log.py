@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from storage.database import Transaction
 from storage.database.sql_statements import DELETE_OLD_REQUESTS, INSERT_REQUEST
+from storage.database.transaction import Transaction, columns
 from storage.tables import models
 
 MAX_REQUESTS = 200  # stored requests per account
@@ -37,7 +37,6 @@ def record(transaction: Transaction, requests: Iterable[LoggedRequest]) -> None:
 def latest(transaction: Transaction, account: str) -> tuple[LoggedRequest, ...]:
     """Returns the account's stored requests, newest first."""
     table = models.Request
-    columns = [getattr(table, name) for name in LoggedRequest.__dataclass_fields__]
-    query = table.select(*columns).where(table.account == account)
-    rows = transaction.rows(query.order_by(table.at_milliseconds.desc(), table.id.desc()).limit(MAX_REQUESTS))
-    return tuple(LoggedRequest(*row) for row in rows)
+    query = table.select(*columns(table, LoggedRequest)).where(table.account == account)
+    newest_first = query.order_by(table.at_milliseconds.desc(), table.id.desc())
+    return transaction.values(LoggedRequest, newest_first.limit(MAX_REQUESTS))

@@ -20,11 +20,11 @@ def begin(transaction: Transaction, sha256: str) -> tuple[str, Account]:
     Only the SHA-256 of the token is stored. The account may be unverified; callers check `verified_at`.
     """
     account, key = api_keys.authenticate(transaction, sha256)
-    api_keys.record_use(transaction, account.id, key.id)
+    api_keys.record_use(transaction, account.id, key.key_id)
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     row = {
         "sha256": digest(token),
-        "api_key": key.id,
+        "api_key": key.key_id,
         "created_at": transaction.now,
         "expires_at": transaction.now + LIFETIME,
     }

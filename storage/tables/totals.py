@@ -29,8 +29,8 @@ class Totals:
 def read(transaction: Transaction) -> Totals:
     """Returns the current totals. Scans all accounts and files."""
     accounts, files = models.Account, models.File
-    ever_paid = fn.COUNT(fn.NULLIF(accounts.purchased, 0))
-    columns = (fn.COUNT(accounts.id), ever_paid, fn.SUM(accounts.balance), fn.SUM(accounts.held))
+    ever_paid = fn.COUNT(fn.NULLIF(accounts.credits_total_purchased, 0))
+    columns = (fn.COUNT(accounts.id), ever_paid, fn.SUM(accounts.credits_remaining), fn.SUM(accounts.credits_held))
     kept = accounts.email != ""  # not deleted
     ((all_accounts, paid_accounts, balance, held),) = transaction.rows(accounts.select(*columns).where(kept))
     numbers = (fn.COUNT(files.file_id), fn.COUNT(files.processed_at))

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal, get_args
+from itertools import groupby
+from operator import attrgetter
+from typing import Annotated, Any, TypeAlias
 
-from storage.database import Transaction
+from pydantic import Field, TypeAdapter, WithJsonSchema
+
 from storage.database.sql_statements import INSERT_USAGE
+from storage.database.transaction import Transaction, columns
+from storage.field_types import Count, Credits, Size, Timestamp
 from storage.tables import models
 
-Operation = Literal["convert", "batch", "pdf_merge", "pdf_delete_pages"]
+Operation: TypeAlias = str
+"""`convert`, `batch`, or the id of a tool with `_` for `-`."""
 
-_OPERATIONS: tuple[str, ...] = get_args(Operation)
+OPERATIONS: tuple[Operation, ...] = ("convert", "batch", "pdf_merge", "pdf_delete_pages")
+"""The operations that every report includes."""
+
 _DAY = 86_400  # seconds
+_COUNT = TypeAdapter(Count).json_schema()
 
 
 @dataclass(frozen=True)
@@ -30,39 +39,53 @@ class UsageRecord:
 
 @dataclass(frozen=True)
 class PairUsage:
-    """Conversions from one format to another, failed ones included."""
+    """Conversions of a pair of formats, failed ones included."""
 
-    input_format: str
-    output_format: str
-    count: int
-    credits: int
+    input_format: Annotated[str, Field(examples=["jpeg"])]
+    output_format: Annotated[str, Field(examples=["webp"])]
+    count: Count
+    credits: Credits
 
 
 @dataclass(frozen=True)
 class DayUsage:
-    """Usage of one day (UTC, YYYY-MM-DD). `conversions` includes `failed`."""
+    """Usage on a day (UTC). `conversions` includes `failed`."""
 
-    date: str
-    conversions: int
-    failed: int
-    credits: int
-    bytes_in: int
-    bytes_out: int
+    date: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d$", examples=["2026-11-21"])]
+    conversions: Count
+    failed: Count
+    credits: Credits
+    bytes_in: Size
+    bytes_out: Size
 
 
 @dataclass(frozen=True)
 class UsageReport:
-    """Usage of an account in a period. Totals include failures; days without usage are omitted."""
+    """Usage in a period. Totals include failed conversions; days without conversions are omitted."""
 
-    total_conversions: int
-    successful_conversions: int
-    failed_conversions: int
-    credits_used: int
-    bytes_in: int
-    bytes_out: int
-    bytes_total: int
-    by_operation: Mapping[str, int]
-    by_conversion: tuple[PairUsage, ...]
+    start: Timestamp
+    end: Timestamp
+    total_conversions: Count
+    successful_conversions: Count
+    failed_conversions: Count
+    credits_used: Credits
+    bytes_in: Size
+    bytes_out: Size
+    bytes_total: Size
+    by_operation: Annotated[
+        Mapping[Operation, int],
+        WithJsonSchema(
+            {
+                "type": "object",
+                "description": "Conversions by endpoint, or by the id of a tool, with `_` for `-`.",
+                "properties": dict.fromkeys(OPERATIONS, _COUNT),
+                "required": list(OPERATIONS),
+                "additionalProperties": _COUNT,
+            },
+            mode="serialization",
+        ),
+    ]
+    by_conversion: Annotated[tuple[PairUsage, ...], Field(description="Most frequent first.")]
     by_day: tuple[DayUsage, ...]
 
 
@@ -87,9 +110,8 @@ def record(transaction: Transaction, account: str, operation: UsageRecord, *, su
     Runs in the transaction that charges or releases its hold, after the changes of the account: all transactions lock
     accounts before sums.
     """
-    row = {field.name: getattr(operation, field.name) for field in fields(operation)}
-    row |= {"account": account, "success": success, "credits": credits, "at": transaction.now}
-    transaction.execute_statement(INSERT_USAGE, **row)
+    values = {"account": account, "success": success, "credits": credits, "at": transaction.now}
+    transaction.execute_statement(INSERT_USAGE, **vars(operation), **values)
 
 
 def report(transaction: Transaction, account: str, start: int, end: int) -> UsageReport:
@@ -97,59 +119,46 @@ def report(transaction: Transaction, account: str, start: int, end: int) -> Usag
 
     Usage is summed per day: `start` is the beginning of a day (UTC), and the day of the last second counts as a whole.
     """
-    groups = _groups(transaction, account, start, end)
-    total = sum(group.conversions for group in groups)
-    failed = sum(group.conversions for group in groups if not group.success)
-    bytes_in, bytes_out = sum(group.bytes_in for group in groups), sum(group.bytes_out for group in groups)
+    table = models.UsageDay
+    days = (table.account == account) & (table.day >= start // _DAY) & (table.day <= (end - 1) // _DAY)
+    groups = transaction.values(_Group, table.select(*columns(table, _Group)).where(days))
+    total, failed = _sum(groups, "conversions"), _failed(groups)
+    bytes_in, bytes_out = _sum(groups, "bytes_in"), _sum(groups, "bytes_out")
+    pairs = [
+        PairUsage(source, target, _sum(same, "conversions"), _sum(same, "credits"))
+        for (source, target), same in _grouped(groups, "input_format", "output_format")
+    ]
+    used = {operation: _sum(same, "conversions") for operation, same in _grouped(groups, "operation")}
     return UsageReport(
+        start=start,
+        end=end,
         total_conversions=total,
         successful_conversions=total - failed,
         failed_conversions=failed,
-        credits_used=sum(group.credits for group in groups),
+        credits_used=_sum(groups, "credits"),
         bytes_in=bytes_in,
         bytes_out=bytes_out,
         bytes_total=bytes_in + bytes_out,
-        by_operation={
-            name: sum(group.conversions for group in groups if group.operation == name) for name in _OPERATIONS
-        },
-        by_conversion=_by_conversion(groups),
-        by_day=_by_day(groups),
+        by_operation=dict.fromkeys(OPERATIONS, 0) | used,
+        by_conversion=tuple(sorted(pairs, key=lambda pair: -pair.count)),
+        by_day=tuple(_day(number, same) for number, same in _grouped(groups, "day")),
     )
 
 
-def _groups(transaction: Transaction, account: str, start: int, end: int) -> list[_Group]:
-    table = models.UsageDay
-    columns = [getattr(table, field.name) for field in fields(_Group)]
-    days = (table.account == account) & (table.day >= start // _DAY) & (table.day <= (end - 1) // _DAY)
-    return [_Group(*row) for row in transaction.rows(table.select(*columns).where(days))]
+def _day(number: int, groups: Sequence[_Group]) -> DayUsage:
+    sums = {name: _sum(groups, name) for name in ("conversions", "credits", "bytes_in", "bytes_out")}
+    return DayUsage(f"{datetime.fromtimestamp(number * _DAY, UTC):%Y-%m-%d}", failed=_failed(groups), **sums)
 
 
-def _by_conversion(groups: Iterable[_Group]) -> tuple[PairUsage, ...]:
-    """Pairs of formats, most used first."""
-    pairs: dict[tuple[str, str], list[_Group]] = {}
-    for group in groups:
-        pairs.setdefault((group.input_format, group.output_format), []).append(group)
-    conversions = [
-        PairUsage(*pair, count=sum(group.conversions for group in same), credits=sum(group.credits for group in same))
-        for pair, same in pairs.items()
-    ]
-    return tuple(sorted(conversions, key=lambda usage: (-usage.count, usage.input_format, usage.output_format)))
+def _failed(groups: Iterable[_Group]) -> int:
+    return sum(group.conversions for group in groups if not group.success)
 
 
-def _by_day(groups: Iterable[_Group]) -> tuple[DayUsage, ...]:
-    days: dict[int, list[_Group]] = {}
-    for group in groups:
-        days.setdefault(group.day, []).append(group)
-    return tuple(_day(number, days[number]) for number in sorted(days))
+def _sum(groups: Iterable[_Group], name: str) -> int:
+    return sum(getattr(group, name) for group in groups)
 
 
-def _day(number: int, groups: Iterable[_Group]) -> DayUsage:
-    groups = list(groups)
-    return DayUsage(
-        date=datetime.fromtimestamp(number * _DAY, UTC).strftime("%Y-%m-%d"),
-        conversions=sum(group.conversions for group in groups),
-        failed=sum(group.conversions for group in groups if not group.success),
-        credits=sum(group.credits for group in groups),
-        bytes_in=sum(group.bytes_in for group in groups),
-        bytes_out=sum(group.bytes_out for group in groups),
-    )
+def _grouped(groups: Iterable[_Group], *names: str) -> Iterator[tuple[Any, list[_Group]]]:
+    """Groups with equal values of these fields, in the order of the values."""
+    values = attrgetter(*names)
+    return ((value, list(same)) for value, same in groupby(sorted(groups, key=values), values))

@@ -33,8 +33,9 @@ from tests.support.samples.storage import CONVERTED, DAY, OWNER, SOURCE, USE, Cl
 
 def test_a_new_account(database: Database, clock: Clock) -> None:
     account = database.run_blocking(accounts.create, " Ada@Example.org ", "Engine", free_credits=50)
-    assert (account.email, account.name, account.balance) == ("Ada@Example.org", "Engine", 50)
-    assert (account.held, account.purchased, account.used, account.last_used_at) == (0, 0, 0, None)
+    assert (account.email, account.name, account.credits_remaining) == ("Ada@Example.org", "Engine", 50)
+    assert (account.credits_held, account.last_used_at) == (0, None)
+    assert (account.credits_total_purchased, account.credits_used_total) == (0, 0)
     assert account.verified_at == account.created_at == int(clock.now)
     assert database.run_blocking(accounts.get, account.id) == account
     assert database.run_blocking(accounts.find, "ada@EXAMPLE.org") == account
@@ -42,7 +43,7 @@ def test_a_new_account(database: Database, clock: Clock) -> None:
 
 def test_an_account_may_be_unverified(database: Database, clock: Clock) -> None:
     account = database.run_blocking(accounts.create, "a@b.org", "Engine", free_credits=0, verified=False)
-    assert (account.verified_at, account.balance) == (None, 0)
+    assert (account.verified_at, account.credits_remaining) == (None, 0)
     for _ in range(2):
         database.run_blocking(accounts.mark_verified, account.id)
         clock.now += 10
@@ -108,7 +109,7 @@ def test_a_deleted_account_leaves_only_its_ledger(database: Database) -> None:
     run = database.run_blocking
     account, issued, token = _used_account(database, "ada@example.org", "ada")
     other, other_key, other_token = _used_account(database, "bob@example.org", "bob")
-    balance = run(accounts.get, account).balance
+    balance = run(accounts.get, account).credits_remaining
 
     assert run(accounts.delete, "ADA@example.org") == ("b_ada", "r_ada", "up_ada")
 
@@ -116,7 +117,8 @@ def test_a_deleted_account_leaves_only_its_ledger(database: Database) -> None:
         with pytest.raises(InvalidKey):
             run(function, secret)
     left = run(accounts.get, account)
-    assert (left.email, left.name, left.balance, left.held, left.used) == ("", "", balance, 3, 2)
+    assert (left.email, left.name) == ("", "")
+    assert (left.credits_remaining, left.credits_held, left.credits_used_total) == (balance, 3, 2)
     assert run(ledger_audit.check) == ()
     for table in (models.Key, models.File, models.Batch, models.Idempotency, models.Request):
         query: peewee.ModelSelect[Any] = table.select(table.account)

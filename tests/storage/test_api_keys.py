@@ -16,7 +16,7 @@ from storage.errors import InvalidKey, LastKey, NotFound, TooManyKeys
 from storage.ids import ALPHABET, is_id, new_id, random_text
 from storage.tables import accounts, api_keys, models
 from storage.tables.accounts import Account
-from storage.tables.api_keys import IssuedKey, Key, digest, make_key, parse_key, visible_prefix
+from storage.tables.api_keys import IssuedKey, Key, digest, make_key, parse_key
 from tests.support.samples.storage import Clock, open_account
 
 
@@ -33,15 +33,13 @@ def works(database: Database, issued: IssuedKey) -> bool:
 
 
 def ids(database: Database, account: Account) -> list[str]:
-    return [key.id for key in database.run_blocking(api_keys.list_keys, account.id)]
+    return [key.key_id for key in database.run_blocking(api_keys.list_keys, account.id)]
 
 
 def test_the_form_of_a_key() -> None:
     key = make_key()
     assert re.fullmatch(r"cvd_live_[0-9A-Za-z]{38}", key)
     assert parse_key(key) == hashlib.sha256(key.encode()).hexdigest()
-    assert key.startswith(visible_prefix(key))
-    assert len(visible_prefix(key)) == 15
 
 
 def test_keys_are_unique() -> None:
@@ -95,8 +93,8 @@ def test_a_key_authenticates_its_account(database: Database) -> None:
     issued = issue(database, account)
     issue(database, other)
     found, key = database.run_blocking(api_keys.authenticate, digest(issued.text))
-    assert (found.id, key.id, key.name) == (account.id, issued.key.id, "a key")
-    assert issued.text.startswith(key.prefix)
+    assert (found.id, key.key_id, key.name) == (account.id, issued.key.key_id, "a key")
+    assert key.key_prefix == issued.text[:15]
 
 
 def test_only_the_sha256_is_stored(database: Database) -> None:
@@ -121,7 +119,7 @@ def test_last_use_is_updated_once_a_minute(database: Database, clock: Clock) -> 
     for seconds in (0, 59, 60, 61, 130):
         clock.now = start + seconds
         due.append(api_keys.is_use_due(authenticated(database, issued)[1], clock.now))
-        database.run_blocking(api_keys.record_use, account.id, issued.key.id)
+        database.run_blocking(api_keys.record_use, account.id, issued.key.key_id)
         found, key = authenticated(database, issued)
         assert found.last_used_at == key.last_used_at
         recorded.append((key.last_used_at or 0) - start)
@@ -133,12 +131,12 @@ def test_a_key_is_valid_for_its_account_until_it_is_revoked(database: Database) 
     account, other = open_account(database), open_account(database)
     issued = issue(database, account)
     issue(database, account)
-    database.run_blocking(api_keys.check_valid, account.id, issued.key.id)
+    database.run_blocking(api_keys.check_valid, account.id, issued.key.key_id)
     with pytest.raises(InvalidKey):
-        database.run_blocking(api_keys.check_valid, other.id, issued.key.id)
-    database.run_blocking(api_keys.revoke, account.id, issued.key.id)
+        database.run_blocking(api_keys.check_valid, other.id, issued.key.key_id)
+    database.run_blocking(api_keys.revoke, account.id, issued.key.key_id)
     with pytest.raises(InvalidKey):
-        database.run_blocking(api_keys.check_valid, account.id, issued.key.id)
+        database.run_blocking(api_keys.check_valid, account.id, issued.key.key_id)
 
 
 def test_keys_are_listed_for_their_account(database: Database, clock: Clock) -> None:
@@ -154,31 +152,31 @@ def test_keys_are_listed_for_their_account(database: Database, clock: Clock) -> 
 def test_a_rotated_key_is_valid_during_its_grace_period(database: Database, clock: Clock) -> None:
     account = open_account(database)
     old = issue(database, account, "server")
-    new = database.run_blocking(api_keys.rotate, account.id, old.key.id, 100)
+    new = database.run_blocking(api_keys.rotate, account.id, old.key.key_id, 100)
     assert new.key.name == "server"
     assert (works(database, old), works(database, new)) == (True, True)
-    assert set(ids(database, account)) == {old.key.id, new.key.id}
+    assert set(ids(database, account)) == {old.key.key_id, new.key.key_id}
     clock.now += 99
     assert works(database, old)
     clock.now += 1
     assert (works(database, old), works(database, new)) == (False, True)
-    assert ids(database, account) == [new.key.id]
+    assert ids(database, account) == [new.key.key_id]
 
 
 def test_a_key_rotated_without_grace_is_invalid(database: Database) -> None:
     account = open_account(database)
     old = issue(database, account)
-    new = database.run_blocking(api_keys.rotate, account.id, old.key.id, 0)
+    new = database.run_blocking(api_keys.rotate, account.id, old.key.key_id, 0)
     assert (works(database, old), works(database, new)) == (False, True)
     with pytest.raises(NotFound):
-        database.run_blocking(api_keys.rotate, account.id, old.key.id, 0)
+        database.run_blocking(api_keys.rotate, account.id, old.key.key_id, 0)
 
 
 def test_a_second_rotation_does_not_extend_a_key(database: Database, clock: Clock) -> None:
     account = open_account(database)
     old = issue(database, account)
     for grace in (10, api_keys.MAX_GRACE):
-        database.run_blocking(api_keys.rotate, account.id, old.key.id, grace)
+        database.run_blocking(api_keys.rotate, account.id, old.key.key_id, grace)
     clock.now += 10
     assert not works(database, old)
 
@@ -188,17 +186,17 @@ def test_grace_periods_out_of_range(database: Database, grace: int) -> None:
     account = open_account(database)
     issued = issue(database, account)
     with pytest.raises(ValueError, match="604800"):
-        database.run_blocking(api_keys.rotate, account.id, issued.key.id, grace)
-    assert ids(database, account) == [issued.key.id]
+        database.run_blocking(api_keys.rotate, account.id, issued.key.key_id, grace)
+    assert ids(database, account) == [issued.key.key_id]
 
 
 def test_a_revoked_key_is_invalid(database: Database) -> None:
     account = open_account(database)
     first, second = issue(database, account), issue(database, account)
-    database.run_blocking(api_keys.revoke, account.id, first.key.id)
+    database.run_blocking(api_keys.revoke, account.id, first.key.key_id)
     assert (works(database, first), works(database, second)) == (False, True)
     with pytest.raises(NotFound):
-        database.run_blocking(api_keys.revoke, account.id, first.key.id)
+        database.run_blocking(api_keys.revoke, account.id, first.key.key_id)
 
 
 def test_the_last_key_cannot_be_revoked(database: Database) -> None:
@@ -206,7 +204,7 @@ def test_the_last_key_cannot_be_revoked(database: Database) -> None:
     issue(database, open_account(database))
     only = issue(database, account)
     with pytest.raises(LastKey) as caught:
-        database.run_blocking(api_keys.revoke, account.id, only.key.id)
+        database.run_blocking(api_keys.revoke, account.id, only.key.key_id)
     assert (caught.value.code, caught.value.reason) == ("invalid_parameter", "last_key")
     assert works(database, only)
 
@@ -214,18 +212,18 @@ def test_the_last_key_cannot_be_revoked(database: Database) -> None:
 def test_a_rotated_key_does_not_count_as_a_remaining_key(database: Database) -> None:
     account = open_account(database)
     old = issue(database, account)
-    new = database.run_blocking(api_keys.rotate, account.id, old.key.id, 1000)
+    new = database.run_blocking(api_keys.rotate, account.id, old.key.key_id, 1000)
     with pytest.raises(LastKey):
-        database.run_blocking(api_keys.revoke, account.id, new.key.id)
-    database.run_blocking(api_keys.revoke, account.id, old.key.id)
-    assert ids(database, account) == [new.key.id]
+        database.run_blocking(api_keys.revoke, account.id, new.key.key_id)
+    database.run_blocking(api_keys.revoke, account.id, old.key.key_id)
+    assert ids(database, account) == [new.key.key_id]
 
 
 @pytest.mark.both_databases
 async def test_concurrent_revocations_leave_one_key(database: Database) -> None:
     for _ in range(10):
         account = await database.run(accounts.create, f"{new_id('a')}@b.org", "n", free_credits=0)
-        keys = [(await database.run(api_keys.issue, account.id, "n")).key.id for _ in range(2)]
+        keys = [(await database.run(api_keys.issue, account.id, "n")).key.key_id for _ in range(2)]
         attempts = (database.run(api_keys.revoke, account.id, key) for key in keys)
         results = await asyncio.gather(*attempts, return_exceptions=True)
         assert sorted(type(result).__name__ for result in results) == ["LastKey", "NoneType"]
@@ -235,7 +233,7 @@ async def test_concurrent_revocations_leave_one_key(database: Database) -> None:
 def test_foreign_and_unknown_keys_are_not_found(database: Database, key_id: str) -> None:
     account, other = open_account(database), open_account(database)
     issue(database, account)
-    foreign = issue(database, other).key.id
+    foreign = issue(database, other).key.key_id
     issue(database, other)
     for missing in (key_id, foreign):
         with pytest.raises(NotFound):
@@ -253,11 +251,11 @@ def test_the_number_of_keys_is_limited(database: Database) -> None:
     with pytest.raises(TooManyKeys):
         database.run_blocking(api_keys.add, account.id, "one more")
     with pytest.raises(TooManyKeys):
-        database.run_blocking(api_keys.rotate, account.id, first.key.id, 60)
+        database.run_blocking(api_keys.rotate, account.id, first.key.key_id, 60)
     assert works(database, first)
-    replaced = database.run_blocking(api_keys.rotate, account.id, first.key.id, 0)
+    replaced = database.run_blocking(api_keys.rotate, account.id, first.key.key_id, 0)
     assert (works(database, first), works(database, replaced)) == (False, True)
     assert works(database, database.run_blocking(api_keys.issue, account.id, "from an email"))
-    database.run_blocking(api_keys.revoke, account.id, last.key.id)
-    database.run_blocking(api_keys.revoke, account.id, replaced.key.id)
+    database.run_blocking(api_keys.revoke, account.id, last.key.key_id)
+    database.run_blocking(api_keys.revoke, account.id, replaced.key.key_id)
     database.run_blocking(api_keys.add, account.id, "again")

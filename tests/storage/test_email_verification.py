@@ -29,10 +29,11 @@ def test_a_token_creates_an_account_and_a_key(database: Database, clock: Clock) 
     assert begun.expires_at == int(clock.now) + 86_400
     assert database.run_blocking(accounts.find, begun.email) is None
     verified = verify(database, begun.token)
-    assert (verified.purpose, verified.account.email, verified.account.balance) == ("register", "Ada@example.org", 50)
+    assert (verified.purpose, verified.account.email) == ("register", "Ada@example.org")
+    assert verified.account.credits_remaining == 50
     assert verified.account.verified_at == int(clock.now)
     account, key = database.run_blocking(api_keys.authenticate, parse_key(verified.issued.text))
-    assert (account.id, key.id) == (verified.account.id, verified.issued.key.id)
+    assert (account.id, key.key_id) == (verified.account.id, verified.issued.key.key_id)
 
 
 def test_only_the_sha256_of_a_token_is_stored(database: Database) -> None:
@@ -73,7 +74,7 @@ def test_a_known_address_receives_a_key_but_no_credits(database: Database) -> No
 def test_a_token_verifies_an_unverified_account(database: Database) -> None:
     made = database.run_blocking(accounts.create, "a@b.org", "n", free_credits=50, verified=False)
     verified = verify(database, register(database, "a@b.org").token)
-    assert (verified.account.id, verified.account.balance) == (made.id, 50)
+    assert (verified.account.id, verified.account.credits_remaining) == (made.id, 50)
     assert verified.account.verified_at is not None
 
 
@@ -101,7 +102,7 @@ async def test_registrations_of_one_address_share_an_account(database: Database)
     verified = await asyncio.gather(*attempts)
     assert sorted(one.purpose for one in verified) == ["register", *["replace"] * 9]
     account = await database.run(accounts.get, verified[0].account.id)
-    assert ({one.account.id for one in verified}, account.balance) == ({account.id}, 50)
+    assert ({one.account.id for one in verified}, account.credits_remaining) == ({account.id}, 50)
     assert await database.run(ledger_audit.check) == ()
 
 
@@ -126,7 +127,7 @@ def test_an_error_leaves_the_token_unused(database: Database) -> None:
     begun = register(database)
     with pytest.raises(ValueError, match="must be positive"):
         database.run_blocking(email_verification.verify, begun.token, free_credits=-1)
-    assert verify(database, begun.token).account.balance == 50
+    assert verify(database, begun.token).account.credits_remaining == 50
 
 
 def test_expired_tokens_are_deleted(database: Database, clock: Clock) -> None:

@@ -75,25 +75,25 @@ def _register(run: Recorder) -> str:
     run(accounts.mark_verified, other.id)
     assert run(accounts.grant, _EMAIL, 10) == 60
     found = run(accounts.get, account.id)
-    assert (run(accounts.find, _EMAIL.upper()), found.balance) == (found, 60)
+    assert (run(accounts.find, _EMAIL.upper()), found.credits_remaining) == (found, 60)
     return account.id
 
 
 def _use_keys(run: Recorder, account: str) -> None:
     issued = run(api_keys.issue, account, "second")
     assert len(run(api_keys.list_keys, account)) == 2
-    run(api_keys.revoke, account, run(api_keys.add, account, "third").key.id)
+    run(api_keys.revoke, account, run(api_keys.add, account, "third").key.key_id)
     parsed = parse_key(issued.text)
-    assert run(api_keys.authenticate, parsed)[1].id == run(api_keys.by_key_id, issued.key.id)[1].id
-    run(api_keys.record_use, account, issued.key.id)
-    run(api_keys.check_valid, account, issued.key.id)
+    assert run(api_keys.authenticate, parsed) == run(api_keys.by_key_id, issued.key.key_id)
+    run(api_keys.record_use, account, issued.key.key_id)
+    run(api_keys.check_valid, account, issued.key.key_id)
     token, owner = run(sessions.begin, parsed)
     assert (owner.id, run(sessions.find, token)[0].id) == (account, account)
     run(sessions.end, token)
     assert run(sessions.delete_expired) == 0
-    rotated = run(api_keys.rotate, account, issued.key.id, 0)
+    rotated = run(api_keys.rotate, account, issued.key.key_id, 0)
     assert len(run(api_keys.list_keys, account)) == 2
-    run(api_keys.revoke, account, rotated.key.id)
+    run(api_keys.revoke, account, rotated.key.key_id)
     assert len(run(api_keys.list_keys, account)) == 1
 
 

@@ -65,7 +65,7 @@ def test_a_full_disk_rolls_back_and_recovers(small_disk: Path, new_postgres_url:
         holds = _holds_until_it_is_full(database, account)
 
         found = database.run_blocking(accounts.get, account)
-        assert (found.balance, found.held) == (100_000 - len(holds), len(holds))
+        assert (found.credits_remaining, found.credits_held) == (100_000 - len(holds), len(holds))
         filler.unlink()
         more = database.run_blocking(ledger.reserve, account, 1, OWNER, 60)
         for hold in (*holds, more):

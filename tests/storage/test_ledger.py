@@ -30,7 +30,7 @@ def now(database: Database, account: Account) -> tuple[int, int, int]:
     """Returns balance, held and used credits. Fails if the audit finds a violation."""
     assert database.run_blocking(ledger_audit.check) == ()
     found = database.run_blocking(accounts.get, account.id)
-    return (found.balance, found.held, found.used)
+    return (found.credits_remaining, found.credits_held, found.credits_used_total)
 
 
 def test_a_successful_operation_is_charged(database: Database) -> None:
@@ -146,7 +146,7 @@ def test_credits_are_added_once_per_ref(database: Database) -> None:
     for fresh in (True, False, False):
         credited = database.run_blocking(ledger.credit, account.id, "purchase", 500, "checkout")
         assert credited == CreditResult(510, fresh)
-    assert database.run_blocking(accounts.get, account.id).purchased == 500
+    assert database.run_blocking(accounts.get, account.id).credits_total_purchased == 500
     assert now(database, account) == (510, 0, 0)
 
 

@@ -15,11 +15,11 @@ pytestmark = pytest.mark.both_databases
 @pytest.mark.parametrize(
     "change",
     [
-        {"balance": models.Account.balance + 1},
-        {"held": models.Account.held + 1},
-        {"balance": models.Account.balance - 1, "held": models.Account.held + 1},
-        {"used": models.Account.used + 1},
-        {"purchased": models.Account.purchased + 1},
+        {"credits_remaining": models.Account.credits_remaining + 1},
+        {"credits_held": models.Account.credits_held + 1},
+        {"credits_remaining": models.Account.credits_remaining - 1, "credits_held": models.Account.credits_held + 1},
+        {"credits_used_total": models.Account.credits_used_total + 1},
+        {"credits_total_purchased": models.Account.credits_total_purchased + 1},
     ],
 )
 def test_wrong_sums_are_found(database: Database, change: dict[str, object]) -> None:

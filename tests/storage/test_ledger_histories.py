@@ -132,7 +132,7 @@ class Histories(RuleBasedStateMachine):
         assert self.database.run_blocking(ledger.recover, self.owner) == len(self.open)
         self.balance += sum(amount for amount, _ in self.open.values())
         self.open.clear()
-        assert self.database.run_blocking(accounts.get, self.account).held == 0
+        assert self.database.run_blocking(accounts.get, self.account).credits_held == 0
 
     @rule(hold=holds)
     def crash_while_settling(self, hold: Hold) -> None:
@@ -178,8 +178,8 @@ class Histories(RuleBasedStateMachine):
         problems, found, charges = self.database.run_blocking(look, self.account)
         held = sum(amount for amount, _ in self.open.values())
         assert problems == ()
-        assert (found.balance, found.held) == (self.balance, held)
-        assert (found.used, found.purchased) == (self.used, self.purchased)
+        assert (found.credits_remaining, found.credits_held) == (self.balance, held)
+        assert (found.credits_used_total, found.credits_total_purchased) == (self.used, self.purchased)
         assert charges == self.charges
 
 

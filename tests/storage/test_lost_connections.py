@@ -123,7 +123,7 @@ async def test_both_transactions_of_a_deadlock_succeed(database: Database) -> No
     await asyncio.gather(database.run(grant_both, first, second), database.run(grant_both, second, first))
     assert len(runs) == 3
     balances = [await database.run(accounts.get, account) for account in (first, second)]
-    assert [account.balance for account in balances] == [2, 2]
+    assert [account.credits_remaining for account in balances] == [2, 2]
 
 
 def test_a_stopped_server_does_not_block_a_transaction(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ PRICE, CREDITS = 1500, 2000
 def buy(database: Database, credits: int = 0) -> tuple[Account, str]:
     """Creates an account with an unpaid purchase."""
     account = open_account(database, credits)
-    return account, database.run_blocking(purchases.begin, account.id, "pro", CREDITS, PRICE, "eur")
+    return account, database.run_blocking(purchases.begin, account.id, "pro", CREDITS, PRICE, "eur").purchase_id
 
 
 def report(purchase: str, event: str = "evt_paid", amount: int = PRICE, currency: str = "eur") -> CheckoutReport:
@@ -51,7 +51,7 @@ def now(database: Database, account: Account) -> tuple[int, int]:
     """Returns balance and purchased credits. Fails if the audit finds a violation."""
     assert database.run_blocking(ledger_audit.check) == ()
     found = database.run_blocking(accounts.get, account.id)
-    return (found.balance, found.purchased)
+    return (found.credits_remaining, found.credits_total_purchased)
 
 
 def spend(database: Database, account: Account, amount: int) -> None:
@@ -97,7 +97,7 @@ def test_payments_of_an_account(database: Database, clock: Clock) -> None:
     made = [first]
     for _ in range(3):
         clock.now += 60
-        made.append(database.run_blocking(purchases.begin, account.id, "pro", CREDITS, PRICE, "eur"))
+        made.append(database.run_blocking(purchases.begin, account.id, "pro", CREDITS, PRICE, "eur").purchase_id)
     pay(database, first)
     paid_at = int(clock.now)
     reverse(database, first, 750, at=1)
@@ -106,7 +106,7 @@ def test_payments_of_an_account(database: Database, clock: Clock) -> None:
     database.run_blocking(purchases.set_state, report(made[2]), "expired")
     database.run_blocking(purchases.set_state, report(made[3]), "processing")
     listed = database.run_blocking(purchases.list_payments, account.id)
-    assert [(one.id, one.state, one.paid_at, one.refunded) for one in listed] == [
+    assert [(one.purchase_id, one.state, one.paid_at, one.refunded) for one in listed] == [
         (made[3], "processing", None, 0),
         (made[1], "failed", None, 0),
         (first, "paid", paid_at, CREDITS // 2),

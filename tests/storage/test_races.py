@@ -28,7 +28,7 @@ async def reserve_by_read_and_write(database: Database, account: str) -> None:
     """A broken ledger: reads the balance, waits, then writes it."""
 
     def write(transaction: Transaction, balance: int) -> None:
-        changes = {"balance": balance - 1, "held": models.Account.held + 1}
+        changes = {"credits_remaining": balance - 1, "credits_held": models.Account.credits_held + 1}
         transaction.execute(models.Account.update(changes).where(models.Account.id == account))
 
     balance = await database.run(ledger.balance, account)

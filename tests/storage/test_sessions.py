@@ -17,7 +17,7 @@ def begun(database: Database) -> tuple[str, str, str]:
     issued = database.run_blocking(api_keys.issue, account.id, "Key")
     token, found = database.run_blocking(sessions.begin, digest(issued.text))
     assert found.id == account.id
-    return token, account.id, issued.key.id
+    return token, account.id, issued.key.key_id
 
 
 def owner(database: Database, token: str) -> str:
@@ -27,7 +27,7 @@ def owner(database: Database, token: str) -> str:
 def test_a_token_authenticates_the_account(database: Database) -> None:
     token, account, key = begun(database)
     assert owner(database, token) == account
-    assert database.run_blocking(sessions.find, token)[1].id == key
+    assert database.run_blocking(sessions.find, token)[1].key_id == key
     with pytest.raises(InvalidKey):
         owner(database, token + "0")
 

@@ -148,7 +148,7 @@ def rate_limit_headers(status: RateLimitStatus) -> dict[str, str]:
     return {
         "X-RateLimit-Limit": str(status.limit),
         "X-RateLimit-Remaining": str(status.remaining),
-        "X-RateLimit-Reset": str(status.reset_unix),
+        "X-RateLimit-Reset": str(status.reset),
         "RateLimit-Policy": f'"default";q={status.limit};w={RATE_WINDOW}',
         "RateLimit": f'"default";r={status.remaining};t={status.retry_after}',
     }

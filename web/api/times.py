@@ -1,11 +1,10 @@
-"""Usage periods, and timestamps as the API writes them."""
+"""Usage periods."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import overload
 
 from web.api.errors import InvalidParameter
 
@@ -27,33 +26,12 @@ def parse_period(text: str | None, now: int) -> Period:
     name = f"{datetime.fromtimestamp(now, UTC):%Y-%m}" if text is None else text
     try:
         if re.fullmatch(r"[0-9]{4}-[0-9]{2}", name):
-            return _month(name)
+            first = datetime.strptime(name, "%Y-%m").replace(tzinfo=UTC)
+            next_month = (first + timedelta(days=31)).replace(day=1)
+            return Period(name, int(first.timestamp()), int(next_month.timestamp()))
         if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", name):
-            return _since(name, now)
+            start = int(datetime.strptime(name, "%Y-%m-%d").replace(tzinfo=UTC).timestamp())
+            return Period(name, start, max(start, now) + 1)  # includes the current second
     except (ValueError, OverflowError):
         pass  # no such day
     raise InvalidParameter("period must be a month YYYY-MM or a day YYYY-MM-DD.", reason="malformed", param="period")
-
-
-@overload
-def timestamp(unix: int) -> str: ...
-
-
-@overload
-def timestamp(unix: int | None) -> str | None: ...
-
-
-def timestamp(unix: int | None) -> str | None:
-    """Formats Unix time as `YYYY-MM-DD HH:MM:SS` in UTC."""
-    return None if unix is None else datetime.fromtimestamp(unix, UTC).replace(tzinfo=None).isoformat(" ", "seconds")
-
-
-def _month(name: str) -> Period:
-    start = datetime.strptime(name, "%Y-%m").replace(tzinfo=UTC)
-    end = (start + timedelta(days=31)).replace(day=1)
-    return Period(name, int(start.timestamp()), int(end.timestamp()))
-
-
-def _since(name: str, now: int) -> Period:
-    start = int(datetime.strptime(name, "%Y-%m-%d").replace(tzinfo=UTC).timestamp())
-    return Period(name, start, max(start, now) + 1)  # includes the current second

@@ -6,7 +6,6 @@ from web.api.errors import InvalidParameter
 from web.api.fields import BatchConversionFields, IdempotencyHeader, NewBatchFields
 from web.api.operations import CONVERSION_OPTIONS, FileField, FormFields, Operation, json_response
 from web.api.schemas.files import AddedFile, BatchResult, BatchStatus
-from web.api.values import to_json
 from web.http.handler import BaseHandler
 from web.services.batches import BatchRequest
 
@@ -27,7 +26,7 @@ class Batches(BaseHandler):
         Costs nothing.
         """
         target = self.json_fields(NewBatchFields).output_format
-        self.respond(to_json(await self.services.batches.create(self.client().id, target)))
+        self.respond(await self.services.batches.create(self.client().id, target))
 
 
 class BatchResource(BaseHandler):
@@ -36,7 +35,7 @@ class BatchResource(BaseHandler):
     @Operation(id="getBatch", tag="Batches", responses=(json_response(BatchStatus),))
     async def get(self, batch_id: str) -> None:
         """Get a batch"""
-        self.respond(to_json(await self.services.batches.find(self.client().id, batch_id)))
+        self.respond(await self.services.batches.find(self.client().id, batch_id))
 
 
 class BatchFiles(BaseHandler):
@@ -58,7 +57,7 @@ class BatchFiles(BaseHandler):
 
     async def _add(self, batch_id: str) -> None:
         upload = self.form.file("file")
-        self.respond(to_json(await self.services.batches.add(self.client(), batch_id, upload)))
+        self.respond(await self.services.batches.add(self.client(), batch_id, upload))
 
 
 class BatchConversion(BaseHandler):

@@ -16,7 +16,6 @@ from web.api.operations import (
     json_response,
 )
 from web.api.schemas.files import ConversionResult, PlannedConversion
-from web.api.values import to_json
 from web.http.downloads import send_file, send_stored
 from web.http.handler import BaseHandler
 from web.http.responses import wants_json
@@ -120,7 +119,7 @@ class Convert(_FormConversion):
         if fields.dry_run:
             with self.services.work_files.create(request.account.id) as output:
                 planned = await self.services.conversions.inspect(request, output)
-            self.respond(to_json(planned))
+            self.respond(planned)
         else:
             await convert_and_respond(self, request)
 

@@ -6,9 +6,9 @@ from web.api.errors import InvalidParameter
 from web.api.fields import IdempotencyHeader, PurchaseFields, RequestModel, StripeHeader
 from web.api.headers import NO_STORE
 from web.api.operations import Operation, json_response
-from web.api.schemas.accounts import EventReceived, OpenedCheckout
+from web.api.schemas.accounts import EventReceived
 from web.http.handler import BaseHandler
-from web.services.checkout import DEFAULT_LANGUAGE
+from web.services.checkout import DEFAULT_LANGUAGE, OpenedCheckout
 
 
 class Purchase(BaseHandler):
@@ -59,4 +59,4 @@ class StripeWebhook(BaseHandler):
         except InvalidParameter:
             await self.authorization.count_failed_login()
             raise
-        self.respond({"received": True})
+        self.respond(EventReceived())

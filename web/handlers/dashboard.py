@@ -8,12 +8,14 @@ from typing import Any
 
 from config.pricing import MIB, PACKS, TIERS
 from storage.errors import InvalidKey, StorageError
+from storage.field_types import format_timestamp
+from storage.tables import purchases, usage
 from storage.tables.api_keys import IssuedKey
 from storage.tables.purchases import Purchase
 from web.api.errors import ApiError, NotFound, PublicError
 from web.api.fields import NewKeyFields, PurchaseFields, validate
 from web.api.operations import API
-from web.api.times import Period, parse_period, timestamp
+from web.api.times import Period, parse_period
 from web.handlers.pages import PageHandler
 from web.services import usage_report
 from web.services.accounts import SESSION_LIFETIME, Account
@@ -69,8 +71,8 @@ class DashboardHandler(PageHandler):
 
     async def write_dashboard(self, account: Account, **values: Any) -> None:
         """Responds with the dashboard."""
-        period, accounts = self.chosen_period(), self.services.accounts
-        report = await accounts.usage(account.id, period.start, period.end)
+        period, database = self.chosen_period(), self.services.database
+        report = await database.read(usage.report, account.id, period.start, period.end)
         requests = await self.services.request_log.latest(account.id)
         self.write_page(
             "dashboard.html",
@@ -84,17 +86,17 @@ class DashboardHandler(PageHandler):
             credits_per_day=usage_report.credits_per_day(account, report, period),
             describe_days=usage_report.describe_days,
             months=usage_report.recent_months(account),
-            keys=await accounts.list_keys(account.id),
+            keys=await self.services.accounts.list_keys(account.id),
             requests=requests[:_SHOWN_REQUESTS],
             errors=usage_report.error_summary(requests),
             shown_requests=_SHOWN_REQUESTS,
             packs=tuple(PACKS.values()),
             describe_price=usage_report.describe_price,
             max_mib=TIERS["paid"].max_file_size // MIB,
-            payments=await self.services.payments.checkout.list_payments(account.id),
+            payments=await database.read(purchases.list_payments, account.id),
             format_amount=format_amount,
             payment_status=payment_status,
-            timestamp=timestamp,
+            format_timestamp=format_timestamp,
             format_size=usage_report.format_size,
         )
 
@@ -126,7 +128,7 @@ class Dashboard(DashboardHandler):
         purchase_id = self.get_query_argument("purchase", None)
         if purchase_id is None or self.get_query_argument("cancelled", None) is not None:
             return None
-        return await self.services.payments.checkout.find_of_account(account.id, purchase_id)
+        return await self.services.database.read(purchases.find_of_account, account.id, purchase_id)
 
 
 class Session(DashboardHandler):
@@ -193,8 +195,8 @@ class BuyCredits(DashboardHandler):
         except ApiError as error:
             return await self.write_dashboard_error(account, error)
         # Not a 303: the Content-Security-Policy allows forms to lead to this server only.
-        self.set_header("Refresh", f"0; url={opened.session.url}")
-        return self.write_page("redirect.html", url=opened.session.url)
+        self.set_header("Refresh", f"0; url={opened.session.checkout_url}")
+        return self.write_page("redirect.html", url=opened.session.checkout_url)
 
 
 class Receipt(DashboardHandler):
@@ -204,14 +206,14 @@ class Receipt(DashboardHandler):
         account = await self.signed_in()
         if account is None:
             return self.redirect_to(_PATH)
-        purchase = await self.services.payments.checkout.find_of_account(account.id, purchase_id)
+        purchase = await self.services.database.read(purchases.find_of_account, account.id, purchase_id)
         if purchase is None or purchase.paid_at is None:
             raise NotFound("No such receipt.")
         return self.write_page(
             "receipt.html",
             account=account,
             purchase=purchase,
-            paid_at=timestamp(purchase.paid_at),
+            paid_at=format_timestamp(purchase.paid_at),
             amount=format_amount(purchase),
             status=payment_status(purchase),
             service=self.services.settings.base_url.removesuffix(API),
@@ -226,7 +228,7 @@ class UsageCsv(DashboardHandler):
         if account is None:
             return self.redirect_to(_PATH)
         period = self.chosen_period()
-        report = await self.services.accounts.usage(account.id, period.start, period.end)
+        report = await self.services.database.read(usage.report, account.id, period.start, period.end)
         self.set_header("Content-Type", "text/csv; charset=utf-8")
         self.set_header("Content-Disposition", f'attachment; filename="convertd-{period.name}.csv"')
         return self.write(usage_csv(report.by_day))

@@ -13,7 +13,6 @@ from web.api.operations import (
     json_response,
 )
 from web.api.schemas.files import ConversionResult, DeletedFile, StoredFile
-from web.api.values import to_json
 from web.handlers.conversions import convert_and_respond
 from web.http.downloads import send_stored
 from web.http.handler import BaseHandler
@@ -40,7 +39,7 @@ class Upload(BaseHandler):
 
     async def _store(self) -> None:
         upload = self.form.file("file")
-        self.respond(to_json(stored_file(await self.services.files.upload(self.client(), upload))))
+        self.respond(stored_file(await self.services.files.upload(self.client(), upload)))
 
 
 class FileResource(BaseHandler):
@@ -49,13 +48,13 @@ class FileResource(BaseHandler):
     @Operation(id="getFile", tag="Files", responses=(json_response(StoredFile),))
     async def get(self, file_id: str) -> None:
         """Get the status of a file"""
-        self.respond(to_json(stored_file(await self.services.files.find(self.client().id, file_id))))
+        self.respond(stored_file(await self.services.files.find(self.client().id, file_id)))
 
     @Operation(id="deleteFile", tag="Files", responses=(json_response(DeletedFile),))
     async def delete(self, file_id: str) -> None:
         """Delete a file"""
         await self.services.files.delete(self.client().id, file_id)
-        self.respond(to_json(DeletedFile(file_id)))
+        self.respond(DeletedFile(file_id))
 
 
 class FileConversion(BaseHandler):

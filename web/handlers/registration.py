@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from storage.tables.email_verification import Verified
 from web.api.fields import RegistrationFields, VerificationQuery
 from web.api.headers import NO_STORE
 from web.api.operations import Operation, Response, json_response
@@ -32,8 +31,7 @@ class Register(BaseHandler):
             raise cross_site()
         fields = self.json_fields(RegistrationFields)
         await self.services.registrations.register(fields.email, fields.name, self.address)
-        message = "Open the link in the email within 24 hours to get your API key."
-        self.respond({"email": fields.email, "verification_sent": True, "message": message})
+        self.respond(Registration(fields.email))
 
 
 class Verify(BaseHandler):
@@ -64,7 +62,19 @@ class Verify(BaseHandler):
         if self._is_browser():
             self.redirect_to(f"{_VERIFY_PAGE}#token={token}")
         else:
-            self.respond(_verified_key(await self.services.registrations.verify(token)))
+            verified = await self.services.registrations.verify(token)
+            account, key = Account.from_storage(verified.account, verified.issued.key), verified.issued.key
+            self.respond(
+                VerifiedKey(
+                    verified.issued.text,
+                    key.key_id,
+                    key.key_prefix,
+                    account.email,
+                    account.name,
+                    account.tier.name,
+                    account.credits_remaining,
+                )
+            )
 
     async def head(self, *_args: str) -> None:
         token = self.query_fields(VerificationQuery).token
@@ -75,17 +85,3 @@ class Verify(BaseHandler):
         accept = self.request.headers.get("Accept", "").lower()
         navigates = self.request.headers.get("Sec-Fetch-Mode", "").lower() == "navigate"
         return "application/json" not in accept and ("text/html" in accept or navigates)
-
-
-def _verified_key(verified: Verified) -> VerifiedKey:
-    account = Account.from_storage(verified.account, verified.issued.key)
-    return {
-        "api_key": verified.issued.text,
-        "key_id": verified.issued.key.id,
-        "key_prefix": verified.issued.key.prefix,
-        "email": account.email,
-        "name": account.name,
-        "tier": account.tier.name,
-        "credits_remaining": account.credits_remaining,
-        "message": "Store this API key safely. It is not shown again.",
-    }

@@ -7,6 +7,7 @@ import time
 from tornado.httputil import split_host_and_port
 
 from config.settings import is_loopback
+from storage.tables import purchases
 from storage.tables.purchases import Purchase
 from web.api.errors import NotFound
 from web.handlers.pages import PageHandler
@@ -44,7 +45,7 @@ class CheckoutAction(PageHandler):
 
     async def post(self, session: str, action: str) -> None:
         purchase, simulation = await _purchase(self, session), _simulation(self)
-        success_url, cancel_url = return_urls(simulation.root, purchase.id)
+        success_url, cancel_url = return_urls(simulation.root, purchase.purchase_id)
         if action == "cancel":
             return self.redirect_to(cancel_url)
         if action == "decline" or _state(purchase) != "open":
@@ -63,7 +64,7 @@ def _simulation(handler: PageHandler) -> SimulatedCheckout:
 
 async def _purchase(handler: PageHandler, session: str) -> Purchase:
     if _simulation(handler).is_session(session):
-        purchase = await handler.services.payments.checkout.find(session)
+        purchase = await handler.services.database.read(purchases.find, session)
         if purchase is not None:
             return purchase
     raise _no_such_page()

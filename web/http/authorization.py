@@ -53,7 +53,7 @@ class Authorization:
             await self.peek()
             await self.count_failed_login()
             raise
-        if not self.account.verified:
+        if self.account.verified_at is None:
             await self.peek()
             raise KeyNotVerified
 

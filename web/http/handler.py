@@ -34,6 +34,7 @@ from web.api.errors import (
 from web.api.fields import IdempotencyHeader, Model, check_known, field_names, validate
 from web.api.headers import PREFLIGHT_HEADERS, common_headers, rate_limit_headers
 from web.api.operations import Access, operation_of
+from web.api.values import to_json
 from web.http.access_log import AccessRecord, record
 from web.http.authorization import Authorization
 from web.http.bodies import Body, BodyDrain, MemoryBody, content_length, malformed, read_json
@@ -253,13 +254,11 @@ class BaseHandler(RequestHandler):
 
     # Responding
 
-    def respond(self, data: Mapping[str, Any]) -> None:
-        """Responds with JSON in the envelope."""
-        meta: dict[str, Any] = {"request_id": self.request_id}
-        if self.account:
-            meta["credits_remaining"] = self.account.credits_remaining
-            self.set_credits_header()
-        self.write_json({"data": data, "meta": meta})
+    def respond(self, data: object) -> None:
+        """Responds with a value of the API, or JSON values, in the envelope."""
+        self.set_credits_header()
+        balance = {"credits_remaining": self.account.credits_remaining} if self.account else {}
+        self.write_json({"data": to_json(data), "meta": {"request_id": self.request_id, **balance}})
 
     def unwrap_replay(self, response: ResponseData | Replayed) -> ResponseData:
         """The response data. Sets the header Idempotency-Replayed if it is stored. Raises a stored error."""

@@ -11,14 +11,13 @@ from collections import Counter as Counts
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from engine.errors import OutOfMemory, TimedOut, WorkerCrashed
 from engine.plugin_loader import Plugin
 from storage.tables.totals import Totals
-from storage.tables.usage import Operation
+from storage.tables.usage import OPERATIONS
 from web.api.errors import RateLimited
 from web.metrics.conversions import OTHER
 
@@ -160,7 +159,7 @@ class CreditMetrics:
         )
         self.emails_waiting = Gauge("convertd_mail_waiting", "Emails in the queue.", registry=registry)
         self._emails = Counter("convertd_mail", "Emails that were sent or dropped.", ("outcome",), registry=registry)
-        for operation in get_args(Operation):
+        for operation in OPERATIONS:
             self.charged.labels(operation)
         for source in _GRANT_SOURCES:
             self.granted.labels(source)

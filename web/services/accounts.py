@@ -1,4 +1,4 @@
-"""Accounts: authentication by API key or session, management of API keys, balance and usage."""
+"""Accounts: authentication by API key or session, management of API keys, and balance."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from functools import partial
 from config.pricing import TIERS, Tier
 from storage.database import Database
 from storage.errors import InvalidKey
-from storage.tables import accounts, api_keys, ledger, sessions, usage
+from storage.tables import accounts, api_keys, ledger, sessions
 from storage.tables.api_keys import IssuedKey, Key, parse_key
-from storage.tables.usage import UsageReport
 from web.api.errors import KeyNotVerified
 
 log = logging.getLogger("convertd.accounts")
@@ -29,41 +28,21 @@ _BEARER = re.compile(r"Bearer +(\S+) *", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Account:
+class Account(accounts.Account):
     """The authenticated account of a request, as of its arrival, and the id of the API key used.
 
     `client` is the network address of a client that uses the account of all trial conversions, else empty.
     """
 
-    id: str
-    email: str
-    name: str
     tier: Tier
-    credits_remaining: int
-    credits_purchased: int
-    credits_used: int
-    verified: bool
-    created_at: int
-    last_used_at: int | None
     key_id: str
     client: str = ""
 
     @classmethod
     def from_storage(cls, account: accounts.Account, key: Key) -> Account:
         """Combines the stored account and the key. Any purchase makes the tier `paid` permanently."""
-        return cls(
-            id=account.id,
-            email=account.email,
-            name=account.name,
-            tier=TIERS["paid" if account.purchased > 0 else "free"],
-            credits_remaining=account.balance,
-            credits_purchased=account.purchased,
-            credits_used=account.used,
-            verified=account.verified_at is not None,
-            created_at=account.created_at,
-            last_used_at=account.last_used_at,
-            key_id=key.id,
-        )
+        tier = TIERS["paid" if account.credits_total_purchased > 0 else "free"]
+        return cls(**vars(account), tier=tier, key_id=key.key_id)
 
     @property
     def rate_limit_key(self) -> str:
@@ -77,7 +56,7 @@ class Account:
 
 
 class Accounts:
-    """Authenticates requests, manages sessions and API keys, and reports balance and usage.
+    """Authenticates requests, manages sessions and API keys, and reads the balance.
 
     `clock` returns Unix time in seconds.
     """
@@ -106,10 +85,10 @@ class Accounts:
         now = self._clock()
         if not api_keys.is_use_due(key, now):
             return account, key
-        if key.id not in self._uses:
-            use = asyncio.create_task(self._database.run(api_keys.record_use, account.id, key.id))
-            self._uses[key.id] = use
-            use.add_done_callback(partial(self._on_use_recorded, key.id))
+        if key.key_id not in self._uses:
+            use = asyncio.create_task(self._database.run(api_keys.record_use, account.id, key.key_id))
+            self._uses[key.key_id] = use
+            use.add_done_callback(partial(self._on_use_recorded, key.key_id))
         return replace(account, last_used_at=int(now)), replace(key, last_used_at=int(now))
 
     def _on_use_recorded(self, key_id: str, use: asyncio.Task[None]) -> None:
@@ -177,10 +156,6 @@ class Accounts:
         """Returns the current balance in credits."""
         return await self._database.read(ledger.balance, account_id)
 
-    async def usage(self, account_id: str, start: int, end: int) -> UsageReport:
-        """Returns the usage from `start` up to, not including, `end` (Unix time)."""
-        return await self._database.read(usage.report, account_id, start, end)
-
 
 @dataclass(frozen=True)
 class _CacheEntry:
@@ -211,7 +186,7 @@ class AccountCache:
 
     def put(self, sha256: str, account: accounts.Account, key: Key, version: int) -> None:
         """Adds an account as it was read when `version` was current; ignored if keys have been removed since."""
-        if version != self.version or account.verified_at is None or not account.purchased:
+        if version != self.version or account.verified_at is None or not account.credits_total_purchased:
             return
         expires_at = self._clock() + _CACHE_LIFETIME
         if key.expires_at is not None:
@@ -224,7 +199,7 @@ class AccountCache:
     def remove(self, key_id: str) -> None:
         """Removes the key with this id."""
         self.version += 1
-        for sha256 in [sha256 for sha256, entry in self._entries.items() if entry.key.id == key_id]:
+        for sha256 in [sha256 for sha256, entry in self._entries.items() if entry.key.key_id == key_id]:
             del self._entries[sha256]
 
 

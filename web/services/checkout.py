@@ -7,19 +7,20 @@ import logging
 import secrets
 import time
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Literal, Protocol
 
+from pydantic import Field
 from stripe import WebhookSignature
 
 from config.pricing import CURRENCY, Pack
 from storage.database import Database
+from storage.field_types import Timestamp
 from storage.ids import is_id, new_id, random_text
 from storage.tables import purchases
 from storage.tables.idempotency import Claim
 from storage.tables.purchases import Purchase
 from web.api.errors import CheckoutNotConfigured, CheckoutUnavailable
-from web.api.schemas.accounts import OpenedCheckout
-from web.api.times import timestamp
+from web.api.values import Flat, Inline, to_json
 from web.services.accounts import Account
 from web.services.idempotency import IdempotencyService, IdempotentRequest, Replayed, ResponseData
 
@@ -49,11 +50,18 @@ class CheckoutOrder:
 
 @dataclass(frozen=True)
 class CheckoutSession:
-    """An open payment page. `expires_at` is Unix time in seconds."""
+    """An open payment page."""
 
-    id: str
-    url: str
-    expires_at: int
+    checkout_url: Annotated[
+        str,
+        Field(
+            description="The page to open in a browser.", examples=["https://checkout.stripe.com/c/pay/cs_live_a1b2c3"]
+        ),
+    ]
+    session_id: Annotated[
+        str, Field(description="The payment provider's id of the checkout.", examples=["cs_live_a1b2c3"])
+    ]
+    expires_at: Timestamp
 
 
 class Provider(Protocol):
@@ -73,13 +81,13 @@ class Provider(Protocol):
 
 
 @dataclass(frozen=True)
-class OpenCheckout:
-    """A purchase that can be paid on the session's page."""
+class OpenedCheckout(Flat):
+    """An open checkout."""
 
-    id: str
-    pack: Pack
-    language: str
-    session: CheckoutSession
+    session: Inline[CheckoutSession]
+    purchase: Inline[Purchase]
+    language: Annotated[str, Field(description="The language of the checkout page.", examples=["en"])]
+    status: Literal["open"] = "open"
 
 
 class Checkout:
@@ -93,21 +101,22 @@ class Checkout:
         self._provider = provider
         self._root = root
 
-    async def purchase(self, account: Account, pack: Pack, language: str) -> OpenCheckout:
+    async def purchase(self, account: Account, pack: Pack, language: str) -> OpenedCheckout:
         """Opens a checkout for a pack. Raises CheckoutUnavailable and CheckoutNotConfigured."""
         if self._provider is None:
             raise CheckoutNotConfigured
         purchase = await self._database.run(purchases.begin, account.id, pack.name, pack.credits, pack.price, CURRENCY)
-        locale = stripe_locale(language)
-        order = CheckoutOrder(purchase, pack, account.email, locale, *return_urls(self._root, purchase))
+        purchase_id, locale = purchase.purchase_id, stripe_locale(language)
+        order = CheckoutOrder(purchase_id, pack, account.email, locale, *return_urls(self._root, purchase_id))
         try:
             session = await self._provider.open(order)
         except CheckoutUnavailable:
-            await self._database.run(purchases.abandon, purchase)
+            await self._database.run(purchases.abandon, purchase_id)
             raise
-        await self._database.run(purchases.set_session, purchase, session.id, session.expires_at)
-        log.info("checkout opened", extra={"fields": {"purchase": purchase, "session": session.id, "pack": pack.name}})
-        return OpenCheckout(purchase, pack, locale, session)
+        await self._database.run(purchases.set_session, purchase_id, session.session_id, session.expires_at)
+        fields = {"purchase": purchase_id, "session": session.session_id, "pack": pack.name}
+        log.info("checkout opened", extra={"fields": fields})
+        return OpenedCheckout(session, purchase, locale)
 
     async def purchase_once(
         self, account: Account, pack: Pack, language: str, idempotency: IdempotentRequest | None
@@ -115,41 +124,14 @@ class Checkout:
         """As `purchase`, at most once per idempotency key; returns the response."""
 
         async def work(_claim: Claim | None) -> ResponseData:
-            return ResponseData(_response(await self.purchase(account, pack, language)))
+            return ResponseData(to_json(await self.purchase(account, pack, language)))
 
         return await self._idempotency.run_once(idempotency, {"pack": pack.name, "language": language}, work)
-
-    async def find(self, session: str) -> Purchase | None:
-        """Returns the purchase of a checkout session, if there is one."""
-        return await self._database.read(purchases.find, session)
-
-    async def find_of_account(self, account_id: str, purchase_id: str) -> Purchase | None:
-        """Returns a purchase of the account, if there is one with this id."""
-        return await self._database.read(purchases.find_of_account, account_id, purchase_id)
-
-    async def list_payments(self, account_id: str) -> tuple[Purchase, ...]:
-        """Returns the account's latest purchases with a payment, newest first."""
-        return await self._database.read(purchases.list_payments, account_id)
 
     async def close(self) -> None:
         """Closes the provider's connections."""
         if self._provider is not None:
             await self._provider.close()
-
-
-def _response(opened: OpenCheckout) -> OpenedCheckout:
-    return {
-        "checkout_url": opened.session.url,
-        "session_id": opened.session.id,
-        "purchase_id": opened.id,
-        "pack": opened.pack.name,
-        "credits": opened.pack.credits,
-        "amount": opened.pack.price,
-        "currency": CURRENCY,
-        "language": opened.language,
-        "status": "open",
-        "expires_at": timestamp(opened.session.expires_at),
-    }
 
 
 def return_urls(root: str, purchase: str) -> tuple[str, str]:
@@ -186,7 +168,7 @@ class SimulatedCheckout:
 
     async def open(self, order: CheckoutOrder) -> CheckoutSession:
         session = new_id(_SIMULATED_SESSION)
-        return CheckoutSession(session, f"{self.root}/checkout/{session}", int(time.time()) + _SESSION_LIFETIME)
+        return CheckoutSession(f"{self.root}/checkout/{session}", session, int(time.time()) + _SESSION_LIFETIME)
 
     async def close(self) -> None:
         """Does nothing: there are no connections."""
@@ -200,7 +182,7 @@ class SimulatedCheckout:
         session = {
             "id": purchase.session,
             "object": "checkout.session",
-            "client_reference_id": purchase.id,
+            "client_reference_id": purchase.purchase_id,
             "payment_status": "paid",
             "payment_intent": f"pi_simulated_{random_text(22)}",
             "amount_total": purchase.amount,

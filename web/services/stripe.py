@@ -6,10 +6,10 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import stripe
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, ValidationError
 from stripe import SignatureVerificationError, WebhookSignature
 
 from config.pricing import CURRENCY
@@ -17,7 +17,7 @@ from config.settings import Settings
 from storage.database import Database
 from storage.tables import purchases, refunds
 from storage.tables.purchases import CheckoutReport, State
-from storage.tables.refunds import Reversal
+from storage.tables.refunds import Kind, Reversal
 from web.api.errors import CheckoutUnavailable, InvalidParameter
 from web.metrics.service import CreditMetrics
 from web.services.checkout import Checkout, CheckoutOrder, CheckoutSession, Provider, SimulatedCheckout
@@ -34,9 +34,12 @@ _SIGNATURE_TOLERANCE = 300  # seconds
 _SESSION_EVENT = "checkout.session."
 _PAID_EVENTS = ("completed", "async_payment_succeeded")
 _FINAL_STATES: dict[str, State] = {"async_payment_failed": "failed", "expired": "expired"}
-_REFUND_EVENTS = ("refund.created", "refund.updated", "refund.failed")
+_REVERSAL_EVENTS: dict[str, Kind] = {
+    "charge.refunded": "charge",
+    **dict.fromkeys(("refund.created", "refund.updated", "refund.failed"), "refund"),
+}
 _UNDONE_REFUND = ("failed", "canceled")
-_RETURNED_DISPUTE = ("won", "prevented")  # statuses of a dispute whose amount is not withheld, besides warnings
+_RETURNED_DISPUTE = ("won", "prevented", "warning_")
 _CLOSED_DISPUTE = ("won", "lost", "prevented", "warning_closed")
 
 
@@ -44,20 +47,14 @@ class _StripeObject(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
 
-class EventData(_StripeObject):
-    """The object of an event; its fields depend on the event's type."""
-
-    object: dict[str, Any]
-
-
 class Event(_StripeObject):
-    """A webhook event. `created` is Unix time in seconds by Stripe's clock."""
+    """A webhook event. `created` is Unix time in seconds by Stripe's clock. The fields of `object` depend on `type`."""
 
     id: str
     type: str
     created: int = 0
     livemode: bool = False
-    data: EventData
+    object: dict[str, Any] = Field(validation_alias=AliasPath("data", "object"))
 
 
 class StripeSession(_StripeObject):
@@ -71,67 +68,34 @@ class StripeSession(_StripeObject):
     currency: str | None = None
 
     def report(self, event: Event) -> CheckoutReport:
-        return CheckoutReport(
-            session=self.id,
-            purchase=self.client_reference_id,
-            event=event.id,
-            payment=self.payment_intent,
-            amount=self.amount_total,
-            currency=self.currency,
-        )
+        payment, amount = self.payment_intent, self.amount_total
+        return CheckoutReport(self.id, self.client_reference_id, event.id, payment, amount, self.currency)
 
 
-class _StripeReversal(_StripeObject):
+class StripeReversal(_StripeObject):
+    """A refund, a dispute, or a charge with the sum of its refunds. Amounts are in minor units."""
+
     id: str
     currency: str | None = None
     payment_intent: str | None = None
-
-
-class StripeCharge(_StripeReversal):
-    """A charge, with the sum of its refunds in minor units."""
-
-    amount_refunded: int
-
-    def reversal(self, event: Event) -> Reversal:
-        return Reversal(self.id, self.payment_intent or "", "charge", self.amount_refunded, event.created, final=False)
-
-
-class StripeRefund(_StripeReversal):
-    """A refund, which can fail long after its creation."""
-
-    amount: int
+    amount: int = Field(validation_alias=AliasChoices("amount_refunded", "amount"))
     status: str | None = None
 
-    def reversal(self, event: Event) -> Reversal:
-        undone = self.status in _UNDONE_REFUND
+    def reversal(self, event: Event, kind: Kind) -> Reversal:
+        status, undone, final = self.status or "", False, False
+        if kind == "refund":  # it can fail long after its creation
+            undone = final = status in _UNDONE_REFUND
+        elif kind == "dispute":  # its amount is withheld until the dispute is won, unless it is only a warning
+            undone, final = status.startswith(_RETURNED_DISPUTE), status in _CLOSED_DISPUTE
         amount = 0 if undone else self.amount
-        return Reversal(self.id, self.payment_intent or "", "refund", amount, event.created, final=undone)
+        return Reversal(self.id, self.payment_intent or "", kind, amount, event.created, final)
 
 
-class StripeDispute(_StripeReversal):
-    """A dispute. Stripe withholds its amount until the dispute is won, unless it is only a warning."""
-
-    amount: int
-    status: str
-
-    def reversal(self, event: Event) -> Reversal:
-        withheld = self.status not in _RETURNED_DISPUTE and not self.status.startswith("warning_")
-        amount, final = self.amount if withheld else 0, self.status in _CLOSED_DISPUTE
-        return Reversal(self.id, self.payment_intent or "", "dispute", amount, event.created, final=final)
-
-
-StripeReversal: TypeAlias = StripeCharge | StripeRefund | StripeDispute
-
-
-def parse_reversal(event: Event) -> StripeReversal | None:
-    """The charge, refund or dispute of an event; None for events of other types."""
-    if event.type == "charge.refunded":
-        return StripeCharge.model_validate(event.data.object)
-    if event.type in _REFUND_EVENTS:
-        return StripeRefund.model_validate(event.data.object)
-    if event.type.startswith("charge.dispute."):
-        return StripeDispute.model_validate(event.data.object)
-    return None
+def reversal_kind(event_type: str) -> Kind | None:
+    """What an event of this type reverses payments by; None for other events."""
+    if event_type.startswith("charge.dispute."):
+        return "dispute"
+    return _REVERSAL_EVENTS.get(event_type)
 
 
 class StripeCheckout:
@@ -156,7 +120,7 @@ class StripeCheckout:
                 )
             if session.url is None:
                 raise AttributeError("url")
-            return CheckoutSession(session.id, session.url, session.expires_at)
+            return CheckoutSession(session.url, session.id, session.expires_at)
         except (stripe.StripeError, TimeoutError, AttributeError) as error:
             fields = {"purchase": order.id, "error": type(error).__name__, "code": getattr(error, "code", None)}
             log.error("Stripe opened no checkout: %s", error, extra={"fields": fields})
@@ -211,9 +175,9 @@ class PaymentEvents:
             if event.livemode != self._live:
                 _log(logging.ERROR, "wrong mode", event)
             elif event.type.startswith(_SESSION_EVENT):
-                await self._on_session(event, StripeSession.model_validate(event.data.object))
-            elif (reversal := parse_reversal(event)) is not None:
-                await self._on_reversal(event, reversal)
+                await self._on_session(event, StripeSession.model_validate(event.object))
+            elif kind := reversal_kind(event.type):
+                await self._on_reversal(event, kind, StripeReversal.model_validate(event.object))
             else:
                 _log(logging.INFO, "ignored", event)
         except ValidationError:
@@ -230,17 +194,15 @@ class PaymentEvents:
             outcome = await self._database.run(purchases.pay, report)
             if outcome == "credited" and (purchase := await self._database.run(purchases.find, session.id)):
                 self._metrics.granted.labels("purchase").inc(purchase.credits)
-        elif kind in _PAID_EVENTS:
-            outcome = await self._database.run(purchases.set_state, report, "processing")
-        elif kind in _FINAL_STATES:
-            outcome = await self._database.run(purchases.set_state, report, _FINAL_STATES[kind])
+        elif state := "processing" if kind in _PAID_EVENTS else _FINAL_STATES.get(kind):
+            outcome = await self._database.run(purchases.set_state, report, state)
         else:
             outcome = "unchanged"
         level = logging.ERROR if outcome == "mismatch" else logging.INFO
         _log(level, outcome, event, session=session.id, purchase=session.client_reference_id)
 
-    async def _on_reversal(self, event: Event, received: StripeReversal) -> None:
-        reversal = received.reversal(event)
+    async def _on_reversal(self, event: Event, kind: Kind, received: StripeReversal) -> None:
+        reversal = received.reversal(event, kind)
         if not reversal.payment:
             _log(logging.INFO, "unknown_purchase", event, reversal=reversal.id)
         elif received.currency not in (None, CURRENCY):

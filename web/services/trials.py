@@ -120,10 +120,11 @@ def _open_account(transaction: Transaction) -> tuple[accounts.Account, Key]:
     account = _find_or_create(transaction)
     keys = api_keys.list_keys(transaction, account.id)
     key = keys[0] if keys else api_keys.issue(transaction, account.id, account.name).key
-    missing = TRIAL_CREDITS_PER_DAY - account.balance - account.held
+    missing = TRIAL_CREDITS_PER_DAY - account.credits_remaining - account.credits_held
     if missing > 0:
         ref = f"trials:{account.id}:{transaction.now // DAY}"
-        account = replace(account, balance=ledger.credit(transaction, account.id, "grant", missing, ref).balance)
+        balance = ledger.credit(transaction, account.id, "grant", missing, ref).balance
+        account = replace(account, credits_remaining=balance)
     return account, key
 
 

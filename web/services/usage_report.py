@@ -58,21 +58,13 @@ def daily_chart(days: Sequence[DayUsage], start: int, end: int) -> Chart:
     number = (last - first).days + 1
     top = _round_up(max((day.conversions for day in days), default=0))
     day_width = WIDTH / number
+    width = round(day_width * (1 - _GAP), 2)
     columns = []
     for index in range(number):
-        day = first + timedelta(days=index)
+        day, x = first + timedelta(days=index), round((index + _GAP / 2) * day_width, 2)
         usage = used.get(day.isoformat())
         succeeded, failed = (usage.conversions - usage.failed, usage.failed) if usage else (0, 0)
-        columns.append(
-            Column(
-                day=day,
-                x=round((index + _GAP / 2) * day_width, 2),
-                width=round(day_width * (1 - _GAP), 2),
-                succeeded=HEIGHT * succeeded / top,
-                failed=HEIGHT * failed / top,
-                usage=usage,
-            )
-        )
+        columns.append(Column(day, x, width, HEIGHT * succeeded / top, HEIGHT * failed / top, usage))
     return Chart(tuple(columns), top)
 
 

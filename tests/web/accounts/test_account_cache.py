@@ -121,9 +121,9 @@ async def test_a_key_revoked_here_is_invalid_at_once(
     issued = issue(database)
     account = await service.authenticate(bearer(issued), cached=True)
     if change == "revoke":
-        await service.revoke_key(account.id, issued.key.id)
+        await service.revoke_key(account.id, issued.key.key_id)
     else:
-        await service.rotate_key(account.id, issued.key.id, 0)
+        await service.rotate_key(account.id, issued.key.key_id, 0)
     with pytest.raises(InvalidKey):
         await service.authenticate(bearer(issued), cached=True)
 
@@ -133,7 +133,7 @@ async def test_a_key_is_invalid_when_its_grace_period_ends(
 ) -> None:
     issued = issue(database)
     account = await service.authenticate(bearer(issued), cached=True)
-    await service.rotate_key(account.id, issued.key.id, 3)
+    await service.rotate_key(account.id, issued.key.key_id, 3)
     for _ in range(2):
         await service.authenticate(bearer(issued), cached=True)
     clock.now += 3
@@ -146,14 +146,14 @@ async def test_a_key_revoked_elsewhere_reserves_nothing(
 ) -> None:
     issued, charges = issue(database), Charges(database, ServerInstance("server", "boot"))
     account = await service.authenticate(bearer(issued), cached=True)
-    database.run_blocking(api_keys.revoke, account.id, issued.key.id)
+    database.run_blocking(api_keys.revoke, account.id, issued.key.key_id)
     account = await service.authenticate(bearer(issued), cached=True)  # from the cache
     with pytest.raises(InvalidKey):
         async with charges.hold(account.id, account.key_id, 1, USE, None):
             raise AssertionError
     await charges.close()
     stored = await database.run(accounts.get, account.id)
-    assert (stored.balance, stored.held, stored.used) == (7, 0, 0)
+    assert (stored.credits_remaining, stored.credits_held, stored.credits_used_total) == (7, 0, 0)
     clock.now += 10
     with pytest.raises(InvalidKey):
         await service.authenticate(bearer(issued), cached=True)
@@ -167,7 +167,7 @@ def test_an_account_read_before_a_revocation_is_not_cached(url: str, clock: Cloc
     database, cache = Database(url, clock=clock), AccountCache(clock)
     issued = issue(database)
     found, version = _found(database, issued), cache.version
-    cache.remove(issued.key.id)
+    cache.remove(issued.key.key_id)
     cache.put("sha256", *found, version)
     assert cache.get("sha256") is None
     cache.put("sha256", *found, cache.version)
@@ -197,7 +197,7 @@ async def test_requests_do_not_wait_for_the_record_of_their_use(
     assert database.writes == 1
     database.writable.set()
     await service.close()
-    used = [key.last_used_at for key in await service.list_keys(account.id) if key.id == issued.key.id]
+    used = [key.last_used_at for key in await service.list_keys(account.id) if key.key_id == issued.key.key_id]
     assert used == [int(clock.now)]
     clock.now += 59
     await service.authenticate(bearer(issued))

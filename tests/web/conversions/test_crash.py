@@ -31,7 +31,7 @@ def _account(transaction: Transaction) -> str:
 def _used(transaction: Transaction) -> tuple[int, int]:
     account = accounts.find(transaction, "load@example.com")
     assert account is not None
-    return account.used, account.held
+    return account.credits_used_total, account.credits_held
 
 
 def test_each_response_is_charged_once(tmp_path: Path, url: str, request: pytest.FixtureRequest) -> None:

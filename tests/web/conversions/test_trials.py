@@ -98,7 +98,7 @@ class TestConversions:
             response = tried(site, document("pages", 3), "png", dry_run="true")
             assert response.json()["data"]["pages"] == 3
             assert response.json()["meta"].keys() == {"request_id"}
-        assert audited(site).used == 0
+        assert audited(site).credits_used_total == 0
 
     def test_nothing_is_stored(self, site: Running) -> None:
         assert tried(site, sample("png"), "jpeg").status_code == 200
@@ -121,7 +121,7 @@ class TestLimits:
         )
         assert 0 < int(refused.headers["Retry-After"]) <= 86_400
         assert tried(site, sample("png"), "jpeg", "192.0.2.2").status_code == 200
-        assert audited(site).used == TRIALS_PER_ADDRESS + 1
+        assert audited(site).credits_used_total == TRIALS_PER_ADDRESS + 1
 
     def test_size(self, site: Running) -> None:
         for path in ("/try/convert", "/try/preview"):
@@ -150,7 +150,7 @@ class TestLimits:
         assert [answer.status_code for answer in answers] == [200, 200, 429]
         problem(answers[-1], 429, "rate_limit_exceeded", reason="trials")
         assert "credits_remaining" not in answers[-1].text
-        assert audited(site).balance == 0
+        assert audited(site).credits_remaining == 0
 
     def test_all_trials_are_one_account_in_the_job_queue(self, servers: Servers, data_dir: Path) -> None:
         executor = EndlessExecutor()
@@ -163,7 +163,8 @@ class TestLimits:
     def test_failed_conversions_are_not_charged(self, site: Running) -> None:
         problem(tried(site, b"\x89PNG\r\n\x1a\n" + bytes(99), "jpeg"), 500, "processing_failed")
         account = audited(site)
-        assert (account.balance, account.held, account.used) == (TRIAL_CREDITS_PER_DAY, 0, 0)
+        assert (account.credits_remaining, account.credits_held) == (TRIAL_CREDITS_PER_DAY, 0)
+        assert account.credits_used_total == 0
 
 
 class TestAccount:
@@ -185,7 +186,7 @@ class TestAccount:
                 answers = [*pool.map(lambda number: previewed((one, two)[number % 2], sample("png")), range(6))]
             assert [answer.status_code for answer in answers] == [200] * 6
             account = audited(one)
-        assert (account.used, account.balance) == (6, TRIAL_CREDITS_PER_DAY - 6)
+        assert (account.credits_used_total, account.credits_remaining) == (6, TRIAL_CREDITS_PER_DAY - 6)
 
     def test_clients_share_no_process(self, servers: Servers, data_dir: Path) -> None:
         executor = _RecordingExecutor(servers)

@@ -48,13 +48,13 @@ def remaining(server: Running, key: str) -> int:
 
 
 def _balance(transaction: Transaction, key: str) -> int:
-    from_key = models.Key.select().where(models.Key.prefix == key[:15])
+    from_key = models.Key.select().where(models.Key.key_prefix == key[:15])
     row = transaction.first(from_key)
     assert row is not None
     account = transaction.first(models.Account.select().where(models.Account.id == row.account))
     assert account is not None
-    assert account.held == 0
-    return account.balance
+    assert account.credits_held == 0
+    return account.credits_remaining
 
 
 def sound(server: Running) -> bool:

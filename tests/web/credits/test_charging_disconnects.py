@@ -55,7 +55,7 @@ async def test_the_result_of_a_settled_charge_is_kept(
 
     assert len(list((tmp_path / "data" / "blobs").iterdir())) == (1 if saves else 0)
     after = await services.database.run(accounts.get, account.id)
-    assert (after.balance, after.held) == ((1, 0) if saves else (2, 0))
+    assert (after.credits_remaining, after.credits_held) == ((1, 0) if saves else (2, 0))
     file.close()
     await executor.close()
     await asyncio.to_thread(services.database.close)

@@ -55,7 +55,7 @@ def unreliable(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Unreliable
 @pytest.fixture
 def account(unreliable: UnreliableDatabase) -> Payer:
     account = open_account(unreliable, 3).id
-    return account, unreliable.run_blocking(api_keys.issue, account, "a key").key.id
+    return account, unreliable.run_blocking(api_keys.issue, account, "a key").key.key_id
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def _account(transaction: Transaction) -> str:
 def _used(transaction: Transaction) -> tuple[int, int]:
     account = accounts.find(transaction, "batch@example.com")
     assert account is not None
-    return account.used, account.held
+    return account.credits_used_total, account.credits_held
 
 
 def _convert_batch(api: httpx.Client, batch: str, body: Mapping[str, object]) -> httpx.Response:
