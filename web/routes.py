@@ -40,7 +40,7 @@ from web.handlers.service import Conversion, Formats, Health, NotFoundHandler, O
 from web.handlers.simulated_checkout import CheckoutAction, CheckoutPage
 from web.handlers.trials import TryConvert, TryPreview
 from web.http.handler import BaseHandler
-from web.http.responses import HeaderNames, TextCompression
+from web.http.responses import TextCompression
 from web.openapi import DocumentedOperation
 from web.services.container import Services
 from web.services.serializers import API
@@ -112,8 +112,8 @@ def build_application(services: Services) -> Application:
         routes={
             handler: re.sub(r"\(.*?\)", "{}", pattern) for pattern, handler in (*routes, ("/static/(.*)", StaticFile))
         },
-        transforms=[TextCompression, HeaderNames],
-        log_function=BaseHandler.log_access,
+        transforms=[TextCompression],
+        log_function=lambda _handler: None,  # handlers log their requests themselves
         static_path=str(STATIC_FOLDER),
         static_handler_class=StaticFile,
         static_handler_args=dict(arguments),  # Tornado adds to it

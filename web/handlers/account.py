@@ -84,7 +84,7 @@ class Usage(BaseHandler):
 
         Requests that were refused with a 4xx status are not counted.
         """
-        period = self.query_fields(UsageQuery).period or parse_period(None, int(time.time()))
+        period = self.input.query_fields(UsageQuery).period or parse_period(None, int(time.time()))
         report = await self.services.accounts.usage(self.client().id, period.start, period.end)
         self.set_header("Vary", "Accept")
         accept = self.request.headers.get("Accept", "")
@@ -112,7 +112,7 @@ class Keys(BaseHandler):
     async def post(self) -> None:
         """Create an API key"""
         account = self.client()
-        name = self.json_fields(NewKeyFields).name or account.name
+        name = self.input.json_fields(NewKeyFields).name or account.name
         self.respond(_issued_key(await self.services.accounts.issue_key(account.id, name)))
 
 
@@ -139,7 +139,7 @@ class KeyRotation(BaseHandler):
     @Operation(id="rotateKey", tag="Account", json=KeyRotationFields, responses=(json_response(schemas.RotatedKey),))
     async def post(self, key_id: str) -> None:
         """Replace an API key"""
-        grace = self.json_fields(KeyRotationFields).grace_period_seconds
+        grace = self.input.json_fields(KeyRotationFields).grace_period_seconds
         issued = await self.services.accounts.rotate_key(self.client().id, key_id, grace)
         self.respond({**_issued_key(issued), "replaced_key_id": key_id, "grace_period_seconds": grace})
 

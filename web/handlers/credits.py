@@ -28,7 +28,7 @@ class Purchase(BaseHandler):
 
         Open `checkout_url` in a browser. The credits are added when the payment provider confirms the payment.
         """
-        fields, idempotency = self.json_fields(PurchaseFields), self.idempotent_request()
+        fields, idempotency = self.input.json_fields(PurchaseFields), self.input.idempotent_request(self.client().id)
         language, checkout = fields.language or DEFAULT_LANGUAGE, self.services.payments.checkout
         response = await checkout.purchase_once(self.client(), fields.pack, language, idempotency)
         self.respond(self.unwrap_replay(response).data)
@@ -54,8 +54,8 @@ class StripeWebhook(BaseHandler):
         For Stripe only. Events must be signed.
         """
         try:
-            signature = self.header_fields(StripeHeader).signature
-            await self.services.payments.events.receive(self.content, signature)
+            signature = self.input.header_fields(StripeHeader).signature
+            await self.services.payments.events.receive(self.input.content, signature)
         except InvalidParameter:
             await self.authorization.count_failed_login()
             raise

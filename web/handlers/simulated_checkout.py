@@ -46,11 +46,11 @@ class CheckoutAction(PageHandler):
         purchase, simulation = await _purchase(self, session), _simulation(self)
         success_url, cancel_url = return_urls(simulation.root, purchase.id)
         if action == "cancel":
-            return self.redirect_to(cancel_url)
+            return self.redirect(cancel_url, status=303)
         if action == "decline" or _state(purchase) != "open":
-            return self.redirect_to(f"/checkout/{session}?declined=1")
+            return self.redirect(f"/checkout/{session}?declined=1", status=303)
         await self.services.payments.events.receive(*simulation.payment_event(purchase))
-        return self.redirect_to(success_url)
+        return self.redirect(success_url, status=303)
 
 
 def _simulation(handler: PageHandler) -> SimulatedCheckout:

@@ -22,7 +22,7 @@ from storage.idempotency import Claim
 from storage.ledger import ServerInstance
 from storage.transaction import Transaction
 from web.api.errors import PublicError, RateLimited, error_body, public_error
-from web.metrics.request_context import RequestContext
+from web.metrics.conversions import RequestContext
 from web.services.accounts import Account
 from web.services.conversion_request import ConversionRequest, Upload
 from web.services.conversions import Conversions

@@ -11,7 +11,7 @@ from engine.options import OptionValues
 from engine.pipeline import WarningRecord
 from storage.files import File
 from storage.usage import Operation
-from web.metrics.request_context import RequestContext
+from web.metrics.conversions import RequestContext
 from web.services.accounts import Account
 from web.services.idempotency import IdempotentRequest, ResponseData
 from web.services.work_files import WorkFile
