@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any, cast
@@ -43,7 +43,7 @@ _BLOCK = 64 << 10  # bytes
 _MAX_HEADERS = 16 << 10  # bytes
 _MAX_URL = 4 << 10  # bytes
 _MAX_CONNECTIONS = 512
-_CROWDED = 384  # connections, from which on silent ones are closed sooner
+_CROWDED = 384  # connections; if there are as many, silent ones are closed sooner
 _MAX_CONNECTIONS_PER_CLIENT = 64
 _MAX_HEALTH_CONNECTIONS = 32  # further connections, for health checks only
 _MAX_HEALTH_CONNECTIONS_PER_CLIENT = 2
@@ -85,7 +85,7 @@ class Connection(IOStream):
         """A new request may arrive."""
         self._responded = False
         self.receiving = True
-        self.timer.request_expected()
+        self.timer.restart(Timeout.IDLE)
 
     def send_error(self, error: ApiError) -> None:
         """Sends the error, unless the request has a response already or the client has disconnected."""
@@ -98,6 +98,7 @@ class Connection(IOStream):
             self._linger(self.socket.dup())
 
     def write(self, data: bytes | memoryview) -> asyncio.Future[None]:
+        # Tornado writes this response directly to the stream: it can be recognized by its bytes only.
         if data == _TORNADO_400:
             self.send_error(malformed("The request is malformed."))
             return super().write(b"")
@@ -271,18 +272,26 @@ class _TimedRequest(HTTPMessageDelegate):
         if self._connection.only_health and line.path not in _HEALTH_PATHS:
             self._connection.send_error(_too_many_connections())
             raise HTTPInputError
-        self._connection.timer.headers_received()
+        if not line.path.startswith("/"):
+            line = _origin_form(line)
+        if line.method not in RequestHandler.SUPPORTED_METHODS:  # Tornado would refuse it without reading the body
+            line = line._replace(method=UNKNOWN_METHOD)
+        self._connection.timer.restart(Timeout.BODY)
         self._started = True
         with self._connection.timer.processing():
-            await _completed(self._request.headers_received(_known_method(_origin_form(line)), headers))
+            prepared = self._request.headers_received(line, headers)
+            if prepared is not None:
+                await prepared
 
     async def data_received(self, chunk: bytes) -> None:
         with self._connection.timer.processing(len(chunk)):
-            await _completed(self._request.data_received(chunk))
+            written = self._request.data_received(chunk)
+            if written is not None:
+                await written
 
     def finish(self) -> None:
         self._connection.receiving = False
-        self._connection.timer.request_received()
+        self._connection.timer.restart(Timeout.RESPONSE)
         self._request.finish()
 
     def on_connection_close(self) -> None:
@@ -292,11 +301,6 @@ class _TimedRequest(HTTPMessageDelegate):
 
 def _too_many_connections() -> RateLimited:
     return RateLimited("Too many connections.", retry_after=_RETRY_AFTER, reason="too_many_connections")
-
-
-async def _completed(work: Awaitable[None] | None) -> None:
-    if work is not None:
-        await work
 
 
 def _origin_form(line: RequestStartLine) -> RequestStartLine:
@@ -309,11 +313,6 @@ def _origin_form(line: RequestStartLine) -> RequestStartLine:
         raise HTTPInputError from None
     query = f"?{parts.query}" if parts.query else ""
     return line._replace(path=(parts.path or "/") + query)
-
-
-def _known_method(line: RequestStartLine) -> RequestStartLine:
-    """The request line with UNKNOWN_METHOD for methods that Tornado refuses without reading the body."""
-    return line if line.method in RequestHandler.SUPPORTED_METHODS else line._replace(method=UNKNOWN_METHOD)
 
 
 async def _drain_and_close(connection: socket.socket) -> None:
