@@ -27,10 +27,10 @@ QUEUE_TIMEOUT = 30.0  # seconds
 _MAX_WAIT_SHARE = 0.5  # maximum expected wait as a share of the maximum wait: the expected wait is only a mean
 _MEAN_WEIGHT = 0.2  # weight of the latest job in the moving average of durations
 _MAX_RETRY_AFTER = 30  # seconds
-_RESERVATION_SECONDS = 1.0  # that an admitted job may take to become ready; after them, the queue is not the cause
+_RESERVATION_SECONDS = 1.0  # reserving credits takes longer only when the database is stalled
 _MEMORY_SHARE = 0.7  # share of the machine's memory; the rest is for the server, the database and the disk cache
-_ISOLATED_SECONDS = 25.0  # deadline of a small drawing or program, whose time grows with its size
-_BYTES_PER_SECOND = 40_000  # of such a file
+_ISOLATED_SECONDS = 25.0  # deadline of a small drawing or program
+_ISOLATED_BYTES_PER_SECOND = 40_000  # a larger drawing or program has more time
 _RESTRICTED_SECONDS = 10.0  # deadline of the jobs of a restricted account
 _LONG_SECONDS = 10.0  # a job that fails, or whose client disconnects, after this time has overrun
 
@@ -77,11 +77,12 @@ class JobQueue:
         if self._closed:
             raise self._stopping()
         ahead = self._queue.jobs_ahead(account_id, limit)
-        if self._is_too_long(ahead, max_wait):
+        expected = ahead * (self._mean_seconds or 0.0)
+        if ahead > self._max_jobs_ahead or expected > max_wait * _MAX_WAIT_SHARE:
             unready = self._queue.oldest_unready()
             if unready is not None and monotonic() - unready > _RESERVATION_SECONDS:
                 raise NotReady("The database does not reserve credits in time.", retry_after=1)
-            raise self._full("full", self._expected_seconds(ahead), "Too many conversions are waiting.")
+            raise self._full("full", expected, "Too many conversions are waiting.")
 
     @contextmanager
     def admit(self, account_id: str, limit: int) -> Iterator[QueuedJob]:
@@ -157,7 +158,7 @@ class JobQueue:
         if self._closed:
             raise self._stopping()
         self._overruns.record_refusal(job.account_id)
-        seconds = self._expected_seconds(self._queue.jobs_ahead(job.account_id, limit))
+        seconds = self._queue.jobs_ahead(job.account_id, limit) * (self._mean_seconds or 0.0)
         raise self._full("late", seconds, f"The conversion could not start within {max_wait:g} s.")
 
     def _end(self, job: QueuedJob, error: BaseException | None) -> None:
@@ -183,12 +184,6 @@ class JobQueue:
     def _update_mean(self, seconds: float) -> None:
         mean = seconds if self._mean_seconds is None else self._mean_seconds
         self._mean_seconds = mean + (seconds - mean) * _MEAN_WEIGHT
-
-    def _expected_seconds(self, jobs_ahead: float) -> float:
-        return jobs_ahead * (self._mean_seconds or 0.0)
-
-    def _is_too_long(self, jobs_ahead: float, max_wait: float) -> bool:
-        return jobs_ahead > self._max_jobs_ahead or self._expected_seconds(jobs_ahead) > max_wait * _MAX_WAIT_SHARE
 
     def _full(self, cause: str, seconds: float, message: str) -> RateLimited:
         self.refused[cause] += 1
@@ -227,7 +222,7 @@ def deadline_seconds(plan: Plan, size: int) -> float:
     small file that takes long is more likely to be an attack than a large one.
     """
     longest = JobLimits().seconds
-    return min(longest, _ISOLATED_SECONDS + size / _BYTES_PER_SECOND) if plan.isolated else longest
+    return min(longest, _ISOLATED_SECONDS + size / _ISOLATED_BYTES_PER_SECOND) if plan.isolated else longest
 
 
 def memory_budget(root: Path = Path("/")) -> int:
