@@ -19,7 +19,7 @@ from engine.executor.folders import BaseFolder
 from engine.executor.forkserver_main import PID
 from engine.executor.quotas import used_memory
 
-# The only environment variables that are passed on: the others can hold secrets.
+# Only these environment variables are passed on: the others can hold secrets.
 _VARIABLES = frozenset({"PATH", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHASHSEED"})
 _PROGRAM = "from engine.executor.forkserver_main import main; main()"
 # Threads of libraries would not survive the fork, and jobs share the CPU cores: each computes on one.
@@ -94,15 +94,13 @@ class WorkerProcess:
 
     def stop(self) -> None:
         """Stops the process until `resume`."""
-        self._signal(signal.SIGSTOP)
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Continues a stopped process."""
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, number)
+            signal.pidfd_send_signal(self.pidfd, signal.SIGCONT)
 
     def kill(self) -> None:
         """Kills the process and all processes of its process group."""
