@@ -22,7 +22,7 @@ log = logging.getLogger("convertd.accounts")
 
 SESSION_LIFETIME = sessions.LIFETIME  # seconds
 
-_CACHE_LIFETIME = 10.0  # seconds that a key revoked by another process may still be found
+_CACHE_LIFETIME = 10.0  # seconds; a key that another process revokes may be found for as long
 _CACHE_CAPACITY = 10_000  # keys
 
 _BEARER = re.compile(r"Bearer +(\S+) *", re.IGNORECASE)
@@ -64,11 +64,6 @@ class Account:
             last_used_at=account.last_used_at,
             key_id=key.id,
         )
-
-    @property
-    def rate_limit_key(self) -> str:
-        """The key of the account's counter in the rate limiter."""
-        return f"account:{self.id}"
 
     @property
     def isolation_key(self) -> str:
@@ -191,6 +186,8 @@ class _CacheEntry:
 
 class AccountCache:
     """Accounts and keys by the SHA-256 of recently used keys, so that most conversions need no query to authenticate.
+
+    The query takes about 6 % of the CPU time of a tiny conversion.
 
     Contains only verified accounts that have bought credits: whether their requests are allowed depends only on the
     balance and the validity of the key, and both are checked again when credits are reserved. `clock` returns Unix time
