@@ -8,7 +8,6 @@ import re
 import sys
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
 from queue import Full, Queue
 from threading import Thread
 from typing import Any, Literal, TextIO
@@ -56,22 +55,31 @@ def quiet_libraries() -> None:
         logger.propagate = True
 
 
-class TextFormatter(logging.Formatter):
+class _Formatter(logging.Formatter):
+    """Formats times in UTC and whole seconds."""
+
+    converter = staticmethod(time.gmtime)
+    default_msec_format = None
+
+
+class TextFormatter(_Formatter):
     """`2026-01-31 12:00:00 INFO convertd.access POST /api/v1/convert status=200 ms=81`."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = "".join(f" {name}={value}" for name, value in _fields(record).items() if value is not None)
-        line = f"{_time(record)} {record.levelname} {record.name} {record.getMessage()}{fields}"
+        line = f"{self.formatTime(record)} {record.levelname} {record.name} {record.getMessage()}{fields}"
+        if not line.isprintable():  # nearly all lines are
+            line = "".join(char if char.isprintable() else "?" for char in line)
         trace = [self.formatException(record.exc_info)] if record.exc_info else []
-        return _scrubbed(record, "\n".join([_printable(line), *trace]))
+        return _scrubbed(record, "\n".join([line, *trace]))
 
 
-class JsonFormatter(logging.Formatter):
+class JsonFormatter(_Formatter):
     """One JSON object per line, with the record's `fields` as additional keys."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry = {
-            "time": _time(record),
+            "time": self.formatTime(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -82,18 +90,9 @@ class JsonFormatter(logging.Formatter):
         return _scrubbed(record, json.dumps(entry, default=str))
 
 
-def _printable(line: str) -> str:
-    # The first check is fast, and nearly all lines pass it.
-    return line if line.isprintable() else "".join(char if char.isprintable() else "?" for char in line)
-
-
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     fields = getattr(record, "fields", {})
     return dict(fields) if isinstance(fields, dict) else {}
-
-
-def _time(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _scrubbed(record: logging.LogRecord, text: str) -> str:
