@@ -16,6 +16,21 @@ from web.services.fair_queue import Overruns
 from web.services.job_queue import JobQueue
 
 
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of all job queues."""
+    clock = Clock()
+    monkeypatch.setattr(module, "monotonic", clock)
+    return clock
+
+
 @asynccontextmanager
 async def held(job_queue: JobQueue, *accounts: str, limit: int = 2, max_wait: float | None = 30) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
@@ -40,7 +55,7 @@ async def waiting(job_queue: JobQueue, account: str, max_wait: float | None = 30
 
 
 def is_empty(job_queue: JobQueue) -> bool:
-    return (job_queue.running, job_queue.waiting, job_queue.oldest_wait) == (0, 0, 0) and not job_queue._queue._accounts
+    return (job_queue.running, job_queue.waiting, job_queue.oldest_wait) == (0, 0, 0)
 
 
 async def test_an_account_at_its_limit_does_not_block_others() -> None:
@@ -118,9 +133,10 @@ async def test_a_long_batch_does_not_delay_another_account() -> None:
     await asyncio.gather(*batch)
 
 
-async def test_a_job_with_a_long_expected_wait_is_refused_with_a_retry_delay() -> None:
+async def test_a_job_with_a_long_expected_wait_is_refused_with_a_retry_delay(clock: Clock) -> None:
     job_queue = JobQueue(1)
-    job_queue._update_mean(10)
+    async with held(job_queue, "a"):
+        clock.now += 10
     async with held(job_queue, "a"):
         first = await waiting(job_queue, "b")
         with pytest.raises(RateLimited) as refused:
@@ -162,21 +178,6 @@ async def test_closing_refuses_queued_jobs_and_lets_running_ones_end() -> None:
         assert job_queue.running == 1
     assert is_empty(job_queue)
     assert job_queue.refused == {"stopping": 3}
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of all job queues."""
-    clock = Clock()
-    monkeypatch.setattr(module, "monotonic", clock)
-    return clock
 
 
 async def fail(job_queue: JobQueue, account: str, error: BaseException, clock: Clock, seconds: float = 0) -> None:
@@ -235,7 +236,11 @@ async def test_a_failure_after_a_long_time_is_an_overrun(
     job_queue = JobQueue(2)
     for _ in range(3):
         await fail(job_queue, "a", error, clock, seconds)
-    assert job_queue._overruns.is_restricted("a") is restricted
+    async with held(job_queue, "a"):
+        second = asyncio.create_task(held(job_queue, "a").__aenter__())
+        await asyncio.sleep(0)
+        assert bool(job_queue.waiting) is restricted
+    await second
 
 
 def test_a_restriction_ends_ten_minutes_after_the_latest_overrun() -> None:
@@ -252,7 +257,7 @@ def test_a_restriction_ends_ten_minutes_after_the_latest_overrun() -> None:
     clock.now += 2
     assert not overruns.is_restricted("a")
     overruns.record_overrun("b")
-    assert list(overruns._accounts) == ["b"]
+    assert len(overruns) == 1
 
 
 def test_jobs_that_find_no_slot_do_not_end_the_restriction() -> None:
@@ -280,7 +285,7 @@ def test_successes_make_up_for_overruns() -> None:
     assert not overruns.is_restricted("a")
     for _ in range(25):
         overruns.record_success("a")
-    assert not overruns._accounts
+    assert len(overruns) == 0
 
 
 def test_a_restriction_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -337,13 +342,13 @@ async def test_admitted_jobs_count_before_they_start() -> None:
         pass
 
 
-async def test_a_queue_of_jobs_that_do_not_become_ready_is_not_full(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_queue_of_jobs_that_do_not_become_ready_is_not_full(clock: Clock) -> None:
     job_queue = JobQueue(1, max_jobs_ahead=1)
     with ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(job_queue.admit("a", 8))
         with pytest.raises(RateLimited):
             job_queue.check("a", 8)
-        monkeypatch.setattr(module, "_RESERVATION_SECONDS", 0.0)
+        clock.now += 1.1
         with pytest.raises(NotReady):
             job_queue.check("a", 8)

@@ -88,7 +88,10 @@ class Accounts:
 
         With `cached`, the balance may be outdated, and a key that another process revoked may pass for 10 seconds.
         """
-        sha256 = _bearer_digest(authorization)
+        bearer = _BEARER.fullmatch(authorization or "")
+        if bearer is None:
+            raise InvalidKey
+        sha256 = parse_key(bearer[1])
         found = self._cache.get(sha256) if cached else None
         if found is None:
             version = self._cache.version
@@ -223,11 +226,3 @@ class AccountCache:
         self.version += 1
         for sha256 in [sha256 for sha256, entry in self._entries.items() if entry.key.id == key_id]:
             del self._entries[sha256]
-
-
-def _bearer_digest(authorization: str | None) -> str:
-    """The SHA-256, in hex, of the API key in an Authorization header. Raises InvalidKey."""
-    bearer = _BEARER.fullmatch(authorization or "")
-    if bearer is None:
-        raise InvalidKey
-    return parse_key(bearer[1])

@@ -48,6 +48,10 @@ class Overruns:
         self._clock = clock
         self._accounts: dict[str, _AccountOverruns] = {}  # ordered by the latest overrun
 
+    def __len__(self) -> int:
+        """Number of accounts whose overruns are remembered."""
+        return len(self._accounts)
+
     def is_restricted(self, account_id: str) -> bool:
         """Whether the account shares one slot with all other restricted accounts."""
         account = self._accounts.get(account_id)
@@ -192,13 +196,13 @@ class FairQueue:
             return None
         for account_id, account in self._accounts.items():
             job = next((job for job in account.waiting if job.ready), None)
-            if job is not None and account.running < account.limit and self._may_start(account_id):
+            if job is None or account.running >= account.limit:
+                continue
+            if not (self._is_restricted(account_id) and self._runs_restricted()):
                 fits = not self.running or self._used_memory + job.memory <= self._memory
                 return job if fits else None
         return None
 
-    def _may_start(self, account_id: str) -> bool:
-        """Whether the account is not restricted, or no restricted account runs a job."""
-        if not self._is_restricted(account_id):
-            return True
-        return not any(account.running and self._is_restricted(name) for name, account in self._accounts.items())
+    def _runs_restricted(self) -> bool:
+        """Whether a restricted account runs a job."""
+        return any(account.running and self._is_restricted(name) for name, account in self._accounts.items())

@@ -1,6 +1,6 @@
 """Admission control: a bounded, fair queue in front of the executor, with a memory budget.
 
-The order is that of `FairQueue`; `JobQueue` adds waiting, timeouts and refusals. The memory of a job is an estimate
+`FairQueue` decides the order; `JobQueue` adds waiting, timeouts and refusals. The memory of a job is an estimate
 from its plan and the size of its input; the budget is a share of the machine's memory.
 """
 
@@ -174,16 +174,13 @@ class JobQueue:
             return  # the mean is for the expected wait of all accounts, which such jobs would make too long
         if error is None:
             self._overruns.record_success(account_id)
-        self._update_mean(seconds)
+        mean = seconds if self._mean_seconds is None else self._mean_seconds
+        self._mean_seconds = mean + (seconds - mean) * _MEAN_WEIGHT
 
     def _start_next(self) -> None:
         if not self._closed:
             for job in self._queue.start_next(monotonic()):
                 _wake(self._started[job])
-
-    def _update_mean(self, seconds: float) -> None:
-        mean = seconds if self._mean_seconds is None else self._mean_seconds
-        self._mean_seconds = mean + (seconds - mean) * _MEAN_WEIGHT
 
     def _full(self, cause: str, seconds: float, message: str) -> RateLimited:
         self.refused[cause] += 1
