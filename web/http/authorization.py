@@ -54,7 +54,11 @@ class Authorization:
             raise _cross_site()
         if access == "key":
             await self._authenticate(cached=queued)
-        await self._count()
+        key, limit = self._key_and_limit()
+        self.status = await self._services.limiter.hit(key, limit, RATE_WINDOW)
+        if not self.status.allowed:
+            message = f"More than {limit} requests in {RATE_WINDOW} seconds."
+            raise RateLimited(message, retry_after=self.status.retry_after)
         match access:
             case "not_cross_site":
                 if self._is_same_origin() is False:
@@ -119,14 +123,6 @@ class Authorization:
             tier = replace(paying.tier, max_file_size=self.account.tier.max_file_size)
             self.account = replace(paying, tier=tier)
         await trials.count_preview(self.address)
-
-    async def _count(self) -> None:
-        """Counts the request. Raises RateLimited."""
-        key, limit = self._key_and_limit()
-        self.status = await self._services.limiter.hit(key, limit, RATE_WINDOW)
-        if not self.status.allowed:
-            message = f"More than {limit} requests in {RATE_WINDOW} seconds."
-            raise RateLimited(message, retry_after=self.status.retry_after)
 
     def _key_and_limit(self) -> tuple[str, int]:
         settings = self._services.settings

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TypeAlias
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, MultipartState
@@ -26,7 +26,7 @@ _MAX_PARTS = 100
 _MAX_TEXT = 64 << 10  # bytes of a text field
 _MAX_NAME = 4096  # characters of a file name that are read
 _MAX_TOTAL = 512 << 20  # bytes of all files together
-_FRAMING = 256 << 10  # bytes of a form in addition to its files
+_FRAMING = 256 << 10  # bytes of text fields, headers and boundaries together
 
 CreateFile: TypeAlias = Callable[[], WorkFile]
 """Creates an empty file. Raises RateLimited."""
@@ -100,7 +100,7 @@ class MultipartBody:
         self._texts: dict[str, bytearray] = {}
 
     async def write(self, chunk: bytes) -> None:
-        """Parses the next bytes, and writes those of files. Raises RateLimited and NoSpace without space for them."""
+        """Parses the next bytes, and writes files. Raises RateLimited and NoSpace without space for them."""
         self._received += len(chunk)
         if self._received > self._max_size:
             raise FileTooLarge(self._max_file_size)
@@ -157,7 +157,6 @@ class MultipartBody:
             return MultipartParser(
                 boundary,
                 {
-                    "on_part_begin": self._part_begin,
                     "on_header_field": lambda data, start, end: self._header[0].extend(data[start:end]),
                     "on_header_value": lambda data, start, end: self._header[1].extend(data[start:end]),
                     "on_header_end": self._header_end,
@@ -168,12 +167,6 @@ class MultipartBody:
         except FormParserError as error:
             raise malformed("The boundary is too long.") from error
 
-    def _part_begin(self) -> None:
-        self._parts += 1
-        if self._parts > _MAX_PARTS:
-            raise malformed(f"The form has more than {_MAX_PARTS} parts.", reason="too_many_parts")
-        self._disposition = b""
-
     def _header_end(self) -> None:
         name, value = self._header
         if name.lower() == b"content-disposition":
@@ -181,13 +174,18 @@ class MultipartBody:
         self._header = (bytearray(), bytearray())
 
     def _headers_finished(self) -> None:
-        kind, parameters = parse_header(self._disposition)
+        self._parts += 1
+        if self._parts > _MAX_PARTS:
+            raise malformed(f"The form has more than {_MAX_PARTS} parts.", reason="too_many_parts")
+        disposition, self._disposition = self._disposition, b""
+        kind, parameters = parse_header(disposition)
         name = parameters.get(b"name")
         if kind != b"form-data" or name is None:
             raise malformed("A part of the form has no name.")
         field = name.decode("utf-8", "replace")
         if field in self._file_fields:
-            filename = _filename(self._disposition, parameters) or field
+            sent = parameters[b"filename"] if b"filename" in parameters else _extended_filename(disposition)
+            filename = sent.decode("utf-8", "replace")[:_MAX_NAME] or field
             part = _FilePart(field, filename, self._create_file())
             self._files.append(part)
             self._append = partial(self._append_to_file, part)
@@ -210,10 +208,7 @@ class MultipartBody:
             raise InvalidParameter(f"{field} is longer than {_MAX_TEXT} bytes.", reason="too_long", param=field)
 
 
-def _filename(disposition: bytes, parameters: Mapping[bytes, bytes]) -> str:
-    """The client's file name. Some clients send a non-ASCII name as `filename*` only."""
-    plain = parameters.get(b"filename")
-    if plain is not None:
-        return plain.decode("utf-8", "replace")[:_MAX_NAME]
+def _extended_filename(disposition: bytes) -> bytes:
+    """The parameter `filename*`, as some clients send a non-ASCII name; empty without one."""
     extended = re.search(rb";\s*filename\*\s*=\s*utf-8''([^;\s]+)", disposition, re.IGNORECASE)
-    return unquote(extended[1].decode("ascii", "replace"))[:_MAX_NAME] if extended else ""
+    return unquote_to_bytes(extended[1]) if extended else b""

@@ -79,7 +79,6 @@ class Connection(IOStream):
         self._rate_limit = rate_limit
         self._linger = linger
         self._responded = False
-        super().set_nodelay(True)
 
     def start_request(self) -> None:
         """A new request may arrive."""
@@ -109,9 +108,6 @@ class Connection(IOStream):
         if isinstance(exc_info, UnsatisfiableReadError):
             self.send_error(malformed("The headers, or the header line of a chunk, are too long."))
         super().close(exc_info)
-
-    def set_nodelay(self, value: bool) -> None:
-        """Ignored: TCP_NODELAY stays on. Tornado would toggle it for every response."""
 
     def read_from_fd(self, buf: bytearray | memoryview) -> int | None:
         count = super().read_from_fd(buf)
