@@ -21,7 +21,7 @@ from web.handlers.conversions import (
     Merge,
     MergeToJson,
 )
-from web.handlers.credits import Purchase, StripeWebhook
+from web.handlers.credits import CheckoutAction, CheckoutPage, Purchase, StripeWebhook
 from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Receipt, Session, UsageCsv
 from web.handlers.files import Download, FileConversion, FileResource, Upload
 from web.handlers.pages import (
@@ -37,7 +37,6 @@ from web.handlers.pages import (
 )
 from web.handlers.registration import Register, Verify
 from web.handlers.service import Conversion, Formats, Health, NotFoundHandler, OpenApiDocument, Ready, Tools, Version
-from web.handlers.simulated_checkout import CheckoutAction, CheckoutPage
 from web.handlers.trials import TryConvert, TryPreview
 from web.http.handler import BaseHandler
 from web.http.responses import TextCompression

@@ -1,9 +1,13 @@
-"""Who may send a request: authentication, the origin of forms, and rate limits."""
+"""Who may send a request: authentication, the origin of forms, rate limits, and the addresses that these apply to."""
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Collection
 from dataclasses import replace
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
 from tornado.httputil import HTTPServerRequest
@@ -14,12 +18,13 @@ from storage.rate_limits import unused
 from web.api.errors import InvalidParameter, KeyNotVerified, RateLimited
 from web.api.operations import Access
 from web.services.accounts import Account
-from web.services.client_address import client_address, client_network
 from web.services.container import Services
 
 SESSION_COOKIE = "convertd_session"
 
 _PAGES = ("form", "session", "trial", "preview")
+_CLIENT_PREFIX = 64  # bits of an IPv6 address that identify one subscriber
+_WITH_PORT = re.compile(r"\[([^]]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+", re.ASCII)
 
 
 class Authorization:
@@ -144,3 +149,43 @@ class Authorization:
 
 def _cross_site() -> InvalidParameter:
     return InvalidParameter("This form was sent from another site.", reason="cross_site", param="Origin")
+
+
+def client_address(peer: str, forwarded_for: str | None, trusted: Collection[IPv4Network | IPv6Network]) -> str:
+    """The client's address: `peer`, or if that is a trusted proxy, the last untrusted address in X-Forwarded-For."""
+    nearest = peer
+    for hop in [peer, *reversed((forwarded_for or "").split(","))]:
+        address = _parse(hop.strip())
+        if address is None:
+            break
+        nearest = str(address)
+        if not is_trusted(nearest, trusted):
+            break
+    return nearest
+
+
+def is_trusted(address: str, trusted: Collection[IPv4Network | IPv6Network]) -> bool:
+    """Whether the address belongs to a trusted proxy."""
+    parsed = _parse(address)
+    return parsed is not None and any(parsed in network for network in trusted)
+
+
+def client_network(address: str) -> str:
+    """The network that rate limits apply to: an IPv4 address, or the /64 network of an IPv6 address."""
+    parsed = _parse(address)
+    if isinstance(parsed, IPv6Address):
+        return str(IPv6Network((parsed, _CLIENT_PREFIX), strict=False))
+    return address if parsed is None else str(parsed)
+
+
+@lru_cache(4096)  # every request parses its client's address
+def _parse(text: str) -> IPv4Address | IPv6Address | None:
+    """Parses an address. Ignores a port, which some proxies add, and an IPv6 zone."""
+    match = _WITH_PORT.fullmatch(text)
+    try:
+        address = ip_address((match[1] or match[2]) if match else text)
+    except ValueError:
+        return None
+    if isinstance(address, IPv4Address):
+        return address
+    return address.ipv4_mapped or IPv6Address(int(address))

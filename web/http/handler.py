@@ -25,13 +25,13 @@ from web.api.errors import (
     PublicError,
     envelope,
     error_headers,
+    malformed,
     public_error,
 )
 from web.api.headers import PREFLIGHT_HEADERS, common_headers, rate_limit_headers
 from web.api.operations import Access, operation_of
 from web.http.authorization import Authorization
-from web.http.bodies import DiscardedBody, malformed
-from web.http.request_input import RequestInput
+from web.http.request_input import DiscardedBody, RequestInput
 from web.http.responses import write_json
 from web.http.server import UNKNOWN_METHOD, connection_of
 from web.metrics.conversions import OTHER, RequestContext

@@ -10,20 +10,20 @@ from typing import TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import MultipartParser, MultipartState
+from python_multipart.multipart import MultipartParser, MultipartState, parse_options_header
 
 from engine.formats import FileFormat
 from engine.registry import Registry
 from storage.descriptors import run_in_thread
-from web.api.errors import FileTooLarge, InvalidParameter
+from web.api.errors import FileTooLarge, InvalidParameter, malformed
 from web.api.fields import check_known
 from web.api.operations import FileField
-from web.http.bodies import malformed, parse_header
 from web.services.conversion_request import Upload
 from web.services.work_files import WorkFile
 
 _MAX_PARTS = 100
 _MAX_TEXT = 64 << 10  # bytes of a text field
+_MAX_HEADER_VALUE = 4 << 10  # bytes of a header with parameters; the time to parse it grows with the square
 _MAX_NAME = 4096  # characters of a file name that are read
 _MAX_TOTAL = 512 << 20  # bytes of all files together
 _FRAMING = 256 << 10  # bytes of text fields, headers and boundaries together
@@ -206,6 +206,13 @@ class MultipartBody:
         self._texts[field] += data
         if len(self._texts[field]) > _MAX_TEXT:
             raise InvalidParameter(f"{field} is longer than {_MAX_TEXT} bytes.", reason="too_long", param=field)
+
+
+def parse_header(value: str | bytes) -> tuple[bytes, Mapping[bytes, bytes]]:
+    """The value, in lower case, and the parameters of Content-Type or Content-Disposition. Raises InvalidParameter."""
+    if len(value) > _MAX_HEADER_VALUE:
+        raise malformed(f"A header with parameters is longer than {_MAX_HEADER_VALUE} bytes.")
+    return parse_options_header(value)
 
 
 def _extended_filename(disposition: bytes) -> bytes:

@@ -1,22 +1,23 @@
-"""What a request contains: its query, headers, and body, as validated fields."""
+"""What a request contains: the body as it arrives, and the validated fields of query, headers and body."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 from urllib.parse import parse_qsl
 
 from tornado.httputil import HTTPServerRequest
 
 from engine.options import Option, OptionValue, validate_options
-from web.api.errors import InvalidParameter
+from web.api.errors import BodyTooLarge, InvalidParameter, malformed
 from web.api.fields import IdempotencyHeader, Model, check_known, field_names, validate
 from web.api.operations import Operation
-from web.http.bodies import Body, MemoryBody, content_length, malformed, parse_header
-from web.http.multipart import Form, MultipartBody
+from web.http.multipart import Form, MultipartBody, parse_header
 from web.services.accounts import Account
 from web.services.container import Services
 from web.services.idempotency import IdempotentRequest
@@ -24,6 +25,60 @@ from web.services.idempotency import IdempotentRequest
 _MAX_FORM_FIELDS = 50
 _MAX_DEPTH = 32
 _CHARSETS = ("utf-8", "utf8", "us-ascii")
+_DRAIN_BYTES = 32 << 20
+_DRAIN_SECONDS = 10
+
+
+class Body(Protocol):
+    """Receives the body of a request."""
+
+    async def write(self, chunk: bytes) -> None:
+        """Receives the next bytes. Raises ApiError."""
+
+    def close(self) -> None:
+        """Releases memory and files. The request has ended."""
+
+
+class MemoryBody:
+    """A body of at most `limit` bytes in memory. Raises BodyTooLarge if its expected `length` is larger."""
+
+    def __init__(self, limit: int, length: int = 0) -> None:
+        if length > limit:
+            raise BodyTooLarge(limit)
+        self._limit = limit
+        self._content = bytearray()
+
+    async def write(self, chunk: bytes) -> None:
+        self._content += chunk
+        if len(self._content) > self._limit:
+            raise BodyTooLarge(self._limit)
+
+    def close(self) -> None:
+        self._content.clear()
+
+    @property
+    def content(self) -> bytes:
+        return bytes(self._content)
+
+
+class DiscardedBody:
+    """The rest of the body of a refused request. Calls `abort` after 32 MiB or 10 seconds.
+
+    If the connection were closed while the client is sending, the client might not receive the response.
+    """
+
+    def __init__(self, abort: Callable[[], object]) -> None:
+        self._abort = abort
+        self._remaining = _DRAIN_BYTES
+        self._timer = asyncio.get_running_loop().call_later(_DRAIN_SECONDS, abort)
+
+    async def write(self, chunk: bytes) -> None:
+        self._remaining -= len(chunk)
+        if self._remaining < 0:
+            self._abort()
+
+    def close(self) -> None:
+        self._timer.cancel()
 
 
 class RequestInput:
@@ -44,7 +99,7 @@ class RequestInput:
 
         Raises BodyTooLarge and FileTooLarge, and InvalidParameter for another content type.
         """
-        length = content_length(self._request.headers.get("Content-Length"))
+        length = _content_length(self._request.headers.get("Content-Length"))
         if operation is not None:
             self.options = operation.options_of(services.registry)
         if operation is None or operation.form is None:
@@ -96,7 +151,7 @@ class RequestInput:
     @cached_property
     def json_values(self) -> Mapping[str, Any]:
         """The unvalidated JSON body."""
-        return read_json(self.content, self._request.headers.get("Content-Type", ""))
+        return _read_json(self.content, self._request.headers.get("Content-Type", ""))
 
     def json_fields(self, model: type[Model]) -> Model:
         """The validated fields of the JSON body. Raises InvalidOption for unknown fields."""
@@ -125,7 +180,13 @@ class RequestInput:
         return dict(pairs)
 
 
-def read_json(body: bytes, content_type: str) -> Mapping[str, Any]:
+def _content_length(header: str | None) -> int:
+    """The value of a Content-Length header in bytes; 0 without a valid one."""
+    digits = header is not None and re.fullmatch(r"[0-9]{1,4000}", header)
+    return int(digits[0]) if digits else 0
+
+
+def _read_json(body: bytes, content_type: str) -> Mapping[str, Any]:
     """Parses a JSON object. An empty body is an empty object. Raises InvalidParameter."""
     if _charset(content_type) not in _CHARSETS:
         raise malformed("The body must be in UTF-8.")

@@ -26,11 +26,10 @@ from tornado.ioloop import PeriodicCallback
 from tornado.iostream import IOStream, UnsatisfiableReadError
 from tornado.web import Application, RequestHandler
 
-from web.api.errors import ApiError, RateLimited, RequestTimeout
-from web.http.bodies import malformed
+from web.api.errors import ApiError, RateLimited, RequestTimeout, malformed
+from web.http.authorization import client_network, is_trusted
 from web.http.responses import error_response
 from web.http.timeouts import ConnectionTimeouts, ConnectionTimer, Timeout
-from web.services.client_address import client_network, is_trusted
 
 log = logging.getLogger("convertd.server")
 
