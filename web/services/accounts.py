@@ -95,15 +95,15 @@ class Accounts:
         found = self._cache.get(sha256) if cached else None
         if found is None:
             version = self._cache.version
-            found = self._record_use(*await self._database.read(api_keys.authenticate, sha256))
+            found = await self._database.read(api_keys.authenticate, sha256)
+            if api_keys.is_use_due(found[1], self._clock()):
+                found = self._record_use(*found)
             self._cache.put(sha256, *found, version)
         return Account.from_storage(*found)
 
     def _record_use(self, account: accounts.Account, key: Key) -> tuple[accounts.Account, Key]:
-        """Updates `last_used_at` where that is due. No request waits for the write."""
+        """Updates `last_used_at`. No request waits for the write."""
         now = self._clock()
-        if not api_keys.is_use_due(key, now):
-            return account, key
         if key.id not in self._uses:
             use = asyncio.create_task(self._database.run(api_keys.record_use, account.id, key.id))
             self._uses[key.id] = use
