@@ -47,7 +47,7 @@ class JobQueue:
         self._queue = FairQueue(slots, memory, self._overruns.is_restricted)
         self.slots = slots
         self._max_jobs_ahead = max_jobs_ahead
-        self._started: dict[QueuedJob, asyncio.Future[None]] = {}
+        self._waiters: dict[QueuedJob, asyncio.Future[None]] = {}
         self._mean_seconds: float | None = None
         self._closed = False
         self.refused: Counter[str] = Counter()
@@ -120,11 +120,10 @@ class JobQueue:
         else:
             job = admitted
             job.memory, job.ready = memory, True
-        started = self._started[job] = asyncio.get_running_loop().create_future()
         try:
             self._start_next()
             if job.started_at is None:
-                await self._wait(job, limit, started, max_wait)
+                await self._wait(job, limit, max_wait)
             yield
         except BaseException as error:
             self._end(job, error)
@@ -146,13 +145,17 @@ class JobQueue:
     def close(self) -> None:
         """Refuses all queued jobs and all new ones. Running jobs continue."""
         self._closed = True
-        for started in self._started.values():
-            _wake(started)
+        for waiter in self._waiters.values():
+            _wake(waiter)
 
-    async def _wait(self, job: QueuedJob, limit: int, started: asyncio.Future[None], max_wait: float | None) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max_wait):
-                await started
+    async def _wait(self, job: QueuedJob, limit: int, max_wait: float | None) -> None:
+        waiter = self._waiters[job] = asyncio.get_running_loop().create_future()
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max_wait):
+                    await waiter
+        finally:
+            del self._waiters[job]
         if job.started_at is not None:
             return
         if self._closed:
@@ -162,7 +165,6 @@ class JobQueue:
         raise self._full("late", seconds, f"The conversion could not start within {max_wait:g} s.")
 
     def _end(self, job: QueuedJob, error: BaseException | None) -> None:
-        del self._started[job]
         self._queue.remove(job)
         if job.started_at is not None:
             self._record(job.account_id, monotonic() - job.started_at, error)
@@ -180,7 +182,8 @@ class JobQueue:
     def _start_next(self) -> None:
         if not self._closed:
             for job in self._queue.start_next(monotonic()):
-                _wake(self._started[job])
+                if job in self._waiters:
+                    _wake(self._waiters[job])
 
     def _full(self, cause: str, seconds: float, message: str) -> RateLimited:
         self.refused[cause] += 1
@@ -199,9 +202,9 @@ def _is_overrun(error: BaseException | None, seconds: float) -> bool:
     return by_job_or_client and not isinstance(error, ExecutorUnavailable) and seconds > _LONG_SECONDS
 
 
-def _wake(started: asyncio.Future[None]) -> None:
-    if not started.done():  # a cancelled waiter has not removed itself yet
-        started.set_result(None)
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():  # a cancelled waiter has not removed itself yet
+        waiter.set_result(None)
 
 
 def estimate_memory(plan: Plan, size: int) -> int:
