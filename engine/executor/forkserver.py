@@ -133,7 +133,7 @@ class ForkServer:
     """A process with all plugins loaded that forks worker processes with the sandbox `layers`.
 
     Starts at the first fork. Its methods block and are called from one thread at a time. While `closing` is true, it
-    is not replaced. `modules` are those that the jobs can import; by default those of all plugins. The folders of the
+    is not replaced. Jobs can import `modules`, by default the modules of all plugins. The folders of the
     worker processes are below `folder`, by default the system's temporary folder.
     """
 

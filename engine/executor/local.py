@@ -33,8 +33,8 @@ class Executor(Protocol):
     ) -> JobResult:
         """Runs a job of an account to its end. Raises ConversionError. Cancelling kills the job.
 
-        `inputs` are descriptors of readable files, `output` is that of a file to which the result is written. The
-        caller closes them.
+        `inputs` are descriptors of readable files, `output` is the descriptor of a file to which the result is written.
+        The caller closes them.
         """
 
     async def ready(self) -> bool:

@@ -77,7 +77,7 @@ class PageHandler(BaseHandler):
         {
             "Content-Security-Policy": _POLICY,
             "Cache-Control": "no-store",
-            "Referrer-Policy": "same-origin",  # with a stricter policy, browsers do not send the origin of forms
+            "Referrer-Policy": "same-origin",  # a stricter policy would hide the origin of forms
         }
     )
 

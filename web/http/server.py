@@ -74,7 +74,7 @@ class Connection(IOStream):
         self.client = client
         self.only_health = only_health
         self.timer = timer
-        self.receiving = False  # a request has begun and is incomplete
+        self.receiving = False  # a part of a request has arrived
         self._rate_limit = rate_limit
         self._linger = linger
         self._responded = False

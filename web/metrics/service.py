@@ -231,7 +231,7 @@ class InstallationMetrics:
         )
 
     def set_build(self, version: str, plugins: Iterable[Plugin]) -> None:
-        """Sets the version of convertd, which is also that of the built-in plugins, and the state of each plugin."""
+        """Sets the version of convertd, which the built-in plugins share, and the state of each plugin."""
         self._build.info({"version": version, "python": platform.python_version()})
         for plugin in plugins:
             self._plugins.labels(plugin.name, plugin.version or version).set(plugin.error is None)

@@ -141,7 +141,7 @@ class Accounts:
 
     async def list_keys(self, account_id: str) -> tuple[Key, ...]:
         """Returns the active API keys of the account, oldest first."""
-        if self._uses:  # so that the list shows the use by this request
+        if self._uses:  # the list shows the use by this request
             await asyncio.wait(self._uses.values())
         return await self._database.read(api_keys.list_keys, account_id)
 
