@@ -99,7 +99,8 @@ class RequestInput:
 
         Raises BodyTooLarge and FileTooLarge, and InvalidParameter for another content type.
         """
-        length = _content_length(self._request.headers.get("Content-Length"))
+        sent_length = self._request.headers.get("Content-Length", "")
+        length = int(sent_length) if re.fullmatch(r"[0-9]{1,4000}", sent_length) else 0
         if operation is not None:
             self.options = operation.options_of(services.registry)
         if operation is None or operation.form is None:
@@ -178,12 +179,6 @@ class RequestInput:
         except ValueError:
             raise malformed("The form is malformed.") from None
         return dict(pairs)
-
-
-def _content_length(header: str | None) -> int:
-    """The value of a Content-Length header in bytes; 0 without a valid one."""
-    digits = header is not None and re.fullmatch(r"[0-9]{1,4000}", header)
-    return int(digits[0]) if digits else 0
 
 
 def _read_json(body: bytes, content_type: str) -> Mapping[str, Any]:

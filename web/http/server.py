@@ -56,8 +56,9 @@ _UNLIMITED = 1 << 60  # handlers limit the size of bodies
 class Connection(IOStream):
     """A client connection with timeouts. Replaces Tornado's 400 without a body by an error in the envelope.
 
-    `rate_limit` is for the headers of such errors. `linger` closes the socket of a client that may still be sending.
-    `only_health`: requests other than health checks are refused.
+    `receiving`: a request is incomplete. `responded`: it has a response. `rate_limit` is for the headers of errors.
+    `linger` closes the socket of a client that may still be sending. `only_health`: requests other than health checks
+    are refused.
     """
 
     def __init__(
@@ -74,22 +75,16 @@ class Connection(IOStream):
         self.client = client
         self.only_health = only_health
         self.timer = timer
-        self.receiving = False  # a part of a request has arrived
+        self.receiving = False
         self._rate_limit = rate_limit
         self._linger = linger
-        self._responded = False
-
-    def start_request(self) -> None:
-        """A new request may arrive."""
-        self._responded = False
-        self.receiving = True
-        self.timer.restart(Timeout.IDLE)
+        self.responded = False
 
     def send_error(self, error: ApiError) -> None:
         """Sends the error, unless the request has a response already or the client has disconnected."""
-        if self.closed() or self._responded:
+        if self.closed() or self.responded:
             return
-        self._responded = True
+        self.responded = True
         super().write(error_response(error, self._rate_limit))
         if not self.writing():
             # If the socket were closed while the client is sending, the client might not receive the response.
@@ -100,7 +95,7 @@ class Connection(IOStream):
         if data == _TORNADO_400:
             self.send_error(malformed("The request is malformed."))
             return super().write(b"")
-        self._responded |= bytes(data[: len(_CONTINUE)]) != _CONTINUE
+        self.responded |= bytes(data[: len(_CONTINUE)]) != _CONTINUE
         return super().write(data)
 
     def close(self, exc_info: Any = False) -> None:
@@ -208,7 +203,8 @@ class Server(HTTPServer):
 
     def start_request(self, server_conn: object, request_conn: HTTPConnection) -> HTTPMessageDelegate:
         connection = connection_of(server_conn)
-        connection.start_request()
+        connection.responded, connection.receiving = False, True
+        connection.timer.restart(Timeout.IDLE)
         return _TimedRequest(super().start_request(server_conn, request_conn), connection)
 
     def on_close(self, server_conn: object) -> None:
