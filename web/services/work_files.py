@@ -23,7 +23,7 @@ MEMORY_LIMIT = 1 << 20
 
 _TOTAL_MEMORY = 256 << 20  # bytes of all uploads in memory; beyond it, small ones are on the disk, too
 _SPACE = 2 << 30  # bytes of all files on the disk
-_SHARE = 2  # an account may use 1/2 of the space: enough for the largest request and its result
+_SHARE = 2  # an account may use 1/2 of the space, which is enough for the largest request and its result
 _DISK_RESERVE, _DISK_RESERVE_SHARE = 1 << 30, 20  # free disk space to leave: 1 GiB, or 1/20 of a small disk
 _BLOCK = 1 << 20  # bytes written to the disk at a time
 _RETRY_AFTER = 5  # seconds
