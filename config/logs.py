@@ -7,19 +7,17 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
-from logging.handlers import QueueHandler, QueueListener
 from queue import Full, Queue
+from threading import Thread
 from typing import Any, Literal, TextIO
 
 _SECRETS = re.compile(
     r"""
       cvd_live_\w+ | [sr]k_(?:live|test)_\w+ | whsec_\w+     # API keys, Stripe's included
-    | (?<=token=)[\w-]+                                    # of a link in an email
+    | (?<=token=)[\w-]+                                    # tokens in the links of emails
     | (?<=Bearer\ )\S+
-    | (?<=://)[^\s/@]{0,200}:[^\s/]{0,200}(?=@)             # user and password of a URL
+    | (?<=://)[^\s/@]{0,200}:[^\s/]{0,200}(?=@)             # users and passwords in URLs
     | \b[\w.+%-]{1,64}@[\w-]+\.[\w.-]+                    # email addresses
     """,
     re.IGNORECASE | re.VERBOSE,
@@ -53,26 +51,35 @@ def quiet_libraries() -> None:
     for name in _VERBOSE_LIBRARIES:
         logger = logging.getLogger(name)
         logger.setLevel(logging.ERROR)
-        logger.handlers.clear()  # of distributed, with a format of its own
+        logger.handlers.clear()  # distributed has handlers with a format of its own
         logger.propagate = True
 
 
-class TextFormatter(logging.Formatter):
+class _Formatter(logging.Formatter):
+    """Formats times in UTC and whole seconds."""
+
+    converter = staticmethod(time.gmtime)
+    default_msec_format = None
+
+
+class TextFormatter(_Formatter):
     """`2026-01-31 12:00:00 INFO convertd.access POST /api/v1/convert status=200 ms=81`."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = "".join(f" {name}={value}" for name, value in _fields(record).items() if value is not None)
-        line = f"{_time(record)} {record.levelname} {record.name} {record.getMessage()}{fields}"
+        line = f"{self.formatTime(record)} {record.levelname} {record.name} {record.getMessage()}{fields}"
+        if not line.isprintable():  # nearly all lines are
+            line = "".join(char if char.isprintable() else "?" for char in line)
         trace = [self.formatException(record.exc_info)] if record.exc_info else []
-        return _scrubbed(record, "\n".join([_printable(line), *trace]))
+        return _scrubbed(record, "\n".join([line, *trace]))
 
 
-class JsonFormatter(logging.Formatter):
+class JsonFormatter(_Formatter):
     """One JSON object per line, with the record's `fields` as additional keys."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry = {
-            "time": _time(record),
+            "time": self.formatTime(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -83,18 +90,9 @@ class JsonFormatter(logging.Formatter):
         return _scrubbed(record, json.dumps(entry, default=str))
 
 
-def _printable(line: str) -> str:
-    # The first check is fast, and nearly all lines pass it.
-    return line if line.isprintable() else "".join(char if char.isprintable() else "?" for char in line)
-
-
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     fields = getattr(record, "fields", {})
     return dict(fields) if isinstance(fields, dict) else {}
-
-
-def _time(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _scrubbed(record: logging.LogRecord, text: str) -> str:
@@ -105,7 +103,7 @@ def _scrubbed(record: logging.LogRecord, text: str) -> str:
     return _SECRETS.sub("***", text) if any(marker in lowered for marker in _MARKERS) else text
 
 
-class BackgroundHandler(QueueHandler):
+class BackgroundHandler(logging.Handler):
     """Formats and writes records in a background thread, so that a slow reader of the stream does not delay requests.
 
     At most `capacity` records wait. Further ones are dropped; their number is logged once there is space. Records
@@ -113,20 +111,18 @@ class BackgroundHandler(QueueHandler):
     """
 
     def __init__(self, stream: TextIO, *, capacity: int = 10_000) -> None:
-        self._records: Queue[logging.LogRecord] = Queue(capacity)
-        super().__init__(self._records)
+        super().__init__()
+        self._records: Queue[logging.LogRecord | None] = Queue(capacity)
         self._stream = stream
         self._dropped = 0
-        self._listener: _Listener | None = _Listener(self._records, self._write)
-        self._listener.start()
+        # A daemon: if the stream is blocked at exit, the thread is left behind.
+        self._thread: Thread | None = Thread(target=self._write, name="log", daemon=True)
+        self._thread.start()
 
-    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        """Returns the record unchanged; the listener's thread formats it."""
-        return record
-
-    def enqueue(self, record: logging.LogRecord) -> None:
+    def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._log_dropped()
+            if self._dropped:
+                self._log_dropped()
             self._records.put_nowait(record)
         except Full:
             self._dropped += 1
@@ -134,12 +130,13 @@ class BackgroundHandler(QueueHandler):
     def close(self) -> None:
         """Writes the waiting records, for at most 5 seconds. Called by `logging` at exit."""
         deadline = time.monotonic() + FLUSH_TIMEOUT
-        if self._listener is not None and self._is_flushed(deadline):
-            self._log_dropped()
-            # The thread is a daemon: if the stream is blocked, it is left behind.
+        if self._thread is not None and self._is_flushed(deadline):
+            if self._dropped:
+                self._log_dropped()
             if self._is_flushed(deadline):
-                self._listener.stop()
-        self._listener = None
+                self._records.put(None)
+                self._thread.join()
+        self._thread = None
         super().close()
 
     def _is_flushed(self, deadline: float) -> bool:
@@ -151,29 +148,19 @@ class BackgroundHandler(QueueHandler):
         return True
 
     def _log_dropped(self) -> None:
-        if self._dropped:
-            message = f"{self._dropped} log records were dropped: the log is not read fast enough."
-            values = {"name": "convertd.logs", "levelno": logging.WARNING, "levelname": "WARNING", "msg": message}
-            self._records.put_nowait(logging.makeLogRecord(values))
-            self._dropped = 0
+        message = f"{self._dropped} log records were dropped: the log is not read fast enough."
+        values = {"name": "convertd.logs", "levelno": logging.WARNING, "levelname": "WARNING", "msg": message}
+        self._records.put_nowait(logging.makeLogRecord(values))
+        self._dropped = 0
 
-    def _write(self, record: logging.LogRecord) -> None:
-        try:
-            line = self.format(record)
-        except Exception:
-            self.handleError(record)
-            return
-        with suppress(OSError, ValueError):  # the reader is gone, or the stream is closed
-            self._stream.write(f"{line}\n")
-            self._stream.flush()
-
-
-class _Listener(QueueListener):
-    """Passes records to a function. There is no second handler: `logging` would wait for its lock at exit."""
-
-    def __init__(self, records: Queue[logging.LogRecord], write: Callable[[logging.LogRecord], None]) -> None:
-        super().__init__(records)
-        self._write = write
-
-    def handle(self, record: logging.LogRecord) -> None:
-        self._write(record)
+    def _write(self) -> None:
+        while (record := self._records.get()) is not None:
+            try:
+                line = self.format(record)
+            except Exception:
+                self.handleError(record)
+            else:
+                with suppress(OSError, ValueError):  # the reader is gone, or the stream is closed
+                    self._stream.write(f"{line}\n")
+                    self._stream.flush()
+            self._records.task_done()

@@ -40,7 +40,7 @@ TIERS: Mapping[str, Tier] = MappingProxyType(
     }
 )
 
-TRIAL_TIER = Tier("free", max_file_size=5 * MIB, max_stored=0, max_concurrent=2)  # of all trials together
+TRIAL_TIER = Tier("free", max_file_size=5 * MIB, max_stored=0, max_concurrent=2)  # shared by all trials
 
 CURRENCY: Final = "eur"
 

@@ -34,7 +34,7 @@ from pydantic_core import ErrorDetails
 ENV_PREFIX = "CONVERTD_"
 TOML_VARIABLE = "CONVERTD_CONFIG"
 
-_OTHER_VARIABLES = frozenset(  # of the configuration file, the client and the tests
+_OTHER_VARIABLES = frozenset(  # the configuration file, the client and the tests use them
     {TOML_VARIABLE, "CONVERTD_API_KEY", "CONVERTD_URL", "CONVERTD_TEST_CORPUS"}
 )
 _MASK = "***"

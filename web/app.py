@@ -43,7 +43,7 @@ from web.services.idempotency import IdempotencyService
 from web.services.job_queue import JobQueue, memory_budget
 from web.services.maintenance import Maintenance, TotalsUpdater, lock_data_folder, server_instance
 from web.services.registration import Registrations
-from web.services.request_log import RequestLog
+from web.services.request_tracking import RequestLog
 from web.services.stripe import open_payments
 from web.services.trials import Trials
 from web.services.work_files import WorkFiles
@@ -90,7 +90,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor, cluster
         tools=cached_json(tools_catalogue(registry)),
         payments=open_payments(settings, database, idempotency, metrics.credits),
         readiness=Readiness(registry, executor, limiter, work_files, database, blobs, metrics.installation, cluster),
-        request_log=RequestLog(database),
+        request_log=RequestLog(database, metrics.http),
         openapi=cached_json(document(tuple(documented_operations()), registry, settings.base_url)),
         maintenance=Maintenance(database, owner, charges, idempotency, files, totals),
         metrics=metrics,

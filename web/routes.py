@@ -21,7 +21,7 @@ from web.handlers.conversions import (
     Merge,
     MergeToJson,
 )
-from web.handlers.credits import Purchase, StripeWebhook
+from web.handlers.credits import CheckoutAction, CheckoutPage, Purchase, StripeWebhook
 from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Receipt, Session, UsageCsv
 from web.handlers.files import Download, FileConversion, FileResource, Upload
 from web.handlers.pages import (
@@ -37,10 +37,9 @@ from web.handlers.pages import (
 )
 from web.handlers.registration import Register, Verify
 from web.handlers.service import Conversion, Formats, Health, NotFoundHandler, OpenApiDocument, Ready, Tools, Version
-from web.handlers.simulated_checkout import CheckoutAction, CheckoutPage
 from web.handlers.trials import TryConvert, TryPreview
 from web.http.handler import BaseHandler
-from web.http.responses import HeaderNames, TextCompression
+from web.http.responses import TextCompression
 from web.openapi import DocumentedOperation
 from web.services.container import Services
 
@@ -111,8 +110,8 @@ def build_application(services: Services) -> Application:
         routes={
             handler: re.sub(r"\(.*?\)", "{}", pattern) for pattern, handler in (*routes, ("/static/(.*)", StaticFile))
         },
-        transforms=[TextCompression, HeaderNames],
-        log_function=BaseHandler.log_access,
+        transforms=[TextCompression],
+        log_function=lambda _handler: None,  # handlers log their requests themselves
         static_path=str(STATIC_FOLDER),
         static_handler_class=StaticFile,
         static_handler_args=dict(arguments),  # Tornado adds to it

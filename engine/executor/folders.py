@@ -17,7 +17,7 @@ class BaseFolder:
     """A new folder that holds the folders of worker processes, locked while this process uses it.
 
     It is below `parent`, or below the system's temporary folder if `parent` is None or jobs of other users, as root's
-    are, cannot reach it. Removes those of processes that have ended. Raises OSError. Blocks.
+    are, cannot reach it. Removes the folders of processes that have ended. Raises OSError. Blocks.
     """
 
     def __init__(self, parent: Path | None = None) -> None:

@@ -19,7 +19,7 @@ from engine.executor.folders import BaseFolder
 from engine.executor.forkserver_main import PID
 from engine.executor.quotas import used_memory
 
-# The only environment variables that are passed on: the others can hold secrets.
+# Only these environment variables are passed on: the others can hold secrets.
 _VARIABLES = frozenset({"PATH", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHASHSEED"})
 PROGRAM = "from engine.executor.forkserver_main import main; main()"
 # Threads of libraries would not survive the fork, and jobs share the CPU cores: each computes on one.
@@ -94,15 +94,13 @@ class WorkerProcess:
 
     def stop(self) -> None:
         """Stops the process until `resume`."""
-        self._signal(signal.SIGSTOP)
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Continues a stopped process."""
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, number)
+            signal.pidfd_send_signal(self.pidfd, signal.SIGCONT)
 
     def kill(self) -> None:
         """Kills the process and all processes of its process group."""
@@ -135,7 +133,7 @@ class ForkServer:
     """A process with all plugins loaded that forks worker processes with the sandbox `layers`.
 
     Starts at the first fork. Its methods block and are called from one thread at a time. While `closing` is true, it
-    is not replaced. `modules` are those that the jobs can import; by default those of all plugins. The folders of the
+    is not replaced. Jobs can import `modules`, by default the modules of all plugins. The folders of the
     worker processes are below `folder`, by default the system's temporary folder.
     """
 

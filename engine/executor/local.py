@@ -21,7 +21,7 @@ from engine.executor.single import SingleWorker
 JOBS_PER_PROCESS = 100
 """The default number of jobs of an account that a worker process runs."""
 
-_ATTEMPTS = 5  # to find a worker process that starts the job
+_ATTEMPTS = 5  # worker processes that are tried until one starts the job
 _EXIT_TIMEOUT = 5.0  # seconds for a process that closed its connection to end
 
 
@@ -33,8 +33,8 @@ class Executor(Protocol):
     ) -> JobResult:
         """Runs a job of an account to its end. Raises ConversionError. Cancelling kills the job.
 
-        `inputs` are descriptors of readable files, `output` is that of a file to which the result is written. The
-        caller closes them.
+        `inputs` are descriptors of readable files, `output` is the descriptor of a file to which the result is written.
+        The caller closes them.
         """
 
     async def ready(self) -> bool:
@@ -116,8 +116,12 @@ async def _request(worker: Worker, request: Request, descriptors: list[int]) -> 
     watching = quotas.wait_until_exceeded(process.pid, process.folder, limits, worker.initial[0])
     quota = asyncio.create_task(watching)
     quota.add_done_callback(lambda task: None if task.cancelled() else process.kill())
+    reply = b""
     try:
-        reply = await _exchange(process.connection, request.encode(), descriptors)
+        with suppress(ConnectionError):
+            socket.send_fds(process.connection, [request.encode()], descriptors)
+            # One byte more than a reply can have: a longer message is unreadable.
+            reply = await asyncio.get_running_loop().sock_recv(process.connection, jobs.MAX_MESSAGE + 1)
         if not reply:
             # The process reads through the same open files, so their offsets are shared.
             if not any(os.lseek(descriptor, 0, os.SEEK_CUR) for descriptor in descriptors):
@@ -127,15 +131,6 @@ async def _request(worker: Worker, request: Request, descriptors: list[int]) -> 
         return reply
     finally:
         quota.cancel()
-
-
-async def _exchange(connection: socket.socket, request: bytes, descriptors: list[int]) -> bytes:
-    """Sends a request with open files and returns the reply; empty if the process ended without one."""
-    with suppress(ConnectionError):
-        socket.send_fds(connection, [request], descriptors)
-        # One byte more than a reply can have: a longer message is unreadable.
-        return await asyncio.get_running_loop().sock_recv(connection, jobs.MAX_MESSAGE + 1)
-    return b""
 
 
 @contextmanager

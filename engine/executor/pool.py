@@ -140,20 +140,17 @@ class WorkerPool:
 
     def _take_idle(self, account: str) -> Worker | None:
         for worker in [*reversed(self.idle)]:
-            if worker.account == account and self._is_alive(worker):
+            if worker.account != account:
+                continue
+            if worker.process.is_waiting():
                 self._remove_idle(worker)
                 worker.process.resume()
                 return worker
+            # Its fork server may have died, and all others with it.
+            for each in [*self.idle]:
+                if not each.process.is_waiting():
+                    self._retire(each, "it has ended")
         return None
-
-    def _is_alive(self, worker: Worker) -> bool:
-        if worker.process.is_waiting():
-            return True
-        # Its fork server may have died, and all others with it.
-        for each in [*self.idle]:
-            if not each.process.is_waiting():
-                self._retire(each, "it has ended")
-        return False
 
     async def _bind_spare(self, account: str) -> Worker:
         while True:

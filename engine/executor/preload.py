@@ -36,10 +36,10 @@ def preload(modules: Iterable[str] | None = None) -> None:
 
 
 def import_modules(modules: Iterable[str] | None) -> None:
-    """Imports `modules`, by default those of all jobs, and those that Pillow imports when it opens or saves a picture.
+    """Imports `modules`, and what Pillow imports when it opens or saves a picture.
 
-    Imports those of all jobs if the installation is in a private folder, from which jobs cannot import the modules
-    that only few files need.
+    By default, and if the installation is in a private folder, imports the modules of all jobs: there, jobs could not
+    import the modules that only few files need.
     """
     if modules is None or not all(map(reachable_by_jobs, (Path(__file__), Path(Image.__file__)))):
         Image.init()

@@ -20,7 +20,7 @@ _MEMORY = re.compile(rb"^(?:RssAnon|RssShmem|VmSwap):\s*(\d+) kB$", re.MULTILINE
 
 
 async def wait_until_exceeded(pid: int, folder: Path, limits: JobLimits, initial_memory: int) -> ConversionError:
-    """Returns the error when the job exceeds a quota: `folder` that on disk space, the process `pid` that on memory.
+    """Returns the error when the job exceeds a quota: `folder` on disk space, or the process `pid` on memory.
 
     The process has used `initial_memory` bytes before its first job.
     """
@@ -57,7 +57,7 @@ def _exceeds_disk_quota(folder: Path, max_bytes: int, max_files: int) -> bool:
 
 
 def _exceeds_memory(pid: int, max_bytes: int) -> bool:
-    """Whether a process and its descendants use more memory. The limit of one process is that of its address space."""
+    """Whether a process and its descendants use more memory. A process alone is limited by its address space."""
     processes = list(_descendants(pid))
     return len(processes) > 1 and sum(map(_memory_of, processes)) > max_bytes
 

@@ -62,21 +62,17 @@ class ConnectionPool:
         self._connections.close_all()
 
     def _run(self, call: Call[Any], mode: str | None) -> None:
-        if not call.start():
+        if not call.future.set_running_or_notify_cancel():
             return
         try:
-            outcome = (call, self._attempt(call.function, mode), None)
+            outcome = (call, self._transact(call.function, mode), None)
+        except _Unreachable as error:
+            log.warning("database unreachable: %s", str(error).partition("\n")[0])
+            finish([(call, None, DatabaseBusy())])
         except BaseException as error:
             finish([(call, None, translate(error))])
         else:
             finish([outcome])
-
-    def _attempt(self, function: Callable[[Transaction], R], mode: str | None) -> R:
-        try:
-            return self._transact(function, mode)
-        except _Unreachable as error:
-            log.warning("database unreachable: %s", str(error).partition("\n")[0])
-            raise DatabaseBusy from error
 
     def _transact(self, function: Callable[[Transaction], R], mode: str | None, *, retry: bool = True) -> R:
         with self._connected():

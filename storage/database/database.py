@@ -147,7 +147,7 @@ class SqliteWriter:
         while group := self._next_group():
             error = self._begin()
             # Only now, because a call that has started cannot be cancelled while it waits for the lock.
-            calls = [call for call in group if call.start()]
+            calls = [call for call in group if call.future.set_running_or_notify_cancel()]
             if error is None:
                 self._run_group(calls)
             else:

@@ -106,10 +106,6 @@ class Call(Generic[R]):
         self.loop = loop
         self._waiter: asyncio.Future[R] | None = loop.create_future() if loop else None
 
-    def start(self) -> bool:
-        """Whether the call is to run; False if it has been cancelled."""
-        return self.future.set_running_or_notify_cancel()
-
     def cancel(self) -> bool:
         """Cancels the call unless it has started. Returns whether it is cancelled."""
         cancelled = self.future.cancel()

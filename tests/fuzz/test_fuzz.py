@@ -24,7 +24,8 @@ from tests.support.executors.isolated import FileJob, run_files
 from tests.support.samples.generated import sample
 from tests.support.samples.mutations import mutated
 from web.api.errors import ApiError
-from web.http.multipart import FormParser
+from web.api.operations import FileField
+from web.http.multipart import MultipartBody
 from web.services.work_files import WorkFiles
 
 pytestmark = pytest.mark.slow
@@ -93,25 +94,25 @@ def test_identification(fuzz_seconds: float) -> None:
 
 
 def test_forms(fuzz_seconds: float) -> None:
-    async def feed(reader: FormParser, body: bytes, size: int) -> None:
+    async def feed(reader: MultipartBody, body: bytes, size: int) -> None:
         for at in range(0, len(body), size):
-            await reader.feed(body[at : at + size])
+            await reader.write(body[at : at + size])
 
     def examine(example: tuple[tuple[str, bytes], int]) -> None:
         (_, body), size = example
         with TemporaryDirectory() as folder:
             work_files = WorkFiles(Path(folder))
-            reader = FormParser(
+            reader = MultipartBody(
                 "multipart/form-data; boundary=b",
-                files=("file",),
-                texts=("output_format",),
+                FileField("file", "The file."),
+                ("output_format",),
                 max_file_size=1 << 20,
                 create_file=lambda: work_files.create("account"),
                 registry=_REGISTRY,
             )
             try:
                 asyncio.run(feed(reader, body, size))
-                form = reader.form()
+                form = reader.form
                 for upload in form.uploads:
                     assert upload.file.size == upload.size
             except (ApiError, InvalidOption):

@@ -226,6 +226,11 @@ def public_error(error: BaseException | None) -> PublicError:
     return error if isinstance(error, PublicError) else ServerError()
 
 
+def malformed(message: str, *, reason: str = "malformed") -> InvalidParameter:
+    """The error for a malformed request."""
+    return InvalidParameter(message, reason=reason)
+
+
 def error_headers(error: PublicError, *, replayed: bool = False) -> dict[str, str]:
     """The response headers of the error. `replayed`: an earlier request stored it."""
     headers = dict(error.headers) if isinstance(error, ApiError) else {}

@@ -17,8 +17,14 @@ from web.api.fields import RequestModel, field_names
 from web.api.headers import DOWNLOAD_HEADERS
 
 Tag = Literal["Conversion", "Files", "Batches", "PDF", "Account", "Credits", "Registration", "Catalogue", "Service"]
-Access = Literal["key", "address", "open"]
-"""`key`: needs an API key, rate-limited by account. `address`: public, rate-limited by address. `open`: unlimited."""
+Access = Literal["key", "address", "not_cross_site", "open", "form", "session", "trial", "preview"]
+"""Who may send requests to a resource.
+
+`key`: clients with an API key, rate-limited by account. `open`: everyone, unlimited. All others are rate-limited by
+address: `address` is public; `not_cross_site` refuses pages of other sites; `form` is a page whose forms only it may
+send. Like `form`, `session` needs a session of the dashboard, `trial` a trial conversion that is left, and `preview` a
+preview that is left; with an API key, previews may be of larger files.
+"""
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 API: Final = "/api/v1"

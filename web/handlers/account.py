@@ -57,7 +57,7 @@ class Usage(BaseHandler):
 
         Requests that were refused with a 4xx status are not counted.
         """
-        period = self.query_fields(UsageQuery).period or parse_period(None, int(time.time()))
+        period = self.input.query_fields(UsageQuery).period or parse_period(None, int(time.time()))
         report = await self.services.database.read(usage.report, self.client().id, period.start, period.end)
         self.set_header("Vary", "Accept")
         accept = self.request.headers.get("Accept", "")
@@ -84,7 +84,7 @@ class Keys(BaseHandler):
     async def post(self) -> None:
         """Create an API key"""
         account = self.client()
-        name = self.json_fields(NewKeyFields).name or account.name
+        name = self.input.json_fields(NewKeyFields).name or account.name
         issued = await self.services.accounts.issue_key(account.id, name)
         self.respond(schemas.IssuedKey(issued.key, issued.text))
 
@@ -112,6 +112,6 @@ class KeyRotation(BaseHandler):
     @Operation(id="rotateKey", tag="Account", json=KeyRotationFields, responses=(json_response(schemas.RotatedKey),))
     async def post(self, key_id: str) -> None:
         """Replace an API key"""
-        grace = self.json_fields(KeyRotationFields).grace_period_seconds
+        grace = self.input.json_fields(KeyRotationFields).grace_period_seconds
         issued = await self.services.accounts.rotate_key(self.client().id, key_id, grace)
         self.respond(schemas.RotatedKey(schemas.IssuedKey(issued.key, issued.text), key_id, grace))

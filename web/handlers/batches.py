@@ -25,7 +25,7 @@ class Batches(BaseHandler):
 
         Costs nothing.
         """
-        target = self.json_fields(NewBatchFields).output_format
+        target = self.input.json_fields(NewBatchFields).output_format
         self.respond(await self.services.batches.create(self.client().id, target))
 
 
@@ -56,7 +56,7 @@ class BatchFiles(BaseHandler):
         await self.cancel_on_disconnect(self._add(batch_id))
 
     async def _add(self, batch_id: str) -> None:
-        upload = self.form.file("file")
+        upload = self.input.form.file("file")
         self.respond(await self.services.batches.add(self.client(), batch_id, upload))
 
 
@@ -81,18 +81,18 @@ class BatchConversion(BaseHandler):
         await self.cancel_on_disconnect(self._convert(batch_id))
 
     async def _convert(self, batch_id: str) -> None:
-        fields = self.json_fields(BatchConversionFields)
+        fields = self.input.json_fields(BatchConversionFields)
         request = BatchRequest(
             account=self.client(),
             batch_id=batch_id,
             file_ids=_unique(fields.file_ids, self.services.batches.max_files),
             target=fields.output_format,
-            options=self.options_given(),
-            idempotency=self.idempotent_request(),
+            options=self.input.options_given(),
+            idempotency=self.input.idempotent_request(self.client().id),
             context=self.context,
         )
         response = self.unwrap_replay(await self.services.batch_conversions.convert(request))
-        self.set_balance(await self.services.accounts.balance(self.client().id))
+        self.authorization.set_balance(await self.services.accounts.balance(self.client().id))
         self.respond(response.data)
 
 

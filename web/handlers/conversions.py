@@ -57,13 +57,13 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
     with services.work_files.create(request.account.id) as output:
         converted = await services.conversions.convert(request, output)
         if isinstance(converted, ChargedConversion):
-            handler.set_balance(converted.balance)
+            handler.authorization.set_balance(converted.balance)
             if converted.response is None:
                 await send_file(handler, converted.file.blocks(), converted.outcome)
                 return
             response = converted.response
         else:
-            handler.set_balance(await services.accounts.balance(handler.client().id))
+            handler.authorization.set_balance(await services.accounts.balance(handler.client().id))
             response = handler.unwrap_replay(converted)
     if request.store_result:
         handler.respond(response.data)
@@ -92,11 +92,11 @@ class _FormConversion(BaseHandler):
             operation=operation,
             uploads=uploads,
             target=target,
-            options=self.options_given(),
+            options=self.input.options_given(),
             tool=tool,
             name=name,
             store_result=self.always_json or wants_json(self.request.headers.get("Accept", "")),
-            idempotency=self.idempotent_request(),
+            idempotency=self.input.idempotent_request(self.client().id),
             context=self.context,
         )
 
@@ -114,7 +114,7 @@ class Convert(_FormConversion):
         await self.cancel_on_disconnect(self._convert())
 
     async def _convert(self) -> None:
-        upload, fields = self.form.file("file"), self.form_fields(DirectConversionFields)
+        upload, fields = self.input.form.file("file"), self.input.form_fields(DirectConversionFields)
         request = self.conversion("convert", (upload,), fields.output_format)
         if fields.dry_run:
             with self.services.work_files.create(request.account.id) as output:
@@ -156,7 +156,7 @@ class Merge(_FormConversion):
         await self.cancel_on_disconnect(self._merge())
 
     async def _merge(self) -> None:
-        request = self.conversion("pdf_merge", self.form.uploads, "pdf", tool="pdf-merge", name="merged.pdf")
+        request = self.conversion("pdf_merge", self.input.form.uploads, "pdf", tool="pdf-merge", name="merged.pdf")
         await convert_and_respond(self, request)
 
 
@@ -187,7 +187,7 @@ class DeletePages(_FormConversion):
         await self.cancel_on_disconnect(self._delete())
 
     async def _delete(self) -> None:
-        upload = self.form.file("file")
+        upload = self.input.form.file("file")
         await convert_and_respond(self, self.conversion("pdf_delete_pages", (upload,), "pdf", tool="pdf-delete-pages"))
 
 

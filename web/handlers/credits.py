@@ -1,14 +1,29 @@
-"""POST /credits/purchase, and the webhook that grants the credits."""
+"""POST /credits/purchase, the webhook that grants the credits, and the pages of the simulated checkout."""
 
 from __future__ import annotations
 
-from web.api.errors import InvalidParameter
+import time
+
+from tornado.httputil import split_host_and_port
+
+from config.settings import is_loopback
+from storage.tables import purchases
+from web.api.errors import InvalidParameter, NotFound
 from web.api.fields import IdempotencyHeader, PurchaseFields, RequestModel, StripeHeader
 from web.api.headers import NO_STORE
 from web.api.operations import Operation, json_response
 from web.api.schemas.accounts import EventReceived
+from web.handlers.pages import PageHandler
 from web.http.handler import BaseHandler
-from web.services.checkout import DEFAULT_LANGUAGE, OpenedCheckout
+from web.services.checkout import DEFAULT_LANGUAGE, OpenedCheckout, SimulatedCheckout, format_amount, return_urls
+
+_PROXY_HEADERS = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip")
+_NOTICES = {
+    "open": "",
+    "declined": "The payment was declined, as you asked. You can try again.",
+    "paid": "This purchase is paid.",
+    "expired": "This page has expired.",
+}
 
 
 class Purchase(BaseHandler):
@@ -28,7 +43,7 @@ class Purchase(BaseHandler):
 
         Open `checkout_url` in a browser. The credits are added when the payment provider confirms the payment.
         """
-        fields, idempotency = self.json_fields(PurchaseFields), self.idempotent_request()
+        fields, idempotency = self.input.json_fields(PurchaseFields), self.input.idempotent_request(self.client().id)
         language, checkout = fields.language or DEFAULT_LANGUAGE, self.services.payments.checkout
         response = await checkout.purchase_once(self.client(), fields.pack, language, idempotency)
         self.respond(self.unwrap_replay(response).data)
@@ -54,9 +69,76 @@ class StripeWebhook(BaseHandler):
         For Stripe only. Events must be signed.
         """
         try:
-            signature = self.header_fields(StripeHeader).signature
-            await self.services.payments.events.receive(self.content, signature)
+            signature = self.input.header_fields(StripeHeader).signature
+            await self.services.payments.events.receive(self.input.content, signature)
         except InvalidParameter:
             await self.authorization.count_failed_login()
             raise
         self.respond(EventReceived())
+
+
+class CheckoutPage(PageHandler):
+    """Shows a purchase with buttons to pay, decline or cancel. Only this machine can reach it."""
+
+    async def get(self, session: str) -> None:
+        purchase = await _purchase(self, session)
+        state = _state(purchase)
+        declined = state == "open" and self.get_query_argument("declined", None) is not None
+        self.write_page(
+            "checkout.html",
+            session=session,
+            pack=purchase.pack,
+            credits=str(purchase.credits),
+            price=format_amount(purchase),
+            notice=_NOTICES["declined" if declined else state],
+            disabled=state != "open",
+        )
+
+
+class CheckoutAction(PageHandler):
+    """Pays, declines or cancels a purchase."""
+
+    async def post(self, session: str, action: str) -> None:
+        purchase, simulation = await _purchase(self, session), _simulation(self)
+        success_url, cancel_url = return_urls(simulation.root, purchase.purchase_id)
+        if action == "cancel":
+            return self.redirect(cancel_url, status=303)
+        if action == "decline" or _state(purchase) != "open":
+            return self.redirect(f"/checkout/{session}?declined=1", status=303)
+        await self.services.payments.events.receive(*simulation.payment_event(purchase))
+        return self.redirect(success_url, status=303)
+
+
+def _simulation(handler: PageHandler) -> SimulatedCheckout:
+    """The simulated checkout. Raises NotFound if there is none, or for a client on another machine."""
+    simulation = handler.services.payments.simulation
+    if simulation is None or not _is_local(handler):
+        raise _no_such_page()
+    return simulation
+
+
+async def _purchase(handler: PageHandler, session: str) -> purchases.Purchase:
+    if _simulation(handler).is_session(session):
+        purchase = await handler.services.database.read(purchases.find, session)
+        if purchase is not None:
+            return purchase
+    raise _no_such_page()
+
+
+def _is_local(handler: PageHandler) -> bool:
+    """Whether client and server are this machine. A local proxy may forward requests of other machines."""
+    request = handler.request
+    host, _ = split_host_and_port(request.host)
+    proxied = any(name in request.headers for name in _PROXY_HEADERS)
+    return not proxied and is_loopback(request.remote_ip) and is_loopback(host)
+
+
+def _state(purchase: purchases.Purchase) -> str:
+    if purchase.state == "paid":
+        return "paid"
+    expired = purchase.expires_at is None or purchase.expires_at <= time.time()
+    return "expired" if expired else "open"
+
+
+def _no_such_page() -> NotFound:
+    return NotFound("No such page.")

@@ -16,14 +16,13 @@ from web.api.errors import ApiError, NotFound, PublicError
 from web.api.fields import NewKeyFields, PurchaseFields, validate
 from web.api.operations import API
 from web.api.times import Period, parse_period
-from web.handlers.pages import PageHandler
+from web.handlers.pages import SIGN_IN_PATH, PageHandler
+from web.http.authorization import SESSION_COOKIE
 from web.services import usage_report
 from web.services.accounts import SESSION_LIFETIME, Account
 from web.services.checkout import DEFAULT_LANGUAGE, format_amount, payment_status
 from web.services.usage_report import usage_csv
 
-_PATH = "/dashboard"
-_COOKIE = "convertd_session"
 _NEW_KEY_COOKIE = "convertd_new_key"  # the text of a new API key, from its creation to the page that shows it
 _NEW_KEY_SECONDS = 60
 _RELOAD_SECONDS = 5  # while a payment is being confirmed
@@ -31,97 +30,34 @@ _SHOWN_REQUESTS = 25
 _GRACE_PERIOD = 86_400  # seconds that a replaced key stays valid
 
 
-class DashboardHandler(PageHandler):
-    """A page of the signed-in account."""
+class Dashboard(PageHandler):
+    """The dashboard, or the form to sign in."""
 
-    access = "address"
+    access = "form"
 
-    async def signed_in(self) -> Account | None:
-        """The account of the browser's session, if it has one."""
-        token = self.get_cookie(_COOKIE)
-        if token is None:
-            return None
-        try:
-            return await self.services.accounts.session_account(token)
-        except InvalidKey:
-            return None
+    async def get(self) -> None:
+        account = await self.authorization.find_session()
+        if account is not None:
+            return await self._show(account)
+        if self.request.headers.get("Sec-Fetch-Site") == "cross-site":
+            # Browsers do not send the cookie on navigation from another site, such as the checkout. A reload does.
+            self.set_header("Refresh", "0")
+            return self.write_page("redirect.html", url=self.request.uri)
+        return self.write_page("sign_in.html", error=None)
 
-    def chosen_period(self) -> Period:
-        """The period of the query, or the last 30 days. Raises InvalidParameter."""
-        return parse_period(self.get_query_argument("period", None) or _last_month(), int(time.time()))
+    async def _show(self, account: Account) -> None:
+        purchase = await self._completed_purchase(account)
+        if purchase is not None and purchase.state == "open":  # the provider confirms the payment within seconds
+            self.set_header("Refresh", str(_RELOAD_SECONDS))
+        await _write_dashboard(self, account, purchase=purchase, issued=await self._take_new_key(account))
 
-    def set_private_cookie(self, name: str, value: str, max_age: int) -> None:
-        """Sets a cookie that only the dashboard's requests send, and that scripts cannot read."""
-        secure = self.services.settings.base_url.startswith("https://")
-        self.set_cookie(name, value, path=_PATH, max_age=max_age, httponly=True, samesite="Strict", secure=secure)
-
-    def redirect_to_new_key(self, issued: IssuedKey) -> None:
-        """Redirects to the dashboard, which shows the key once: a reload of it creates no other key."""
-        # In a cookie, because any server can receive the next request, and URLs are logged.
-        self.set_private_cookie(_NEW_KEY_COOKIE, issued.text, _NEW_KEY_SECONDS)
-        self.redirect_to(_PATH)
-
-    async def take_new_key(self, account: Account) -> str | None:
+    async def _take_new_key(self, account: Account) -> str | None:
         """The text of an API key that was just created, once."""
         text = self.get_cookie(_NEW_KEY_COOKIE)
         if text is None:
             return None
-        self.clear_cookie(_NEW_KEY_COOKIE, path=_PATH)
+        self.clear_cookie(_NEW_KEY_COOKIE, path=SIGN_IN_PATH)
         return text if await self.services.accounts.owns_key(account.id, text) else None
-
-    async def write_dashboard(self, account: Account, **values: Any) -> None:
-        """Responds with the dashboard."""
-        period, database = self.chosen_period(), self.services.database
-        report = await database.read(usage.report, account.id, period.start, period.end)
-        requests = await self.services.request_log.latest(account.id)
-        self.write_page(
-            "dashboard.html",
-            **{"error": None, "purchase": None, "issued": None, **values},
-            account=account,
-            period=period,
-            report=report,
-            days=usage_report.daily_chart(report.by_day, period.start, period.end),
-            pairs=usage_report.pair_bars(report.by_conversion),
-            charts=usage_report,
-            credits_per_day=usage_report.credits_per_day(account, report, period),
-            describe_days=usage_report.describe_days,
-            months=usage_report.recent_months(account),
-            keys=await self.services.accounts.list_keys(account.id),
-            requests=requests[:_SHOWN_REQUESTS],
-            errors=usage_report.error_summary(requests),
-            shown_requests=_SHOWN_REQUESTS,
-            packs=tuple(PACKS.values()),
-            describe_price=usage_report.describe_price,
-            max_mib=TIERS["paid"].max_file_size // MIB,
-            payments=await database.read(purchases.list_payments, account.id),
-            format_amount=format_amount,
-            payment_status=payment_status,
-            format_timestamp=format_timestamp,
-            format_size=usage_report.format_size,
-        )
-
-    async def write_dashboard_error(self, account: Account, error: PublicError) -> None:
-        """Responds with the dashboard, which shows the error, and with the error's status."""
-        self.set_error(error)
-        await self.write_dashboard(account, error=error)
-
-
-class Dashboard(DashboardHandler):
-    """The dashboard, or the form to sign in."""
-
-    async def get(self) -> None:
-        account = await self.signed_in()
-        if account is not None:
-            purchase = await self._completed_purchase(account)
-            if purchase is not None and purchase.state == "open":  # the provider confirms the payment within seconds
-                self.set_header("Refresh", str(_RELOAD_SECONDS))
-            await self.write_dashboard(account, purchase=purchase, issued=await self.take_new_key(account))
-        elif self.request.headers.get("Sec-Fetch-Site") == "cross-site":
-            # Browsers do not send the cookie on navigation from another site, such as the checkout. A reload does.
-            self.set_header("Refresh", "0")
-            self.write_page("redirect.html", url=self.request.uri)
-        else:
-            self.write_page("sign_in.html", error=None)
 
     async def _completed_purchase(self, account: Account) -> Purchase | None:
         """The purchase whose checkout the buyer returns from, unless it was cancelled."""
@@ -131,81 +67,83 @@ class Dashboard(DashboardHandler):
         return await self.services.database.read(purchases.find_of_account, account.id, purchase_id)
 
 
-class Session(DashboardHandler):
+class Session(PageHandler):
     """Signs in with an API key, and out."""
+
+    access = "form"
 
     async def post(self, action: str) -> None:
         if action == "sign-out":
-            await self.services.accounts.sign_out(self.get_cookie(_COOKIE, ""))
-            self.clear_cookie(_COOKIE, path=_PATH)
-            return self.redirect_to("/")
+            await self.services.accounts.sign_out(self.get_cookie(SESSION_COOKIE, ""))
+            self.clear_cookie(SESSION_COOKIE, path=SIGN_IN_PATH)
+            return self.redirect("/", status=303)
         try:
-            token = await self.services.accounts.sign_in(self.web_form().get("key", "").strip())
+            token = await self.services.accounts.sign_in(self.input.web_form().get("key", "").strip())
         except InvalidKey as error:
             await self.authorization.count_failed_login()
             return self.write_error_page(error, "sign_in.html")
         except ApiError as error:
             return self.write_error_page(error, "sign_in.html")
-        self.set_private_cookie(_COOKIE, token, SESSION_LIFETIME)
-        return self.redirect_to(_PATH)
+        _set_private_cookie(self, SESSION_COOKIE, token, SESSION_LIFETIME)
+        return self.redirect(SIGN_IN_PATH, status=303)
 
 
-class NewKey(DashboardHandler):
+class NewKey(PageHandler):
     """Creates an API key, and shows it once."""
 
+    access = "session"
+
     async def post(self) -> None:
-        account = await self.signed_in()
-        if account is None:
-            return self.redirect_to(_PATH)
+        account = _session_account(self)
         try:
-            name = validate(NewKeyFields, {"name": self.web_form().get("name") or account.name}).name
+            name = validate(NewKeyFields, {"name": self.input.web_form().get("name") or account.name}).name
             issued = await self.services.accounts.issue_key(account.id, name or account.name)
         except (ApiError, StorageError) as error:
-            return await self.write_dashboard_error(account, error)
-        return self.redirect_to_new_key(issued)
+            return await _write_dashboard_error(self, account, error)
+        return _redirect_to_new_key(self, issued)
 
 
-class KeyChange(DashboardHandler):
+class KeyChange(PageHandler):
     """Replaces or revokes an API key."""
 
+    access = "session"
+
     async def post(self, key_id: str, change: str) -> None:
-        account = await self.signed_in()
-        if account is None:
-            return self.redirect_to(_PATH)
+        account = _session_account(self)
         accounts = self.services.accounts
         try:
             if change == "rotate":
-                return self.redirect_to_new_key(await accounts.rotate_key(account.id, key_id, _GRACE_PERIOD))
+                return _redirect_to_new_key(self, await accounts.rotate_key(account.id, key_id, _GRACE_PERIOD))
             await accounts.revoke_key(account.id, key_id)
         except StorageError as error:
-            return await self.write_dashboard_error(account, error)
-        return self.redirect_to(f"{_PATH}#keys")
+            return await _write_dashboard_error(self, account, error)
+        return self.redirect(f"{SIGN_IN_PATH}#keys", status=303)
 
 
-class BuyCredits(DashboardHandler):
+class BuyCredits(PageHandler):
     """Opens a checkout for a pack of credits, and redirects to it."""
 
+    access = "session"
+
     async def post(self) -> None:
-        account = await self.signed_in()
-        if account is None:
-            return self.redirect_to(_PATH)
+        account = _session_account(self)
         try:
-            pack = validate(PurchaseFields, self.web_form()).pack
+            pack = validate(PurchaseFields, self.input.web_form()).pack
             opened = await self.services.payments.checkout.purchase(account, pack, DEFAULT_LANGUAGE)
         except ApiError as error:
-            return await self.write_dashboard_error(account, error)
+            return await _write_dashboard_error(self, account, error)
         # Not a 303: the Content-Security-Policy allows forms to lead to this server only.
         self.set_header("Refresh", f"0; url={opened.session.checkout_url}")
         return self.write_page("redirect.html", url=opened.session.checkout_url)
 
 
-class Receipt(DashboardHandler):
+class Receipt(PageHandler):
     """A paid purchase, to print."""
 
+    access = "session"
+
     async def get(self, purchase_id: str) -> None:
-        account = await self.signed_in()
-        if account is None:
-            return self.redirect_to(_PATH)
+        account = _session_account(self)
         purchase = await self.services.database.read(purchases.find_of_account, account.id, purchase_id)
         if purchase is None or purchase.paid_at is None:
             raise NotFound("No such receipt.")
@@ -220,19 +158,77 @@ class Receipt(DashboardHandler):
         )
 
 
-class UsageCsv(DashboardHandler):
+class UsageCsv(PageHandler):
     """Usage by day as CSV."""
 
+    access = "session"
+
     async def get(self) -> None:
-        account = await self.signed_in()
-        if account is None:
-            return self.redirect_to(_PATH)
-        period = self.chosen_period()
+        account, period = _session_account(self), _chosen_period(self)
         report = await self.services.database.read(usage.report, account.id, period.start, period.end)
         self.set_header("Content-Type", "text/csv; charset=utf-8")
         self.set_header("Content-Disposition", f'attachment; filename="convertd-{period.name}.csv"')
         return self.write(usage_csv(report.by_day))
 
 
-def _last_month() -> str:
-    return f"{datetime.now(UTC) - timedelta(days=29):%Y-%m-%d}"
+async def _write_dashboard(page: PageHandler, account: Account, **values: Any) -> None:
+    """Responds with the dashboard."""
+    period, database = _chosen_period(page), page.services.database
+    report = await database.read(usage.report, account.id, period.start, period.end)
+    requests = await page.services.request_log.latest(account.id)
+    page.write_page(
+        "dashboard.html",
+        **{"error": None, "purchase": None, "issued": None, **values},
+        account=account,
+        period=period,
+        report=report,
+        days=usage_report.daily_chart(report.by_day, period.start, period.end),
+        pairs=usage_report.pair_bars(report.by_conversion),
+        charts=usage_report,
+        credits_per_day=usage_report.credits_per_day(account, report, period),
+        describe_days=usage_report.describe_days,
+        months=usage_report.recent_months(account),
+        keys=await page.services.accounts.list_keys(account.id),
+        requests=requests[:_SHOWN_REQUESTS],
+        errors=usage_report.error_summary(requests),
+        shown_requests=_SHOWN_REQUESTS,
+        packs=tuple(PACKS.values()),
+        describe_price=usage_report.describe_price,
+        max_mib=TIERS["paid"].max_file_size // MIB,
+        payments=await database.read(purchases.list_payments, account.id),
+        format_amount=format_amount,
+        payment_status=payment_status,
+        format_timestamp=format_timestamp,
+        format_size=usage_report.format_size,
+    )
+
+
+async def _write_dashboard_error(page: PageHandler, account: Account, error: PublicError) -> None:
+    """Responds with the dashboard, which shows the error, and with the error's status."""
+    page.set_error(error)
+    await _write_dashboard(page, account, error=error)
+
+
+def _set_private_cookie(page: PageHandler, name: str, value: str, max_age: int) -> None:
+    """Sets a cookie that only the dashboard's requests send, and that scripts cannot read."""
+    secure = page.services.settings.base_url.startswith("https://")
+    page.set_cookie(name, value, path=SIGN_IN_PATH, max_age=max_age, httponly=True, samesite="Strict", secure=secure)
+
+
+def _redirect_to_new_key(page: PageHandler, issued: IssuedKey) -> None:
+    """Redirects to the dashboard, which shows the key once: a reload of it creates no other key."""
+    # In a cookie, because any server can receive the next request, and URLs are logged.
+    _set_private_cookie(page, _NEW_KEY_COOKIE, issued.text, _NEW_KEY_SECONDS)
+    page.redirect(SIGN_IN_PATH, status=303)
+
+
+def _session_account(page: PageHandler) -> Account:
+    """The account that is signed in, on pages that need a session."""
+    assert page.authorization.session is not None
+    return page.authorization.session
+
+
+def _chosen_period(page: PageHandler) -> Period:
+    """The period of the query, or the last 30 days. Raises InvalidParameter."""
+    last_month = f"{datetime.now(UTC) - timedelta(days=29):%Y-%m-%d}"
+    return parse_period(page.get_query_argument("period", None) or last_month, int(time.time()))

@@ -38,7 +38,7 @@ class Upload(BaseHandler):
         await self.cancel_on_disconnect(self._store())
 
     async def _store(self) -> None:
-        upload = self.form.file("file")
+        upload = self.input.form.file("file")
         self.respond(stored_file(await self.services.files.upload(self.client(), upload)))
 
 
@@ -78,8 +78,8 @@ class FileConversion(BaseHandler):
         await self.cancel_on_disconnect(self._convert(file_id))
 
     async def _convert(self, file_id: str) -> None:
-        fields, options = self.json_fields(ConversionFields), self.options_given()
-        idempotency, files = self.idempotent_request(), self.services.files
+        fields, options = self.input.json_fields(ConversionFields), self.input.options_given()
+        idempotency, files = self.input.idempotent_request(self.client().id), self.services.files
         file = await files.find(self.client().id, file_id)
         with self.services.work_files.create(self.client().id) as source:
             request = ConversionRequest(

@@ -27,15 +27,13 @@ from config.pricing import (
 from config.settings import Settings
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, MAX_TOTAL_PIXELS
 from engine.executor import JobLimits
+from storage.errors import InvalidKey
 from storage.tables.api_keys import MAX_KEYS
 from storage.tables.email_verification import VALIDITY
 from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
 from web.api.errors import STATUS, ApiError, InvalidParameter, NotFound, PublicError, envelope, public_error
 from web.api.fields import RegistrationFields, validate
 from web.api.operations import API, Access
-from web.handlers.service import NotFoundHandler
-from web.http.authorization import cross_site, is_same_origin
-from web.http.bodies import read_web_form
 from web.http.handler import BaseHandler
 from web.http.responses import wants_html
 from web.services.api_reference import Endpoint
@@ -43,6 +41,9 @@ from web.services.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, 
 from web.services.container import Services
 from web.services.job_queue import QUEUE_TIMEOUT
 from web.services.usage_report import describe_price
+
+SIGN_IN_PATH = "/dashboard"
+"""The page that requests without a session are redirected to."""
 
 STATIC_FOLDER = Path(__file__).parents[1] / "static"
 _TEMPLATES = Path(__file__).parents[1] / "pages"
@@ -68,32 +69,19 @@ _TRIAL_LANGUAGES = ("curl", "Python", "JavaScript")
 
 
 class PageHandler(BaseHandler):
-    """An HTML page. It loads nothing from other origins, and caches must not store it.
-
-    Pages with `access = "address"` accept forms, which must come from a page of this server.
-    """
+    """An HTML page. It loads nothing from other origins, and caches must not store it."""
 
     access: ClassVar[Access] = "open"
     fixed_headers = MappingProxyType(
         {
             "Content-Security-Policy": _POLICY,
             "Cache-Control": "no-store",
-            "Referrer-Policy": "same-origin",  # with a stricter policy, browsers do not send the origin of forms
+            "Referrer-Policy": "same-origin",  # a stricter policy would hide the origin of forms
         }
     )
 
-    async def authorize(self) -> None:
-        is_form = self.access == "address" and self.request.method == "POST"
-        if is_form and not is_same_origin(self.request, self.services.settings.base_url):
-            raise cross_site()
-        await super().authorize()
-
     def get_template_namespace(self) -> dict[str, Any]:
         return {**super().get_template_namespace(), "here": self.request.path, "json": json}
-
-    def web_form(self) -> dict[str, str]:
-        """The fields of the submitted form. Raises InvalidParameter."""
-        return dict(read_web_form(self.content))
 
     def write_page(self, template: str, **values: Any) -> None:
         """Responds with the rendered template."""
@@ -106,7 +94,11 @@ class PageHandler(BaseHandler):
         self.write_page(template, error=error, **values)
 
     def write_public_error(self, error: BaseException | None) -> None:
-        if wants_html(self.request.headers.get("Accept", "")):
+        if self.access == "session" and isinstance(error, InvalidKey):
+            self.set_status(303)
+            self.set_header("Location", SIGN_IN_PATH)
+            self.set_header("Content-Length", "0")
+        elif wants_html(self.request.headers.get("Accept", "")):
             public = public_error(error)
             title = _ERROR_TITLES.get(public.code, "The request failed")
             self.write_error_page(public, "error.html", title=title, request_id=self.request_id)
@@ -114,14 +106,14 @@ class PageHandler(BaseHandler):
             super().write_public_error(error)
 
 
-class PublicPage(PageHandler):
-    """A page that is the same for everybody. Browsers may store it."""
-
-    fixed_headers = MappingProxyType({**PageHandler.fixed_headers, "Cache-Control": "no-cache"})
+_PUBLIC_PAGE = MappingProxyType({**PageHandler.fixed_headers, "Cache-Control": "no-cache"})
+"""The headers of a page that is the same for all visitors: browsers may store it."""
 
 
-class Landing(PublicPage):
+class Landing(PageHandler):
     """The landing page, with a form to try conversions."""
+
+    fixed_headers = _PUBLIC_PAGE
 
     async def get(self) -> None:
         services, url = self.services, self.services.settings.base_url
@@ -138,7 +130,7 @@ class Landing(PublicPage):
             describe_price=describe_price,
             free_credits=FREE_CREDITS,
             trials=TRIALS_PER_ADDRESS,
-            trials_left=await services.trials.remaining(self.address),
+            trials_left=await services.trials.remaining(self.authorization.address),
             trial_mib=TRIAL_TIER.max_file_size // MIB,
             max_mib={name: tier.max_file_size // MIB for name, tier in TIERS.items()},
             hours=services.settings.file_retention_seconds / 3600,
@@ -169,8 +161,10 @@ def _split_sample(without: str, with_option: str) -> tuple[str, str, str]:
     return without[:start], with_option[start:end], without[start:]
 
 
-class Docs(PublicPage):
+class Docs(PageHandler):
     """The API documentation."""
+
+    fixed_headers = _PUBLIC_PAGE
 
     async def get(self) -> None:
         services, url = self.services, self.services.settings.base_url
@@ -254,16 +248,16 @@ def _by_tag(endpoints: tuple[Endpoint, ...]) -> dict[str, list[Endpoint]]:
 class RegisterPage(PageHandler):
     """The registration form. Like POST /register."""
 
-    access = "address"
+    access = "form"
 
     async def get(self) -> None:
         self.write_page("register.html", error=None, entered={}, sent_to=None, free_credits=FREE_CREDITS)
 
     async def post(self) -> None:
-        entered = self.web_form()
+        entered = self.input.web_form()
         try:
             fields = validate(RegistrationFields, entered)
-            await self.services.registrations.register(fields.email, fields.name, self.address)
+            await self.services.registrations.register(fields.email, fields.name, self.authorization.address)
         except ApiError as error:
             self.write_error_page(error, "register.html", entered=entered, sent_to=None, free_credits=FREE_CREDITS)
         else:
@@ -284,8 +278,10 @@ class VerifyPage(PageHandler):
         self.write_page("verify.html", url=self.services.settings.base_url)
 
 
-class StatusPage(PublicPage):
+class StatusPage(PageHandler):
     """The state of the service."""
+
+    fixed_headers = _PUBLIC_PAGE
 
     async def get(self) -> None:
         state = await self.services.readiness.state()
@@ -329,12 +325,11 @@ class StaticFile(PageHandler, StaticFileHandler):
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         if status_code in (403, 404):  # raised by Tornado: outside the folder, or no such file
             self.write_public_error(NotFound("No such file."))
-            self.finish()
         else:
             super().write_error(status_code, **kwargs)
 
 
-class PageNotFound(NotFoundHandler, PageHandler):
+class PageNotFound(PageHandler):
     """All other paths without a resource."""
 
     access = "address"

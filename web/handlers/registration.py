@@ -8,7 +8,6 @@ from web.api.fields import RegistrationFields, VerificationQuery
 from web.api.headers import NO_STORE
 from web.api.operations import Operation, Response, json_response
 from web.api.schemas.accounts import Registration, VerifiedKey
-from web.http.authorization import cross_site, is_same_origin
 from web.http.handler import BaseHandler
 from web.services.accounts import Account
 
@@ -18,7 +17,7 @@ _VERIFY_PAGE = "/developers/verify"
 class Register(BaseHandler):
     """Sends a verification email."""
 
-    access = "address"
+    access = "not_cross_site"
 
     @Operation(id="register", tag="Registration", json=RegistrationFields, responses=(json_response(Registration),))
     async def post(self) -> None:
@@ -27,10 +26,8 @@ class Register(BaseHandler):
         The response is the same whether or not the address has an account. The owner of an account receives a link to
         a replacement key. Pages of other sites cannot register their visitors.
         """
-        if is_same_origin(self.request, self.services.settings.base_url) is False:
-            raise cross_site()
-        fields = self.json_fields(RegistrationFields)
-        await self.services.registrations.register(fields.email, fields.name, self.address)
+        fields = self.input.json_fields(RegistrationFields)
+        await self.services.registrations.register(fields.email, fields.name, self.authorization.address)
         self.respond(Registration(fields.email))
 
 
@@ -58,9 +55,9 @@ class Verify(BaseHandler):
 
         Uses up the token. A browser is redirected to a page instead, and the token stays valid.
         """
-        token = self.query_fields(VerificationQuery).token
+        token = self.input.query_fields(VerificationQuery).token
         if self._is_browser():
-            self.redirect_to(f"{_VERIFY_PAGE}#token={token}")
+            self.redirect(f"{_VERIFY_PAGE}#token={token}", status=303)
         else:
             verified = await self.services.registrations.verify(token)
             account, key = Account.from_storage(verified.account, verified.issued.key), verified.issued.key
@@ -77,9 +74,9 @@ class Verify(BaseHandler):
             )
 
     async def head(self, *_args: str) -> None:
-        token = self.query_fields(VerificationQuery).token
+        token = self.input.query_fields(VerificationQuery).token
         if self._is_browser():
-            self.redirect_to(f"{_VERIFY_PAGE}#token={token}")
+            self.redirect(f"{_VERIFY_PAGE}#token={token}", status=303)
 
     def _is_browser(self) -> bool:
         accept = self.request.headers.get("Accept", "").lower()

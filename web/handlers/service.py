@@ -6,10 +6,11 @@ from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
-from web.api.errors import ApiError, NotFound, NotReady
+from web.api.errors import NotReady
 from web.api.operations import Operation, Response, cacheable, json_response
 from web.api.schemas import service as schemas
 from web.http.handler import BaseHandler
+from web.http.responses import write_json
 from web.services.catalogue import CachedJson, cached_json, conversion
 
 _CACHE_CONTROL = "public, max-age=300"
@@ -88,7 +89,7 @@ class OpenApiDocument(BaseHandler):
         """Get this document"""
         document = self.services.openapi
         if not _is_current(self, document.etag):
-            self.write_encoded(document.encoded)
+            write_json(self, document.encoded)
 
 
 class Health(BaseHandler):
@@ -101,7 +102,7 @@ class Health(BaseHandler):
     )
     async def get(self) -> None:
         """Check that the process responds"""
-        self.write_json({"status": "ok"})
+        write_json(self, {"status": "ok"})
 
 
 class Ready(BaseHandler):
@@ -123,7 +124,7 @@ class Ready(BaseHandler):
             reasons = [*state.reasons, *state.degraded]
             raise NotReady("The service is not ready.", details={"reasons": reasons, **cluster})
         status = {"status": "degraded", "reasons": state.degraded} if state.degraded else {"status": "ok"}
-        self.write_json({**status, **cluster})
+        write_json(self, {**status, **cluster})
 
 
 class Version(BaseHandler):
@@ -137,14 +138,8 @@ class Version(BaseHandler):
     async def get(self) -> None:
         """Get the version of the service"""
         meta = {"request_id": self.request_id}
-        self.write_json({"name": "convertd", "version": version("convertd"), "api": "v1", "meta": meta})
+        write_json(self, {"name": "convertd", "version": version("convertd"), "api": "v1", "meta": meta})
 
 
 class NotFoundHandler(BaseHandler):
     """All paths of the API without a resource."""
-
-    def supported_methods(self) -> tuple[str, ...]:
-        return ()
-
-    def routing_error(self) -> ApiError:
-        return NotFound("This path does not exist.")

@@ -1,8 +1,13 @@
-"""Authentication and rate limiting of a request."""
+"""Who may send a request: authentication, the origin of forms, rate limits, and the addresses that these apply to."""
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Collection
+from dataclasses import replace
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
 from tornado.httputil import HTTPServerRequest
@@ -11,75 +16,176 @@ from config.pricing import FAILED_LOGINS, RATE_WINDOW
 from storage.errors import InvalidKey
 from storage.rate_limits import unused
 from web.api.errors import InvalidParameter, KeyNotVerified, RateLimited
+from web.api.operations import Access
 from web.services.accounts import Account
 from web.services.container import Services
 
+SESSION_COOKIE = "convertd_session"
 
-def is_same_origin(request: HTTPServerRequest, base_url: str) -> bool | None:
-    """Whether a page of this server sent the request; None if no page did, by the headers that browsers set."""
-    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
-    if site is not None:
-        return site == "same-origin"
-    base = urlsplit(base_url)
-    own = (f"{request.protocol}://{request.host}", f"{base.scheme}://{base.netloc}")
-    return None if origin is None else origin in own
-
-
-def cross_site() -> InvalidParameter:
-    """The error for a request from a page of another site."""
-    return InvalidParameter("This form was sent from another site.", reason="cross_site", param="Origin")
+_PAGES = ("form", "session", "trial", "preview")
+_CLIENT_PREFIX = 64  # bits of an IPv6 address that identify one subscriber
+_WITH_PORT = re.compile(r"\[([^]]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+", re.ASCII)
 
 
 class Authorization:
-    """The account of a request, and its rate limit: by account, or by client address without one.
+    """The account of a request, and its rate limit: by account, or by client `address` without one.
 
-    `status` is the rate limit for the response headers.
+    `status` is the rate limit for the response headers. `session` is the account of the browser's session, which
+    requests to the dashboard have in place of `account`.
     """
 
-    def __init__(self, services: Services, address: str) -> None:
+    def __init__(self, services: Services, request: HTTPServerRequest) -> None:
         self.account: Account | None = None
+        self.session: Account | None = None
         self.status = unused(services.settings.rate_limit_anonymous, RATE_WINDOW, time.time())
+        peer, forwarded = request.remote_ip or "", request.headers.get("X-Forwarded-For")
+        self.address = client_network(client_address(peer, forwarded, services.settings.trusted_proxies))
         self._services = services
-        self._address = address
+        self._request = request
 
-    async def authenticate(self, header: str | None, *, cached: bool) -> None:
-        """Looks up the account of an Authorization header. Raises InvalidKey, KeyNotVerified and RateLimited.
+    @property
+    def credits_remaining(self) -> int | None:
+        """The balance that the response shows; None without an account, and for the account of trials."""
+        return None if self.account is None or self.account.client else self.account.credits_remaining
 
-        With `cached`, the balance may be outdated.
+    async def check(self, access: Access, *, queued: bool = False) -> None:
+        """Applies the policy of a resource to the request, and counts it. Raises ApiError and InvalidKey.
+
+        The balance of a `queued` operation may be outdated: it is read again when credits are reserved.
         """
-        try:
-            self.account = await self._services.accounts.authenticate(header, cached=cached)
-        except InvalidKey:
-            await self.peek()
-            await self.count_failed_login()
-            raise
-        if self.account.verified_at is None:
-            await self.peek()
-            raise KeyNotVerified
-
-    async def count_failed_login(self) -> None:
-        """Counts an invalid API key for the address. Raises RateLimited."""
-        status = await self._services.limiter.hit(f"failures:{self._address}", FAILED_LOGINS, RATE_WINDOW)
-        if not status.allowed:
-            message = f"More than {FAILED_LOGINS} invalid API keys in {RATE_WINDOW} seconds."
-            raise RateLimited(message, retry_after=status.retry_after, reason="failed_authentications")
-
-    async def count(self) -> None:
-        """Counts the request. Raises RateLimited."""
+        if access == "open":
+            return
+        if access in _PAGES and self._request.method == "POST" and not self._is_same_origin():
+            raise _cross_site()
+        if access == "key":
+            await self._authenticate(cached=queued)
         key, limit = self._key_and_limit()
         self.status = await self._services.limiter.hit(key, limit, RATE_WINDOW)
         if not self.status.allowed:
             message = f"More than {limit} requests in {RATE_WINDOW} seconds."
             raise RateLimited(message, retry_after=self.status.retry_after)
+        match access:
+            case "not_cross_site":
+                if self._is_same_origin() is False:
+                    raise _cross_site()
+            case "session":
+                self.session = await self.find_session()
+                if self.session is None:
+                    raise InvalidKey
+            case "trial":
+                self.account = await self._services.trials.account(self.address)
+                await self._services.trials.check(self.address)
+            case "preview":
+                await self._check_preview()
 
-    async def peek(self) -> None:
+    async def peek(self, access: Access) -> None:
         """Updates `status` without counting the request."""
-        key, limit = self._key_and_limit()
-        self.status = await self._services.limiter.peek(key, limit, RATE_WINDOW)
+        if access != "open":
+            key, limit = self._key_and_limit()
+            self.status = await self._services.limiter.peek(key, limit, RATE_WINDOW)
+
+    async def find_session(self) -> Account | None:
+        """The account of the browser's session, if it has one."""
+        cookie = self._request.cookies.get(SESSION_COOKIE)
+        if cookie is None:
+            return None
+        try:
+            return await self._services.accounts.session_account(cookie.value)
+        except InvalidKey:
+            return None
+
+    async def count_failed_login(self) -> None:
+        """Counts an invalid API key for the address. Raises RateLimited."""
+        status = await self._services.limiter.hit(f"failures:{self.address}", FAILED_LOGINS, RATE_WINDOW)
+        if not status.allowed:
+            message = f"More than {FAILED_LOGINS} invalid API keys in {RATE_WINDOW} seconds."
+            raise RateLimited(message, retry_after=status.retry_after, reason="failed_authentications")
+
+    def set_balance(self, credits: int) -> None:
+        """Sets the balance after the request, which the response shows."""
+        assert self.account is not None
+        self.account = replace(self.account, credits_remaining=credits)
+
+    async def _authenticate(self, *, cached: bool) -> None:
+        """Sets the account by the Authorization header. Raises InvalidKey, KeyNotVerified and RateLimited."""
+        header = self._request.headers.get("Authorization")
+        try:
+            self.account = await self._services.accounts.authenticate(header, cached=cached)
+        except InvalidKey:
+            await self.peek("key")
+            await self.count_failed_login()
+            raise
+        if self.account.verified_at is None:
+            await self.peek("key")
+            raise KeyNotVerified
+
+    async def _check_preview(self) -> None:
+        """Sets the account of trials. With an API key, files may be as large as the files of its account."""
+        trials = self._services.trials
+        self.account = paying = await trials.account(self.address)
+        if "Authorization" in self._request.headers:
+            await self._authenticate(cached=True)
+            tier = replace(paying.tier, max_file_size=self.account.tier.max_file_size)
+            self.account = replace(paying, tier=tier)
+        await trials.count_preview(self.address)
 
     def _key_and_limit(self) -> tuple[str, int]:
         settings = self._services.settings
         if self.account is None:
-            return f"address:{self._address}", settings.rate_limit_anonymous
+            return f"address:{self.address}", settings.rate_limit_anonymous
         paid = self.account.tier.name == "paid"
-        return self.account.rate_limit_key, settings.rate_limit_paid if paid else settings.rate_limit_free
+        return f"account:{self.account.id}", settings.rate_limit_paid if paid else settings.rate_limit_free
+
+    def _is_same_origin(self) -> bool | None:
+        """Whether a page of this server sent the request; None if no page did, by the headers that browsers set."""
+        request = self._request
+        site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+        if site is not None:
+            return site == "same-origin"
+        base = urlsplit(self._services.settings.base_url)
+        own = (f"{request.protocol}://{request.host}", f"{base.scheme}://{base.netloc}")
+        return None if origin is None else origin in own
+
+
+def _cross_site() -> InvalidParameter:
+    return InvalidParameter("This form was sent from another site.", reason="cross_site", param="Origin")
+
+
+def client_address(peer: str, forwarded_for: str | None, trusted: Collection[IPv4Network | IPv6Network]) -> str:
+    """The client's address: `peer`, or if that is a trusted proxy, the last untrusted address in X-Forwarded-For."""
+    nearest = peer
+    for hop in [peer, *reversed((forwarded_for or "").split(","))]:
+        address = _parse(hop.strip())
+        if address is None:
+            break
+        nearest = str(address)
+        if not is_trusted(nearest, trusted):
+            break
+    return nearest
+
+
+def is_trusted(address: str, trusted: Collection[IPv4Network | IPv6Network]) -> bool:
+    """Whether the address belongs to a trusted proxy."""
+    parsed = _parse(address)
+    return parsed is not None and any(parsed in network for network in trusted)
+
+
+def client_network(address: str) -> str:
+    """The network that rate limits apply to: an IPv4 address, or the /64 network of an IPv6 address."""
+    parsed = _parse(address)
+    if isinstance(parsed, IPv6Address):
+        return str(IPv6Network((parsed, _CLIENT_PREFIX), strict=False))
+    return address if parsed is None else str(parsed)
+
+
+@lru_cache(4096)  # every request parses its client's address
+def _parse(text: str) -> IPv4Address | IPv6Address | None:
+    """Parses an address. Ignores a port, which some proxies add, and an IPv6 zone."""
+    match = _WITH_PORT.fullmatch(text)
+    try:
+        address = ip_address((match[1] or match[2]) if match else text)
+    except ValueError:
+        return None
+    if isinstance(address, IPv4Address):
+        return address
+    return address.ipv4_mapped or IPv6Address(int(address))

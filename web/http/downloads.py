@@ -39,7 +39,8 @@ async def send_file(
         handler.set_header("X-Warnings", ", ".join(codes))
     for name, value in DOWNLOAD_HEADERS.items():
         handler.set_header(name, value)
-    handler.set_credits_header()
+    if (credits := handler.authorization.credits_remaining) is not None:
+        handler.set_header("X-Credits-Remaining", str(credits))
     if handler.request.method == "HEAD":
         return
     async for block in blocks:

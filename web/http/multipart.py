@@ -5,27 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TypeAlias
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import MultipartParser
+from python_multipart.multipart import MultipartParser, MultipartState, parse_options_header
 
 from engine.formats import FileFormat
 from engine.registry import Registry
 from storage.descriptors import run_in_thread
-from web.api.errors import FileTooLarge, InvalidParameter
+from web.api.errors import FileTooLarge, InvalidParameter, malformed
 from web.api.fields import check_known
-from web.api.operations import FormFields
-from web.http.bodies import malformed, parse_header
+from web.api.operations import FileField
 from web.services.conversion_request import Upload
 from web.services.work_files import WorkFile
 
 _MAX_PARTS = 100
 _MAX_TEXT = 64 << 10  # bytes of a text field
+_MAX_HEADER_VALUE = 4 << 10  # bytes of a header with parameters; the time to parse it grows with the square
 _MAX_NAME = 4096  # characters of a file name that are read
 _MAX_TOTAL = 512 << 20  # bytes of all files together
-_FRAMING = 256 << 10  # bytes of a form in addition to its files
+_FRAMING = 256 << 10  # bytes of text fields, headers and boundaries together
 
 CreateFile: TypeAlias = Callable[[], WorkFile]
 """Creates an empty file. Raises RateLimited."""
@@ -52,69 +53,6 @@ class Form:
         return found[0]
 
 
-class MultipartBody:
-    """The body of a multipart request. Its files are closed when the request ends.
-
-    `texts` are the names of its text fields. A file has at most `max_file_size` bytes. All methods raise
-    InvalidParameter, InvalidOption and FileTooLarge.
-    """
-
-    def __init__(
-        self,
-        declared: FormFields,
-        texts: tuple[str, ...],
-        content_type: str,
-        max_file_size: int,
-        create_file: CreateFile,
-        registry: Registry,
-    ) -> None:
-        self._declared = declared
-        self._texts = texts
-        self._content_type = content_type
-        self._max_file_size = max_file_size
-        self._create_file = create_file
-        self._registry = registry
-        self._parser: FormParser | None = None
-        self._received = 0
-
-    async def start(self, length: int | None) -> None:
-        self._check_size(length or 0)
-        self._parser = FormParser(
-            self._content_type,
-            files=self._declared.file.names,
-            texts=self._texts,
-            max_file_size=self._max_file_size,
-            create_file=self._create_file,
-            registry=self._registry,
-        )
-
-    async def write(self, chunk: bytes) -> None:
-        """Raises RateLimited and NoSpace if there is no space for the files."""
-        assert self._parser is not None
-        self._received += len(chunk)
-        self._check_size(self._received)
-        await self._parser.feed(chunk)
-
-    def close(self) -> None:
-        if self._parser is not None:
-            self._parser.close()
-
-    @property
-    def form(self) -> Form:
-        """The complete form."""
-        assert self._parser is not None
-        return self._parser.form()
-
-    def _check_size(self, length: int) -> None:
-        if length > self._max_size():
-            raise FileTooLarge(self._max_file_size)
-
-    def _max_size(self) -> int:
-        """Maximum size of the body in bytes."""
-        files = self._max_file_size * self._declared.file.maximum
-        return min(files, max(self._max_file_size, _MAX_TOTAL)) + _FRAMING
-
-
 @dataclass
 class _FilePart:
     field: str
@@ -123,41 +61,50 @@ class _FilePart:
     size: int = 0
 
 
-class FormParser:
-    """Parses a multipart body incrementally.
+class MultipartBody:
+    """The body of a multipart request, parsed incrementally. Its files are closed when the request ends.
 
-    Parts of the fields `files` are files, with a file name or without; parts of the fields `texts` are text.
+    Parts of the fields `files` are files, with a file name or without; parts of the fields `texts` are text. A file has
+    at most `max_file_size` bytes. `length` is the expected size of the body in bytes, 0 if unknown. All methods raise
+    InvalidParameter, InvalidOption and FileTooLarge.
     """
 
     def __init__(
         self,
         content_type: str,
-        *,
-        files: tuple[str, ...],
+        files: FileField,
         texts: tuple[str, ...],
+        *,
         max_file_size: int,
+        length: int = 0,
         create_file: CreateFile,
         registry: Registry,
     ) -> None:
         self._create_file = create_file
         self._registry = registry
-        self._file_fields = files
+        self._file_fields = files.names
         self._text_fields = texts
         self._max_file_size = max_file_size
+        self._max_size = min(max_file_size * files.maximum, max(max_file_size, _MAX_TOTAL)) + _FRAMING
+        if length > self._max_size:
+            raise FileTooLarge(max_file_size)
+        self._received = 0
         self._parser = self._multipart_parser(content_type)
+        self._header = (bytearray(), bytearray())
+        self._disposition = b""
+        self._append: Callable[[bytes], None]  # receives the data of the current part
+        self._parts = 0
         self._files: list[_FilePart] = []
         self._unwritten: list[tuple[WorkFile, bytes]] = []
         self._uploads: list[tuple[str, Upload]] = []
         self._texts: dict[str, bytearray] = {}
-        self._parts = 0
-        self._header = (bytearray(), bytearray())
-        self._disposition = b""
-        self._consume: Callable[[bytes], None] = _ignore
-        self._complete = False
 
-    async def feed(self, chunk: bytes) -> None:
-        """Parses the next bytes, and writes those of files."""
-        was_complete = self._complete
+    async def write(self, chunk: bytes) -> None:
+        """Parses the next bytes, and writes files. Raises RateLimited and NoSpace without space for them."""
+        self._received += len(chunk)
+        if self._received > self._max_size:
+            raise FileTooLarge(self._max_file_size)
+        was_complete = self._parser.state == MultipartState.END
         try:
             self._parser.write(chunk)
         except FormParserError as error:
@@ -165,34 +112,41 @@ class FormParser:
         for file, data in self._unwritten:
             await file.write(data)
         self._unwritten.clear()
-        if self._complete > was_complete:
+        if self._parser.state == MultipartState.END and not was_complete:
             self._uploads = [(part.field, await self._upload(part)) for part in self._files]
-
-    def form(self) -> Form:
-        """The form. Raises InvalidParameter, reason `truncated`, if it is incomplete."""
-        if not self._complete:
-            raise malformed("The body ends before its last boundary.", reason="truncated")
-        return Form(self._uploads, {name: _decode(name, value) for name, value in self._texts.items()})
 
     def close(self) -> None:
         """Closes the files."""
         for part in self._files:
             part.file.close()
 
+    @cached_property
+    def form(self) -> Form:
+        """The complete form. Raises InvalidParameter, reason `truncated`, if it is incomplete."""
+        if self._parser.state != MultipartState.END:
+            raise malformed("The body ends before its last boundary.", reason="truncated")
+        texts = {}
+        for name, value in self._texts.items():
+            try:
+                texts[name] = value.decode()
+            except UnicodeDecodeError:
+                raise InvalidParameter(f"{name} is not UTF-8 text.", reason="encoding", param=name) from None
+        return Form(self._uploads, texts)
+
     async def _upload(self, part: _FilePart) -> Upload:
         """The complete file, identified."""
-        await part.file.flush()
+        file, name = part.file, part.filename
         identified: FileFormat | Exception
+        if not file.in_memory:
+            await file.flush()
         try:
-            identified = await self._identify(part.file, part.filename)
+            if file.in_memory:
+                identified = self._registry.identify_content(file.read(), name)
+            else:
+                identified = await run_in_thread(file.descriptor, self._registry.identify_descriptor, name)
         except Exception as error:
             identified = error
-        return Upload(part.file, part.filename, part.size, identified)
-
-    async def _identify(self, file: WorkFile, filename: str) -> FileFormat:
-        if file.in_memory:
-            return self._registry.identify_content(file.read(), filename)
-        return await run_in_thread(file.descriptor, self._registry.identify_descriptor, filename)
+        return Upload(file, name, part.size, identified)
 
     def _multipart_parser(self, content_type: str) -> MultipartParser:
         media_type, parameters = parse_header(content_type)
@@ -203,24 +157,15 @@ class FormParser:
             return MultipartParser(
                 boundary,
                 {
-                    "on_part_begin": self._part_begin,
                     "on_header_field": lambda data, start, end: self._header[0].extend(data[start:end]),
                     "on_header_value": lambda data, start, end: self._header[1].extend(data[start:end]),
                     "on_header_end": self._header_end,
                     "on_headers_finished": self._headers_finished,
-                    "on_part_data": lambda data, start, end: self._consume(data[start:end]),
-                    "on_end": self._end,
+                    "on_part_data": lambda data, start, end: self._append(data[start:end]),
                 },
             )
         except FormParserError as error:
             raise malformed("The boundary is too long.") from error
-
-    def _part_begin(self) -> None:
-        self._parts += 1
-        if self._parts > _MAX_PARTS:
-            raise malformed(f"The form has more than {_MAX_PARTS} parts.", reason="too_many_parts")
-        self._disposition = b""
-        self._consume = _ignore
 
     def _header_end(self) -> None:
         name, value = self._header
@@ -229,54 +174,48 @@ class FormParser:
         self._header = (bytearray(), bytearray())
 
     def _headers_finished(self) -> None:
-        kind, parameters = parse_header(self._disposition)
+        self._parts += 1
+        if self._parts > _MAX_PARTS:
+            raise malformed(f"The form has more than {_MAX_PARTS} parts.", reason="too_many_parts")
+        disposition, self._disposition = self._disposition, b""
+        kind, parameters = parse_header(disposition)
         name = parameters.get(b"name")
         if kind != b"form-data" or name is None:
             raise malformed("A part of the form has no name.")
         field = name.decode("utf-8", "replace")
         if field in self._file_fields:
-            filename = _filename(self._disposition, parameters) or field
+            sent = parameters[b"filename"] if b"filename" in parameters else _extended_filename(disposition)
+            filename = sent.decode("utf-8", "replace")[:_MAX_NAME] or field
             part = _FilePart(field, filename, self._create_file())
             self._files.append(part)
-            self._consume = lambda data: self._receive(part, data)
+            self._append = partial(self._append_to_file, part)
         else:
             check_known([field], (*self._file_fields, *self._text_fields))
             if field in self._texts:
                 raise InvalidParameter(f"{field} was sent twice.", reason="duplicate", param=field)
-            text = self._texts[field] = bytearray()
-            self._consume = lambda data: _append(field, text, data)
+            self._texts[field] = bytearray()
+            self._append = partial(self._append_to_text, field)
 
-    def _receive(self, part: _FilePart, data: bytes) -> None:
+    def _append_to_file(self, part: _FilePart, data: bytes) -> None:
         part.size += len(data)
         if part.size > self._max_file_size:
             raise FileTooLarge(self._max_file_size)
         self._unwritten.append((part.file, data))
 
-    def _end(self) -> None:
-        self._complete = True
+    def _append_to_text(self, field: str, data: bytes) -> None:
+        self._texts[field] += data
+        if len(self._texts[field]) > _MAX_TEXT:
+            raise InvalidParameter(f"{field} is longer than {_MAX_TEXT} bytes.", reason="too_long", param=field)
 
 
-def _ignore(_data: bytes) -> None:
-    """Ignores the data of unknown fields."""
+def parse_header(value: str | bytes) -> tuple[bytes, Mapping[bytes, bytes]]:
+    """The value, in lower case, and the parameters of Content-Type or Content-Disposition. Raises InvalidParameter."""
+    if len(value) > _MAX_HEADER_VALUE:
+        raise malformed(f"A header with parameters is longer than {_MAX_HEADER_VALUE} bytes.")
+    return parse_options_header(value)
 
 
-def _append(field: str, text: bytearray, data: bytes) -> None:
-    if len(text) + len(data) > _MAX_TEXT:
-        raise InvalidParameter(f"{field} is longer than {_MAX_TEXT} bytes.", reason="too_long", param=field)
-    text += data
-
-
-def _decode(field: str, value: bytearray) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        raise InvalidParameter(f"{field} is not UTF-8 text.", reason="encoding", param=field) from None
-
-
-def _filename(disposition: bytes, parameters: Mapping[bytes, bytes]) -> str:
-    """The client's file name. Some clients send a non-ASCII name as `filename*` only."""
-    plain = parameters.get(b"filename")
-    if plain is not None:
-        return plain.decode("utf-8", "replace")[:_MAX_NAME]
+def _extended_filename(disposition: bytes) -> bytes:
+    """The parameter `filename*`, as some clients send a non-ASCII name; empty without one."""
     extended = re.search(rb";\s*filename\*\s*=\s*utf-8''([^;\s]+)", disposition, re.IGNORECASE)
-    return unquote(extended[1].decode("ascii", "replace"))[:_MAX_NAME] if extended else ""
+    return unquote_to_bytes(extended[1]) if extended else b""

@@ -1,4 +1,4 @@
-"""Content negotiation, names of headers, and error responses for requests that reach no handler."""
+"""Content negotiation, JSON, compression, and error responses for requests that reach no handler."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ import json
 import logging
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from http.client import responses
-from types import MappingProxyType
+from typing import Any
 
 from tornado.httputil import HTTPHeaders, HTTPServerRequest
-from tornado.web import OutputTransform
+from tornado.web import OutputTransform, RequestHandler
 
 from config.pricing import RATE_WINDOW
 from storage.ids import new_id
 from storage.rate_limits import unused
 from web.api.errors import STATUS, ApiError, envelope, error_headers
-from web.api.headers import HEADERS, common_headers, rate_limit_headers
+from web.api.headers import common_headers, rate_limit_headers
 
 log = logging.getLogger("convertd.access")
 
 _JSON = "application/json"
-_NAMES = MappingProxyType({next(iter(HTTPHeaders({name: ""}))): name for name in HEADERS})
-"""The names of the API's headers, by how Tornado spells them."""
 _MIN_COMPRESSED = 1024  # bytes; shorter bodies fit in one packet anyway
 
 
@@ -58,20 +56,26 @@ def accepts_gzip(accept_encoding: str) -> bool:
 class TextCompression(OutputTransform):
     """Compresses text and JSON of at least 1 KiB with gzip.
 
-    Files that clients save, ranges and responses that must not be stored stay as they are. The latter can contain
-    secrets, whose compressed size would reveal them to an attacker who adds text to the response (BREACH).
+    Tornado's own transform would also compress files that clients save, ranges, and responses that must not be stored.
+    The latter can contain secrets, whose compressed size would reveal them to an attacker who adds text to the
+    response (BREACH).
     """
 
     def __init__(self, request: HTTPServerRequest) -> None:
-        self._accepted = accepts_gzip(request.headers.get("Accept-Encoding", ""))
+        self._accepted = request.headers.get("Accept-Encoding", "")
 
     def transform_first_chunk(
         self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
     ) -> tuple[int, HTTPHeaders, bytes]:
-        if not _is_compressible(status_code, headers, chunk):
+        media_type = headers.get("Content-Type", "").partition(";")[0]
+        is_text = media_type == _JSON or media_type.startswith("text/")
+        is_whole = status_code != 206 and headers.get("Content-Length") == str(len(chunk))
+        is_secret = "no-store" in headers.get("Cache-Control", "")
+        is_file = "Content-Disposition" in headers
+        if not is_text or not is_whole or is_secret or is_file or len(chunk) < _MIN_COMPRESSED:
             return status_code, headers, chunk
         headers["Vary"] = ", ".join(filter(None, (headers.get("Vary"), "Accept-Encoding")))
-        if self._accepted:
+        if accepts_gzip(self._accepted):
             chunk = gzip.compress(chunk, compresslevel=6, mtime=0)
             headers["Content-Encoding"], headers["Content-Length"] = "gzip", str(len(chunk))
             headers.pop("Accept-Ranges", None)
@@ -79,15 +83,6 @@ class TextCompression(OutputTransform):
             if etag is not None and not etag.startswith("W/"):
                 headers["ETag"] = f"W/{etag}"  # a strong one identifies the uncompressed bytes
         return status_code, headers, chunk
-
-
-def _is_compressible(status: int, headers: HTTPHeaders, chunk: bytes) -> bool:
-    """Whether the chunk is the whole body, and worth compressing."""
-    media_type = headers.get("Content-Type", "").partition(";")[0]
-    is_text = media_type == _JSON or media_type.startswith("text/")
-    is_whole = status != 206 and headers.get("Content-Length") == str(len(chunk)) and len(chunk) >= _MIN_COMPRESSED
-    is_secret = "no-store" in headers.get("Cache-Control", "")
-    return is_text and is_whole and not is_secret and "Content-Disposition" not in headers
 
 
 def _weight(parameters: list[str]) -> float:
@@ -99,18 +94,12 @@ def _weight(parameters: list[str]) -> float:
     return 1.0
 
 
-class HeaderNames(OutputTransform):
-    """Sends headers with the names that the API documents: X-RateLimit-Limit, not X-Ratelimit-Limit."""
-
-    def transform_first_chunk(
-        self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
-    ) -> tuple[int, HTTPHeaders, bytes]:
-        return status_code, _DocumentedHeaders(headers), chunk
-
-
-class _DocumentedHeaders(HTTPHeaders):
-    def get_all(self) -> Iterator[tuple[str, str]]:
-        return ((_NAMES.get(name, name), value) for name, value in super().get_all())
+def write_json(handler: RequestHandler, value: Mapping[str, Any] | bytes) -> None:
+    """Responds with JSON, given as a value or encoded."""
+    body = value if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False).encode()
+    handler.set_header("Content-Type", _JSON)
+    handler.set_header("Content-Length", str(len(body)))
+    handler.write(body)
 
 
 def error_response(error: ApiError, rate_limit: int) -> bytes:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any, cast
@@ -26,11 +26,10 @@ from tornado.ioloop import PeriodicCallback
 from tornado.iostream import IOStream, UnsatisfiableReadError
 from tornado.web import Application, RequestHandler
 
-from web.api.errors import ApiError, RateLimited, RequestTimeout
-from web.http.bodies import malformed
+from web.api.errors import ApiError, RateLimited, RequestTimeout, malformed
+from web.http.authorization import client_network, is_trusted
 from web.http.responses import error_response
 from web.http.timeouts import ConnectionTimeouts, ConnectionTimer, Timeout
-from web.services.client_address import client_network, is_trusted
 
 log = logging.getLogger("convertd.server")
 
@@ -57,8 +56,9 @@ _UNLIMITED = 1 << 60  # handlers limit the size of bodies
 class Connection(IOStream):
     """A client connection with timeouts. Replaces Tornado's 400 without a body by an error in the envelope.
 
-    `rate_limit` is for the headers of such errors. `linger` closes the socket of a client that may still be sending.
-    `only_health`: requests other than health checks are refused.
+    `receiving`: a request is incomplete. `responded`: it has a response. `rate_limit` is for the headers of errors.
+    `linger` closes the socket of a client that may still be sending. `only_health`: requests other than health checks
+    are refused.
     """
 
     def __init__(
@@ -75,42 +75,33 @@ class Connection(IOStream):
         self.client = client
         self.only_health = only_health
         self.timer = timer
-        self.receiving = False  # a request has begun and is incomplete
+        self.receiving = False
         self._rate_limit = rate_limit
         self._linger = linger
-        self._responded = False
-        super().set_nodelay(True)
-
-    def start_request(self) -> None:
-        """A new request may arrive."""
-        self._responded = False
-        self.receiving = True
-        self.timer.request_expected()
+        self.responded = False
 
     def send_error(self, error: ApiError) -> None:
         """Sends the error, unless the request has a response already or the client has disconnected."""
-        if self.closed() or self._responded:
+        if self.closed() or self.responded:
             return
-        self._responded = True
+        self.responded = True
         super().write(error_response(error, self._rate_limit))
         if not self.writing():
             # If the socket were closed while the client is sending, the client might not receive the response.
             self._linger(self.socket.dup())
 
     def write(self, data: bytes | memoryview) -> asyncio.Future[None]:
+        # Tornado writes this response directly to the stream: it can be recognized by its bytes only.
         if data == _TORNADO_400:
             self.send_error(malformed("The request is malformed."))
             return super().write(b"")
-        self._responded |= bytes(data[: len(_CONTINUE)]) != _CONTINUE
+        self.responded |= bytes(data[: len(_CONTINUE)]) != _CONTINUE
         return super().write(data)
 
     def close(self, exc_info: Any = False) -> None:
         if isinstance(exc_info, UnsatisfiableReadError):
             self.send_error(malformed("The headers, or the header line of a chunk, are too long."))
         super().close(exc_info)
-
-    def set_nodelay(self, value: bool) -> None:
-        """Ignored: TCP_NODELAY stays on. Tornado would toggle it for every response."""
 
     def read_from_fd(self, buf: bytearray | memoryview) -> int | None:
         count = super().read_from_fd(buf)
@@ -212,7 +203,8 @@ class Server(HTTPServer):
 
     def start_request(self, server_conn: object, request_conn: HTTPConnection) -> HTTPMessageDelegate:
         connection = connection_of(server_conn)
-        connection.start_request()
+        connection.responded, connection.receiving = False, True
+        connection.timer.restart(Timeout.IDLE)
         return _TimedRequest(super().start_request(server_conn, request_conn), connection)
 
     def on_close(self, server_conn: object) -> None:
@@ -271,18 +263,26 @@ class _TimedRequest(HTTPMessageDelegate):
         if self._connection.only_health and line.path not in _HEALTH_PATHS:
             self._connection.send_error(_too_many_connections())
             raise HTTPInputError
-        self._connection.timer.headers_received()
+        if not line.path.startswith("/"):
+            line = _origin_form(line)
+        if line.method not in RequestHandler.SUPPORTED_METHODS:  # Tornado would refuse it without reading the body
+            line = line._replace(method=UNKNOWN_METHOD)
+        self._connection.timer.restart(Timeout.BODY)
         self._started = True
         with self._connection.timer.processing():
-            await _completed(self._request.headers_received(_known_method(_origin_form(line)), headers))
+            prepared = self._request.headers_received(line, headers)
+            if prepared is not None:
+                await prepared
 
     async def data_received(self, chunk: bytes) -> None:
         with self._connection.timer.processing(len(chunk)):
-            await _completed(self._request.data_received(chunk))
+            written = self._request.data_received(chunk)
+            if written is not None:
+                await written
 
     def finish(self) -> None:
         self._connection.receiving = False
-        self._connection.timer.request_received()
+        self._connection.timer.restart(Timeout.RESPONSE)
         self._request.finish()
 
     def on_connection_close(self) -> None:
@@ -292,11 +292,6 @@ class _TimedRequest(HTTPMessageDelegate):
 
 def _too_many_connections() -> RateLimited:
     return RateLimited("Too many connections.", retry_after=_RETRY_AFTER, reason="too_many_connections")
-
-
-async def _completed(work: Awaitable[None] | None) -> None:
-    if work is not None:
-        await work
 
 
 def _origin_form(line: RequestStartLine) -> RequestStartLine:
@@ -309,11 +304,6 @@ def _origin_form(line: RequestStartLine) -> RequestStartLine:
         raise HTTPInputError from None
     query = f"?{parts.query}" if parts.query else ""
     return line._replace(path=(parts.path or "/") + query)
-
-
-def _known_method(line: RequestStartLine) -> RequestStartLine:
-    """The request line with UNKNOWN_METHOD for methods that Tornado refuses without reading the body."""
-    return line if line.method in RequestHandler.SUPPORTED_METHODS else line._replace(method=UNKNOWN_METHOD)
 
 
 async def _drain_and_close(connection: socket.socket) -> None:

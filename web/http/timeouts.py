@@ -16,12 +16,12 @@ class ConnectionTimeouts:
     At the default rate, 100 MB may take 105 minutes. A client that is slower during a window is disconnected.
     """
 
-    idle: float = 60.0  # between requests
-    head: float = 20.0  # from the first byte of a request to the end of its headers
+    idle: float = 60.0  # the pause after a request
+    head: float = 20.0  # the time in which the headers of a request arrive
     window: float = 20.0
     rate: int = 16_000
-    stall: float = 60.0  # while the client reads nothing of a response
-    crowded: float = 3.0  # instead of `idle` and `head`, while the server has almost as many connections as it may
+    stall: float = 60.0  # the longest time in which the client reads nothing of a response
+    crowded: float = 3.0  # replaces `idle` and `head` while the server has almost as many connections as it may
 
 
 class Timeout(Enum):
@@ -39,24 +39,20 @@ class ConnectionTimer:
     def __init__(self, timeouts: ConnectionTimeouts, clock: Callable[[], float] = time.monotonic) -> None:
         self._timeouts = timeouts
         self._clock = clock
-        self.request_expected()
+        self.restart(Timeout.IDLE)
 
-    def request_expected(self) -> None:
-        """The connection is idle."""
-        self._enter(Timeout.IDLE)
+    def restart(self, timeout: Timeout) -> None:
+        """Starts to measure the timeout that applies from now on."""
+        self._state = timeout
+        self._since = self._clock()
+        self._waited = 0.0
+        self._received = 0
+        self._processing = False
 
     def bytes_received(self) -> None:
         """Bytes have arrived."""
         if self._state is Timeout.IDLE:
-            self._enter(Timeout.HEADERS)
-
-    def headers_received(self) -> None:
-        """The headers are complete."""
-        self._enter(Timeout.BODY)
-
-    def request_received(self) -> None:
-        """The request is complete."""
-        self._enter(Timeout.RESPONSE)
+            self.restart(Timeout.HEADERS)
 
     def bytes_sent(self) -> None:
         """The client has read a part of the response."""
@@ -87,7 +83,7 @@ class ConnectionTimer:
         if waited < self._limit(crowded):
             return None
         if self._state is Timeout.BODY and self._received >= self._timeouts.rate * waited:
-            self._enter(Timeout.BODY)
+            self.restart(Timeout.BODY)
             return None
         return self._state
 
@@ -101,10 +97,3 @@ class ConnectionTimer:
             Timeout.BODY: timeouts.window,
             Timeout.RESPONSE: timeouts.stall,
         }[self._state]
-
-    def _enter(self, state: Timeout) -> None:
-        self._state = state
-        self._since = self._clock()
-        self._waited = 0.0
-        self._received = 0
-        self._processing = False

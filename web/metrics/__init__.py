@@ -43,7 +43,7 @@ class Metrics:
 
 
 def create_metrics(version: str, plugins: Iterable[Plugin], *, cluster: bool = False) -> Metrics:
-    """Creates the metrics of this version of convertd with these plugins, and those of a `cluster`."""
+    """Creates the metrics of this version of convertd with these plugins, also for a `cluster`."""
     disable_created_metrics()  # Prometheus does not use them, and they are a third of all series
     registry = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector, GCCollector):

@@ -73,7 +73,7 @@ class ClusterMetrics:
     def update(self, state: ClusterState) -> None:
         """Sets all metrics."""
         self._connected.set(state.connected)
-        self._workers.clear()  # of versions that are gone
+        self._workers.clear()  # forgets versions that no worker has
         for version, count in state.workers.items():
             self._workers.labels(version).set(count)
         self._usable.set(state.usable)

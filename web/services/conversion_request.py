@@ -8,7 +8,7 @@ from engine.formats import FileFormat
 from engine.options import OptionValues
 from engine.outcome import Outcome
 from storage.tables.files import File
-from web.metrics.request_context import RequestContext
+from web.metrics.conversions import RequestContext
 from web.services.accounts import Account
 from web.services.idempotency import IdempotentRequest, ResponseData
 from web.services.work_files import WorkFile

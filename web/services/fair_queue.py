@@ -12,9 +12,9 @@ from time import monotonic
 
 log = logging.getLogger("convertd.queue")
 
-_MAX_OVERRUNS = 3  # until an account is restricted
-_OVERRUN_SECONDS = 600.0  # since the latest overrun, until all are forgotten
-_SUCCESSES_PER_OVERRUN = 10  # successful jobs that make up for an overrun
+_MAX_OVERRUNS = 3  # an account with as many is restricted
+_OVERRUN_MEMORY = 600.0  # seconds after which past overruns no longer count
+_SUCCESSES_PER_OVERRUN = 10  # successful jobs that cancel an overrun
 
 
 @dataclass(eq=False)
@@ -40,8 +40,8 @@ class _AccountOverruns:
 class Overruns:
     """Counts overruns by account: jobs that exceeded their deadline or memory limit, or failed after a long time.
 
-    An account is restricted after three overruns. Ten successful jobs make up for one, and ten minutes without an
-    overrun for all, or without a job that finds no slot.
+    An account is restricted after three overruns. Ten successful jobs cancel one overrun. All are forgotten after ten
+    minutes without an overrun and without a refused job.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -89,7 +89,7 @@ class Overruns:
                 del self._accounts[account_id]
 
     def _is_over(self, account: _AccountOverruns) -> bool:
-        return self._clock() - account.latest > _OVERRUN_SECONDS
+        return self._clock() - account.latest > _OVERRUN_MEMORY
 
 
 @dataclass
@@ -201,15 +201,13 @@ class FairQueue:
             return None
         for account_id, account in self._accounts.items():
             job = next((job for job in account.waiting if job.ready), None)
-            if job is not None and account.running < account.limit and self._may_start(account_id):
-                return job if self._fits(job) else None
+            if job is None or account.running >= account.limit:
+                continue
+            if not (self._is_restricted(account_id) and self._runs_restricted()):
+                fits = not self.running or self._used_memory + job.memory <= self._memory
+                return job if fits else None
         return None
 
-    def _may_start(self, account_id: str) -> bool:
-        """Whether the account is not restricted, or no restricted account runs a job."""
-        if not self._is_restricted(account_id):
-            return True
-        return not any(account.running and self._is_restricted(name) for name, account in self._accounts.items())
-
-    def _fits(self, job: QueuedJob) -> bool:
-        return not self.running or self._used_memory + job.memory <= self._memory
+    def _runs_restricted(self) -> bool:
+        """Whether a restricted account runs a job."""
+        return any(account.running and self._is_restricted(name) for name, account in self._accounts.items())

@@ -1,6 +1,6 @@
 """Admission control: a bounded, fair queue in front of the executor, with a memory budget.
 
-The order is that of `FairQueue`; `JobQueue` adds waiting, timeouts and refusals. The memory of a job is an estimate
+`FairQueue` decides the order; `JobQueue` adds waiting, timeouts and refusals. The memory of a job is an estimate
 from its plan and the size of its input; the budget is a share of the machine's memory.
 """
 
@@ -27,10 +27,10 @@ QUEUE_TIMEOUT = 30.0  # seconds
 _MAX_WAIT_SHARE = 0.5  # maximum expected wait as a share of the maximum wait: the expected wait is only a mean
 _MEAN_WEIGHT = 0.2  # weight of the latest job in the moving average of durations
 _MAX_RETRY_AFTER = 30  # seconds
-_RESERVATION_SECONDS = 1.0  # that an admitted job may take to become ready; after them, the queue is not the cause
+_RESERVATION_SECONDS = 1.0  # reserving credits takes longer only when the database is stalled
 _MEMORY_SHARE = 0.7  # share of the machine's memory; the rest is for the server, the database and the disk cache
-_ISOLATED_SECONDS = 25.0  # deadline of a small drawing or program, whose time grows with its size
-_BYTES_PER_SECOND = 40_000  # of such a file
+_ISOLATED_SECONDS = 25.0  # deadline of a small drawing or program
+_ISOLATED_BYTES_PER_SECOND = 40_000  # a larger drawing or program has more time
 _RESTRICTED_SECONDS = 10.0  # deadline of the jobs of a restricted account
 _LONG_SECONDS = 10.0  # a job that fails, or whose client disconnects, after this time has overrun
 
@@ -47,7 +47,7 @@ class JobQueue:
         self._queue = FairQueue(slots, memory, self._overruns.is_restricted)
         self.slots = slots
         self._max_jobs_ahead = max_jobs_ahead
-        self._started: dict[QueuedJob, asyncio.Future[None]] = {}
+        self._waiters: dict[QueuedJob, asyncio.Future[None]] = {}
         self._mean_seconds: float | None = None
         self._closed = False
         self.refused: Counter[str] = Counter()
@@ -77,11 +77,12 @@ class JobQueue:
         if self._closed:
             raise self._stopping()
         ahead = self._queue.jobs_ahead(account_id, limit)
-        if self._is_too_long(ahead, max_wait):
+        expected = ahead * (self._mean_seconds or 0.0)
+        if ahead > self._max_jobs_ahead or expected > max_wait * _MAX_WAIT_SHARE:
             unready = self._queue.oldest_unready()
             if unready is not None and monotonic() - unready > _RESERVATION_SECONDS:
                 raise NotReady("The database does not reserve credits in time.", retry_after=1)
-            raise self._full("full", self._expected_seconds(ahead), "Too many conversions are waiting.")
+            raise self._full("full", expected, "Too many conversions are waiting.")
 
     @contextmanager
     def admit(self, account_id: str, limit: int) -> Iterator[QueuedJob]:
@@ -119,11 +120,10 @@ class JobQueue:
         else:
             job = admitted
             job.memory, job.ready = memory, True
-        started = self._started[job] = asyncio.get_running_loop().create_future()
         try:
             self._start_next()
             if job.started_at is None:
-                await self._wait(job, limit, started, max_wait)
+                await self._wait(job, limit, max_wait)
             yield
         except BaseException as error:
             self._end(job, error)
@@ -145,23 +145,26 @@ class JobQueue:
     def close(self) -> None:
         """Refuses all queued jobs and all new ones. Running jobs continue."""
         self._closed = True
-        for started in self._started.values():
-            _wake(started)
+        for waiter in self._waiters.values():
+            _wake(waiter)
 
-    async def _wait(self, job: QueuedJob, limit: int, started: asyncio.Future[None], max_wait: float | None) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max_wait):
-                await started
+    async def _wait(self, job: QueuedJob, limit: int, max_wait: float | None) -> None:
+        waiter = self._waiters[job] = asyncio.get_running_loop().create_future()
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max_wait):
+                    await waiter
+        finally:
+            del self._waiters[job]
         if job.started_at is not None:
             return
         if self._closed:
             raise self._stopping()
         self._overruns.record_refusal(job.account_id)
-        seconds = self._expected_seconds(self._queue.jobs_ahead(job.account_id, limit))
+        seconds = self._queue.jobs_ahead(job.account_id, limit) * (self._mean_seconds or 0.0)
         raise self._full("late", seconds, f"The conversion could not start within {max_wait:g} s.")
 
     def _end(self, job: QueuedJob, error: BaseException | None) -> None:
-        del self._started[job]
         self._queue.remove(job)
         if job.started_at is not None:
             self._record(job.account_id, monotonic() - job.started_at, error)
@@ -173,22 +176,14 @@ class JobQueue:
             return  # the mean is for the expected wait of all accounts, which such jobs would make too long
         if error is None:
             self._overruns.record_success(account_id)
-        self._update_mean(seconds)
+        mean = seconds if self._mean_seconds is None else self._mean_seconds
+        self._mean_seconds = mean + (seconds - mean) * _MEAN_WEIGHT
 
     def _start_next(self) -> None:
         if not self._closed:
             for job in self._queue.start_next(monotonic()):
-                _wake(self._started[job])
-
-    def _update_mean(self, seconds: float) -> None:
-        mean = seconds if self._mean_seconds is None else self._mean_seconds
-        self._mean_seconds = mean + (seconds - mean) * _MEAN_WEIGHT
-
-    def _expected_seconds(self, jobs_ahead: float) -> float:
-        return jobs_ahead * (self._mean_seconds or 0.0)
-
-    def _is_too_long(self, jobs_ahead: float, max_wait: float) -> bool:
-        return jobs_ahead > self._max_jobs_ahead or self._expected_seconds(jobs_ahead) > max_wait * _MAX_WAIT_SHARE
+                if job in self._waiters:
+                    _wake(self._waiters[job])
 
     def _full(self, cause: str, seconds: float, message: str) -> RateLimited:
         self.refused[cause] += 1
@@ -207,9 +202,9 @@ def _is_overrun(error: BaseException | None, seconds: float) -> bool:
     return by_job_or_client and not isinstance(error, ExecutorUnavailable) and seconds > _LONG_SECONDS
 
 
-def _wake(started: asyncio.Future[None]) -> None:
-    if not started.done():  # a cancelled waiter has not removed itself yet
-        started.set_result(None)
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():  # a cancelled waiter has not removed itself yet
+        waiter.set_result(None)
 
 
 def estimate_memory(plan: Plan, size: int) -> int:
@@ -227,7 +222,7 @@ def deadline_seconds(plan: Plan, size: int) -> float:
     small file that takes long is more likely to be an attack than a large one.
     """
     longest = JobLimits().seconds
-    return min(longest, _ISOLATED_SECONDS + size / _BYTES_PER_SECOND) if plan.isolated else longest
+    return min(longest, _ISOLATED_SECONDS + size / _ISOLATED_BYTES_PER_SECOND) if plan.isolated else longest
 
 
 def memory_budget(root: Path = Path("/")) -> int:

@@ -11,8 +11,8 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Self
 
 from engine.errors import StepFailed
 from storage.descriptors import copy, read_blocks, run_in_thread, write_all
@@ -29,7 +29,7 @@ _BLOCK = 1 << 20  # bytes written to the disk at a time
 _RETRY_AFTER = 5  # seconds
 
 
-class WorkFile:
+class WorkFile(AbstractContextManager["WorkFile"]):
     """A temporary file without a name, which exists until it is closed: in memory first, and on the disk if large.
 
     `descriptor` is open for reading and writing. `account` is the id of the account that uses the space.
@@ -43,9 +43,6 @@ class WorkFile:
         self._on_disk = 0  # bytes counted as written to the disk
         self._pending = bytearray()  # for the disk
         self.in_memory = True
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_error: object) -> None:
         self.close()
@@ -112,8 +109,7 @@ class WorkFile:
             os.close(self.descriptor)
             self.descriptor = -1
             self._pending.clear()
-            self._work_files.release_memory(self._memory)
-            self._work_files.release(self._account, self._on_disk)
+            self._work_files.release(self._account, self._on_disk, self._memory)
 
     async def _move_to_disk(self) -> None:
         self._count(self.size)
@@ -164,7 +160,7 @@ class WorkFiles:
         try:
             return WorkFile(self, account)
         except OSError:
-            self.release(account, 0)
+            self.release(account)
             raise
 
     def take_memory(self, size: int) -> bool:
@@ -182,9 +178,10 @@ class WorkFiles:
         """Counts bytes of a file as no longer in memory."""
         self.used_memory -= size
 
-    def release(self, account: str, size: int) -> None:
-        """Counts a file as closed, with its bytes on the disk."""
-        for used, amount in ((self.used_space, size), (self.open_files, 1)):
+    def release(self, account: str, on_disk: int = 0, in_memory: int = 0) -> None:
+        """Counts a file as closed, with its bytes on the disk and in memory."""
+        self.used_memory -= in_memory
+        for used, amount in ((self.used_space, on_disk), (self.open_files, 1)):
             used[account] -= amount
             if not used[account]:
                 del used[account]

@@ -24,7 +24,7 @@ from web.api.fields import EmailFields, RequestModel, describe
 from web.api.fields import validate as validate_fields
 from web.api.headers import COMMON_HEADERS, HEADERS, PREFLIGHT_HEADERS, common_headers
 from web.api.operations import API, JSON_FORM, operation_of
-from web.http.handler import BaseHandler
+from web.http.handler import BaseHandler, supported_methods
 from web.routes import API_ROUTES, PAGE_ROUTES, documented_operations
 
 _ROOT = Path(__file__).parents[3]
@@ -53,7 +53,7 @@ def _subclasses(model: type[RequestModel]) -> set[type[RequestModel]]:
 
 
 def _verbs(handler: type[BaseHandler]) -> set[str]:
-    return {verb.lower() for verb in BaseHandler.supported_methods(handler.__new__(handler))} & {*_VERBS}
+    return {verb.lower() for verb in supported_methods(handler)} & {*_VERBS}
 
 
 def test_the_document_is_valid() -> None:

@@ -6,7 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from web.services.client_address import client_address, client_network
+from web.http.authorization import client_address, client_network
 
 TRUSTED = (ip_network("10.0.0.0/8"), ip_network("::1"))
 

@@ -14,7 +14,6 @@ from tests.support.requests import http
 from tests.support.requests.checks import dressed, problem
 from tests.support.requests.http_requests import BODY, MALFORMED, REFUSED, SERVED, get_request, post_request
 from tests.support.servers.in_process import Running, eventually, parsed, read_response
-from web.api.headers import HEADERS
 
 
 def sent(server: Running, request: bytes) -> httpx.Response:
@@ -73,19 +72,6 @@ def test_a_connection_stays_usable_after_an_unknown_method(server: Running, meth
         problem(parsed(read_response(connection)), 405, "method_not_allowed")
         connection.sendall(get_request(b"/version"))
         assert parsed(read_response(connection)).status_code == 200
-
-
-def test_headers_have_the_documented_names(server: Running) -> None:
-    formats = get_request(b"/api/v1/formats", more=b"Authorization: KEY\r\n")
-    unauthorized = get_request(b"/api/v1/account")
-    sent_names = {name for request in (formats, unauthorized) for name in _names(server.raw(request))}
-    lower = {name.lower() for name in sent_names}
-    assert {name for name in HEADERS if name.lower() in lower} <= sent_names
-    assert {"X-RateLimit-Limit", "X-RateLimit-Remaining", "WWW-Authenticate", "ETag"} <= sent_names
-
-
-def _names(response: bytes) -> list[str]:
-    return [line.partition(b":")[0].decode() for line in response.partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]]
 
 
 def test_100_continue_is_sent_after_the_checks(server: Running) -> None:

@@ -19,7 +19,8 @@ from tests.support.requests.checks import problem
 from tests.support.samples.forms import BOUNDARY, FILE, FORM, TARGET, form, part, picture
 from tests.support.servers.in_process import Running, eventually
 from web.api.errors import FileTooLarge, InvalidParameter
-from web.http.multipart import Form, FormParser
+from web.api.operations import FileField
+from web.http.multipart import Form, MultipartBody
 from web.services.work_files import WorkFiles
 
 
@@ -34,11 +35,11 @@ def work_files(folder: Path) -> WorkFiles:
 
 
 @contextmanager
-def reader(files: WorkFiles, max_file_size: int = 1 << 20) -> Iterator[FormParser]:
-    made = FormParser(
+def reader(files: WorkFiles, max_file_size: int = 1 << 20) -> Iterator[MultipartBody]:
+    made = MultipartBody(
         FORM["Content-Type"],
-        files=("file",),
-        texts=("output_format",),
+        FileField("file", "The file."),
+        ("output_format",),
         max_file_size=max_file_size,
         create_file=lambda: files.create("account"),
         registry=load_registry(),
@@ -55,10 +56,10 @@ def read(folder: Path, body: bytes, step: int = 1 << 16) -> Iterator[Form]:
 
         async def feed() -> None:
             for at in range(0, len(body), step):
-                await found.feed(body[at : at + step])
+                await found.write(body[at : at + step])
 
         asyncio.run(feed())
-        yield found.form()
+        yield found.form
 
 
 @pytest.mark.parametrize(
@@ -139,13 +140,13 @@ def test_a_disconnect_removes_uploaded_files(server: Running, share: float) -> N
 
 async def test_a_file_of_exactly_the_limit_is_accepted(tmp_path: Path) -> None:
     with reader(work_files(tmp_path), max_file_size=1000) as found:
-        await found.feed(form(part(bytes(1000), 'name="file"; filename="a.bin"')))
-        assert found.form().file("file").size == 1000
+        await found.write(form(part(bytes(1000), 'name="file"; filename="a.bin"')))
+        assert found.form.file("file").size == 1000
 
 
 async def test_one_byte_more_is_not(tmp_path: Path) -> None:
     with reader(work_files(tmp_path), max_file_size=1000) as found, pytest.raises(FileTooLarge):
-        await found.feed(form(part(bytes(1001), 'name="file"; filename="a.bin"')))
+        await found.write(form(part(bytes(1001), 'name="file"; filename="a.bin"')))
 
 
 def test_uploads_are_identified(tmp_path: Path) -> None:
@@ -162,8 +163,8 @@ def test_uploads_are_identified(tmp_path: Path) -> None:
 async def test_a_large_file_is_identified(tmp_path: Path) -> None:
     large = picture("BMP", (1000, 1000))
     with reader(work_files(tmp_path), max_file_size=4 << 20) as found:
-        await found.feed(form(part(large, 'name="file"; filename="a.bin"')))
-        upload = found.form().file("file")
+        await found.write(form(part(large, 'name="file"; filename="a.bin"')))
+        upload = found.form.file("file")
         assert (upload.format.name, upload.size, upload.file.in_memory) == ("bmp", len(large), False)
         assert upload.file.read() == large
 

@@ -57,13 +57,13 @@ def test_requests_and_their_headers_have_timeouts(pace: ConnectionTimer, clock: 
     assert pace.exceeded(writing=False) is None
     clock.now += 1
     assert pace.exceeded(writing=False) is Timeout.HEADERS
-    pace.request_expected()
+    pace.restart(Timeout.IDLE)
     clock.now += 60
     assert pace.exceeded(writing=False) is Timeout.IDLE
 
 
 def test_a_body_keeps_its_rate_in_every_window(pace: ConnectionTimer, clock: Clock) -> None:
-    pace.headers_received()
+    pace.restart(Timeout.BODY)
     clock.now += 20
     with pace.processing(2000):
         clock.now += 100  # processing time of the server
@@ -76,7 +76,7 @@ def test_a_body_keeps_its_rate_in_every_window(pace: ConnectionTimer, clock: Clo
 
 
 def test_a_response_that_is_not_read_times_out(pace: ConnectionTimer, clock: Clock) -> None:
-    pace.request_received()
+    pace.restart(Timeout.RESPONSE)
     clock.now += 1000
     assert pace.exceeded(writing=False) is None
     clock.now += 29

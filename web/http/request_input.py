@@ -1,0 +1,237 @@
+"""What a request contains: the body as it arrives, and the validated fields of query, headers and body."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from typing import Any, NoReturn, Protocol
+from urllib.parse import parse_qsl
+
+from tornado.httputil import HTTPServerRequest
+
+from engine.options import Option, OptionValue, validate_options
+from web.api.errors import BodyTooLarge, InvalidParameter, malformed
+from web.api.fields import IdempotencyHeader, Model, check_known, field_names, validate
+from web.api.operations import Operation
+from web.http.multipart import Form, MultipartBody, parse_header
+from web.services.accounts import Account
+from web.services.container import Services
+from web.services.idempotency import IdempotentRequest
+
+_MAX_FORM_FIELDS = 50
+_MAX_DEPTH = 32
+_CHARSETS = ("utf-8", "utf8", "us-ascii")
+_DRAIN_BYTES = 32 << 20
+_DRAIN_SECONDS = 10
+
+
+class Body(Protocol):
+    """Receives the body of a request."""
+
+    async def write(self, chunk: bytes) -> None:
+        """Receives the next bytes. Raises ApiError."""
+
+    def close(self) -> None:
+        """Releases memory and files. The request has ended."""
+
+
+class MemoryBody:
+    """A body of at most `limit` bytes in memory. Raises BodyTooLarge if its expected `length` is larger."""
+
+    def __init__(self, limit: int, length: int = 0) -> None:
+        if length > limit:
+            raise BodyTooLarge(limit)
+        self._limit = limit
+        self._content = bytearray()
+
+    async def write(self, chunk: bytes) -> None:
+        self._content += chunk
+        if len(self._content) > self._limit:
+            raise BodyTooLarge(self._limit)
+
+    def close(self) -> None:
+        self._content.clear()
+
+    @property
+    def content(self) -> bytes:
+        return bytes(self._content)
+
+
+class DiscardedBody:
+    """The rest of the body of a refused request. Calls `abort` after 32 MiB or 10 seconds.
+
+    If the connection were closed while the client is sending, the client might not receive the response.
+    """
+
+    def __init__(self, abort: Callable[[], object]) -> None:
+        self._abort = abort
+        self._remaining = _DRAIN_BYTES
+        self._timer = asyncio.get_running_loop().call_later(_DRAIN_SECONDS, abort)
+
+    async def write(self, chunk: bytes) -> None:
+        self._remaining -= len(chunk)
+        if self._remaining < 0:
+            self._abort()
+
+    def close(self) -> None:
+        self._timer.cancel()
+
+
+class RequestInput:
+    """The fields of a request. Its methods raise InvalidParameter.
+
+    `body` receives the body, `options` are the options that the body may have, by name.
+    """
+
+    def __init__(self, request: HTTPServerRequest) -> None:
+        self.body: Body = MemoryBody(0)
+        self.options: Mapping[str, Option] = {}
+        self._request = request
+
+    def expect_body(
+        self, operation: Operation | None, max_size: int, account: Account | None, services: Services
+    ) -> None:
+        """Prepares to receive the body: a multipart form if the operation has one, else at most `max_size` bytes.
+
+        Raises BodyTooLarge and FileTooLarge, and InvalidParameter for another content type.
+        """
+        sent_length = self._request.headers.get("Content-Length", "")
+        length = int(sent_length) if re.fullmatch(r"[0-9]{1,4000}", sent_length) else 0
+        if operation is not None:
+            self.options = operation.options_of(services.registry)
+        if operation is None or operation.form is None:
+            self.body = MemoryBody(max_size, length)
+            return
+        assert account is not None  # operations with files need an account
+        self.body = MultipartBody(
+            self._request.headers.get("Content-Type", ""),
+            operation.form.file,
+            (*operation.form.text_names, *self.options),
+            max_file_size=account.tier.max_file_size,
+            length=length,
+            create_file=partial(services.work_files.create, account.id),
+            registry=services.registry,
+        )
+
+    def query_fields(self, model: type[Model]) -> Model:
+        """The validated query. Raises InvalidParameter, also for repeated fields."""
+        values: dict[str, object] = {}
+        for name in field_names(model):
+            arguments = self._request.query_arguments.get(name, [])
+            if len(arguments) > 1:
+                raise InvalidParameter(f"{name} was sent twice.", reason="duplicate", param=name)
+            for argument in arguments:
+                values[name] = _decoded(argument)
+        return validate(model, values, from_text=True)
+
+    def header_fields(self, model: type[Model]) -> Model:
+        """The validated request headers."""
+        return validate(model, dict(self._request.headers), from_text=True)
+
+    def idempotent_request(self, account_id: str) -> IdempotentRequest | None:
+        """The request's idempotency key with its scope, if it has one."""
+        key = self.header_fields(IdempotencyHeader).idempotency_key
+        return IdempotentRequest(account_id, self._request.path, key) if key else None
+
+    @property
+    def content(self) -> bytes:
+        """The body of a request that is not a multipart form."""
+        assert isinstance(self.body, MemoryBody)
+        return self.body.content
+
+    @property
+    def form(self) -> Form:
+        """The multipart form. Raises InvalidParameter if it is incomplete."""
+        assert isinstance(self.body, MultipartBody)
+        return self.body.form
+
+    @cached_property
+    def json_values(self) -> Mapping[str, Any]:
+        """The unvalidated JSON body."""
+        return _read_json(self.content, self._request.headers.get("Content-Type", ""))
+
+    def json_fields(self, model: type[Model]) -> Model:
+        """The validated fields of the JSON body. Raises InvalidOption for unknown fields."""
+        check_known(self.json_values, (*field_names(model), *self.options))
+        return validate(model, self.json_values)
+
+    def form_fields(self, model: type[Model]) -> Model:
+        """The validated text fields of the multipart form."""
+        return validate(model, self.form.texts, from_text=True)
+
+    def options_given(self) -> dict[str, OptionValue]:
+        """The validated options of the form or the JSON body. Raises InvalidOption."""
+        is_form = isinstance(self.body, MultipartBody)
+        values: Mapping[str, object] = self.form.texts if is_form else self.json_values
+        given = {name: value for name, value in values.items() if name in self.options}
+        return validate_options(self.options, given, from_text=is_form)
+
+    def web_form(self) -> dict[str, str]:
+        """The fields of an URL-encoded form. The last of repeated fields counts."""
+        try:
+            pairs = parse_qsl(
+                self.content.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FORM_FIELDS
+            )
+        except ValueError:
+            raise malformed("The form is malformed.") from None
+        return dict(pairs)
+
+
+def _read_json(body: bytes, content_type: str) -> Mapping[str, Any]:
+    """Parses a JSON object. An empty body is an empty object. Raises InvalidParameter."""
+    if _charset(content_type) not in _CHARSETS:
+        raise malformed("The body must be in UTF-8.")
+    if not body.strip():
+        return {}
+    try:
+        value = json.loads(
+            body.decode(), object_pairs_hook=_unique_names, parse_constant=_reject_constant, parse_float=_finite
+        )
+        json.dumps(value, ensure_ascii=False).encode()  # rejects lone surrogates, which no response can contain
+        depth = _depth(value)
+    except (ValueError, RecursionError):
+        raise malformed("The body is not valid JSON.") from None
+    if depth > _MAX_DEPTH:
+        raise malformed(f"The body is nested more than {_MAX_DEPTH} levels deep.")
+    if not isinstance(value, dict):
+        raise malformed("The body must be a JSON object.")
+    return value
+
+
+def _decoded(argument: bytes) -> str:
+    try:
+        return argument.decode()
+    except UnicodeDecodeError:
+        raise malformed("The request is malformed.") from None
+
+
+def _charset(content_type: str) -> str:
+    _, parameters = parse_header(content_type)
+    return parameters.get(b"charset", b"utf-8").decode("latin-1").lower()
+
+
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("duplicate name")
+    return members
+
+
+def _reject_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if math.isinf(value):
+        raise ValueError("number out of range")
+    return value
+
+
+def _depth(value: object) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(_depth, inner), default=0)

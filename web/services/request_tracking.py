@@ -1,0 +1,146 @@
+"""Requests in progress, so that a shutdown can wait for them, and the logs of completed requests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+from storage.database import Database
+from storage.tables import request_log
+from storage.tables.request_log import LoggedRequest
+from web.api.errors import PublicError
+from web.metrics.conversions import RequestContext
+from web.metrics.service import HttpMetrics
+from web.services.accounts import Account
+
+log = logging.getLogger("convertd.request_log")
+access_log = logging.getLogger("convertd.access")
+
+_INTERVAL = 1.0  # seconds
+_CAPACITY = 20_000  # unwritten requests; further ones are not logged
+_BATCH_SIZE = 500  # rows
+_PATH_LENGTH = 120  # characters that are stored; the API's paths are shorter
+
+
+class InFlightRequests:
+    """The ids of requests in progress. `end` is idempotent, since a request can end in several ways."""
+
+    def __init__(self) -> None:
+        self.stopping = False
+        self._running: set[str] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def running(self) -> int:
+        """Number of requests in progress."""
+        return len(self._running)
+
+    def begin(self, request_id: str) -> None:
+        """Adds a request."""
+        self._running.add(request_id)
+        self._idle.clear()
+
+    def end(self, request_id: str) -> None:
+        """Removes a request that is complete or whose client has disconnected."""
+        self._running.discard(request_id)
+        if not self._running:
+            self._idle.set()
+
+    async def drain(self, seconds: float) -> None:
+        """Marks the server as stopping and waits until no request is in progress, for at most `seconds`."""
+        self.stopping = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+
+
+@dataclass(frozen=True)
+class CompletedRequest:
+    """A request and its response. `route` is the pattern of its path; `received` and `sent` are body sizes in bytes."""
+
+    method: str
+    path: str
+    route: str
+    status: int
+    seconds: float
+    context: RequestContext
+    account: Account | None
+    error: PublicError | None
+    received: int
+    sent: int
+
+
+class RequestLog:
+    """Records completed requests in the access log, in the metrics, and in the request logs of their accounts.
+
+    The request logs are kept in memory and written to the database once a second, so that requests do not wait for it.
+    """
+
+    def __init__(self, database: Database, metrics: HttpMetrics) -> None:
+        self._database = database
+        self._metrics = metrics
+        self._unwritten: list[LoggedRequest] = []
+        self._writing = asyncio.Lock()
+
+    def record(self, request: CompletedRequest) -> None:
+        """Adds a request."""
+        account, code = request.account, request.error.code if request.error else None
+        milliseconds = round(request.seconds * 1000)
+        # Paths and file names are private.
+        fields = {
+            "status": request.status,
+            "ms": milliseconds,
+            "account": account.id if account else None,
+            "received": request.received or None,
+            "sent": request.sent or None,
+            "code": code,
+            **vars(request.context),
+        }
+        access_log.info("%s %s", request.method, request.route, extra={"fields": fields})
+        self._metrics.record_request(
+            request.method, request.route, request.status, request.seconds, request.error, authenticated=bool(account)
+        )
+        if account and len(self._unwritten) < _CAPACITY:
+            logged = LoggedRequest(
+                id=request.context.request_id,
+                account=account.id,
+                method=request.method,
+                path=request.path[:_PATH_LENGTH],
+                status=request.status,
+                code=code,
+                milliseconds=milliseconds,
+                at_milliseconds=round(time.time() * 1000),
+            )
+            self._unwritten.append(logged)
+
+    async def latest(self, account: str) -> tuple[LoggedRequest, ...]:
+        """Returns the account's latest requests, newest first, including unwritten ones."""
+        await self.write()
+        return await self._database.read(request_log.latest, account)
+
+    async def write(self) -> None:
+        """Writes all recorded requests."""
+        async with self._writing:
+            while batch := self._unwritten[:_BATCH_SIZE]:
+                await self._database.run(request_log.record, batch)
+                del self._unwritten[: len(batch)]
+
+    async def run(self) -> None:
+        """Writes periodically until cancelled."""
+        while True:
+            await asyncio.sleep(_INTERVAL)
+            await self._try_to_write()
+
+    async def close(self) -> None:
+        """Writes all recorded requests; a failure is only logged."""
+        await self._try_to_write()
+
+    async def _try_to_write(self) -> None:
+        try:
+            await self.write()
+        except Exception:
+            log.warning("the request log could not be written", exc_info=True)
