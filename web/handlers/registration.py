@@ -63,13 +63,13 @@ class Verify(BaseHandler):
             account, key = Account.from_storage(verified.account, verified.issued.key), verified.issued.key
             self.respond(
                 VerifiedKey(
-                    verified.issued.text,
-                    key.key_id,
-                    key.key_prefix,
-                    account.email,
-                    account.name,
-                    account.tier.name,
-                    account.credits_remaining,
+                    api_key=verified.issued.text,
+                    key_id=key.key_id,
+                    key_prefix=key.key_prefix,
+                    email=account.email,
+                    name=account.name,
+                    tier=account.tier.name,
+                    credits_remaining=account.credits_remaining,
                 )
             )
 

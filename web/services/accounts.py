@@ -13,7 +13,8 @@ from functools import partial
 from config.pricing import TIERS, Tier
 from storage.database import Database
 from storage.errors import InvalidKey
-from storage.tables import accounts, api_keys, ledger, sessions
+from storage.tables import api_keys, ledger, sessions
+from storage.tables.accounts import Account as StoredAccount
 from storage.tables.api_keys import IssuedKey, Key, parse_key
 from web.api.errors import KeyNotVerified
 
@@ -28,7 +29,7 @@ _BEARER = re.compile(r"Bearer +(\S+) *", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Account(accounts.Account):
+class Account(StoredAccount):
     """The authenticated account of a request, as of its arrival, and the id of the API key used.
 
     `client` is the network address of a client that uses the account of all trial conversions, else empty.
@@ -39,7 +40,7 @@ class Account(accounts.Account):
     client: str = ""
 
     @classmethod
-    def from_storage(cls, account: accounts.Account, key: Key) -> Account:
+    def from_storage(cls, account: StoredAccount, key: Key) -> Account:
         """Combines the stored account and the key. Any purchase makes the tier `paid` permanently."""
         tier = TIERS["paid" if account.credits_total_purchased > 0 else "free"]
         return cls(**vars(account), tier=tier, key_id=key.key_id)
@@ -80,8 +81,8 @@ class Accounts:
             self._cache.put(sha256, *found, version)
         return Account.from_storage(*found)
 
-    def _record_use(self, account: accounts.Account, key: Key) -> tuple[accounts.Account, Key]:
-        """Updates `last_used_at`. No request waits for the write."""
+    def _record_use(self, account: StoredAccount, key: Key) -> tuple[StoredAccount, Key]:
+        """Updates `last_used_at` where that is due. No request waits for the write."""
         now = self._clock()
         if key.key_id not in self._uses:
             use = asyncio.create_task(self._database.run(api_keys.record_use, account.id, key.key_id))
@@ -157,7 +158,7 @@ class Accounts:
 
 @dataclass(frozen=True)
 class _CacheEntry:
-    account: accounts.Account
+    account: StoredAccount
     key: Key
     expires_at: float
 
@@ -177,14 +178,14 @@ class AccountCache:
         self._clock = clock
         self._entries: dict[str, _CacheEntry] = {}
 
-    def get(self, sha256: str) -> tuple[accounts.Account, Key] | None:
+    def get(self, sha256: str) -> tuple[StoredAccount, Key] | None:
         """Returns the account and the key, or None."""
         entry = self._entries.get(sha256)
         if entry is None or entry.expires_at <= self._clock():
             return None
         return entry.account, entry.key
 
-    def put(self, sha256: str, account: accounts.Account, key: Key, version: int) -> None:
+    def put(self, sha256: str, account: StoredAccount, key: Key, version: int) -> None:
         """Adds an account as it was read when `version` was current; ignored if keys have been removed since."""
         if version != self.version or account.verified_at is None or not account.credits_total_purchased:
             return

@@ -26,7 +26,7 @@ from web.services.idempotency import IdempotencyService, IdempotentRequest, Repl
 
 log = logging.getLogger("convertd.checkout")
 
-_LOCALES = (  # of Stripe's payment page
+_STRIPE_LOCALES = (
     *("bg", "cs", "da", "de", "el", "en", "en-GB", "es", "es-419", "et", "fi", "fil", "fr", "fr-CA"),
     *("hi-IN", "hr", "hu", "id", "it", "ja", "ko", "lt", "lv", "ms", "mt", "nb", "nl", "pl"),
     *("pt", "pt-BR", "ro", "ru", "sk", "sl", "sv", "th", "tr", "vi", "zh", "zh-HK", "zh-TW"),
@@ -154,7 +154,7 @@ def payment_status(purchase: Purchase) -> str:
 
 def stripe_locale(tag: str) -> str:
     """Stripe's name of a language tag, compared without case; English if Stripe does not support the language."""
-    return next((known for known in _LOCALES if known.lower() == tag.lower()), DEFAULT_LANGUAGE)
+    return next((known for known in _STRIPE_LOCALES if known.lower() == tag.lower()), DEFAULT_LANGUAGE)
 
 
 class SimulatedCheckout:

@@ -16,8 +16,8 @@ from storage.tables.usage import DayUsage, PairUsage, UsageReport
 from web.api.times import Period
 from web.services.accounts import Account
 
-WIDTH, HEIGHT = 720, 180  # of the chart, in SVG units
-_GAP = 0.25  # of the width of a day
+WIDTH, HEIGHT = 720, 180  # SVG units
+_GAP = 0.25  # share of the width of a day
 _MAX_BARS = 8
 _MAX_MONTHS = 12
 
