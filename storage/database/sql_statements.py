@@ -15,6 +15,12 @@ def statement(sql: str) -> Statement:
     return Statement(sql, re.sub(r":(\w+)", r"%(\1)s", sql))
 
 
+def insert(table: str, *columns: str, suffix: str = "") -> Statement:
+    """Builds a statement that inserts a row, with a parameter for each column."""
+    values = ", ".join(f":{column}" for column in columns)
+    return statement(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values}){suffix}")
+
+
 # Parameters: account, amount. Returns the new balance; no row if the balance is below the amount.
 HOLD_CREDITS = statement(
     "UPDATE account SET balance = balance - :amount, held = held + :amount"
@@ -26,36 +32,19 @@ CHARGE_HELD_CREDITS = statement(
     "UPDATE account SET held = held - :amount, used = used + :amount WHERE id = :account RETURNING balance"
 )
 
-INSERT_HOLD = statement(
-    "INSERT INTO hold (id, account, amount, state, server, boot, created_at, expires_at)"
-    " VALUES (:id, :account, :amount, :state, :server, :boot, :created_at, :expires_at)"
-)
+INSERT_HOLD = insert("hold", "id", "account", "amount", "state", "server", "boot", "created_at", "expires_at")
 
 # Parameters: hold, account, state (the new one). Returns the amount; no row if the hold has ended.
 END_HOLD = statement(
     "UPDATE hold SET state = :state WHERE id = :hold AND account = :account AND state = 'held' RETURNING amount"
 )
 
-INSERT_ENTRY = statement(
-    "INSERT INTO entry (ref, account, kind, amount, at) VALUES (:ref, :account, :kind, :amount, :at)"
-)
-
-# A trigger adds the row to the sums of `usage_day`.
-INSERT_USAGE = statement(
-    "INSERT INTO usage (account, operation, input_format, output_format, bytes_in, bytes_out, success, credits, at)"
-    " VALUES (:account, :operation, :input_format, :output_format, :bytes_in, :bytes_out, :success, :credits, :at)"
-)
+INSERT_ENTRY = insert("entry", "ref", "account", "kind", "amount", "at")
 
 # Parameters: id, account, now. One row if the key is a valid one of the account.
 SELECT_VALID_KEY = statement(
     "SELECT 1 FROM api_key WHERE id = :id AND account = :account"
     " AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)"
-)
-
-INSERT_REQUEST = statement(
-    "INSERT INTO request (id, account, method, path, status, code, milliseconds, at_milliseconds)"
-    " VALUES (:id, :account, :method, :path, :status, :code, :milliseconds, :at_milliseconds)"
-    " ON CONFLICT DO NOTHING"
 )
 
 # Parameters: account, kept. Deletes all but the latest `kept` requests. SQLite requires a LIMIT before OFFSET.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-from storage.database.sql_statements import DELETE_OLD_REQUESTS, INSERT_REQUEST
+from storage.database.sql_statements import DELETE_OLD_REQUESTS, insert
 from storage.database.transaction import Transaction, columns
 from storage.tables import models
 
@@ -24,6 +24,10 @@ class LoggedRequest:
     code: str | None
     milliseconds: int
     at_milliseconds: int  # Unix time
+
+
+_NAMES = [field.name for field in fields(LoggedRequest)]
+INSERT_REQUEST = insert("request", *_NAMES, suffix=" ON CONFLICT DO NOTHING")
 
 
 def record(transaction: Transaction, requests: Iterable[LoggedRequest]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field, TypeAdapter, WithJsonSchema
 
-from storage.database.sql_statements import INSERT_USAGE
+from storage.database.sql_statements import insert
 from storage.database.transaction import Transaction, columns
 from storage.field_types import Count, Credits, Size, Timestamp
 from storage.tables import models
@@ -35,6 +35,10 @@ class UsageRecord:
     output_format: str
     bytes_in: int
     bytes_out: int = 0
+
+
+_NAMES = [field.name for field in fields(UsageRecord)]
+INSERT_USAGE = insert("usage", "account", *_NAMES, "success", "credits", "at")
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ class _Group:
 
 
 def record(transaction: Transaction, account: str, operation: UsageRecord, *, success: bool, credits: int) -> None:
-    """Records a finished operation and adds it to the sums of its day.
+    """Records a finished operation. A trigger adds it to the sums of its day.
 
     Runs in the transaction that charges or releases its hold, after the changes of the account: all transactions lock
     accounts before sums.

@@ -11,13 +11,13 @@ import pytest
 from storage.database import Database, sql_statements
 from storage.database.sql_statements import statement
 from storage.database.transaction import Statement, Transaction
-from storage.tables import api_keys, models
+from storage.tables import api_keys, models, request_log, usage
 from storage.tables.api_keys import digest
 from tests.support.samples.storage import Clock, open_account
 
 pytestmark = pytest.mark.both_databases
 
-NAMED = vars(sql_statements) | vars(api_keys)
+NAMED = vars(sql_statements) | vars(api_keys) | vars(request_log) | vars(usage)
 STATEMENTS = {name: value for name, value in NAMED.items() if isinstance(value, Statement)}
 INSERTS: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
     "INSERT_HOLD": (models.Hold, {"state": "held", "amount": 3}),
