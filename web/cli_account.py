@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from config.settings import Settings
     from storage.blobs.blob_store import BlobStore
     from storage.database.transaction import Transaction
-    from storage.tables.accounts import Account
+    from storage.tables.accounts import StoredAccount
     from storage.tables.api_keys import IssuedKey, Key
     from web.api.fields import Model
 
@@ -101,7 +101,7 @@ def show(email: Email, as_json: Json = False) -> None:
     from storage.tables import api_keys, files
     from web.api.values import to_json
 
-    def read(transaction: Transaction) -> tuple[Account, int, tuple[Key, ...]]:
+    def read(transaction: Transaction) -> tuple[StoredAccount, int, tuple[Key, ...]]:
         account = _find(transaction, email)
         return account, files.stored_bytes(transaction, account.id), api_keys.list_keys(transaction, account.id)
 
@@ -168,7 +168,7 @@ def audit() -> None:
     print_message("the ledger is consistent.")
 
 
-def _find(transaction: Transaction, email: str) -> Account:
+def _find(transaction: Transaction, email: str) -> StoredAccount:
     """Returns the account with this address. Raises NotFound."""
     from storage.errors import NotFound
     from storage.tables import accounts
@@ -179,7 +179,7 @@ def _find(transaction: Transaction, email: str) -> Account:
     return account
 
 
-def _account_fields(account: Account) -> dict[str, Any]:
+def _account_fields(account: StoredAccount) -> dict[str, Any]:
     """The fields of an account, named as in the API, and those that only operators see."""
     from storage.field_types import format_timestamp
     from web.api.values import to_json

@@ -19,7 +19,7 @@ from storage.tables import files, ledger, models
 
 
 @dataclass(frozen=True)
-class Account:
+class StoredAccount:
     """An account. `credits_remaining` excludes `credits_held`."""
 
     id: Annotated[str, Field(exclude=True)]
@@ -34,7 +34,9 @@ class Account:
     last_used_at: Timestamp | None
 
 
-def create(transaction: Transaction, email: str, name: str, *, free_credits: int, verified: bool = True) -> Account:
+def create(
+    transaction: Transaction, email: str, name: str, *, free_credits: int, verified: bool = True
+) -> StoredAccount:
     """Creates an account and grants its free credits. Raises EmailTaken."""
     account = new_id("acct")
     row = {
@@ -52,7 +54,7 @@ def create(transaction: Transaction, email: str, name: str, *, free_credits: int
     return get(transaction, account)
 
 
-def get(transaction: Transaction, account: str) -> Account:
+def get(transaction: Transaction, account: str) -> StoredAccount:
     """Returns the account with this id. Raises NotFound."""
     found = _select(transaction, models.Account.id == account)
     if not found:
@@ -60,12 +62,12 @@ def get(transaction: Transaction, account: str) -> Account:
     return found[0]
 
 
-def find(transaction: Transaction, email: str) -> Account | None:
+def find(transaction: Transaction, email: str) -> StoredAccount | None:
     """Returns the account with this email address, or None."""
     return next(iter(_select(transaction, models.Account.email_key == email_key(email))), None)
 
 
-def list_all(transaction: Transaction) -> tuple[Account, ...]:
+def list_all(transaction: Transaction) -> tuple[StoredAccount, ...]:
     """Returns all accounts, oldest first, without deleted ones."""
     return _select(transaction, models.Account.email != "")
 
@@ -124,8 +126,8 @@ def email_key(email: str) -> str:
     return unicodedata.normalize("NFC", email.strip()).lower()
 
 
-def _select(transaction: Transaction, condition: Any) -> tuple[Account, ...]:
+def _select(transaction: Transaction, condition: Any) -> tuple[StoredAccount, ...]:
     """Returns accounts, oldest first."""
     table = models.Account
-    query = table.select(*columns(table, Account)).where(condition).order_by(table.created_at, table.id)
-    return transaction.values(Account, query)
+    query = table.select(*columns(table, StoredAccount)).where(condition).order_by(table.created_at, table.id)
+    return transaction.values(StoredAccount, query)

@@ -19,7 +19,7 @@ from storage.errors import InvalidKey, LastKey, NotFound, TooManyKeys
 from storage.field_types import KeyId, KeyPrefix, Name, Timestamp
 from storage.ids import ALPHABET, is_id, new_id, random_text
 from storage.tables import models
-from storage.tables.accounts import Account
+from storage.tables.accounts import StoredAccount
 
 MAX_GRACE = 604_800  # seconds: 7 days
 MAX_KEYS = 50  # valid keys of an account
@@ -54,7 +54,7 @@ class IssuedKey:
     text: str = field(repr=False)
 
 
-_ACCOUNT_COLUMNS = ", ".join(f"a.{column.column_name}" for column in columns(models.Account, Account))
+_ACCOUNT_COLUMNS = ", ".join(f"a.{column.column_name}" for column in columns(models.Account, StoredAccount))
 _KEY_COLUMNS = ", ".join(f"k.{column.column_name}" for column in columns(models.Key, Key))
 _SELECT = (
     f"SELECT {_ACCOUNT_COLUMNS}, {_KEY_COLUMNS} FROM api_key k JOIN account a ON a.id = k.account"
@@ -98,7 +98,7 @@ def issue(transaction: Transaction, account: str, name: str) -> IssuedKey:
     return IssuedKey(key, text)
 
 
-def authenticate(transaction: Transaction, sha256: str) -> tuple[Account, Key]:
+def authenticate(transaction: Transaction, sha256: str) -> tuple[StoredAccount, Key]:
     """Returns the account and the key with this SHA-256. Raises InvalidKey.
 
     Only reads. The account may be unverified; callers check `verified_at`.
@@ -125,7 +125,7 @@ def check_valid(transaction: Transaction, account: str, key: str) -> None:
         raise InvalidKey
 
 
-def by_key_id(transaction: Transaction, key_id: str) -> tuple[Account, Key]:
+def by_key_id(transaction: Transaction, key_id: str) -> tuple[StoredAccount, Key]:
     """Returns the account and the key with this id. Raises InvalidKey."""
     return _found(transaction.execute_statement(SELECT_BY_ID, id=key_id, now=transaction.now))
 
@@ -192,9 +192,9 @@ def _valid(now: int) -> Any:
     return table.revoked_at.is_null() & (table.expires_at.is_null() | (table.expires_at > now))
 
 
-def _found(rows: list[tuple[Any, ...]]) -> tuple[Account, Key]:
+def _found(rows: list[tuple[Any, ...]]) -> tuple[StoredAccount, Key]:
     if not rows:
         raise InvalidKey
     (row,) = rows
-    account_columns = len(fields(Account))
-    return Account(*row[:account_columns]), Key(*row[account_columns:])
+    account_columns = len(fields(StoredAccount))
+    return StoredAccount(*row[:account_columns]), Key(*row[account_columns:])

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from storage.database import Transaction
 from storage.errors import EmailTaken, NotFound
 from storage.tables import accounts, api_keys, models
-from storage.tables.accounts import Account
+from storage.tables.accounts import StoredAccount
 from storage.tables.api_keys import IssuedKey, digest
 
 Purpose = Literal["register", "replace"]
@@ -38,7 +38,7 @@ class Verified:
     """An account with a verified address, and a new key for it."""
 
     purpose: Purpose
-    account: Account
+    account: StoredAccount
     issued: IssuedKey
 
 

@@ -7,14 +7,14 @@ import secrets
 from storage.database import Transaction
 from storage.errors import InvalidKey
 from storage.tables import api_keys, models
-from storage.tables.accounts import Account
+from storage.tables.accounts import StoredAccount
 from storage.tables.api_keys import Key, digest
 
 LIFETIME = 43_200  # seconds
 _TOKEN_BYTES = 32
 
 
-def begin(transaction: Transaction, sha256: str) -> tuple[str, Account]:
+def begin(transaction: Transaction, sha256: str) -> tuple[str, StoredAccount]:
     """Starts a session for the key with this SHA-256. Returns its token and the account. Raises InvalidKey.
 
     Only the SHA-256 of the token is stored. The account may be unverified; callers check `verified_at`.
@@ -32,7 +32,7 @@ def begin(transaction: Transaction, sha256: str) -> tuple[str, Account]:
     return token, account
 
 
-def find(transaction: Transaction, token: str) -> tuple[Account, Key]:
+def find(transaction: Transaction, token: str) -> tuple[StoredAccount, Key]:
     """Returns the account and the key of a session. Raises InvalidKey if the session or its key has ended."""
     table = models.Session
     active = (table.sha256 == digest(token)) & (table.expires_at > transaction.now)

@@ -15,12 +15,12 @@ from storage.database import Database
 from storage.errors import InvalidKey, LastKey, NotFound, TooManyKeys
 from storage.ids import ALPHABET, is_id, new_id, random_text
 from storage.tables import accounts, api_keys, models
-from storage.tables.accounts import Account
+from storage.tables.accounts import StoredAccount
 from storage.tables.api_keys import IssuedKey, Key, digest, make_key, parse_key
 from tests.support.samples.storage import Clock, open_account
 
 
-def issue(database: Database, account: Account, name: str = "a key") -> IssuedKey:
+def issue(database: Database, account: StoredAccount, name: str = "a key") -> IssuedKey:
     return database.run_blocking(api_keys.issue, account.id, name)
 
 
@@ -32,7 +32,7 @@ def works(database: Database, issued: IssuedKey) -> bool:
     return True
 
 
-def ids(database: Database, account: Account) -> list[str]:
+def ids(database: Database, account: StoredAccount) -> list[str]:
     return [key.key_id for key in database.run_blocking(api_keys.list_keys, account.id)]
 
 
@@ -84,7 +84,7 @@ def test_random_characters_are_uniform() -> None:
         assert max(counts.values()) < 2 * min(counts.values())
 
 
-def authenticated(database: Database, issued: IssuedKey) -> tuple[Account, Key]:
+def authenticated(database: Database, issued: IssuedKey) -> tuple[StoredAccount, Key]:
     return database.run_blocking(api_keys.authenticate, digest(issued.text))
 
 

@@ -9,7 +9,7 @@ from storage.database import Database, Transaction
 from storage.errors import HoldLost, NoCredits, NotFound
 from storage.ids import new_id
 from storage.tables import accounts, ledger, ledger_audit, usage
-from storage.tables.accounts import Account
+from storage.tables.accounts import StoredAccount
 from storage.tables.ledger import CreditResult, Hold, ServerInstance
 from tests.support.samples.storage import OWNER, USE, Clock, open_account, settle_and
 
@@ -21,12 +21,12 @@ class Trouble(Exception):
 
 
 def reserve(
-    database: Database, account: Account, amount: int = 1, owner: ServerInstance = OWNER, lifetime: int = 60
+    database: Database, account: StoredAccount, amount: int = 1, owner: ServerInstance = OWNER, lifetime: int = 60
 ) -> Hold:
     return database.run_blocking(ledger.reserve, account.id, amount, owner, lifetime)
 
 
-def now(database: Database, account: Account) -> tuple[int, int, int]:
+def now(database: Database, account: StoredAccount) -> tuple[int, int, int]:
     """Returns balance, held and used credits. Fails if the audit finds a violation."""
     assert database.run_blocking(ledger_audit.check) == ()
     found = database.run_blocking(accounts.get, account.id)

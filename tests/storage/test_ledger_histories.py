@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 from storage.database import Database, Transaction
 from storage.errors import HoldLost, NoCredits
 from storage.tables import accounts, idempotency, ledger, ledger_audit, models
-from storage.tables.accounts import Account
+from storage.tables.accounts import StoredAccount
 from storage.tables.idempotency import Claim, InProgress, Replay, StoredResponse
 from storage.tables.ledger import Hold, ServerInstance
 from storage.tables.usage import UsageRecord
@@ -41,7 +41,7 @@ def crash(_transaction: Transaction) -> None:
     raise Crash
 
 
-def look(transaction: Transaction, account: str) -> tuple[tuple[str, ...], Account, set[str]]:
+def look(transaction: Transaction, account: str) -> tuple[tuple[str, ...], StoredAccount, set[str]]:
     """Returns the violations, the account, and the refs of its charges."""
     query = models.Entry.select().where((models.Entry.account == account) & (models.Entry.kind == "charge"))
     charges = {row.ref for row in transaction.all(query)}

@@ -9,7 +9,7 @@ import pytest
 
 from storage.database import Database, Transaction
 from storage.tables import accounts, ledger, ledger_audit, purchases, refunds
-from storage.tables.accounts import Account
+from storage.tables.accounts import StoredAccount
 from storage.tables.purchases import CheckoutReport, Outcome, Purchase
 from storage.tables.refunds import Kind, RefundResult, Reversal
 from tests.support.samples.storage import OWNER, USE, Clock, open_account
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.both_databases
 PRICE, CREDITS = 1500, 2000
 
 
-def buy(database: Database, credits: int = 0) -> tuple[Account, str]:
+def buy(database: Database, credits: int = 0) -> tuple[StoredAccount, str]:
     """Creates an account with an unpaid purchase."""
     account = open_account(database, credits)
     return account, database.run_blocking(purchases.begin, account.id, "pro", CREDITS, PRICE, "eur").purchase_id
@@ -47,14 +47,14 @@ def reverse(
     return database.run_blocking(refunds.record, reversal, f"evt_{id}_{at}_{amount}_{purchase}")
 
 
-def now(database: Database, account: Account) -> tuple[int, int]:
+def now(database: Database, account: StoredAccount) -> tuple[int, int]:
     """Returns balance and purchased credits. Fails if the audit finds a violation."""
     assert database.run_blocking(ledger_audit.check) == ()
     found = database.run_blocking(accounts.get, account.id)
     return (found.credits_remaining, found.credits_total_purchased)
 
 
-def spend(database: Database, account: Account, amount: int) -> None:
+def spend(database: Database, account: StoredAccount, amount: int) -> None:
     database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account.id, amount, OWNER, 60), USE)
 
 

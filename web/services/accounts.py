@@ -14,7 +14,7 @@ from config.pricing import TIERS, Tier
 from storage.database import Database
 from storage.errors import InvalidKey
 from storage.tables import api_keys, ledger, sessions
-from storage.tables.accounts import Account as StoredAccount
+from storage.tables.accounts import StoredAccount
 from storage.tables.api_keys import IssuedKey, Key, parse_key
 from web.api.errors import KeyNotVerified
 

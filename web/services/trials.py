@@ -115,7 +115,7 @@ def _check(status: RateLimitStatus) -> RateLimitStatus:
     return status
 
 
-def _open_account(transaction: Transaction) -> tuple[accounts.Account, Key]:
+def _open_account(transaction: Transaction) -> tuple[accounts.StoredAccount, Key]:
     """Returns the account and a valid key, whose text is not kept. Adds the credits of the day."""
     account = _find_or_create(transaction)
     keys = api_keys.list_keys(transaction, account.id)
@@ -128,7 +128,7 @@ def _open_account(transaction: Transaction) -> tuple[accounts.Account, Key]:
     return account, key
 
 
-def _find_or_create(transaction: Transaction) -> accounts.Account:
+def _find_or_create(transaction: Transaction) -> accounts.StoredAccount:
     account = accounts.find(transaction, TRIAL_EMAIL)
     if account is None:
         try:

@@ -9,7 +9,7 @@ from itertools import count
 from engine.outcome import Outcome, WarningRecord
 from storage.database import Database, Transaction
 from storage.tables import accounts, ledger
-from storage.tables.accounts import Account
+from storage.tables.accounts import StoredAccount
 from storage.tables.files import SourceFile, StoredResult
 from storage.tables.ledger import Hold, ServerInstance
 from storage.tables.usage import UsageRecord
@@ -38,7 +38,7 @@ class Clock:
         return self.now
 
 
-def open_account(database: Database, credits: int = 50) -> Account:
+def open_account(database: Database, credits: int = 50) -> StoredAccount:
     """Creates an account with this number of credits."""
     email = f"account-{next(_numbers)}@example.org"
     return database.run_blocking(accounts.create, email, "an account", free_credits=credits)

@@ -159,7 +159,7 @@ async def test_a_key_revoked_elsewhere_reserves_nothing(
         await service.authenticate(bearer(issued), cached=True)
 
 
-def _found(database: Database, issued: IssuedKey) -> tuple[accounts.Account, api_keys.Key]:
+def _found(database: Database, issued: IssuedKey) -> tuple[accounts.StoredAccount, api_keys.Key]:
     return database.run_blocking(api_keys.authenticate, api_keys.digest(issued.text))
 
 

@@ -54,7 +54,7 @@ def previewed(site: Running, content: bytes, address: str = "192.0.2.1", **form:
     return posted(site, "/try/preview", content, address, **form)
 
 
-def audited(site: Running) -> accounts.Account:
+def audited(site: Running) -> accounts.StoredAccount:
     """The account of trials, whose ledger is sound."""
     assert site.database.run_blocking(ledger_audit.check) == ()
     account = site.database.run_blocking(accounts.find, TRIAL_EMAIL)

@@ -77,7 +77,7 @@ class Storage:
 class Account(Flat):
     """The account, its balance and its limits."""
 
-    account: Inline[accounts.Account]
+    account: Inline[accounts.StoredAccount]
     tier: Tier
     max_file_size: MaxFileSize
     storage: Storage
