@@ -46,7 +46,7 @@ INSERT_USAGE = statement(
     " VALUES (:account, :operation, :input_format, :output_format, :bytes_in, :bytes_out, :success, :credits, :at)"
 )
 
-# The columns are the fields of storage.tables.accounts.Account, then those of storage.tables.api_keys.Key.
+# The columns are the fields of storage.tables.accounts.Account, then the fields of storage.tables.api_keys.Key.
 _SELECT_KEY = (
     "SELECT a.id, a.email, a.name, a.verified_at, a.balance, a.held, a.purchased, a.used, a.created_at,"
     " a.last_used_at, k.id, k.prefix, k.name, k.created_at, k.last_used_at, k.expires_at"

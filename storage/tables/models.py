@@ -204,7 +204,7 @@ class Payment(Model):
     id = TextField(primary_key=True)
     purchase = TextField(unique=True, null=True)
     reversed = BigIntegerField(default=0)  # credits to remove because of reversals
-    shortfall = BigIntegerField(default=0)  # those of them that had been spent already
+    shortfall = BigIntegerField(default=0)  # credits of reversed payments that were already spent
 
 
 class Reversal(Model):
