@@ -128,6 +128,20 @@ def test_layers_of_web() -> None:
     assert upward == set()
 
 
+def test_layers_of_storage() -> None:
+    may_import = {"blobs": {"blobs"}, "database": {"database"}, "tables": {"database", "tables"}}
+    arrows = {
+        (name, found)
+        for name, imported in _own({"storage"}).items()
+        for found in imported
+        if name.split(".")[1:2] and found.split(".")[1] in may_import
+    }
+
+    assert {
+        arrow for arrow in arrows if arrow[1].split(".")[1] not in may_import.get(arrow[0].split(".")[1], ())
+    } == set()
+
+
 def test_only_http_and_the_layers_above_import_tornado() -> None:
     importing = {name for name, imported in _imports().items() if any(one.startswith("tornado") for one in imported)}
 
