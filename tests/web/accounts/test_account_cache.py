@@ -147,7 +147,7 @@ async def test_a_key_revoked_elsewhere_reserves_nothing(
     issued, charges = issue(database), Charges(database, ServerInstance("server", "boot"))
     account = await service.authenticate(bearer(issued), cached=True)
     database.run_blocking(api_keys.revoke, account.id, issued.key.id)
-    account = await service.authenticate(bearer(issued), cached=True)  # from the cache
+    account = await service.authenticate(bearer(issued), cached=True)  # read from the cache
     with pytest.raises(InvalidKey):
         async with charges.hold(account.id, account.key_id, 1, USE, None):
             raise AssertionError
