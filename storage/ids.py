@@ -7,7 +7,7 @@ import secrets
 import string
 
 ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
-_LENGTH = 22  # of 62 characters: 130 bits
+_LENGTH = 22  # base-62 characters: 130 bits
 _BITS_PER_CHARACTER = 6
 _EXTRA_BITS = 64  # make the bias of the modulo negligible
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -128,6 +129,20 @@ def test_layers_of_web() -> None:
     assert upward == set()
 
 
+def test_layers_of_storage() -> None:
+    may_import = {"blobs": {"blobs"}, "database": {"database"}, "tables": {"database", "tables"}}
+    arrows = {
+        (name, found)
+        for name, imported in _own({"storage"}).items()
+        for found in imported
+        if name.split(".")[1:2] and found.split(".")[1] in may_import
+    }
+
+    assert {
+        arrow for arrow in arrows if arrow[1].split(".")[1] not in may_import.get(arrow[0].split(".")[1], ())
+    } == set()
+
+
 def test_only_http_and_the_layers_above_import_tornado() -> None:
     importing = {name for name, imported in _imports().items() if any(one.startswith("tornado") for one in imported)}
 
@@ -150,6 +165,20 @@ def test_no_test_module_is_imported() -> None:
     }
 
     assert importing == set()
+
+
+def test_tests_use_public_attributes() -> None:
+    """Those that remain are public attributes of libraries whose names begin with an underscore."""
+    public = {"_exit", "_meta", "_replace"}
+    accessed = {
+        (name, node.attr)
+        for name, tree in _trees().items()
+        for node in ast.walk(tree)
+        if name.startswith("tests.") and isinstance(node, ast.Attribute) and re.match("_[a-z]", node.attr)
+        if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+    }
+
+    assert {attribute for attribute in accessed if attribute[1] not in public} == set()
 
 
 def test_size_of_files() -> None:

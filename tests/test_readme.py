@@ -45,9 +45,11 @@ _COMMANDS = [
 ][len(_SET_UP) + _SAMPLES :]
 
 
-def test_every_document_is_covered() -> None:
-    assert documents() == [_README, _SECURITY, _BENCHMARKS, _OPERATION, _SANDBOX, _PLUGINS]
-    assert _SECURITY.commands() == []  # all others are executed or parsed, here and in test_production
+def test_every_document_with_commands_is_covered() -> None:
+    """They are executed or parsed, here and in test_production."""
+    with_commands = [document for document in documents() if document.commands()]
+
+    assert with_commands == [_README, _BENCHMARKS, _OPERATION, _SANDBOX, _PLUGINS]
 
 
 def test_the_readme_has_commands() -> None:

@@ -34,7 +34,7 @@ class BlobStore(Protocol):
         """Deletes blobs. Ignores keys that do not exist."""
 
     def list(self, older_than: int) -> AsyncIterator[str]:
-        """Yields the keys stored at least `older_than` seconds ago, including those of interrupted puts."""
+        """Yields the keys stored at least `older_than` seconds ago, including keys of interrupted puts."""
 
     async def ready(self) -> bool:
         """Whether the store accepts blobs now."""

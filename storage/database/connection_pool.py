@@ -31,7 +31,7 @@ _READ_ONLY = "REPEATABLE READ READ ONLY"  # a consistent snapshot, as SQLite has
 _ROLLED_BACK = ("40001", "40P01")  # SQLSTATEs of a serialization failure and a deadlock
 
 
-MAX_SECONDS = 15.0  # of a transaction; a server that is stopped or cut off would block it for minutes
+MAX_SECONDS = 15.0  # a transaction on a server that is stopped or cut off would block for minutes
 
 
 class _Unreachable(peewee.OperationalError):
@@ -113,7 +113,7 @@ class ConnectionPool:
 class _Watchdog:
     """Cuts connections off from the server that are in use for more than `max_seconds`.
 
-    Their transactions then fail like those of any lost connection.
+    Their transactions then fail as if the connection were lost.
     """
 
     def __init__(self, max_seconds: float) -> None:

@@ -31,7 +31,7 @@ _CONFIG = _ROOT / "config"
 _DASHBOARD = json.loads((_CONFIG / "grafana" / "dashboards" / "convertd.json").read_text())
 _PANELS = [panel for panel in _DASHBOARD["panels"] if panel["type"] != "row"]
 _COMPARISON = re.compile(r"(?P<value>.+) (?P<operator>[<>]|==) (?P<bound>[\d.e+]+)", re.DOTALL)
-_SECONDS = 25  # until a fault must be visible in Prometheus
+_SECONDS = 25  # a fault is visible in Prometheus after at most this time
 _CROWD = 60  # concurrent conversions
 _TIMEOUT = 2.0  # seconds
 

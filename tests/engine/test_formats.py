@@ -1,4 +1,4 @@
-"""Formats recognise their payloads, also of types that are imported late."""
+"""Formats recognize their payloads, also of types that are imported late."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _write_files(folder: Path) -> None:
         "jpeg-cmyk": _encode(picture.convert("CMYK"), "JPEG"),
         "jpeg-exif": _encode(picture, "JPEG", exif=exif),
         "jpeg-pictures": _encode(picture, "MPO", save_all=True, append_images=[picture]),
-        "png-grey": _encode(Image.fromarray(samples[..., 0]), "PNG"),
+        "png-gray": _encode(Image.fromarray(samples[..., 0]), "PNG"),
         "png-deep": bytes(imagecodecs.png_encode(samples)),
         "png-palette": _encode(picture.quantize(), "PNG", transparency=1),
         "png-frames": _encode(picture, "PNG", save_all=True, append_images=[picture.rotate(180)]),
@@ -88,5 +88,5 @@ def test_jobs_import_no_module(folder: Path, kind: str) -> None:
     found = json.loads(done.stdout)
     assert len(found) > 80
     importing = {job.partition(".")[0] for job, modules in found.items() if modules}
-    rare = {"jpeg-cmyk", "png-grey"} if kind == "plan" and reachable_by_jobs(Path(preload.__file__)) else set()
+    rare = {"jpeg-cmyk", "png-gray"} if kind == "plan" and reachable_by_jobs(Path(preload.__file__)) else set()
     assert importing == rare

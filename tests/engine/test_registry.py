@@ -40,7 +40,7 @@ def _identified(path: Path) -> str | None:
         return None
 
 
-def test_real_files_are_recognised() -> None:
+def test_real_files_are_recognized() -> None:
     for entry in load_corpus():
         expected = None if entry.name in _NOTHING else entry.format.lower().replace("apng", "png")
         assert _identified(entry.path) == expected, entry.name

@@ -27,7 +27,7 @@ from tests.support.samples.generated import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-_PAIRS = load_registry().catalogue()  # before the misbehaving plugin is on the path
+_PAIRS = load_registry().catalogue()  # the misbehaving plugin is not on the path yet
 _SECRET = "sk_live_known_to_the_server"
 _LAYER_SETS = {
     "none": sandbox.ALWAYS,

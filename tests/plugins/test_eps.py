@@ -34,7 +34,7 @@ _ARITHMETIC = base64.b64decode(
     "IxwcKDcpLDAxNDQ0Hyc5PTgyPC4zNDL/2wBDAQkJCQwLDBgNDRgyIRwhMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIy"
     "MjIyMjIyMjL/yQARCAAQACADASIAAhEBAxEB/8wACgAQEAUBEBEF/9oADAMBAAIRAxEAPwD/AHJpdL3Tp4vpKO+Zon6wFcyA/9k="
 )
-_SIZE = (417, 313)  # of 200 x 150 points at 150 dpi
+_SIZE = (417, 313)  # 200 x 150 points at 150 dpi
 
 
 @cache

@@ -17,7 +17,7 @@ from engine.verification import verify
 from plugins.pdf import DPI
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results import readers
-from tests.support.samples.generated import COLOURS, SIZE, sample
+from tests.support.samples.generated import COLORS, SIZE, sample
 
 _REGISTRY = load_registry()
 _PAIRS = _REGISTRY.catalogue()
@@ -35,7 +35,7 @@ def test_pair(plan: Plan) -> None:
 
     assert reading.size == pytest.approx(_expected_size(plan), abs=1)
     assert reading.count == 1
-    for index, expected in enumerate(COLOURS):
+    for index, expected in enumerate(COLORS):
         _assert_like(_quadrant(reading, index), expected, exact=plan.source.name not in _RAW)
     for pixels in (1, MAX_PIXELS // 10, MAX_PIXELS):
         assert needed_bytes(plan, pixels) <= allowed_bytes(plan, pixels) <= allowed_bytes(plan) <= JobLimits().memory
@@ -64,7 +64,7 @@ def _quadrant(reading: readers.Reading, index: int) -> tuple[float, ...]:
 def _assert_like(seen: tuple[float, ...], expected: tuple[int, int, int], *, exact: bool) -> None:
     if exact:
         assert seen == pytest.approx(expected, abs=12)
-    elif len(set(expected)) == 1:  # grey stays neutral under the camera's white balance
+    elif len(set(expected)) == 1:  # gray stays neutral under the camera's white balance
         assert max(seen) - min(seen) < 12
     else:
         assert int(np.argmax(seen)) == int(np.argmax(expected))

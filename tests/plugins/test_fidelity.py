@@ -1,4 +1,4 @@
-"""Fidelity of results: orientation, colour, depth, transparency, timing, EXIF and XMP."""
+"""Fidelity of results: orientation, color, depth, transparency, timing, EXIF and XMP."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_exif_of_raw_is_kept(raw: str, target: str) -> None:
 
 
 def _profile() -> bytes:
-    """A profile with red and green swapped, so that ignoring it changes the colours."""
+    """A profile with red and green swapped, so that ignoring it changes the colors."""
     profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
     red, green = profile.find(b"rXYZ"), profile.find(b"gXYZ")
     profile[red : red + 4], profile[green : green + 4] = b"gXYZ", b"rXYZ"
@@ -146,9 +146,9 @@ def _deep_png(array: NDArray[np.uint16]) -> bytes:
 
 def _deep_tiff(array: NDArray[np.uint16]) -> bytes:
     buffer = BytesIO()
-    colour = "rgb" if array.ndim == 3 else "minisblack"
+    color = "rgb" if array.ndim == 3 else "minisblack"
     extra = ["unassalpha"] if array.ndim == 3 and array.shape[2] == 4 else None
-    tifffile.imwrite(buffer, array, photometric=colour, extrasamples=extra)
+    tifffile.imwrite(buffer, array, photometric=color, extrasamples=extra)
     return buffer.getvalue()
 
 

@@ -23,7 +23,7 @@ from engine.registry import load_registry
 from tests.support.results.conversions import codes
 
 _REGISTRY = load_registry()
-_WIDTHS = [20, 30, 40, 50]  # in pixels or points; the pages differ, so that each is recognised
+_WIDTHS = [20, 30, 40, 50]  # in pixels or points; the pages differ, so that each is recognized
 _ANIMATIONS = {"gif": "GIF", "webp": "WEBP", "png": "PNG", "avif": "AVIF"}
 
 

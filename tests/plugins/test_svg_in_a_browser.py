@@ -18,7 +18,7 @@ from tests.support.samples.corpus import CORPUS, load_corpus
 _REGISTRY = load_registry()
 _BLUR = 1.5  # pixels; edges and hinting differ
 _VISIBLE = 32  # levels of 255
-_SHARE = 0.01  # of the pixels
+_SHARE_OF_PIXELS = 0.01
 
 
 def _drawings() -> dict[str, bytes]:
@@ -63,5 +63,5 @@ def test_pictures_look_as_in_a_browser() -> None:
 
     assert len(expected) >= 48
     shares = {name: _share_of_different_pixels(picture, own[name]) for name, picture in expected.items()}
-    different = {name: round(share, 3) for name, share in shares.items() if share > _SHARE}
+    different = {name: round(share, 3) for name, share in shares.items() if share > _SHARE_OF_PIXELS}
     assert len(different) <= len(expected) / 5, different

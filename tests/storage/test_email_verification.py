@@ -78,14 +78,6 @@ def test_a_token_verifies_an_unverified_account(database: Database) -> None:
     assert verified.account.verified_at is not None
 
 
-def test_a_token_works_once(database: Database) -> None:
-    begun = register(database)
-    account = verify(database, begun.token).account
-    with pytest.raises(NotFound):
-        verify(database, begun.token)
-    assert len(database.run_blocking(api_keys.list_keys, account.id)) == 1
-
-
 async def test_a_token_works_once_under_concurrency(database: Database) -> None:
     begun = await database.run(email_verification.register, "a@b.org", "n")
     attempts = (database.run(email_verification.verify, begun.token, free_credits=50) for _ in range(20))

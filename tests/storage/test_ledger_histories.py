@@ -53,7 +53,7 @@ class Histories(RuleBasedStateMachine):
 
     holds: Bundle[Hold] = Bundle("holds")
 
-    address: ClassVar[str]  # of the database, which all histories share
+    address: ClassVar[str]  # all histories share a database
 
     def __init__(self) -> None:
         super().__init__()

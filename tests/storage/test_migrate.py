@@ -39,6 +39,15 @@ def balance_of(database: Database, account: str) -> int:
     return database.run_blocking(ledger.balance, account)
 
 
+def open_earlier(url: str, count: int, folder: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Database:
+    """Opens a database of an earlier release, with the first `count` migrations."""
+    for script in sorted(migrate.MIGRATIONS.glob("0*.py"))[:count]:
+        shutil.copy(script, folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(migrate, "MIGRATIONS", folder)
+        return Database(url, clock=clock)
+
+
 def test_tables_match_the_models(database: Database) -> None:
     def columns(transaction: Transaction, table: type[peewee.Model]) -> dict[str, bool]:
         found = transaction.connection.get_columns(table._meta.table_name)
@@ -88,11 +97,7 @@ def test_a_failed_migration_is_rolled_back(url: str, tmp_path: Path, monkeypatch
 def test_usage_of_an_earlier_release_is_summed_per_day_while_it_still_runs(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
-    real = migrate.MIGRATIONS
-    for script in sorted(real.glob("0*.py"))[:5]:
-        shutil.copy(script, tmp_path)
-    monkeypatch.setattr(migrate, "MIGRATIONS", tmp_path)
-    earlier = Database(url, clock=clock)
+    earlier = open_earlier(url, 5, tmp_path, monkeypatch, clock)
     accounts = [open_account(earlier, 7).id for _ in range(2)]
     for account in accounts:
         for number in range(6):
@@ -105,7 +110,6 @@ def test_usage_of_an_earlier_release_is_summed_per_day_while_it_still_runs(
             row |= {"bytes_in": 100, "bytes_out": 10 * number, "success": number < 5, "credits": number}
             row |= {"at": int(clock.now) + (number % 2) * 86_400}
             earlier.run_blocking(insert_usage, row)
-    monkeypatch.setattr(migrate, "MIGRATIONS", real)
 
     opened = Database(url, clock=clock)
 
@@ -124,11 +128,7 @@ def test_usage_of_an_earlier_release_is_summed_per_day_while_it_still_runs(
 def test_results_of_an_earlier_release_count_towards_the_quota(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
-    real = migrate.MIGRATIONS
-    for script in sorted(real.glob("0*.py"))[:6]:
-        shutil.copy(script, tmp_path)
-    monkeypatch.setattr(migrate, "MIGRATIONS", tmp_path)
-    earlier = Database(url, clock=clock)
+    earlier = open_earlier(url, 6, tmp_path, monkeypatch, clock)
     account = open_account(earlier, 7).id
     row = {"id": "file_1", "account": account, "original_name": "a.png", "extension": "png", "input_format": "png"}
     times = {"created_at": int(clock.now), "expires_at": int(clock.now) + 60}
@@ -136,7 +136,6 @@ def test_results_of_an_earlier_release_count_towards_the_quota(
     for changes in (result, {"id": "file_2"}):
         earlier.run_blocking(insert_file, {**row, "original_size": 5, **times, **changes})
     earlier.close()
-    monkeypatch.setattr(migrate, "MIGRATIONS", real)
 
     opened = Database(url, clock=clock)
     assert opened.run_blocking(files.stored_bytes, account) == 300

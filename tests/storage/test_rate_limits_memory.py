@@ -6,20 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.rate_limits import MemoryRateLimiter, unused
-
-
-class Clock:
-    """A clock set by the test."""
-
-    def __init__(self, now: float = 1_000_000.25) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.samples.storage import Clock
 
 
 async def test_times_are_rounded_up() -> None:
-    clock = Clock()
+    clock = Clock(1_000_000.25)
     limiter = MemoryRateLimiter(clock=clock)
     status = await limiter.hit("a", 1, 60)
     assert (status.reset, status.retry_after) == (1_000_061, 60)
@@ -57,7 +48,7 @@ async def test_memory_is_bounded() -> None:
 
 @given(st.lists(st.floats(0, 30), max_size=60), st.integers(1, 5))
 async def test_no_window_exceeds_its_limit(pauses: list[float], limit: int) -> None:
-    clock = Clock()
+    clock = Clock(0.0)
     limiter = MemoryRateLimiter(clock=clock)
     allowed: list[float] = []
     for pause in pauses:

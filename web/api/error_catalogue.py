@@ -1,4 +1,4 @@
-"""The documentation of every error code (meaning, advice, reasons, schema of the details) and of every warning code."""
+"""Every error code with its HTTP status and documentation, and the documentation of every warning code."""
 
 from __future__ import annotations
 
@@ -100,11 +100,12 @@ class ReadinessDetails(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ErrorDescription:
-    """The documentation of an error code: an example message, advice, reasons, and the schema of `details`.
+    """An error code: its HTTP status, an example message, advice, reasons, and the schema of `details`.
 
     Words in backquotes are code. `headers` are sent with the error.
     """
 
+    status: int
     message: str
     advice: str
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -115,16 +116,19 @@ class ErrorDescription:
 ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
     {
         "invalid_api_key": ErrorDescription(
+            401,
             "The API key is missing or invalid.",
             "Send a valid API key as `Authorization: Bearer …`. To replace a lost key, register again with the same "
             "email address.",
             headers=("WWW-Authenticate",),
         ),
         "key_not_verified": ErrorDescription(
+            403,
             "The account's email address is not verified. Open the link in the verification email.",
             "Open the link in the email that was sent at registration.",
         ),
         "rate_limit_exceeded": ErrorDescription(
+            429,
             "More than 60 requests in 60 seconds.",
             "Wait for `Retry-After` seconds and repeat the request. With the reason `queue_full`, the server has too "
             "many conversions waiting; send fewer at a time.",
@@ -138,11 +142,13 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
             ("Retry-After",),
         ),
         "no_credits": ErrorDescription(
+            402,
             "No credits are left for this operation; buy a pack.",
             "Buy a pack of credits. `details` has the balance and the price.",
             details=CreditDetails,
         ),
         "invalid_file_type": ErrorDescription(
+            400,
             "The content of the file matches no supported format.",
             "The file's content decides its type, not its name. `reason` distinguishes empty files, unknown formats, "
             "and PDFs that need the field `password`.",
@@ -155,6 +161,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
             FileTypeDetails,
         ),
         "file_too_large": ErrorDescription(
+            413,
             "The file is larger than 10485760 bytes.",
             "`reason` names the exceeded limit: bytes, pixels, frames, pages, scans, elements, or the account's "
             "storage. `details` has the limit.",
@@ -170,11 +177,13 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
             SizeDetails,
         ),
         "unsupported_conversion": ErrorDescription(
+            400,
             "psd cannot be converted to xyz.",
             "`details.available` lists the output formats for this input format.",
             details=PairDetails,
         ),
         "processing_failed": ErrorDescription(
+            500,
             "The picture data cannot be decoded.",
             "`corrupt_input`, `engine_error` and `target_unreachable` fail again if repeated. After `timeout`, "
             "`out_of_memory` and `worker_crashed` a retry may succeed. Failed conversions are not charged.",
@@ -189,6 +198,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
             JobDetails,
         ),
         "invalid_parameter": ErrorDescription(
+            400,
             "quality must be an integer from 1 to 100.",
             "`param` names the field, and `reason` what is wrong with it.",
             {
@@ -214,12 +224,14 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
             ParameterDetails,
         ),
         "not_found": ErrorDescription(
+            404,
             "No such file.",
             "The path is wrong, or the resource was deleted or has expired: files and batches are kept for a limited "
             "time.",
             {"not_processed": "the file has not been converted yet"},
         ),
         "server_error": ErrorDescription(
+            500,
             "The server failed to process this request.",
             "The server is at fault. Retry later, and quote the `request_id` when you report it.",
             {
@@ -229,26 +241,31 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
             },
         ),
         "method_not_allowed": ErrorDescription(
+            405,
             "This path supports POST, OPTIONS.",
             "The header `Allow` lists the methods that the path supports.",
             headers=("Allow",),
         ),
         "idempotency_conflict": ErrorDescription(
+            409,
             "The same request is still running.",
             "The first request with this idempotency key is still running. Retry after `Retry-After` seconds.",
             headers=("Retry-After",),
         ),
         "idempotency_key_reused": ErrorDescription(
+            422,
             "This idempotency key was used for a different request.",
             "Use a new idempotency key for another file or other parameters.",
         ),
         "range_not_satisfiable": ErrorDescription(
+            416,
             "The requested range starts after the end of the file, which has 20104 bytes.",
             "Request a `Range` that starts before the end of the file. `details` has its size.",
             details=RangeDetails,
             headers=("Content-Range",),
         ),
         "not_ready": ErrorDescription(
+            503,
             "The service is not ready.",
             "The service is starting, stopping, or a part of it fails. Retry, on another server if there is one.",
             {"disk_full": "the server has no disk space left"},
@@ -256,6 +273,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
             ("Retry-After",),
         ),
         "request_timeout": ErrorDescription(
+            408,
             "The body of the request arrived too slowly.",
             "The request arrived too slowly. Use a faster connection or smaller files.",
         ),

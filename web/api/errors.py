@@ -13,28 +13,9 @@ from typing import Any, ClassVar, TypeAlias
 from engine.errors import ConversionError
 from storage.errors import InvalidKey, StorageError
 from web.api.schemas.common import ErrorBody
+from web.api.error_catalogue import ERROR_CATALOGUE
 
-STATUS: Mapping[str, int] = MappingProxyType(
-    {
-        "invalid_api_key": 401,
-        "key_not_verified": 403,
-        "rate_limit_exceeded": 429,
-        "no_credits": 402,
-        "invalid_file_type": 400,
-        "file_too_large": 413,
-        "unsupported_conversion": 400,
-        "processing_failed": 500,
-        "invalid_parameter": 400,
-        "not_found": 404,
-        "server_error": 500,
-        "method_not_allowed": 405,
-        "idempotency_conflict": 409,
-        "idempotency_key_reused": 422,
-        "range_not_satisfiable": 416,
-        "not_ready": 503,
-        "request_timeout": 408,
-    }
-)
+STATUS: Mapping[str, int] = MappingProxyType({code: error.status for code, error in ERROR_CATALOGUE.items()})
 """The HTTP status of each error code."""
 
 

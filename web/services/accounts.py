@@ -23,7 +23,7 @@ log = logging.getLogger("convertd.accounts")
 SESSION_LIFETIME = sessions.LIFETIME  # seconds
 
 _CACHE_LIFETIME = 10.0  # seconds; a key that another process revokes may be found for as long
-_CACHE_CAPACITY = 10_000  # keys
+CACHE_CAPACITY = 10_000  # keys
 
 _BEARER = re.compile(r"Bearer +(\S+) *", re.IGNORECASE)
 
@@ -193,7 +193,7 @@ class AccountCache:
         if key.expires_at is not None:
             expires_at = min(expires_at, key.expires_at)
         self._entries.pop(sha256, None)
-        if len(self._entries) >= _CACHE_CAPACITY:
+        if len(self._entries) >= CACHE_CAPACITY:
             del self._entries[next(iter(self._entries))]  # the oldest
         self._entries[sha256] = _CacheEntry(account, key, expires_at)
 

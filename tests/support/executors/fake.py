@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from engine.executor import Job, JobLimits, JobResult
+from engine.errors import StepFailed
+from engine.executor import Executor, Job, JobLimits, JobResult
 
 
 class EndlessExecutor:
@@ -29,6 +30,27 @@ class EndlessExecutor:
         finally:
             self.running -= 1
         raise AssertionError
+
+    async def ready(self) -> bool:
+        return True
+
+
+class RecordingExecutor:
+    """Records jobs and their accounts, and raises StepFailed, or passes the jobs on to `executor` if there is one."""
+
+    def __init__(self, executor: Executor | None = None) -> None:
+        self.jobs: list[Job] = []
+        self.accounts: list[str] = []
+        self._executor = executor
+
+    async def run(
+        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
+    ) -> JobResult:
+        self.jobs.append(job)
+        self.accounts.append(account)
+        if self._executor is None:
+            raise StepFailed("Nothing is done here.")
+        return await self._executor.run(job, account, inputs, output, limits)
 
     async def ready(self) -> bool:
         return True

@@ -23,7 +23,7 @@ from engine.registry import Registry, load_registry
 Imports: TypeAlias = dict[str, list[str]]
 """The modules that jobs import, or the errors that they end with, by job."""
 
-_TARGETS = ("bmp", "png")  # with 8 bits per sample and with more
+_TARGETS = ("bmp", "png")  # BMP has 8 bits per sample, PNG can have more
 
 
 def main(kind: str, folder: Path) -> None:

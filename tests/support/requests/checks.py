@@ -33,5 +33,5 @@ def dressed(response: httpx.Response) -> None:
     assert re.fullmatch(r'"default";r=\d+;t=\d+', response.headers["RateLimit"])
     assert response.headers["Access-Control-Allow-Origin"] == "*"
     assert "X-Request-Id" in response.headers["Access-Control-Expose-Headers"]
-    if "raw" not in response.extensions:  # those that are parsed from raw bytes belong to no request
+    if "raw" not in response.extensions:  # a response that is parsed from raw bytes belongs to no request
         conforms(response)

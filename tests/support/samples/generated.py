@@ -1,4 +1,4 @@
-"""A small generated file of every input format: four quadrants, red and green above blue and grey."""
+"""A small generated file of every input format: four quadrants, red and green above blue and gray."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.mupdf import pymupdf
 from tests.support.samples.raw_samples import CAMERAS, raw_sample
 
 SIZE = (168, 120)
-COLOURS = ((220, 30, 40), (30, 180, 60), (40, 60, 210), (128, 128, 128))
+COLORS = ((220, 30, 40), (30, 180, 60), (40, 60, 210), (128, 128, 128))
 
 
 @cache
@@ -28,9 +28,9 @@ def quadrants(size: tuple[int, int] = SIZE) -> Image.Image:
     """The picture itself."""
     width, height = size
     image = Image.new("RGB", size)
-    for index, colour in enumerate(COLOURS):
+    for index, color in enumerate(COLORS):
         left, top = index % 2 * (width // 2), index // 2 * (height // 2)
-        image.paste(colour, (left, top, left + width // 2, top + height // 2))
+        image.paste(color, (left, top, left + width // 2, top + height // 2))
     return image
 
 
@@ -57,14 +57,14 @@ def _psd() -> bytes:
 
 def _boxes() -> list[tuple[int, int, tuple[int, int, int]]]:
     width, height = SIZE[0] // 2, SIZE[1] // 2
-    return [(index % 2 * width, index // 2 * height, colour) for index, colour in enumerate(COLOURS)]
+    return [(index % 2 * width, index // 2 * height, color) for index, color in enumerate(COLORS)]
 
 
 def _svg() -> bytes:
     width, height = SIZE
     boxes = "".join(
-        f'<rect x="{x}" y="{y}" width="{width // 2}" height="{height // 2}" fill="rgb{colour}"/>'
-        for x, y, colour in _boxes()
+        f'<rect x="{x}" y="{y}" width="{width // 2}" height="{height // 2}" fill="rgb{color}"/>'
+        for x, y, color in _boxes()
     )
     return f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}">{boxes}</svg>'.encode()
 
@@ -72,8 +72,8 @@ def _svg() -> bytes:
 def _pdf() -> bytes:
     document = pymupdf.open()
     page = document.new_page(width=SIZE[0], height=SIZE[1])
-    for x, y, colour in _boxes():
-        fill = tuple(value / 255 for value in colour)
+    for x, y, color in _boxes():
+        fill = tuple(value / 255 for value in color)
         page.draw_rect((x, y, x + SIZE[0] // 2, y + SIZE[1] // 2), color=None, fill=fill, width=0)
     data: bytes = document.tobytes()
     return data
@@ -82,8 +82,8 @@ def _pdf() -> bytes:
 def _eps() -> bytes:
     width, height = SIZE
     lines = ["%!PS-Adobe-3.0 EPSF-3.0", f"%%BoundingBox: 0 0 {width} {height}", "%%EndComments"]
-    for x, y, colour in _boxes():
-        red, green, blue = (f"{value / 255:.4f}" for value in colour)
+    for x, y, color in _boxes():
+        red, green, blue = (f"{value / 255:.4f}" for value in color)
         bottom = height - y - height // 2
         lines.append(f"{red} {green} {blue} setrgbcolor {x} {bottom} {width // 2} {height // 2} rectfill")
     return "\n".join([*lines, "showpage", "%%EOF", ""]).encode()

@@ -1,8 +1,8 @@
 """Generated, tiny camera RAW files: one picture in seven containers.
 
 Each file is what a camera of that maker would write, reduced to what a decoder needs: sensor samples behind a
-colour filter, as-shot white balance, black and white levels, EXIF, and a smaller JPEG preview. The picture is
-`scene`, in linear camera colours, so a developed file can be compared with it quadrant by quadrant.
+color filter, as-shot white balance, black and white levels, EXIF, and a smaller JPEG preview. The picture is
+`scene`, in linear camera colors, so a developed file can be compared with it quadrant by quadrant.
 """
 
 import io
@@ -57,7 +57,7 @@ class Camera:
 
     @property
     def filter_bytes(self) -> bytes:
-        return bytes(colour for row in self.filters for colour in row)
+        return bytes(color for row in self.filters for color in row)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def raw_sample(format_name: str, *, width: int = 168, height: int = 120, orienta
 
 
 def scene(width: int, height: int) -> NDArray[np.uint16]:
-    """Linear RGB of the picture: red, green / blue, grey quadrants, a little darker to the left."""
+    """Linear RGB of the picture: red, green / blue, gray quadrants, a little darker to the left."""
     rows = np.arange(height) * 2 // height
     columns = np.arange(width) * 2 // width
     light = np.linspace(LIGHT_FALLOFF, 1.0, width)[:, np.newaxis]
@@ -92,7 +92,7 @@ def scene(width: int, height: int) -> NDArray[np.uint16]:
 
 
 def mosaic(camera: Camera, shot: Shot) -> Samples:
-    """The sensor samples of the scene: one colour per photosite, before white balance."""
+    """The sensor samples of the scene: one color per photosite, before white balance."""
     light = scene(shot.width, shot.height) / 0xFFFF * NEUTRAL
     filters = np.array(camera.filters)
     rows = np.arange(shot.height)[:, np.newaxis] % filters.shape[0]
@@ -547,7 +547,7 @@ def arw(camera: Camera, shot: Shot) -> bytes:
 
 
 def dng(camera: Camera, shot: Shot) -> bytes:
-    """Adobe: as ARW, but described by standard tags alone. Its camera colours are linear sRGB."""
+    """Adobe: as ARW, but described by standard tags alone. Its camera colors are linear sRGB."""
     sensor = [
         *filter_layout(camera),
         longs(Tag.BLACK_LEVEL, camera.black),

@@ -29,7 +29,7 @@ class MailServer:
     """Accepts emails after `refusals` temporary refusals. Records each with its envelope and the use of TLS."""
 
     refusals: int = 0
-    certificate: Path | None = None  # that of a server with STARTTLS
+    certificate: Path | None = None  # only for STARTTLS
     implicit: bool = False  # TLS from the first byte
     password: bool = False
     tries: int = 0

@@ -176,7 +176,7 @@ def test_an_account_read_before_a_revocation_is_not_cached(url: str, clock: Cloc
 
 
 def test_the_cache_is_bounded(url: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("web.services.accounts._CACHE_CAPACITY", 2)
+    monkeypatch.setattr("web.services.accounts.CACHE_CAPACITY", 2)
     database, cache = Database(url, clock=clock), AccountCache(clock)
     found = _found(database, issue(database))
     for name in ("first", "second", "first", "third"):

@@ -12,7 +12,6 @@ from config.settings import Settings
 from tests.support.servers.in_process import Servers, eventually
 from tests.support.servers.mail_server import MailServer
 from tests.support.servers.outbox import LINK, SENDER, saved_emails
-from tests.support.servers.server_process import free_port
 from web.app import assemble, listening
 from web.services.email import Email, EmailQueue, EmailTransport, OutboxTransport, SmtpTransport, verification_email
 
@@ -106,10 +105,3 @@ async def test_the_queue_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
         queue.enqueue(verification_email(TO, LINK))
     assert [vars(record)["fields"]["reason"] for record in caplog.records] == ["queue full"]
     await queue.close(0)
-
-
-async def test_a_mail_server_that_is_down(caplog: pytest.LogCaptureFixture) -> None:
-    queue = email_queue(SmtpTransport(f"smtp://127.0.0.1:{free_port()}", SENDER))
-    queue.enqueue(verification_email(TO, LINK))
-    await queue.close()
-    assert vars(caplog.records[0])["fields"]["reason"] == "ConnectionRefusedError"

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
 
-from engine.executor import Job, JobLimits, JobResult
+from tests.support.executors.fake import FailingExecutor
 from tests.support.requests import http
 from tests.support.requests.checks import problem
 from tests.support.samples.forms import picture
 from tests.support.servers.in_process import Running, Servers, eventually
 from web.api.errors import STATUS
-
-
-class Broken:
-    """An executor with a bug."""
-
-    async def run(
-        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
-    ) -> JobResult:
-        raise RuntimeError("nobody foresaw this")
-
-    async def ready(self) -> bool:
-        return True
 
 
 def _key(server: Running, credits: int = 1, *, verified: bool = True) -> dict[str, str]:
@@ -65,7 +53,7 @@ def test_code(server: Running, code: str) -> None:
 
 
 def test_a_bug_is_a_server_error(servers: Servers, data_dir: Path) -> None:
-    with servers.running(data_dir, executor=Broken()) as server:
+    with servers.running(data_dir, executor=FailingExecutor(RuntimeError("nobody foresaw this"))) as server:
         response = server.convert(picture())
         problem(response, 500, "server_error")
         assert "foresaw this" not in response.text

@@ -5,37 +5,18 @@ from __future__ import annotations
 import asyncio
 import io
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
 import pytest
 from PIL import Image
 
-from engine.errors import StepFailed
-from engine.executor import Job, JobLimits, JobResult
-from tests.support.executors.fake import EndlessExecutor
+from tests.support.executors.fake import EndlessExecutor, RecordingExecutor
 from tests.support.requests import http
 from tests.support.samples.forms import FILE, FORM, TARGET, conversion_request, form, part, picture
 from tests.support.servers.in_process import Running, Servers, eventually
 
 JSON = {"Accept": "application/json"}
-
-
-class Noting:
-    """An executor that records its jobs and runs none."""
-
-    def __init__(self) -> None:
-        self.jobs: list[Job] = []
-
-    async def run(
-        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
-    ) -> JobResult:
-        self.jobs.append(job)
-        raise StepFailed("Nothing is done here.")
-
-    async def ready(self) -> bool:
-        return True
 
 
 def opened(content: bytes) -> Image.Image:
@@ -66,7 +47,7 @@ def test_responses_name_the_warnings_of_the_result(server: Running) -> None:
 
 
 def test_risky_formats_are_isolated(servers: Servers, data_dir: Path) -> None:
-    executor = Noting()
+    executor = RecordingExecutor()
     with servers.running(data_dir, executor) as server:
         for target in ("webp", "pdf"):
             assert server.convert(picture(), target).status_code == 500
@@ -76,7 +57,7 @@ def test_risky_formats_are_isolated(servers: Servers, data_dir: Path) -> None:
 def test_small_files_are_never_on_the_disk(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as server:
         for folder in ("jobs", "blobs"):
-            (data_dir / folder).rmdir()  # so that no file can be created there
+            (data_dir / folder).rmdir()  # no file can be created there now
         before = set(data_dir.rglob("*"))
         small, large = picture(), picture("BMP", (1000, 1000))
         assert server.convert(small, "webp").status_code == 200

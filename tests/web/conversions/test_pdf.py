@@ -127,7 +127,7 @@ def test_statuses(server: Running) -> None:
 def test_a_repeat_is_charged_once(either: Running) -> None:
     key = either.account(credits=2)
     once: dict[str, Any] = {"headers": {"Idempotency-Key": "merge"}, "key": key}
-    documents = document(1), document(2)  # those made later would have other ids
+    documents = document(1), document(2)  # a document made later would have another id
     first, again = (merge(either, *documents, **once) for _ in range(2))
     assert again.headers["Idempotency-Replayed"] == "true"
     assert again.content == first.content

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -16,9 +16,8 @@ import pytest
 from PIL import Image
 
 from config.pricing import MIB, TRIAL_CREDITS_PER_DAY, TRIAL_PREVIEWS_PER_ADDRESS, TRIAL_TIER, TRIALS_PER_ADDRESS
-from engine.executor import Job, JobLimits, JobResult
 from storage.tables import accounts, ledger_audit
-from tests.support.executors.fake import EndlessExecutor
+from tests.support.executors.fake import EndlessExecutor, RecordingExecutor
 from tests.support.requests import http
 from tests.support.requests.checks import problem
 from tests.support.samples.generated import sample
@@ -189,29 +188,12 @@ class TestAccount:
         assert (account.credits_used_total, account.credits_remaining) == (6, TRIAL_CREDITS_PER_DAY - 6)
 
     def test_clients_share_no_process(self, servers: Servers, data_dir: Path) -> None:
-        executor = _RecordingExecutor(servers)
+        executor = RecordingExecutor(servers.executor)
         with servers.running(data_dir, executor, trusted_proxies="127.0.0.1") as site:
             for address in ("192.0.2.1", "192.0.2.1", "192.0.2.2"):
                 assert tried(site, sample("png"), "jpeg", address).status_code == 200
         first, second, third = executor.accounts
         assert first == second != third
-
-
-class _RecordingExecutor:
-    """Records the account of each job."""
-
-    def __init__(self, servers: Servers) -> None:
-        self.accounts: list[str] = []
-        self._executor = servers.executor
-
-    async def run(
-        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
-    ) -> JobResult:
-        self.accounts.append(account)
-        return await self._executor.run(job, account, inputs, output, limits)
-
-    async def ready(self) -> bool:
-        return True
 
 
 class TestPreviews:

@@ -17,7 +17,6 @@ from tests.support.samples.forms import BROWSER_HEADERS
 from tests.support.servers.in_process import Running, Servers
 from tests.support.servers.outbox import emails_to, token_sent_to
 from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
-from web.api.errors import STATUS
 
 PUBLIC_PAGES = ("/", "/docs", "/status")
 PAGES = (*PUBLIC_PAGES, "/register", "/developers/verify", "/dashboard")
@@ -123,10 +122,6 @@ def test_files_that_browsers_and_crawlers_look_for(server: Running, name: str, m
     assert (response.status_code, response.headers["Content-Type"]) == (200, media_type)
     assert response.headers["Cache-Control"] == "no-cache"
     assert response.content.startswith(start)
-
-
-def test_docs_cover_every_error_code() -> None:
-    assert set(ERROR_CATALOGUE) == set(STATUS)
 
 
 def test_docs_list_every_option_and_warning(server: Running, servers: Servers) -> None:

@@ -184,7 +184,7 @@ def test_warnings(page: Page, site: Running, keep: Save) -> None:
 def test_what_is_in_a_file(page: Page, site: Running, keep: Save) -> None:
     page.goto("/")
     use_key(page, site.account(credits=1))
-    entry = add_file(page, document("pages", 3), "pages", "jpeg")  # whose name does not show its format
+    entry = add_file(page, document("pages", 3), "pages", "jpeg")  # the name does not show the format
     expect(entry.locator(".inspection")).to_have_text(
         re.compile(r"^pdf, \d+ . \d+ pixels, 3 pages. To jpeg: text, vectors, layers or pages become pixels; the ")
     )
@@ -293,7 +293,7 @@ def test_progress_and_cancellation(stalled: tuple[Page, EndlessExecutor], keep: 
     names = ("one.png", "two.png", "three.png")
     entries = [add_file(page, sample("png"), name, "jpeg") for name in names]
     expect(page.locator("#message")).to_have_text("three.png: added.")
-    inspections = executor.cancelled  # which the conversions end
+    inspections = executor.cancelled  # conversions end inspections
     for entry in entries:
         convert(entry)
     expect(state(entries[0])).to_have_text("Converting…")

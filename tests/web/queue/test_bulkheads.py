@@ -34,8 +34,8 @@ class ShortDeadlines:
         self._executor = executor
         self.running: Counter[str] = Counter()
         self.ended: Counter[str] = Counter()
-        self.accounts: set[str] = set()  # that are to share one slot
-        self.most_together = 0  # of these accounts
+        self.accounts: set[str] = set()  # accounts that share one slot
+        self.most_together = 0  # running jobs of these accounts at the same time
         self.limits: dict[str, float] = {}  # the latest deadline in seconds by account
 
     async def run(

@@ -10,17 +10,11 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 import pytest
 
 from engine.errors import CorruptInput, ExecutorUnavailable, OutOfMemory, TimedOut
+from tests.support.samples.storage import Clock
 from web.api.errors import NotReady, RateLimited
 from web.services import job_queue as module
 from web.services.fair_queue import Overruns
 from web.services.job_queue import JobQueue
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ MIB = 1 << 20
 _MOST = 51  # conversions of one worker: one running, and 50 queued
 _LIMIT = 10_000  # requests a minute
 _MOMENT = 1.0  # seconds
-_CONNECTIONS = 64  # of an address
+_CONNECTIONS = 64  # one address may have no more
 
 
 @pytest.fixture(scope="module")

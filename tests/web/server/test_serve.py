@@ -136,7 +136,7 @@ def test_a_killed_server_leaves_no_upload_and_the_next_removes_its_folders(monke
             (supervisor,) = child_processes(running.pid)
             with _large_upload(data_dir, running.pid, "".join(lines), key):
                 running.send_signal(signal.SIGSTOP)
-                os.killpg(supervisor, signal.SIGKILL)  # before the server ends: it would remove the folders
+                os.killpg(supervisor, signal.SIGKILL)  # otherwise the server would remove the folders at its end
                 running.kill()
                 running.wait()
         assert list((data_dir / "jobs").iterdir()) == []

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
-SUCCEEDED, REFUSED = "red", "green"  # colours of the decoded picture
+SUCCEEDED, REFUSED = "red", "green"  # colors of the decoded picture
 _PTRACE_SEIZE = 0x4206
 _CONNECTION = 3  # the descriptor of the connection to the server
 _FIOSETOWN, _FIOASYNC = 0x8901, 0x5452
@@ -25,7 +25,7 @@ _KEEP_SIZE = 1
 
 
 def outcome(attack: str, argument: str) -> str:
-    """Runs an attack. Returns the colour for its outcome. `argument` is for example a path, a process id or a port."""
+    """Runs an attack. Returns the color for its outcome. `argument` is for example a path, a process id or a port."""
     try:
         ATTACKS[attack](argument)
     except OSError:
