@@ -13,7 +13,7 @@ from engine.conversions import FidelityWarning
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 WHITE = (255, 255, 255)
 
@@ -44,6 +44,23 @@ def parse(text: str) -> tuple[int, int, int, int]:
     except ValueError:
         raise ValueError("must be a CSS color such as #fff or white.") from None
     return red, green, blue, alpha[0] if alpha else 255
+
+
+def encode_srgb(linear: ArrayLike) -> NDArray[Any]:
+    """Linear light encoded with the transfer function of sRGB. Negative values stay linear."""
+    import numpy as np
+
+    values = np.asarray(linear)
+    curve = 1.055 * np.maximum(values, 0.0031308) ** (1 / 2.4) - 0.055
+    return np.where(values <= 0.0031308, 12.92 * values, curve)
+
+
+def decode_srgb(encoded: ArrayLike) -> NDArray[Any]:
+    """Linear light of values that are encoded with the transfer function of sRGB."""
+    import numpy as np
+
+    values = np.asarray(encoded)
+    return np.where(values <= 0.04045, values / 12.92, ((np.maximum(values, 0.04045) + 0.055) / 1.055) ** 2.4)
 
 
 def to_8_bits(array: NDArray[np.uint16]) -> NDArray[np.uint8]:
@@ -290,6 +307,5 @@ def _gray_profile() -> bytes:
     import numpy as np
     from imagecodecs import cms_profile
 
-    encoded = np.linspace(0, 1, 4096)
-    linear = np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)
+    linear = decode_srgb(np.linspace(0, 1, 4096))
     return bytes(cms_profile("gray", transferfunction=linear.astype(np.float32)))

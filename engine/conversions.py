@@ -62,7 +62,6 @@ class Conversion(Generic[S, T]):
     memory: float = _MEMORY
     isolated: bool = False
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
-    modules: tuple[str, ...] = ()
 
     def __call__(self, payload: S, options: OptionValues = NO_OPTIONS) -> T:
         """Runs the step with those of the options that it has."""
@@ -89,7 +88,6 @@ def conversion(
     programs: tuple[str, ...] = (),
     memory: float = _MEMORY,
     isolated: bool = False,
-    modules: tuple[str, ...] = (),
 ) -> Callable[[Callable[Concatenate[S, P], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
 
@@ -97,15 +95,14 @@ def conversion(
     `terminal` step can only be the last of a path: its result contains something simpler than its format suggests, such
     as pixels on a PDF page. `programs` are the paths of the programs that the step runs; the sandbox allows no others.
     `memory` is the peak in bytes per pixel; it limits the memory of the job. `isolated`: plans with the step get a
-    process of their own, because its library is likely to have vulnerabilities; so do plans with `programs`. `modules`
-    are those that the step imports when it runs for most files; processes of jobs import them ahead.
+    process of their own, because its library is likely to have vulnerabilities; so do plans with `programs`.
     """
 
     def declare(run: Callable[Concatenate[S, P], T]) -> Conversion[S, T]:
         options = read_options(run)
         if isinstance(target, FileFormat) and QUALITY in options:
             options[MAX_BYTES] = Option(MAX_BYTES, MaxBytes)
-        return Conversion(source, target, run, loss, cost, terminal, programs, memory, isolated, options, modules)
+        return Conversion(source, target, run, loss, cost, terminal, programs, memory, isolated, options)
 
     return declare
 
@@ -122,7 +119,6 @@ class Transform(Generic[T]):
     memory: float = _TRANSFORM_MEMORY
     isolated: bool = False
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
-    modules: tuple[str, ...] = ()
 
     def __call__(self, payload: T, options: OptionValues = NO_OPTIONS) -> T:
         """Runs the transform with those of the options that it has."""
@@ -157,17 +153,16 @@ def transform(
     always: bool = False,
     memory: float = _TRANSFORM_MEMORY,
     isolated: bool = False,
-    modules: tuple[str, ...] = (),
 ) -> Callable[[Callable[Concatenate[T, P], T]], Transform[T]]:
     """Declares the decorated function as a transform of the payloads of a format.
 
     It runs where a path reaches the format, if one of its options has another value than its default or if it runs
     `always`, and after the transform `after` if that one runs too. Its keyword-only parameters are its options.
-    `memory`, `isolated` and `modules` are as in `conversion`.
+    `memory` and `isolated` are as in `conversion`.
     """
 
     def declare(run: Callable[Concatenate[T, P], T]) -> Transform[T]:
-        return Transform(run.__name__, format, run, after, always, memory, isolated, read_options(run), modules)
+        return Transform(run.__name__, format, run, after, always, memory, isolated, read_options(run))
 
     return declare
 
@@ -177,7 +172,7 @@ class Tool(Generic[T]):
     """An operation on payloads of one format, opened from files of the formats in `sources`.
 
     `inputs` is the range of the number of files, `count` returns the number of pages of a payload. `run` may modify the
-    payloads; it returns one of them or a new one. `isolated` and `modules` are as in `conversion`.
+    payloads; it returns one of them or a new one. `isolated` is as in `conversion`.
     """
 
     name: str
@@ -189,7 +184,6 @@ class Tool(Generic[T]):
     summary: str
     isolated: bool = False
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
-    modules: tuple[str, ...] = ()
 
     def __call__(self, payloads: list[T], options: OptionValues = NO_OPTIONS) -> T:
         """Runs the tool with those of the options that it has."""
@@ -232,7 +226,6 @@ def tool(
     count: Callable[[T], int],
     inputs: range = range(1, 2),
     isolated: bool = False,
-    modules: tuple[str, ...] = (),
 ) -> Callable[[Callable[Concatenate[list[T], P], T]], Tool[T]]:
     """Declares the decorated function as a tool, and its keyword-only parameters as the tool's options.
 
@@ -241,9 +234,15 @@ def tool(
 
     def declare(run: Callable[Concatenate[list[T], P], T]) -> Tool[T]:
         summary = (run.__doc__ or name).strip().splitlines()[0]
-        return Tool(name, format, run, sources, inputs, count, summary, isolated, read_options(run), modules)
+        return Tool(name, format, run, sources, inputs, count, summary, isolated, read_options(run))
 
     return declare
+
+
+def modules_of(step: AnyConversion | AnyTransform | AnyTool) -> tuple[str, ...]:
+    """Returns MODULES of the file that defines the step's function, which processes of jobs import ahead."""
+    modules: tuple[str, ...] = step.run.__globals__.get("MODULES", ())
+    return modules
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement
+from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement, modules_of
 from engine.errors import UnknownFormat, UnsupportedConversion
 from engine.formats import AnyFormat, Content, FileFormat
 from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, join_options, validate_options
@@ -88,12 +88,8 @@ class Registry:
 
     @property
     def modules(self) -> frozenset[str]:
-        """The modules that steps, transforms and tools import when they run."""
-        steps = [step for plugin in self.plugins for step in plugin.conversions]
-        modules = {module for step in steps for module in step.modules}
-        modules.update(module for transform in self._transforms for module in transform.modules)
-        modules.update(module for tool in self.tools.values() for module in tool.modules)
-        return frozenset(modules)
+        """MODULES of all plugin files."""
+        return frozenset(module for plugin in self.plugins for step in plugin.steps for module in modules_of(step))
 
     def format(self, name: str) -> FileFormat | None:
         """Returns a format by name or alias, ignoring case; None if unknown."""

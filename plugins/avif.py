@@ -36,7 +36,7 @@ AVIF = FileFormat(
     bytes_per_pixel=0.05,
 )
 
-_MODULES = ("PIL.AvifImagePlugin", "imagecodecs._avif")
+MODULES = ("PIL.AvifImagePlugin", "imagecodecs._avif")
 _BT709, _SRGB, _BT601 = 1, 13, 6  # H.273 code points for primaries, transfer and matrix
 _UNSPECIFIED = 2  # primaries and transfer of pictures with a profile
 _IDENTITY = 0  # matrix of RGB
@@ -48,7 +48,7 @@ _FASTEST = 9
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
-@conversion(AVIF, RASTER, cost=1.5, modules=_MODULES)
+@conversion(AVIF, RASTER, cost=1.5)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     """Decodes stills with imagecodecs, which has more than 8 bits per sample and takes less time than Pillow."""
     _heif_boxes.check_size(data)
@@ -95,7 +95,7 @@ def _decode_still(
     yield Frame(Image.fromarray(array, mode) if bits == 8 else DeepPixels.from_bits(array, bits, mode), profile)
 
 
-@conversion(RASTER, AVIF, loss=Loss.DETAIL, cost=30, memory=28, modules=_MODULES)
+@conversion(RASTER, AVIF, loss=Loss.DETAIL, cost=30, memory=28)
 def encode(raster: Raster, *, quality: Quality = 70, lossless: Lossless = False, effort: Effort = 5) -> bytes:
     """Writes stills through imagecodecs: more bits per sample, lossless, and in two thirds of the time of Pillow."""
     deep = () if raster.animated else ("L", "RGB", "RGBA")

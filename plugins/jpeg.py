@@ -38,7 +38,6 @@ Subsampling: TypeAlias = Annotated[
     Field(description="4:2:0 halves the resolution of colors; by default with a quality below 90."),
 ]
 MODULES = ("PIL.MpoImagePlugin",)
-"""The modules that Pillow imports to open a file."""
 
 _DEFAULT_EFFORT = 5  # more computes optimal Huffman tables
 _MAX_SEGMENT = 65_500  # bytes; the limit of one APP1 segment
@@ -60,7 +59,7 @@ def check_scans(data: bytes) -> None:
         )
 
 
-@conversion(JPEG, RASTER, memory=4, modules=MODULES)
+@conversion(JPEG, RASTER, memory=4)
 def decode(
     data: bytes,
     *,

@@ -53,7 +53,7 @@ PDF = FileFormat(
     "pdf", media_type="application/pdf", extensions=("pdf",), sniff=_sniff, paged=True, is_complete=ends_with(b"%%EOF")
 )
 
-_MODULES = ("engine.mupdf", "encodings.raw_unicode_escape")
+MODULES = ("engine.mupdf", "encodings.raw_unicode_escape", *jpeg.MODULES)
 _EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
 _TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
 DPI = 150  # of rendered pages, by default
@@ -62,7 +62,7 @@ JPEG_QUALITY = 92
 """Of pictures from a lossy codec, by default."""
 
 
-@conversion(PDF, DOCUMENT, isolated=True, modules=_MODULES)
+@conversion(PDF, DOCUMENT, isolated=True)
 def read(data: bytes, *, password: Password | None = None, pages: Pages | None = None) -> pymupdf.Document:
     from engine.mupdf import pymupdf
 
@@ -106,7 +106,7 @@ def encrypted_error(password: str | None) -> UnknownFormat:
     return UnknownFormat(f"The PDF is encrypted; {problem}.", reason="pdf_encrypted")
 
 
-@conversion(DOCUMENT, PDF, modules=_MODULES)
+@conversion(DOCUMENT, PDF)
 def write(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
     filter_document(document, metadata)
     return to_bytes(document)
@@ -145,7 +145,7 @@ def to_bytes(document: pymupdf.Document) -> bytes:
     return data
 
 
-@conversion(DOCUMENT, RASTER, loss=Loss.STRUCTURE, cost=8, modules=_MODULES)
+@conversion(DOCUMENT, RASTER, loss=Loss.STRUCTURE, cost=8)
 def render(
     document: pymupdf.Document,
     *,
@@ -187,7 +187,7 @@ def render(
     )
 
 
-@conversion(JPEG, PDF, terminal=True, cost=0.5, modules=(*_MODULES, *jpeg.MODULES))
+@conversion(JPEG, PDF, terminal=True, cost=0.5)
 def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
     """A PDF of one page that contains the JPEG with unchanged pixels."""
     from engine.mupdf import pymupdf
@@ -198,7 +198,7 @@ def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
     return to_bytes(document)
 
 
-@conversion(RASTER, PDF, terminal=True, cost=12, modules=_MODULES)
+@conversion(RASTER, PDF, terminal=True, cost=12)
 def from_raster(raster: Raster, *, quality: Quality = JPEG_QUALITY) -> bytes:
     """A PDF with a page per frame: as JPEG if the pixels come from a lossy codec, otherwise lossless."""
     from engine.mupdf import pymupdf

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 OBJECTS: Format[pikepdf.Pdf] = Format("pdf objects", "pikepdf._core.Pdf")
 
-_MODULES = ("pikepdf",)
+MODULES = ("plugins._pdf.merge", "plugins._pdf.delete_pages")
 _COST = 2  # more than MuPDF's: without a tool, MuPDF is preferred, because it repairs more damaged files
 
 _MAX_MERGED_PAGES = 10_000  # adding a page takes time in proportion to the pages before it
@@ -38,7 +38,7 @@ def _page_count(document: pikepdf.Pdf) -> int:
     return len(document.pages)
 
 
-@conversion(PDF, OBJECTS, cost=_COST, isolated=True, modules=_MODULES)
+@conversion(PDF, OBJECTS, cost=_COST, isolated=True)
 def read(data: bytes, *, password: Password | None = None) -> pikepdf.Pdf:
     document = _open(data, password)
     if _page_count(document) == 0:
@@ -65,7 +65,7 @@ def _open(data: bytes, given: str | None) -> pikepdf.Pdf:
     raise encrypted_error(given)
 
 
-@conversion(OBJECTS, PDF, cost=_COST, modules=_MODULES)
+@conversion(OBJECTS, PDF, cost=_COST)
 def write(document: pikepdf.Pdf) -> bytes:
     import pikepdf
 
@@ -75,14 +75,7 @@ def write(document: pikepdf.Pdf) -> bytes:
     return file.getvalue()
 
 
-@tool(
-    "pdf-merge",
-    OBJECTS,
-    sources=(PDF,),
-    count=_page_count,
-    inputs=range(2, 21),
-    modules=("plugins._pdf.merge", "plugins._pdf.form_fields"),
-)
+@tool("pdf-merge", OBJECTS, sources=(PDF,), count=_page_count, inputs=range(2, 21))
 def merge(documents: list[pikepdf.Pdf]) -> pikepdf.Pdf:
     """Merges PDFs in the given order, with their outlines, links, forms, page labels and attachments."""
     import pikepdf
@@ -127,13 +120,7 @@ def _without_encryption(document: pikepdf.Pdf) -> pikepdf.Pdf:
     return copy
 
 
-@tool(
-    "pdf-delete-pages",
-    OBJECTS,
-    sources=(PDF,),
-    count=_page_count,
-    modules=("plugins._pdf.delete_pages", "plugins._pdf.form_fields"),
-)
+@tool("pdf-delete-pages", OBJECTS, sources=(PDF,), count=_page_count)
 def delete_pages(documents: list[pikepdf.Pdf], *, pages: Pages) -> pikepdf.Pdf:
     """Deletes pages from a PDF, with everything that only they use or that refers to them."""
     from plugins._pdf.delete_pages import remove_pages

@@ -33,7 +33,7 @@ PSD = FileFormat(
     bytes_per_pixel=0.5,
 )
 
-_MODULES = (
+MODULES = (
     "plugins._psd.pixels",
     "plugins._psd.compositor",
     "plugins._psd.writer",
@@ -44,7 +44,7 @@ _RESOLUTION, _ICC_PROFILE, _EXIF, _XMP = 1005, 1039, 1058, 1060  # numbers of re
 _DPI = struct.Struct(">IHHIHH")  # with 16 fractional bits, each with two units to show it in
 
 
-@conversion(PSD, RASTER, loss=Loss.STRUCTURE, cost=2, isolated=True, modules=_MODULES)
+@conversion(PSD, RASTER, loss=Loss.STRUCTURE, cost=2, isolated=True)
 def decode(data: bytes) -> Raster:
     from plugins._psd import pixels, reader
 
@@ -80,7 +80,7 @@ _MODES = ("L", "RGB", "RGBA", "CMYK")  # ImageMagick 6 misreads LA
 
 
 # Memory for pictures with alpha, for which there is a layer too.
-@conversion(RASTER, PSD, cost=3, memory=70, modules=_MODULES)
+@conversion(RASTER, PSD, cost=3, memory=70)
 def encode(raster: Raster) -> bytes:
     from plugins._psd import writer
 

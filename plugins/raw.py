@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rawpy import RawPy
 
+MODULES = ("rawpy", "multiprocessing", *tiff.MODULES)
 _SCANNER = b"NIKON"  # the maker whose film scanners write RAW files
 _SRGB = 1  # EXIF value of ColorSpace
 _TURNED = (5, 6)  # LibRaw's orientations that exchange width and height
@@ -279,8 +280,6 @@ def _read_directory(data: bytes) -> Image.Exif:
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    modules = ("rawpy", "multiprocessing", *tiff.MODULES)
     return [
-        conversion(source, RASTER, loss=Loss.DETAIL, cost=10, memory=17, isolated=True, modules=modules)(decode)
-        for source in FORMATS
+        conversion(source, RASTER, loss=Loss.DETAIL, cost=10, memory=17, isolated=True)(decode) for source in FORMATS
     ]

@@ -82,7 +82,7 @@ _PHOTOMETRIC_NAMES = {
 }
 
 
-@conversion(TIFF, RASTER, modules=MODULES)
+@conversion(TIFF, RASTER)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     try:
         image = _pillow.open_image(data, "TIFF")
@@ -178,7 +178,7 @@ _CAPABILITIES = TargetCapabilities(
 _JPEG_CAPABILITIES = TargetCapabilities(("L", "RGB"), icc=True, pages=True)
 
 
-@conversion(RASTER, TIFF, cost=2, modules=MODULES)
+@conversion(RASTER, TIFF, cost=2)
 def encode(
     raster: Raster,
     *,

@@ -68,7 +68,7 @@ def deep_frames(file: PsdFile) -> Iterator[Frame]:
     is_linear = file.depth == 32 and mode != "CMYK"
     if is_linear and profile is None:
         for plane in planes[: len(mode)]:
-            plane[:] = _from_linear(plane)
+            plane[:] = color.encode_srgb(plane)
     # Unlike ascontiguousarray, a copy has the usual strides even for a side of one pixel, which encoders require.
     array = np.moveaxis(_to_16_bits(planes), 0, -1).copy()
     array = array[..., 0] if len(planes) == 1 else array
@@ -141,8 +141,3 @@ def _to_16_bits(planes: NDArray[Any]) -> NDArray[np.uint16]:
     if planes.dtype == np.uint16:
         return planes
     return np.stack([(plane * 65535 + 0.5).astype(np.uint16) for plane in planes])
-
-
-def _from_linear(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Linear light with the transfer function of sRGB."""
-    return np.where(values <= 0.0031308, values * 12.92, 1.055 * values ** (1 / 2.4) - 0.055)

@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 import tinycss2
 from tinycss2 import color5
 
+from engine.color import decode_srgb, encode_srgb
+
 Size: TypeAlias = tuple[float, float]
 
 COLORS = frozenset({"fill", "stroke", "color", "stop-color", "flood-color", "lighting-color", "background-color"})
@@ -120,32 +122,26 @@ def _color_text(token: Any) -> str:
 
 def _to_srgb(color: Any) -> Sequence[float] | None:
     """Red, green and blue, which exceed 0 to 1 outside the gamut. None for spaces that are not converted."""
-    samples = [sample or 0.0 for sample in color.coordinates]
-    if color.space in ("srgb", "hsl", "hwb"):
-        return [*color.to("srgb").coordinates]
-    if color.space == "srgb-linear":
-        return [_gamma(sample) for sample in samples]
-    if color.space == "display-p3":
-        return [_gamma(sample) for sample in _multiply(_P3_TO_SRGB, [_linear(sample) for sample in samples])]
-    if color.space in ("oklab", "oklch", "xyz-d65", "xyz"):
-        samples = [*color.to("xyz-d65").coordinates]
-    elif color.space in ("lab", "lch", "xyz-d50"):
-        samples = _multiply(_D50_TO_D65, [*color.to("xyz-d50").coordinates])
-    else:
-        return None
-    return [_gamma(sample) for sample in _multiply(_XYZ_TO_SRGB, samples)]
+    samples: Sequence[float] = [sample or 0.0 for sample in color.coordinates]
+    match color.space:
+        case "srgb" | "hsl" | "hwb":
+            return [*color.to("srgb").coordinates]
+        case "srgb-linear":
+            linear = samples
+        case "display-p3":
+            linear = _multiply(_P3_TO_SRGB, decode_srgb(samples).tolist())
+        case "oklab" | "oklch" | "xyz-d65" | "xyz":
+            linear = _multiply(_XYZ_TO_SRGB, color.to("xyz-d65").coordinates)
+        case "lab" | "lch" | "xyz-d50":
+            linear = _multiply(_XYZ_TO_SRGB, _multiply(_D50_TO_D65, color.to("xyz-d50").coordinates))
+        case _:
+            return None
+    encoded: list[float] = encode_srgb(linear).tolist()
+    return encoded
 
 
 def _multiply(matrix: Sequence[Sequence[float]], vector: Sequence[float]) -> list[float]:
     return [sum(factor * sample for factor, sample in zip(row, vector, strict=True)) for row in matrix]
-
-
-def _gamma(sample: float) -> float:
-    return 12.92 * sample if sample <= 0.0031308 else 1.055 * sample ** (1 / 2.4) - 0.055
-
-
-def _linear(sample: float) -> float:
-    return sample / 12.92 if sample <= 0.04045 else ((sample + 0.055) / 1.055) ** 2.4
 
 
 def length(value: str, context: Context) -> float | None:
