@@ -33,13 +33,7 @@ PSD = FileFormat(
     bytes_per_pixel=0.5,
 )
 
-MODULES = (
-    "plugins._psd.pixels",
-    "plugins._psd.compositor",
-    "plugins._psd.writer",
-    "engine.mupdf",
-    "engine.text_encodings",
-)
+MODULES = ("plugins._psd.pixels", "plugins._psd.writer", "engine.mupdf", "engine.text_encodings")
 _RESOLUTION, _ICC_PROFILE, _EXIF, _XMP = 1005, 1039, 1058, 1060  # numbers of resources
 _DPI = struct.Struct(">IHHIHH")  # with 16 fractional bits, each with two units to show it in
 
@@ -51,10 +45,8 @@ def decode(data: bytes) -> Raster:
     file = reader.read(data)
     raster = _with_metadata(Raster(pixels.frames(file), sizes=[(file.width, file.height)]), file)
     if file.has_layers and not file.has_merged_picture:
-        from plugins._psd import compositor
-
         # Compositing layers takes more memory than the size of the picture suggests.
-        return replace(raster, frames=compositor.composite(data), sizes=())
+        return replace(raster, frames=pixels.composite(data), sizes=())
     if file.depth <= 8:
         return raster
     if not pixels.is_deep(file):
