@@ -16,7 +16,7 @@ from PIL import Image
 from psd_tools import PSDImage
 
 from engine.executor import preload
-from engine.executor.folders import reachable_by_jobs
+from engine.executor.disk_quota import reachable_by_jobs
 from engine.registry import load_registry
 from tests.support.pdf_documents import document
 from tests.support.raw_samples import CAMERAS
