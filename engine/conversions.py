@@ -29,10 +29,10 @@ P = ParamSpec("P")
 
 
 class Loss(IntEnum):
-    """How much a step loses. The planner minimises the sum along a path, before cost."""
+    """How much a step loses. The planner minimizes the sum along a path, before cost."""
 
     NOTHING = 0
-    DETAIL = 1  # lossy encoding, RAW development, fewer colours
+    DETAIL = 1  # lossy encoding, RAW development, fewer colors
     STRUCTURE = 10  # text, vectors, layers or pages become pixels
 
 
@@ -64,7 +64,7 @@ class Conversion(Generic[S, T]):
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
 
     def __call__(self, payload: S, options: OptionValues = NO_OPTIONS) -> T:
-        """Runs the step with those of the options that it has."""
+        """Runs the step with the options that it has; ignores others."""
         return self.run(payload, **_own(self.options.keys() - {MAX_BYTES}, options))
 
     def __str__(self) -> str:
@@ -121,7 +121,7 @@ class Transform(Generic[T]):
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
 
     def __call__(self, payload: T, options: OptionValues = NO_OPTIONS) -> T:
-        """Runs the transform with those of the options that it has."""
+        """Runs the transform with the options that it has; ignores others."""
         return self.run(payload, **_own(self.options, options))
 
     def __str__(self) -> str:
@@ -186,7 +186,7 @@ class Tool(Generic[T]):
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
 
     def __call__(self, payloads: list[T], options: OptionValues = NO_OPTIONS) -> T:
-        """Runs the tool with those of the options that it has."""
+        """Runs the tool with the options that it has; ignores others."""
         return self.run(payloads, **_own(self.options, options))
 
     def __str__(self) -> str:

@@ -43,7 +43,7 @@ class Plan:
 
     @property
     def conversions(self) -> Conversions:
-        """All steps that are conversions, with those of all openings."""
+        """All conversions of the openings and the steps."""
         steps = (*chain.from_iterable(self.openings), *self.steps)
         return tuple(step for step in steps if isinstance(step, Conversion))
 

@@ -1,7 +1,5 @@
 """Loads plugins: built-in ones from their package, third-party ones by entry point."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 import pkgutil

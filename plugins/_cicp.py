@@ -199,7 +199,7 @@ def _light(transfer: int, encoded: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _display_light(linear: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Light of a scene as that of a screen with the default peak, relative to the reference white."""
+    """Light of a scene as a screen with the default peak shows it, relative to the reference white."""
     import numpy as np
 
     luminance = linear @ np.array([0.2627, 0.6780, 0.0593], np.float32)

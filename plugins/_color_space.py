@@ -1,7 +1,5 @@
 """Conversion of pictures to sRGB and to gray."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -23,7 +23,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # Levels of libdeflate by effort. 6 has the size of zlib's default in a third of the time; 11 and 12 save nothing.
 _LEVELS = (1, 2, 3, 4, 6, 7, 8, 9, 10)
 _MAX_ZLIB_LEVEL = 9
-_BANDS, _BAND = 8, 16  # of rows that are compressed to decide on filters: their number, and the rows of each
+_BANDS, _BAND_ROWS = 8, 16  # the parts of a picture that are compressed to decide on filters
 # Adam7: the first column and row of each pass, and the distances of its columns and rows.
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _INTERLACE = 20  # offset of the interlace method in the IHDR chunk
@@ -80,8 +80,8 @@ def _filters_help(samples: NDArray[Any], level: int) -> bool:
     import numpy as np
     from imagecodecs import deflate_encode
 
-    starts = range(0, len(samples), max(_BAND, len(samples) // _BANDS))
-    part = np.concatenate([samples[start : start + _BAND] for start in starts])
+    starts = range(0, len(samples), max(_BAND_ROWS, len(samples) // _BANDS))
+    part = np.concatenate([samples[start : start + _BAND_ROWS] for start in starts])
     without, with_filters = (len(deflate_encode(_rows(part, filtered=way), level)) for way in (False, True))
     return with_filters < without
 

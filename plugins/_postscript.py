@@ -1,7 +1,5 @@
 """Pictures as EPS: PostScript programs of language level 3 with 7-bit characters."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import product
 from types import MappingProxyType
@@ -87,7 +85,7 @@ def from_raster(raster: Raster, *, quality: Quality = JPEG_QUALITY) -> bytes:
 
 
 def _compress(image: Image.Image) -> bytes:
-    """The samples, as differences to their left neighbours if they have 8 bits, compressed."""
+    """The samples, as differences to their left neighbors if they have 8 bits, compressed."""
     import numpy as np
     from imagecodecs import deflate_encode
 

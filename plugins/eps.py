@@ -198,7 +198,7 @@ def _remove_structures(document: pymupdf.Document) -> None:
 
 
 def _set_bounding_box(program: bytes, width: float, height: float) -> bytes:
-    """`program` with the page as bounding box, in points. Ghostscript writes that of the marks, without margins."""
+    """`program` with the page as bounding box, in points. Ghostscript writes the box of the marks, without margins."""
 
     def replacement(match: re.Match[bytes]) -> bytes:
         kind = match.group(1) or b""

@@ -32,10 +32,9 @@ from engine.option_types import (
     Rotate,
     Width,
 )
-from plugins import _color_space
+from plugins import _color_space, _pillow
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 Pixels: TypeAlias = Image.Image | DeepPixels
@@ -47,6 +46,14 @@ _MIN_OVERSAMPLING = 2  # a decoder that scales by itself keeps at least this mul
 _EXACT = Image.Transpose
 _ROTATIONS = {90: _EXACT.ROTATE_270, 180: _EXACT.ROTATE_180, 270: _EXACT.ROTATE_90}  # Pillow counts counterclockwise
 _FLIPS = {"horizontal": _EXACT.FLIP_LEFT_RIGHT, "vertical": _EXACT.FLIP_TOP_BOTTOM}
+# The EXIF orientations that have the same effect.
+_ORIENTATIONS = {
+    _EXACT.ROTATE_270: 6,
+    _EXACT.ROTATE_180: 3,
+    _EXACT.ROTATE_90: 8,
+    _EXACT.FLIP_LEFT_RIGHT: 2,
+    _EXACT.FLIP_TOP_BOTTOM: 4,
+}
 
 
 @transform(RASTER)
@@ -118,21 +125,9 @@ def _transpose(frame: Frame, method: Image.Transpose) -> Frame:
     full_size = rotated_size(frame.full_size, 90) if frame.full_size and turned else frame.full_size
     pixels = frame.pixels
     if isinstance(pixels, DeepPixels):
-        return replace(frame, pixels=replace(pixels, array=_turn(pixels.array, method)), full_size=full_size)
+        array = _pillow.apply_orientation(pixels.array, _ORIENTATIONS[method])
+        return replace(frame, pixels=replace(pixels, array=array), full_size=full_size)
     return replace(frame, pixels=pixels.transpose(method), full_size=full_size)
-
-
-def _turn(array: NDArray[np.uint16], method: Image.Transpose) -> NDArray[np.uint16]:
-    import numpy as np
-
-    match method:
-        case _EXACT.FLIP_LEFT_RIGHT:
-            turned = np.fliplr(array)
-        case _EXACT.FLIP_TOP_BOTTOM:
-            turned = np.flipud(array)
-        case _:
-            turned = np.rot90(array, {_EXACT.ROTATE_90: 1, _EXACT.ROTATE_180: 2, _EXACT.ROTATE_270: 3}[method])
-    return np.ascontiguousarray(turned)
 
 
 @transform(RASTER, after=flip, memory=8)

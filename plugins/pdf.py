@@ -56,10 +56,11 @@ PDF = FileFormat(
 MODULES = ("engine.mupdf", "encodings.raw_unicode_escape", *jpeg.MODULES)
 _EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
 _TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
-DPI = 150  # of rendered pages, by default
-_DEFAULT_DPI = 96  # of pictures without a resolution
+DPI = 150
+"""The default resolution of rendered pages."""
+_DEFAULT_DPI = 96  # for pictures without a resolution
 JPEG_QUALITY = 92
-"""Of pictures from a lossy codec, by default."""
+"""The default quality of pictures from a lossy codec."""
 
 
 @conversion(PDF, DOCUMENT, isolated=True)
@@ -160,7 +161,7 @@ def render(
     from engine.mupdf import pymupdf
 
     def sizes(page: pymupdf.Page) -> tuple[Size, Size]:
-        """The size at `dpi`, and that to draw."""
+        """The size at `dpi`, and the size to draw."""
         area = (page.rect * pymupdf.Matrix(dpi / 72, dpi / 72)).irect
         full = max(1, area.width), max(1, area.height)
         return full, needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)

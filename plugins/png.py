@@ -1,7 +1,5 @@
 """PNG, still and animated: 8 bits per sample through Pillow, 16 through libpng. libdeflate compresses stills."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -40,7 +38,8 @@ _COLOR_CHUNKS: Mapping[bytes, int | None] = MappingProxyType(
     {b"cICP": 4, b"iCCP": None, b"sRGB": 1, b"gAMA": 4, b"cHRM": 32, b"mDCV": 24, b"cLLI": 8}
 )
 _RGB = 0  # the matrix of cICP
-_FIXED_POINT, _LUMINANCE_UNITS = 100_000, 10_000  # of gAMA and cHRM; of cLLI and mDCV, per cd/m²
+_FIXED_POINT = 100_000  # gAMA, cHRM
+_LUMINANCE_UNITS = 10_000  # per cd/m²; cLLI, mDCV
 _SRGB_GAMMA, _MIN_GAMMA, _TOLERANCE = 0.45455, 0.1, 0.005
 
 
@@ -92,7 +91,7 @@ def _color_chunks(data: bytes) -> dict[bytes, bytes]:
 
 
 def _read_gamma(chunks: Mapping[bytes, bytes]) -> tuple[_cicp.Primaries, _cicp.Curve] | None:
-    """The colors that gAMA and cHRM describe. None if they are invalid or those of sRGB."""
+    """The colors that gAMA and cHRM describe. None if they are invalid or sRGB."""
     encoding = int.from_bytes(chunks.get(b"gAMA", b"")) / _FIXED_POINT
     if not _MIN_GAMMA <= encoding <= 1 / _MIN_GAMMA:
         return None

@@ -35,7 +35,7 @@ PSD = FileFormat(
 
 MODULES = ("plugins._psd.pixels", "plugins._psd.writer", "engine.mupdf", "engine.text_encodings")
 _RESOLUTION, _ICC_PROFILE, _EXIF, _XMP = 1005, 1039, 1058, 1060  # numbers of resources
-_DPI = struct.Struct(">IHHIHH")  # with 16 fractional bits, each with two units to show it in
+_DPI = struct.Struct(">IHHIHH")  # across and down in dots per 65,536 inches, each with two units for display
 
 
 @conversion(PSD, RASTER, loss=Loss.STRUCTURE, cost=2, isolated=True)

@@ -25,7 +25,7 @@ WEBP = FileFormat(
 )
 
 MODULES = ("PIL.WebPImagePlugin",)
-_METHODS = (0, 1, 2, 3, 4, 5, 5, 6, 6)  # of libwebp by effort
+_METHODS = (0, 1, 2, 3, 4, 5, 5, 6, 6)  # libwebp's method by effort
 # A lossy file holds the prediction modes of all blocks in 512 KiB. Where large pictures exceed that, methods 0 and 1
 # fail, and methods from 3 encode the picture up to three times more. Method 2 keeps to the limit.
 _MAX_PIXELS, _LARGE_METHOD = 26_000_000, 2

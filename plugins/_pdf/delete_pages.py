@@ -5,8 +5,6 @@ Known references (destinations, structure, articles, form fields, names, page la
 deleted pages and of the annotations on them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Destinations of a PDF's outline, links and actions: changed, or removed with the items that refer to them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 

@@ -1,7 +1,5 @@
 """Form fields of a PDF: merging forms, and removing signatures and XFA."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import chain, count

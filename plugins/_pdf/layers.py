@@ -1,7 +1,5 @@
 """Layers (optional content) of a PDF: which are visible on screen, and removal of what belongs to hidden ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream

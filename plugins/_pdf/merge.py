@@ -1,7 +1,5 @@
 """Merges PDFs: pages, outline, names, form, page labels, layers and structure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -32,7 +30,7 @@ from plugins._pdf.name_trees import (
 def append(document: Pdf, other: Pdf) -> None:
     """Appends the pages of `other` and merges their outline, names, form, labels, layers and structure.
 
-    Entries that a document has once, such as language or metadata, are those of the first document. `other` is
+    Entries that a document has once, such as language or metadata, come from the first document. `other` is
     modified and must not be used afterwards.
     """
     start = len(document.pages)

@@ -1,7 +1,5 @@
 """Name trees and number trees of PDF as lists, unique names, and the page labels in a number tree."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from typing import Any, TypeAlias
 

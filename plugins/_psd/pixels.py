@@ -1,7 +1,5 @@
 """The merged picture of a PSD file as frames with 8 or 16 bits per sample, or a composite of its layers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
@@ -97,7 +95,7 @@ def deep_frames(file: PsdFile) -> Iterator[Frame]:
 
 def _color_mode(file: PsdFile) -> str:
     """The mode of the colors by Pillow's names. Raises CorruptInput."""
-    if file.mode == MULTICHANNEL:  # inks, usually those of process colors first
+    if file.mode == MULTICHANNEL:  # inks, usually the process colors first
         mode = {1: "L", 2: "L", 3: "RGB"}.get(file.channels, "CMYK")
     else:
         mode = _MODES.get(file.mode, "")

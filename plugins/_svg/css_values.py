@@ -1,7 +1,5 @@
 """Rewrites values of CSS to the notations of SVG 1.1: colors, lengths, calculations, variables and transforms."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +32,7 @@ _MATH_FUNCTIONS = frozenset({"calc", "min", "max", "clamp"})
 _UNITS = {"px": 1.0, "pt": 4 / 3, "pc": 16.0, "in": 96.0, "cm": 96 / 2.54, "mm": 96 / 25.4, "q": 96 / 101.6}
 _UNIT = re.compile(r"(?<![\w#.-])([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(rem|ch|vw|vh|vmin|vmax|q)\b", re.IGNORECASE)
 _ANGLES = {"deg": 1.0, "rad": 180 / math.pi, "grad": 0.9, "turn": 360.0}
-_MAX_DEPTH = 16  # of variables in each other
+_MAX_NESTING = 16  # variables that refer to each other
 _MAX_LENGTH = 10_000  # characters of a value with its variables replaced
 
 # Linear light of XYZ (D65) and of Display P3 as sRGB primaries: CSS Color 4.
@@ -80,7 +78,7 @@ def rewrite(name: str, value: str, context: Context) -> str:
 
 def _substitute(value: str, variables: Mapping[str, str]) -> str:
     """`value` with each var() replaced by the custom property or by its fallback. Empty if it becomes too long."""
-    for _ in range(_MAX_DEPTH):
+    for _ in range(_MAX_NESTING):
         if "var(" not in value or len(value) > _MAX_LENGTH:
             break
         tokens = tinycss2.parse_component_value_list(value, skip_comments=True)

@@ -1,7 +1,5 @@
 """Reads SVG into a tree that renderers of SVG 1.1 draw as browsers do, and warns about what they do not draw."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

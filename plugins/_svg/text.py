@@ -1,7 +1,5 @@
 """Rewrites the text of an SVG: font families, direction, white space and baselines. Text in HTML becomes SVG text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType

@@ -3,8 +3,6 @@
 Importing this module raises OSError if the cairo library is missing.
 """
 
-from __future__ import annotations
-
 import base64
 import ctypes.util
 import math
@@ -35,7 +33,7 @@ finally:
     ctypes.util.find_library = _find_library
 
 _SCALE = 3  # pixels of the pictures per pixel at 96 dpi
-_MAX_PIXELS = 8_000_000  # of all pictures together; larger ones get a lower resolution
+_MAX_PIXELS = 8_000_000  # all pictures together; above it, their resolution is reduced
 _MAX_PARTS = 12  # parts that are drawn one by one; with more, the whole SVG becomes a picture
 _GROUPING = frozenset({f"{SVG}{name}" for name in ("g", "a", "switch", "svg")})
 _OWN_EFFECTS = ("opacity", "clip-path", "mask", "filter", "style", "background-color")
