@@ -125,7 +125,7 @@ def profile(primaries: Primaries, curve: Curve, *, gray: bool) -> bytes:
 
     white, colors = primaries[:2], None if gray else primaries[2:]
     data = bytearray(cms_profile("gray" if gray else "rgb", whitepoint=white, primaries=colors, gamma=1.0))
-    # Parametric curves replace those of the gamma, because LittleCMS would write others as tables of 24 KB.
+    # Parametric curves replace the gamma. LittleCMS itself would write tables of 24 KB.
     (tags,) = struct.unpack_from(">I", data, _TAG_TABLE)
     response = b"para\0\0\0\0\0\3\0\0" + struct.pack(">5i", *(round(value * 65536) for value in curve))
     for entry in range(_TAG_TABLE + 4, _TAG_TABLE + 4 + 12 * tags, 12):

@@ -211,7 +211,7 @@ def loop_count(data: bytes) -> int:
     header = _find(data, b"tkhd", inside=track) if track else None
     edits = _find(data, b"edts", b"elst", inside=track) if track else None
     if header is None or edits is None:
-        return 0  # as browsers do
+        return 0  # browsers do the same
     if not data[edits.content + 3] & _REPEATS:
         return 1
     total, once = _duration(data, header), _duration(data, edits)

@@ -33,7 +33,7 @@ PSD = FileFormat(
     bytes_per_pixel=0.5,
 )
 
-MODULES = ("plugins._psd.pixels", "plugins._psd.writer", "engine.mupdf", "engine.text_encodings")
+MODULES = ("plugins._psd.pixels", "plugins._psd.writer", "engine.mupdf", "encodings.mac_roman")
 _RESOLUTION, _ICC_PROFILE, _EXIF, _XMP = 1005, 1039, 1058, 1060  # numbers of resources
 _DPI = struct.Struct(">IHHIHH")  # across and down in dots per 65,536 inches, each with two units for display
 

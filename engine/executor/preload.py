@@ -1,7 +1,9 @@
 """Imports the modules of jobs and initializes codecs before the sandbox is applied, which prevents both."""
 
+import encodings
 import gc
 import importlib
+import pkgutil
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import chain
@@ -41,11 +43,19 @@ def import_modules(modules: Iterable[str] | None) -> None:
     """
     if modules is None or not all(map(reachable_by_jobs, (Path(__file__), Path(Image.__file__)))):
         Image.init()
-        modules = [*load_registry().modules, "engine.text_encodings"]
+        modules = load_registry().modules
+        _import_text_encodings()
     else:
         Image.preinit()
     for module in modules:
         importlib.import_module(module)
+
+
+def _import_text_encodings() -> None:
+    """Imports the codecs of all text encodings: files name the encoding of their text."""
+    for module in pkgutil.iter_modules(encodings.__path__):
+        with suppress(ImportError):  # encodings of other operating systems
+            importlib.import_module(f"encodings.{module.name}")
 
 
 def warm_up_codecs(registry: Registry) -> None:
