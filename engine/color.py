@@ -1,4 +1,4 @@
-"""Converts bit depth, transparency and colour space of pictures to what a target format supports."""
+"""Converts bit depth, transparency and color space of pictures to what a target format supports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.conversions import FidelityWarning
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 WHITE = (255, 255, 255)
 
@@ -46,6 +46,23 @@ def parse(text: str) -> tuple[int, int, int, int]:
     return red, green, blue, alpha[0] if alpha else 255
 
 
+def encode_srgb(linear: ArrayLike) -> NDArray[Any]:
+    """Linear light encoded with the transfer function of sRGB. Negative values stay linear."""
+    import numpy as np
+
+    values = np.asarray(linear)
+    curve = 1.055 * np.maximum(values, 0.0031308) ** (1 / 2.4) - 0.055
+    return np.where(values <= 0.0031308, 12.92 * values, curve)
+
+
+def decode_srgb(encoded: ArrayLike) -> NDArray[Any]:
+    """Linear light of values that are encoded with the transfer function of sRGB."""
+    import numpy as np
+
+    values = np.asarray(encoded)
+    return np.where(values <= 0.04045, values / 12.92, ((np.maximum(values, 0.04045) + 0.055) / 1.055) ** 2.4)
+
+
 def to_8_bits(array: NDArray[np.uint16]) -> NDArray[np.uint8]:
     """16-bit samples scaled to 8 bits: 65535 becomes 255."""
     import numpy as np
@@ -69,7 +86,7 @@ def scale(array: NDArray[Any], maximum: int, new_maximum: int) -> NDArray[np.uin
 
 
 def matching_profile(mode: str, profile: bytes | None) -> bytes | None:
-    """`profile` if its colour space is that of `mode`, otherwise None."""
+    """`profile` if it has the color space of `mode`, otherwise None."""
     if profile is None:
         return None
     try:
@@ -89,7 +106,7 @@ def convert_for(
 ) -> tuple[Image.Image, bytes | None]:
     """Converts `image` to one of `modes`. Returns it with its ICC profile, None unless `keep_profile`.
 
-    Unsupported colour spaces and profiles are converted to sRGB. Unsupported transparency is flattened onto
+    Unsupported color spaces and profiles are converted to sRGB. Unsupported transparency is flattened onto
     `background`, a color in sRGB, with a FidelityWarning.
     """
     image = standard_mode(image)
@@ -150,23 +167,23 @@ def standard_mode(image: Image.Image) -> Image.Image:
     if mode in ("LA", "RGBA", "CMYK", "LAB"):
         return image
     if mode.startswith("I") or mode == "F":
-        return _to_8_bit_grey(image)
+        return _to_8_bit_gray(image)
     if mode == "La":
         return image.convert("LA")
     return image.convert("RGBA" if mode in ("PA", "RGBa") or "transparency" in image.info else "RGB")
 
 
-def _to_8_bit_grey(image: Image.Image) -> Image.Image:
-    """Grey of more than 8 bits as L or LA: 16-bit samples scaled, others normalised by `to_16_bits`."""
+def _to_8_bit_gray(image: Image.Image) -> Image.Image:
+    """Gray of more than 8 bits as L or LA: 16-bit samples scaled, others normalized by `to_16_bits`."""
     import numpy as np
 
     values = np.asarray(image)
     if image.mode.startswith("I;16"):
-        grey = Image.fromarray(to_8_bits(values.astype(np.uint16)), "L")
+        gray = Image.fromarray(to_8_bits(values.astype(np.uint16)), "L")
         key = image.info.get("transparency")
         if isinstance(key, int):
-            grey.putalpha(Image.fromarray(np.where(values == key, 0, 255).astype(np.uint8), "L"))
-        return grey
+            gray.putalpha(Image.fromarray(np.where(values == key, 0, 255).astype(np.uint8), "L"))
+        return gray
     if image.mode == "I" and values.min() >= 0 and values.max() <= 65535:
         return Image.fromarray(to_8_bits(values.astype(np.uint16)), "L")
     return Image.fromarray(to_8_bits(to_16_bits(values)), "L")
@@ -218,7 +235,7 @@ def _flatten_alpha(
 def with_color(
     image: Image.Image, profile: bytes | None, color: tuple[int, int, int]
 ) -> tuple[Image.Image, bytes | None]:
-    """`image`, in sRGB if it is grey and `color` is not."""
+    """`image`, in sRGB if it is gray and `color` is not."""
     if image.mode in ("L", "LA") and len(set(color)) > 1:
         return to_srgb(image, profile), None
     return image, profile
@@ -286,10 +303,9 @@ def _srgb_profile() -> bytes:
 
 @cache
 def _gray_profile() -> bytes:
-    """A grey profile with the transfer function of sRGB."""
+    """A gray profile with the transfer function of sRGB."""
     import numpy as np
     from imagecodecs import cms_profile
 
-    encoded = np.linspace(0, 1, 4096)
-    linear = np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)
+    linear = decode_srgb(np.linspace(0, 1, 4096))
     return bytes(cms_profile("gray", transferfunction=linear.astype(np.float32)))

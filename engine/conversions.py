@@ -30,10 +30,10 @@ P = ParamSpec("P")
 
 
 class Loss(IntEnum):
-    """How much a step loses. The planner minimises the sum along a path, before cost."""
+    """How much a step loses. The planner minimizes the sum along a path, before cost."""
 
     NOTHING = 0
-    DETAIL = 1  # lossy encoding, RAW development, fewer colours
+    DETAIL = 1  # lossy encoding, RAW development, fewer colors
     STRUCTURE = 10  # text, vectors, layers or pages become pixels
 
 
@@ -63,10 +63,9 @@ class Conversion(Generic[S, T]):
     memory: float = _MEMORY
     isolated: bool = False
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
-    modules: tuple[str, ...] = ()
 
     def __call__(self, payload: S, options: OptionValues = NO_OPTIONS) -> T:
-        """Runs the step with those of the options that it has."""
+        """Runs the step with the options that it has; ignores others."""
         return self.run(payload, **_own(self.options.keys() - {MAX_BYTES}, options))
 
     def __str__(self) -> str:
@@ -90,7 +89,6 @@ def conversion(
     programs: tuple[str, ...] = (),
     memory: float = _MEMORY,
     isolated: bool = False,
-    modules: tuple[str, ...] = (),
 ) -> Callable[[Callable[Concatenate[S, P], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
 
@@ -98,15 +96,14 @@ def conversion(
     `terminal` step can only be the last of a path: its result contains something simpler than its format suggests, such
     as pixels on a PDF page. `programs` are the paths of the programs that the step runs; the sandbox allows no others.
     `memory` is the peak in bytes per pixel; it limits the memory of the job. `isolated`: plans with the step get a
-    process of their own, because its library is likely to have vulnerabilities; so do plans with `programs`. `modules`
-    are those that the step imports when it runs for most files; processes of jobs import them ahead.
+    process of their own, because its library is likely to have vulnerabilities; so do plans with `programs`.
     """
 
     def declare(run: Callable[Concatenate[S, P], T]) -> Conversion[S, T]:
         options = read_options(run)
         if isinstance(target, FileFormat) and QUALITY in options:
             options[MAX_BYTES] = Option(MAX_BYTES, MaxBytes)
-        return Conversion(source, target, run, loss, cost, terminal, programs, memory, isolated, options, modules)
+        return Conversion(source, target, run, loss, cost, terminal, programs, memory, isolated, options)
 
     return declare
 
@@ -123,10 +120,9 @@ class Transform(Generic[T]):
     memory: float = _TRANSFORM_MEMORY
     isolated: bool = False
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
-    modules: tuple[str, ...] = ()
 
     def __call__(self, payload: T, options: OptionValues = NO_OPTIONS) -> T:
-        """Runs the transform with those of the options that it has."""
+        """Runs the transform with the options that it has; ignores others."""
         return self.run(payload, **_own(self.options, options))
 
     def __str__(self) -> str:
@@ -158,17 +154,16 @@ def transform(
     always: bool = False,
     memory: float = _TRANSFORM_MEMORY,
     isolated: bool = False,
-    modules: tuple[str, ...] = (),
 ) -> Callable[[Callable[Concatenate[T, P], T]], Transform[T]]:
     """Declares the decorated function as a transform of the payloads of a format.
 
     It runs where a path reaches the format, if one of its options has another value than its default or if it runs
     `always`, and after the transform `after` if that one runs too. Its keyword-only parameters are its options.
-    `memory`, `isolated` and `modules` are as in `conversion`.
+    `memory` and `isolated` are as in `conversion`.
     """
 
     def declare(run: Callable[Concatenate[T, P], T]) -> Transform[T]:
-        return Transform(run.__name__, format, run, after, always, memory, isolated, read_options(run), modules)
+        return Transform(run.__name__, format, run, after, always, memory, isolated, read_options(run))
 
     return declare
 
@@ -192,7 +187,7 @@ class Tool(Generic[T]):
 
     `inputs` is the range of the number of files, `count` returns the number of pages of a payload. `run` receives the
     payload, or a list if there can be several, and may modify it. It returns a payload or a ToolResult. `files` are the
-    further files that it can receive, by the name of the parameter. `isolated` and `modules` are as in `conversion`.
+    further files that it can receive, by the name of the parameter. `isolated` is as in `conversion`.
     """
 
     name: str
@@ -206,7 +201,6 @@ class Tool(Generic[T]):
     isolated: bool = False
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
     files: Mapping[str, InputFile] = field(default_factory=dict, compare=False)
-    modules: tuple[str, ...] = ()
 
     def __call__(
         self, payloads: list[T], options: OptionValues = NO_OPTIONS, files: Mapping[str, Any] = MappingProxyType({})
@@ -258,7 +252,6 @@ def tool(
     count: Callable[[T], int] | None = None,
     inputs: range = range(1, 2),
     isolated: bool = False,
-    modules: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., T | ToolResult[T]]], Tool[T]]:
     """Declares the decorated function as a tool, and its keyword-only parameters as the tool's options and files.
 
@@ -269,9 +262,15 @@ def tool(
     def declare(run: Callable[..., T | ToolResult[T]]) -> Tool[T]:
         summary = (run.__doc__ or title).strip().splitlines()[0]
         options, files = read_options(run), read_input_files(run)
-        return Tool(name, format, run, sources, inputs, count, title, summary, isolated, options, files, modules)
+        return Tool(name, format, run, sources, inputs, count, title, summary, isolated, options, files)
 
     return declare
+
+
+def modules_of(step: AnyConversion | AnyTransform | AnyTool) -> tuple[str, ...]:
+    """Returns MODULES of the file that defines the step's function, which processes of jobs import ahead."""
+    modules: tuple[str, ...] = step.run.__globals__.get("MODULES", ())
+    return modules
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Limits on pixels, frames and pages, checked against headers before decoding and against pictures while decoding."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -75,7 +73,7 @@ def limit_pictures(pictures: Iterable[P], sizes: list[Size], kind: str) -> Itera
             sizes.append(picture.size)
             check_count(len(sizes), sizes, kind)
             yield picture
-            del picture  # so that it is not in memory while the next one is decoded
+            del picture  # frees its memory before the next one is decoded
     except (ConversionError, GeneratorExit):
         raise
     except MemoryError as error:

@@ -30,7 +30,7 @@ class ConversionError(Exception):
     """
 
     code: ClassVar[str] = "processing_failed"
-    reason: str | None = None  # the default of a class
+    reason: str | None = None  # the reason unless an error is raised with another
     retryable: ClassVar[bool] = False
     retry_after: ClassVar[int | None] = None
 
@@ -100,7 +100,7 @@ class TooLarge(ConversionError):
 
 
 class CorruptInput(ConversionError):
-    """The file's format is recognised, but its content cannot be decoded."""
+    """The file's format is recognized, but its content cannot be decoded."""
 
     reason = "corrupt_input"
 

@@ -1,7 +1,5 @@
 """Formats of files and of payloads in memory, and their detection from bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -55,7 +53,7 @@ class FileFormat(Format[bytes]):
     lossy: bool = field(default=False, kw_only=True)  # quality applies
     animated: bool = field(default=False, kw_only=True)  # animations can be written
     paged: bool = field(default=False, kw_only=True)  # several pages can be written
-    bytes_per_pixel: float = field(default=0.1, kw_only=True)  # of a well compressed file
+    bytes_per_pixel: float = field(default=0.1, kw_only=True)  # in a well compressed file
     is_complete: Callable[[Content], bool] | None = field(default=None, kw_only=True, repr=False)  # False: truncated
 
     __hash__ = Format.__hash__
@@ -67,7 +65,7 @@ AnyFormat: TypeAlias = Format[Any]
 class Signature:
     """A sniffer for fixed bytes at fixed offsets: `Signature((0, b"II*\\0"), (8, b"CR"))` scores 6 or 0.
 
-    If the bytes match and `then` is set, the score is that of `then`, a sniffer that reads more of the file.
+    If the bytes match and `then` is set, `then`, a sniffer that reads more of the file, returns the score.
     """
 
     def __init__(self, *parts: tuple[int, bytes], then: Sniffer | None = None) -> None:

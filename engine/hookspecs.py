@@ -1,7 +1,5 @@
 """The hooks that a plugin can implement. Each is called once per process, when plugins are loaded."""
 
-from __future__ import annotations
-
 import pluggy
 
 from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement

@@ -119,13 +119,13 @@ class Raster:
     `frames` yields frames with 8 bits per sample. `deep_frames`, if the source has a higher depth, yields the same
     frames with 16. A consumer iterates over one of the two, once.
     `sizes` are the frame sizes from the file's headers, so that limits are checked before decoding;
-    `decoded_sizes` are those of the frames decoded so far.
+    `decoded_sizes` are the sizes of the frames decoded so far.
     `animated` distinguishes an animation from pages. `loop_count` is how often an animation plays; 0: forever.
     `exif` starts with "Exif\\0\\0" and contains no orientation; `xmp` is the XMP packet; `dpi` is (horizontal,
     vertical). `lossy`: the pixels come from a lossy codec. `turned`: the decoder has turned the pixels upright.
     `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are drawn
     from vectors, at the size requested. `background` (red, green, blue) replaces transparency that a target does not
-    support. `bit_depth` is the requested number of bits per sample, `source_bit_depth` that of the source of
+    support. `bit_depth` is the requested number of bits per sample, `source_bit_depth` the number in the source of
     `deep_frames`.
     """
 
@@ -168,7 +168,7 @@ class Raster:
     def converted_for(self, target: TargetCapabilities) -> Raster:
         """The raster reduced to what `target` supports. Issues a FidelityWarning for each loss.
 
-        The result's `bit_depth` is that of its frames. Raises InvalidOption if the target does not support the
+        The result's `bit_depth` is the depth of its frames. Raises InvalidOption if the target does not support the
         requested one, TooLarge if the remaining frames exceed the limits on frames or pixels.
         """
         depth = self._bit_depth_for(target)
@@ -195,14 +195,7 @@ class Raster:
         check_count(self.count, self.sizes, self.kind)
         sizes_known = len(self.sizes) == self.count
         for index in range(self.count):
-            yield replace(
-                self,
-                frames=islice(self.frames, 1),
-                deep_frames=None if self.deep_frames is None else islice(self.deep_frames, 1),
-                count=1,
-                animated=False,
-                sizes=self.sizes[index : index + 1] if sizes_known else (),
-            )
+            yield self._next_frame(self.sizes[index : index + 1] if sizes_known else ())
 
     def copies(self) -> Iterator[Raster]:
         """Yields the raster any number of times. Its frames are decoded once and stay in memory."""
@@ -248,14 +241,12 @@ class Raster:
         count = self.count if self.count <= MAX_FRAMES else f"more than {MAX_FRAMES}"
         message = f"Only the first of {count} {self.kind} was converted."
         warn(FidelityWarning(f"{self.kind}_dropped", message), stacklevel=3)
+        return self._next_frame(self.sizes[:1])
+
+    def _next_frame(self, sizes: Sequence[Size]) -> Raster:
         deep_frames = None if self.deep_frames is None else islice(self.deep_frames, 1)
         return replace(
-            self,
-            frames=islice(self.frames, 1),
-            deep_frames=deep_frames,
-            count=1,
-            animated=False,
-            sizes=self.sizes[:1],
+            self, frames=islice(self.frames, 1), deep_frames=deep_frames, count=1, animated=False, sizes=sizes
         )
 
 
@@ -302,7 +293,7 @@ def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, dep
         profile = color.matching_profile(pixels.mode, frame.icc_profile)
         if pixels.mode in target.deep_modes and (target.icc or profile is None):
             return replace(frame, pixels=pixels, icc_profile=profile)
-        message = "The target supports 8 bits per sample for these colours."
+        message = "The target supports 8 bits per sample for these colors."
         warn(FidelityWarning("depth_reduced", message), stacklevel=3)
     widen = depth > 8 and raster.bit_depth is not None
     image, profile = color.convert_for(

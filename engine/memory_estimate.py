@@ -1,7 +1,5 @@
 """Memory estimates in bytes: the expected use of a plan for a number of pixels, and the limit of its worker process."""
 
-from __future__ import annotations
-
 import os
 
 from engine.decode_limits import MAX_PIXELS

@@ -3,8 +3,6 @@
 An option that only one plugin has is declared in that plugin.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field

@@ -95,7 +95,7 @@ class Option:
             valid: OptionValue = self._adapter.validate_python(value)
         except ValidationError as invalid:
             problem = invalid.errors(include_url=False, include_input=False)[0]
-            if problem["type"] == "value_error":  # of a validator in the annotation
+            if problem["type"] == "value_error":  # raised by a validator in the annotation
                 message = f"{self.name} {problem['ctx']['error']}"
                 raise InvalidOption(message, reason="malformed", param=self.name) from None
             raise self._error(value) from None

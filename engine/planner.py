@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from itertools import chain, count
 from typing import Any, TypeAlias
 
-from engine.conversions import AnyConversion, AnyTool, AnyTransform, Conversion, Loss
+from engine.conversions import AnyConversion, AnyTool, AnyTransform, Conversion, Loss, modules_of
 from engine.formats import AnyFormat, FileFormat
 from engine.options import Option, OptionValue, OptionValues, join_options, options_schema
 
@@ -45,7 +45,7 @@ class Plan:
 
     @property
     def conversions(self) -> Conversions:
-        """All steps that are conversions, with those of all openings."""
+        """All conversions of the openings and the steps."""
         steps = (*chain.from_iterable(self.openings), *self.steps)
         return tuple(step for step in steps if isinstance(step, Conversion))
 
@@ -128,9 +128,9 @@ class Plan:
 
     @cached_property
     def modules(self) -> frozenset[str]:
-        """The modules that the steps, the tool and the reader import for most files."""
+        """MODULES of the plugin files that declare the steps, the tool and the reader."""
         steps = (*chain.from_iterable(self.openings), *self.steps, self.tool, self.reader)
-        return frozenset(module for step in steps if step is not None for module in step.modules)
+        return frozenset(module for step in steps if step is not None for module in modules_of(step))
 
     def __str__(self) -> str:
         inputs = " + ".join(_path_text(source, path) for source, path in zip(self.sources, self.openings, strict=True))

@@ -1,7 +1,5 @@
 """Loads plugins: built-in ones from their package, third-party ones by entry point."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 import pkgutil
@@ -40,11 +38,14 @@ class Plugin:
     transforms: tuple[AnyTransform, ...] = ()
 
     @property
+    def steps(self) -> tuple[AnyConversion | AnyTransform | AnyTool, ...]:
+        """All conversions, transforms and tools."""
+        return (*self.conversions, *self.transforms, *self.tools)
+
+    @property
     def options(self) -> Iterator[Option]:
         """The options of all steps, once for each step that has them."""
-        for declared in (self.conversions, self.transforms, self.tools):
-            for step in declared:
-                yield from step.options.values()
+        return (option for step in self.steps for option in step.options.values())
 
     @property
     def reads(self) -> tuple[FileFormat, ...]:

@@ -1,7 +1,5 @@
 """The registry of formats, conversions and tools: detection, planning and the catalogue."""
 
-from __future__ import annotations
-
 import logging
 import mmap
 import os
@@ -11,7 +9,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement
+from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement, modules_of
 from engine.errors import UnknownFormat, UnsupportedConversion
 from engine.formats import AnyFormat, Content, FileFormat
 from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, join_options, validate_options
@@ -25,7 +23,7 @@ class Registry:
     """Formats, tools and options by name, transforms in the order in which they run, and the graph of conversions.
 
     A plugin that contradicts an earlier one is left out and listed in `plugins` with its error. `options` holds every
-    option of every plugin; its default is that of the steps, or None if they have different ones.
+    option of every plugin; its default is the one that all steps share, or None.
     """
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
@@ -64,7 +62,7 @@ class Registry:
         return plugin
 
     def _find_conflict(self, plugin: Plugin) -> str | None:
-        """Describes the first declaration that differs from that of an earlier plugin."""
+        """Describes the first declaration that contradicts an earlier plugin."""
         transforms = {(transform.format, transform.name) for transform in self._transforms}
         options = dict(self.options)
         conflicts = [
@@ -88,12 +86,8 @@ class Registry:
 
     @property
     def modules(self) -> frozenset[str]:
-        """The modules that steps, transforms and tools import when they run."""
-        steps = [step for plugin in self.plugins for step in plugin.conversions]
-        modules = {module for step in steps for module in step.modules}
-        modules.update(module for transform in self._transforms for module in transform.modules)
-        modules.update(module for tool in self.tools.values() for module in tool.modules)
-        return frozenset(modules)
+        """MODULES of all plugin files."""
+        return frozenset(module for plugin in self.plugins for step in plugin.steps for module in modules_of(step))
 
     def format(self, name: str) -> FileFormat | None:
         """Returns a format by name or alias, ignoring case; None if unknown."""
@@ -249,7 +243,7 @@ class Registry:
 @contextmanager
 def open_content(descriptor: int) -> Iterator[Content]:
     """The content of an open file, which is read when it is sliced."""
-    if os.fstat(descriptor).st_size == 0:  # which cannot be mapped
+    if os.fstat(descriptor).st_size == 0:  # an empty file cannot be mapped
         yield b""
         return
     with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:

@@ -1,7 +1,5 @@
 """Verifies a result before the client is charged: its own format's reader opens it and reads the headers."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -47,10 +47,9 @@ _REFERENCE_WHITE = 203.0  # cd/m², of BT.2408
 DEFAULT_PEAK = 1000.0
 """The brightness of the brightest color, in cd/m², where a file does not state it."""
 _GRAY_MODES = ("1", "L", "LA", "I;16")
-_MIN_AREA = 0.001  # of the triangle of primaries
+_MIN_AREA = 0.001  # twice the area of the triangle of primaries
 _KNEE_SOFTNESS = 0.65
-_D50 = (0.9642, 1.0, 0.8249)  # the white of profiles
-_BRADFORD = ((0.8951, 0.2664, -0.1614), (-0.7502, 1.7135, 0.0367), (0.0389, -0.0685, 1.0296))  # adapts white
+_CREATION_TIME, _TAG_TABLE = 24, 128  # offsets in an ICC profile
 _STRIP = 64  # rows converted at a time
 
 
@@ -121,48 +120,21 @@ def with_profile(raster: Raster, colors: tuple[Primaries, Curve] | None) -> Rast
 
 
 def profile(primaries: Primaries, curve: Curve, *, gray: bool) -> bytes:
-    """An ICC profile (version 4) of RGB with these primaries, or of gray."""
-    import numpy as np
+    """An ICC profile (version 4) of RGB with these primaries, or of gray. Equal colors have equal profiles."""
+    from imagecodecs import cms_profile
 
-    response = b"para\0\0\0\0\0\3\0\0" + _fixed(*curve)
-    tags = {b"desc": _text("RGB" if not gray else "Gray"), b"cprt": _text("CC0"), b"wtpt": _xyz(_D50)}
-    if gray:
-        tags[b"kTRC"] = response
-    else:
-        to_cone = np.array(_BRADFORD)
-        matrix = _to_xyz(primaries)
-        scale = np.diag(to_cone @ _D50 / (to_cone @ matrix.sum(axis=1)))
-        adaptation = np.linalg.solve(to_cone, scale @ to_cone)
-        tags[b"chad"] = b"sf32\0\0\0\0" + _fixed(*adaptation.flat)
-        for name, column in zip((b"r", b"g", b"b"), (adaptation @ matrix).T, strict=True):
-            tags |= {name + b"XYZ": _xyz(column), name + b"TRC": response}
-    return _assemble(b"GRAY" if gray else b"RGB ", tags)
-
-
-def _assemble(space: bytes, tags: Mapping[bytes, bytes]) -> bytes:
-    """The profile with these tags, of a display."""
-    offset = 128 + 4 + 12 * len(tags)
-    table, content = [struct.pack(">I", len(tags))], []
-    for name, body in tags.items():
-        table.append(struct.pack(">4sII", name, offset, len(body)))
-        content.append(body + bytes(-len(body) % 4))
-        offset += len(content[-1])
-    date = struct.pack(">6H", 2000, 1, 1, 0, 0, 0)  # fixed: equal colors have equal profiles
-    header = struct.pack(">I4sI4s4s4s12s4s", offset, b"", 4 << 24, b"mntr", space, b"XYZ ", date, b"acsp")
-    return b"".join([header.ljust(68, b"\0"), _fixed(*_D50).ljust(60, b"\0"), *table, *content])
-
-
-def _text(text: str) -> bytes:
-    encoded = text.encode("utf-16-be")
-    return b"mluc" + struct.pack(">III2s2sII", 0, 1, 12, b"en", b"US", len(encoded), 28) + encoded
-
-
-def _xyz(values: Iterable[float]) -> bytes:
-    return b"XYZ \0\0\0\0" + _fixed(*values)
-
-
-def _fixed(*values: float) -> bytes:
-    return struct.pack(f">{len(values)}i", *(round(value * 65536) for value in values))
+    white, colors = primaries[:2], None if gray else primaries[2:]
+    data = bytearray(cms_profile("gray" if gray else "rgb", whitepoint=white, primaries=colors, gamma=1.0))
+    # Parametric curves replace the gamma. LittleCMS itself would write tables of 24 KB.
+    (tags,) = struct.unpack_from(">I", data, _TAG_TABLE)
+    response = b"para\0\0\0\0\0\3\0\0" + struct.pack(">5i", *(round(value * 65536) for value in curve))
+    for entry in range(_TAG_TABLE + 4, _TAG_TABLE + 4 + 12 * tags, 12):
+        if data[entry + 1 : entry + 4] == b"TRC":
+            struct.pack_into(">II", data, entry + 4, len(data), len(response))
+    data += response
+    struct.pack_into(">I", data, 0, len(data))
+    struct.pack_into(">6H", data, _CREATION_TIME, 2000, 1, 1, 0, 0, 0)
+    return bytes(data)
 
 
 def tone_map(frame: Frame, primaries: Primaries, transfer: int, peak: float = DEFAULT_PEAK) -> Frame:
@@ -185,7 +157,7 @@ def tone_map(frame: Frame, primaries: Primaries, transfer: int, peak: float = DE
         if transfer == _HLG:
             linear = _display_light(linear)
         linear *= _gain(linear.max(axis=2), peak)[..., None]
-        encoded = _encode_srgb(np.clip(linear @ to_srgb.T, 0, 1))
+        encoded = color.encode_srgb(np.clip(linear @ to_srgb.T, 0, 1))
         result[top : top + _STRIP, :, :3] = encoded * maximum + 0.5
     pixels = DeepPixels(result, mode) if isinstance(frame.pixels, DeepPixels) else Image.fromarray(result)
     return replace(frame, pixels=pixels, icc_profile=None)
@@ -227,7 +199,7 @@ def _light(transfer: int, encoded: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _display_light(linear: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Light of a scene as that of a screen with the default peak, relative to the reference white."""
+    """Light of a scene as a screen with the default peak shows it, relative to the reference white."""
     import numpy as np
 
     luminance = linear @ np.array([0.2627, 0.6780, 0.0593], np.float32)
@@ -253,9 +225,3 @@ def _gain(brightest: NDArray[np.float32], peak: float) -> NDArray[np.float32]:
     y = knee * (1 - position) ** 2 + 2 * target * position * (1 - position) + position**2
     gain: NDArray[np.float32] = (y / np.maximum(brightest, 1)).astype(np.float32)
     return gain
-
-
-def _encode_srgb(linear: NDArray[np.float32]) -> NDArray[np.float32]:
-    import numpy as np
-
-    return np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)

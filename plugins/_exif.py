@@ -1,7 +1,5 @@
 """EXIF: read from pictures and TIFF directories, without orientation and preview; its part that is safe to publish."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Runs Ghostscript on files in the folder of the job."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

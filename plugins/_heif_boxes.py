@@ -1,7 +1,5 @@
 """The boxes of HEIF files, HEIC and AVIF (ISO/IEC 14496-12 and 23008-12): reads and writes what the codecs do not."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from itertools import chain
@@ -67,7 +65,7 @@ def _children(data: bytes, box: _Box) -> Iterator[_Box]:
 
 
 def bit_depth(data: bytes) -> int:
-    """Bits per sample from the first AV1 configuration, preferably that of the primary picture: 8, 10 or 12."""
+    """Bits per sample from the first AV1 configuration, preferably the one of the primary picture: 8, 10 or 12."""
     configuration = next((content for kind, content in _primary_properties(data) if kind == b"av1C"), None)
     if configuration is None:  # a grid or a sequence
         configuration = data[data.find(b"av1C") + 4 :][:4] if b"av1C" in data else bytes(4)
@@ -95,7 +93,7 @@ def _picture_size(data: bytes) -> Size | None:
     if header is None or header.end - header.content < _SIZE:
         return None
     width, height = struct.unpack_from(">II", data, header.end - _SIZE)
-    return width >> 16, height >> 16  # of fixed-point numbers
+    return width >> 16, height >> 16  # the integer parts
 
 
 def with_colors(raster: Raster, data: bytes) -> Raster:
@@ -183,8 +181,8 @@ def _with_valid_references(data: bytes, references: _Box) -> bytes:
     item = _find(data, b"meta", b"pitm")
     if item is None or references.end - references.content < _VERSION:
         return data
-    size = 4 if data[references.content] else 2  # of the number of an item
-    primary = data[item.content + _VERSION : item.end]  # of the same size, or shorter
+    size = 4 if data[references.content] else 2  # bytes of an item number
+    primary = data[item.content + _VERSION : item.end]  # as long as an item number, or shorter
     changed = bytearray(data)
     for box in _boxes(data, references.content + _VERSION, references.end):
         for offset in range(box.content + size + 2, box.end - size + 1, size):
@@ -213,7 +211,7 @@ def loop_count(data: bytes) -> int:
     header = _find(data, b"tkhd", inside=track) if track else None
     edits = _find(data, b"edts", b"elst", inside=track) if track else None
     if header is None or edits is None:
-        return 0  # as browsers do
+        return 0  # browsers do the same
     if not data[edits.content + 3] & _REPEATS:
         return 1
     total, once = _duration(data, header), _duration(data, edits)

@@ -1,8 +1,5 @@
 """JPEG files as streams of PDF and EPS: which readers decode them as they are, and how they are placed upright."""
 
-from __future__ import annotations
-
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -11,20 +8,19 @@ from PIL import Image
 
 from engine.option_types import Metadata
 from plugins import _exif, _pillow
-from plugins.jpeg import check_scans, filter_segments
+from plugins.jpeg import END, check_scans, filter_segments, read_segments
 
-_MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")  # with a length, or the end; neither stuffing nor restarts
-_SCAN, _END, _APP14 = 0xDA, 0xD9, 0xEE
+_SCAN = 0xDA
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # start of frame, by coding process
 _DECODED_EVERYWHERE = frozenset({0xC0, 0xC1, 0xC2})  # baseline, extended and progressive with Huffman coding
-_QUALITY = 95  # of pictures that are encoded again and have no quantization tables
+_QUALITY = 95  # for pictures without quantization tables that are encoded again
 
 
 @dataclass(frozen=True)
 class EmbeddableJpeg:
     """A JPEG with 8 bits per sample and Huffman coding.
 
-    `size` and `mode` (L, RGB or CMYK) are those of the stored pixels, which `orientation` (1 to 8, of EXIF) turns
+    `size` and `mode` (L, RGB or CMYK) describe the stored pixels, which `orientation` (1 to 8, of EXIF) turns
     upright. `dpi` is None if unknown. CMYK samples are stored inverted.
     """
 
@@ -61,16 +57,9 @@ def prepare(data: bytes, metadata: Metadata) -> EmbeddableJpeg:
 
 def _inspect(data: bytes) -> tuple[int | None, bool]:
     """The marker of the coding process, and whether there are a scan and an end of the picture."""
-    process, has_scan, position = None, False, 2
-    while (marker := _MARKER.search(data, position)) is not None:
-        code = data[marker.end() - 1]
-        if code == _END:
-            return process, has_scan
-        if code in _FRAMES:
-            process = process or code
-        has_scan |= code == _SCAN
-        position = marker.end() + int.from_bytes(data[marker.end() : marker.end() + 2], "big")
-    return process, False
+    codes = [code for code, _, _ in read_segments(data)]
+    process = next((code for code in codes if code in _FRAMES), None)
+    return process, _SCAN in codes and codes[-1] == END
 
 
 def _encode_again(image: Image.Image) -> bytes:

@@ -16,7 +16,7 @@ from plugins import _exif
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_MAX_JPEG_BYTES = 8  # per pixel, of noise at quality 100
+_MAX_JPEG_BYTES = 8  # bytes per pixel; noise at quality 100 needs them
 
 # What Pillow reports about a file besides metadata.
 _PLAIN_INFO = frozenset(
@@ -25,7 +25,7 @@ _PLAIN_INFO = frozenset(
     | {"jfif", "jfif_density", "jfif_unit", "jfif_version", "loop", "primary", "progression", "progressive"}
     | {"resolution", "srgb", "timestamp", "transparency", "version"}
 )
-_PLAIN_SEGMENTS = frozenset({"APP0", "APP2", "APP14"})  # of JPEG: JFIF, profile, colour transform
+_PLAIN_SEGMENTS = frozenset({"APP0", "APP2", "APP14"})  # JPEG: JFIF, profile, color transform
 _XMP_ORIENTATION = re.compile(rb"""(tiff:Orientation(?:=["']|>))[2-8](?=["'<])""")
 
 
@@ -78,7 +78,7 @@ def decode(
 
 
 def select(order: list[int], pages: str | None) -> list[int]:
-    """Those of the frames in `order` that the option `pages` selects. Raises InvalidOption."""
+    """The frames in `order` that the option `pages` selects. Raises InvalidOption."""
     return order if pages is None else [order[index] for index in PageRanges.parse(pages).indexes(len(order))]
 
 
@@ -122,7 +122,7 @@ def _frames(image: Image.Image, order: list[int]) -> Iterator[Frame]:
         profile = frame.info.get("icc_profile")
         ImageOps.exif_transpose(frame, in_place=True)
         yield Frame(frame, profile, duration)
-        del frame  # so that it is not in memory while the next one is decoded
+        del frame  # frees its memory before the next one is decoded
 
 
 def _is_bare(image: Image.Image) -> bool:
@@ -193,7 +193,7 @@ def animation_parameters(raster: Raster, frames: list[Frame]) -> dict[str, Any]:
 
 
 def encode_jpeg(image: Image.Image, **parameters: Any) -> bytes:
-    """Encodes a JPEG, with larger buffers if the file exceeds those of Pillow."""
+    """Encodes a JPEG, with larger buffers if the file exceeds Pillow's."""
     try:
         return encode(image, "JPEG", **parameters)
     except OSError:

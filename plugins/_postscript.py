@@ -1,12 +1,22 @@
-"""PostScript programs that draw one picture: EPS of language level 3 with 7-bit characters."""
-
-from __future__ import annotations
+"""Pictures as EPS: PostScript programs of language level 3 with 7-bit characters."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from types import MappingProxyType
 
-from engine import Size
+from PIL import Image, ImageChops
 
+from engine import Raster, Size, TargetCapabilities, color
+from engine.option_types import Metadata, Quality
+from plugins import _jpeg_embedding, _pillow, jpeg
+from plugins._jpeg_embedding import PLACEMENTS, EmbeddableJpeg
+from plugins.pdf import JPEG_QUALITY, warn_quality_ignored
+
+MODULES = ("numpy", "imagecodecs._deflate", *jpeg.MODULES)
+
+_FLATE = "/FlateDecode"
+_DEFLATE_LEVEL = 6  # libdeflate
+_SRGB_TOLERANCE = 3  # 8-bit levels
 _SPACES: Mapping[str, tuple[str, int]] = MappingProxyType(
     {"1": ("DeviceGray", 1), "L": ("DeviceGray", 1), "RGB": ("DeviceRGB", 3), "CMYK": ("DeviceCMYK", 4)}
 )
@@ -34,6 +44,68 @@ Encoded flushfile
 }} exec
 """
 _END = b"~>\nrestore\nshowpage\n%%EOF\n"
+
+
+def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
+    """Contains the JPEG with unchanged pixels, unless its profile is another than sRGB, which EPS cannot store."""
+    picture = _jpeg_embedding.prepare(data, metadata)
+    if picture.icc_profile and not _is_srgb(picture):
+        return from_raster(jpeg.decode.run(data))
+    return _draw_jpeg(picture)
+
+
+def _is_srgb(picture: EmbeddableJpeg) -> bool:
+    """Whether colors in the profile of the picture are, within rounding, the same in sRGB."""
+    if picture.mode == "CMYK":
+        return False
+    steps = range(0, 256, 51)
+    colors = bytes(value for rgb in product(steps, repeat=3) for value in rgb)
+    patches = Image.frombytes("RGB", (len(colors) // 3, 1), colors).convert(picture.mode)
+    profile = color.matching_profile(patches.mode, picture.icc_profile)
+    difference = ImageChops.difference(color.to_srgb(patches, profile), patches.convert("RGB"))
+    return max(difference.tobytes()) <= _SRGB_TOLERANCE
+
+
+def from_raster(raster: Raster, *, quality: Quality = JPEG_QUALITY) -> bytes:
+    """Writes the first picture: as JPEG if the pixels come from a lossy codec, otherwise without loss."""
+    warn_quality_ignored(raster, quality)
+    image = raster.first_frame(TargetCapabilities(("1", "L", "RGB", "CMYK"))).image
+    if raster.lossy and image.mode != "1":
+        return _draw_jpeg(_jpeg_embedding.prepare(_pillow.encode_jpeg(image, quality=quality), "none"))
+    return picture_program(
+        _compress(image),
+        filter_=_FLATE
+        if image.mode == "1"
+        else f"<< /Predictor 2 /Colors {len(image.mode)} /Columns {image.width} >> {_FLATE}",
+        size=image.size,
+        mode=image.mode,
+        page=image.size,
+        matrix=PLACEMENTS[1](*image.size),
+    )
+
+
+def _compress(image: Image.Image) -> bytes:
+    """The samples, as differences to their left neighbors if they have 8 bits, compressed."""
+    import numpy as np
+    from imagecodecs import deflate_encode
+
+    if image.mode == "1":
+        return bytes(deflate_encode(image.tobytes(), _DEFLATE_LEVEL))
+    samples = np.array(image)
+    samples[:, 1:] -= samples[:, :-1]
+    return bytes(deflate_encode(samples.tobytes(), _DEFLATE_LEVEL))
+
+
+def _draw_jpeg(picture: EmbeddableJpeg) -> bytes:
+    return picture_program(
+        picture.data,
+        filter_="/DCTDecode",
+        size=picture.size,
+        mode=picture.mode,
+        page=picture.upright_size,
+        matrix=PLACEMENTS[picture.orientation](*picture.upright_size),
+        inverted=picture.mode == "CMYK",
+    )
 
 
 def picture_program(

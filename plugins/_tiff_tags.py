@@ -1,7 +1,5 @@
 """Reads TIFF directories to detect formats and truncation. Most camera RAW formats are based on TIFF."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass

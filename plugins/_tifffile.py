@@ -1,7 +1,5 @@
 """TIFF through tifffile: pages that Pillow cannot read, or only with 8 bits per sample, and the writer."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 from io import BytesIO
 from itertools import islice
@@ -34,7 +32,7 @@ _MODES = {
     PHOTOMETRIC.MINISBLACK: "L",
     PHOTOMETRIC.RGB: "RGB",
     PHOTOMETRIC.SEPARATED: "CMYK",
-    PHOTOMETRIC.YCBCR: "RGB",  # of JPEG, whose decoder converts it
+    PHOTOMETRIC.YCBCR: "RGB",  # only in JPEG, whose decoder converts it
 }
 _LAB = (PHOTOMETRIC.CIELAB, PHOTOMETRIC.ICCLAB, PHOTOMETRIC.ITULAB)
 _ITU_LAB = ((0, 100), (-85, 85), (-75, 125))  # the default ranges of L, a and b
@@ -56,12 +54,12 @@ class Writer:
         self._handle.close()
 
     def write(self, array: NDArray[Any], **parameters: Any) -> None:
-        """Adds a page. `parameters` are those of TiffWriter.write."""
+        """Adds a page. TiffWriter.write documents `parameters`."""
         self._handle.write(array, metadata=None, software=False, **parameters)
         self._pages.append(None)
 
     def write_bilevel(self, image: Image.Image, **parameters: Any) -> None:
-        """Adds a page of mode 1, by Group 4 or deflate: the smaller. `parameters` are those of TiffWriter.write."""
+        """Adds a page of mode 1, by Group 4 or deflate: the smaller. TiffWriter.write documents `parameters`."""
         inverted = ImageChops.invert(image)  # 0 is white for Group 4
         choices = {
             COMPRESSION.CCITT_T6: _group4(inverted),
@@ -112,11 +110,6 @@ def open_file(data: bytes) -> TiffFile:
         return TiffFile(BytesIO(data))
     except TiffFileError as error:
         raise CorruptInput("The TIFF header cannot be read.") from error
-
-
-def open_writer(stream: BytesIO) -> Any:
-    """An imageio handle for writing TIFF."""
-    return iio.imopen(stream, "w", plugin="tifffile")
 
 
 def pictures(file: TiffFile) -> list[TiffPage]:
@@ -259,7 +252,7 @@ def _lab_values(samples: NDArray[Any], band: int, page: TiffPage) -> NDArray[np.
     """The values of L (band 0), a or b."""
     if samples.dtype.kind == "f":
         return samples.astype(np.float32)
-    unsigned = samples.view(f"u{samples.itemsize}")  # the format of the samples may be that of a and b
+    unsigned = samples.view(f"u{samples.itemsize}")  # the sample format may only apply to a and b
     values, depth = unsigned.astype(np.float32), bits(page)
     if page.photometric == PHOTOMETRIC.ITULAB:
         low, high = _ITU_LAB[band]

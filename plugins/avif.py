@@ -36,19 +36,19 @@ AVIF = FileFormat(
     bytes_per_pixel=0.05,
 )
 
-_MODULES = ("PIL.AvifImagePlugin", "imagecodecs._avif")
+MODULES = ("PIL.AvifImagePlugin", "imagecodecs._avif")
 _BT709, _SRGB, _BT601 = 1, 13, 6  # H.273 code points for primaries, transfer and matrix
 _UNSPECIFIED = 2  # primaries and transfer of pictures with a profile
 _IDENTITY = 0  # matrix of RGB
 _LOSSLESS = 100  # quality
-_SPEEDS = (9, 9, 8, 7, 6, 5, 4, 4, 3)  # of libavif by effort; each step below 6 takes a multiple of the time
-_PROFILE_SPACE = slice(16, 20)  # of the header of an ICC profile
+_SPEEDS = (9, 9, 8, 7, 6, 5, 4, 4, 3)  # libavif's speed by effort; each step below 6 takes a multiple of the time
+_PROFILE_SPACE = slice(16, 20)  # the color space in the header of an ICC profile
 _SLOWEST = ((2, 3), (8, 4), (13, 6), (36, 8))  # megapixels, and the lowest speed for pictures up to that size
 _FASTEST = 9
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
-@conversion(AVIF, RASTER, cost=1.5, modules=_MODULES)
+@conversion(AVIF, RASTER, cost=1.5)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     """Decodes stills with imagecodecs, which has more than 8 bits per sample and takes less time than Pillow."""
     _heif_boxes.check_size(data)
@@ -95,7 +95,7 @@ def _decode_still(
     yield Frame(Image.fromarray(array, mode) if bits == 8 else DeepPixels.from_bits(array, bits, mode), profile)
 
 
-@conversion(RASTER, AVIF, loss=Loss.DETAIL, cost=30, memory=28, modules=_MODULES)
+@conversion(RASTER, AVIF, loss=Loss.DETAIL, cost=30, memory=28)
 def encode(raster: Raster, *, quality: Quality = 70, lossless: Lossless = False, effort: Effort = 5) -> bytes:
     """Writes stills through imagecodecs: more bits per sample, lossless, and in two thirds of the time of Pillow."""
     deep = () if raster.animated else ("L", "RGB", "RGBA")
@@ -137,7 +137,7 @@ def _encode_still(frame: Frame, bits: int, quality: int, speed: int, *, lossless
 
     pixels = frame.pixels
     samples = pixels.to_bits(bits) if isinstance(pixels, DeepPixels) else np.asarray(pixels)
-    if samples.ndim == 2:  # which libavif cannot write without loss
+    if samples.ndim == 2:  # libavif writes gray with a loss
         samples = np.repeat(samples[..., None], 3, axis=2)
     encoded = avif_encode(
         samples,

@@ -6,11 +6,8 @@ import re
 import struct
 from collections.abc import Iterable
 from io import BytesIO
-from itertools import product
 from typing import TYPE_CHECKING
 from warnings import warn
-
-from PIL import Image, ImageChops
 
 from engine import (
     DOCUMENT,
@@ -20,23 +17,18 @@ from engine import (
     FidelityWarning,
     FileFormat,
     Loss,
-    Raster,
     Requirement,
     Signature,
-    TargetCapabilities,
     TooLarge,
     any_of,
-    color,
     conversion,
     ends_with,
     hookimpl,
 )
-from engine.option_types import Metadata, Quality
-from plugins import _ghostscript, _jpeg_embedding, _pillow, jpeg
-from plugins._jpeg_embedding import PLACEMENTS, EmbeddableJpeg
-from plugins._postscript import picture_program
+from engine.option_types import Metadata
+from plugins import _ghostscript, _postscript
 from plugins.jpeg import JPEG
-from plugins.pdf import JPEG_QUALITY, PDF, filter_document, to_bytes, warn_pages_dropped, warn_quality_ignored
+from plugins.pdf import PDF, filter_document, to_bytes, warn_pages_dropped
 
 if TYPE_CHECKING:
     import pymupdf
@@ -51,8 +43,6 @@ EPS = FileFormat(
     is_complete=ends_with(b"%%EOF"),
 )
 
-_MODULES = ("engine.mupdf",)
-_PICTURE_MODULES = ("numpy", "imagecodecs._deflate")
 _BOUNDING_BOX = re.compile(rb"^%%(HiRes|Page)?BoundingBox: [-\d. ]+$", re.MULTILINE)
 _DEFERRED_BOX = re.compile(rb"(?<![^\r\n])(%%(?:HiRes)?BoundingBox:)[ \t]*\(atend\)")
 _DECLARED_BOX = re.compile(rb"(?<![^\r\n])%%(HiRes)?BoundingBox:([^\r\n]*)")
@@ -62,11 +52,8 @@ _TWO_PAGES = ("-dLastPage=2", "-c", "<< /BeginPage {1 gt {quit} if} >> setpagede
 _BOX_COMMENT = rb"(?<![^\r\n])%s([-+.\d \t]+)"
 _KEPT_IN_CATALOG = frozenset({"Type", "Pages", "OCProperties"})
 _KEPT_IN_PAGE = frozenset({"Type", "Parent", "Contents", "Resources", "MediaBox", "CropBox", "Rotate", "Group"})
-_TRAILER = -1  # as an object number of PyMuPDF
+_TRAILER = -1  # the object number that PyMuPDF gives the trailer
 _FORM = "<</Type/XObject/Subtype/Form/BBox[{}]/Matrix[{}]/Resources {}>>"
-_FLATE = "/FlateDecode"
-_DEFLATE_LEVEL = 6  # of libdeflate
-_SRGB_TOLERANCE = 3  # of 255
 
 # Ghostscript would compress pictures as JPEG by default.
 _LOSSLESS = [
@@ -76,7 +63,7 @@ _LOSSLESS = [
 ]
 
 
-@conversion(EPS, PDF, cost=10, programs=_ghostscript.PROGRAMS, isolated=True, modules=_MODULES)
+@conversion(EPS, PDF, cost=10, programs=_ghostscript.PROGRAMS, isolated=True)
 def to_pdf(data: bytes) -> bytes:
     from engine.mupdf import pymupdf
 
@@ -134,7 +121,7 @@ def _box_in_trailer(data: bytes, deferred: re.Match[bytes]) -> bytes:
     return deferred[1] + boxes[-1] if boxes else deferred[0]
 
 
-@conversion(DOCUMENT, EPS, cost=10, terminal=True, programs=_ghostscript.PROGRAMS, isolated=True, modules=_MODULES)
+@conversion(DOCUMENT, EPS, cost=10, terminal=True, programs=_ghostscript.PROGRAMS, isolated=True)
 def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
     """Writes the first page as vectors, as viewers show it."""
     warn_pages_dropped(document)
@@ -211,7 +198,7 @@ def _remove_structures(document: pymupdf.Document) -> None:
 
 
 def _set_bounding_box(program: bytes, width: float, height: float) -> bytes:
-    """`program` with the page as bounding box, in points. Ghostscript writes that of the marks, without margins."""
+    """`program` with the page as bounding box, in points. Ghostscript writes the box of the marks, without margins."""
 
     def replacement(match: re.Match[bytes]) -> bytes:
         kind = match.group(1) or b""
@@ -221,68 +208,8 @@ def _set_bounding_box(program: bytes, width: float, height: float) -> bytes:
     return _BOUNDING_BOX.sub(replacement, program, count=4)
 
 
-@conversion(JPEG, EPS, terminal=True, cost=0.5, modules=(*_PICTURE_MODULES, *jpeg.MODULES))
-def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
-    """Contains the JPEG with unchanged pixels, unless its profile is another than sRGB, which EPS cannot store."""
-    picture = _jpeg_embedding.prepare(data, metadata)
-    if picture.icc_profile and not _is_srgb(picture):
-        return from_raster.run(jpeg.decode.run(data))
-    return _draw_jpeg(picture)
-
-
-def _is_srgb(picture: EmbeddableJpeg) -> bool:
-    """Whether colors in the profile of the picture are, within rounding, the same in sRGB."""
-    if picture.mode == "CMYK":
-        return False
-    steps = range(0, 256, 51)
-    colors = bytes(value for rgb in product(steps, repeat=3) for value in rgb)
-    patches = Image.frombytes("RGB", (len(colors) // 3, 1), colors).convert(picture.mode)
-    profile = color.matching_profile(patches.mode, picture.icc_profile)
-    difference = ImageChops.difference(color.to_srgb(patches, profile), patches.convert("RGB"))
-    return max(difference.tobytes()) <= _SRGB_TOLERANCE
-
-
-@conversion(RASTER, EPS, loss=Loss.DETAIL, cost=1, memory=16, terminal=True, modules=_PICTURE_MODULES)
-def from_raster(raster: Raster, *, quality: Quality = JPEG_QUALITY) -> bytes:
-    """Writes the first picture: as JPEG if the pixels come from a lossy codec, otherwise without loss."""
-    warn_quality_ignored(raster, quality)
-    image = raster.first_frame(TargetCapabilities(("1", "L", "RGB", "CMYK"))).image
-    if raster.lossy and image.mode != "1":
-        return _draw_jpeg(_jpeg_embedding.prepare(_pillow.encode_jpeg(image, quality=quality), "none"))
-    return picture_program(
-        _compress(image),
-        filter_=_FLATE
-        if image.mode == "1"
-        else f"<< /Predictor 2 /Colors {len(image.mode)} /Columns {image.width} >> {_FLATE}",
-        size=image.size,
-        mode=image.mode,
-        page=image.size,
-        matrix=PLACEMENTS[1](*image.size),
-    )
-
-
-def _compress(image: Image.Image) -> bytes:
-    """The samples, as differences to their left neighbours if they have 8 bits, compressed."""
-    import numpy as np
-    from imagecodecs import deflate_encode
-
-    if image.mode == "1":
-        return bytes(deflate_encode(image.tobytes(), _DEFLATE_LEVEL))
-    samples = np.array(image)
-    samples[:, 1:] -= samples[:, :-1]
-    return bytes(deflate_encode(samples.tobytes(), _DEFLATE_LEVEL))
-
-
-def _draw_jpeg(picture: EmbeddableJpeg) -> bytes:
-    return picture_program(
-        picture.data,
-        filter_="/DCTDecode",
-        size=picture.size,
-        mode=picture.mode,
-        page=picture.upright_size,
-        matrix=PLACEMENTS[picture.orientation](*picture.upright_size),
-        inverted=picture.mode == "CMYK",
-    )
+embed_jpeg = conversion(JPEG, EPS, terminal=True, cost=0.5)(_postscript.embed_jpeg)
+from_raster = conversion(RASTER, EPS, loss=Loss.DETAIL, cost=1, memory=16, terminal=True)(_postscript.from_raster)
 
 
 @hookimpl

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,7 +23,6 @@ from engine import (
 from engine.option_types import (
     Background,
     BitDepth,
-    ColorSpace,
     Crop,
     Enlarge,
     Fit,
@@ -34,10 +32,9 @@ from engine.option_types import (
     Rotate,
     Width,
 )
-from plugins import _exif
+from plugins import _color_space, _pillow
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 Pixels: TypeAlias = Image.Image | DeepPixels
@@ -49,6 +46,14 @@ _MIN_OVERSAMPLING = 2  # a decoder that scales by itself keeps at least this mul
 _EXACT = Image.Transpose
 _ROTATIONS = {90: _EXACT.ROTATE_270, 180: _EXACT.ROTATE_180, 270: _EXACT.ROTATE_90}  # Pillow counts counterclockwise
 _FLIPS = {"horizontal": _EXACT.FLIP_LEFT_RIGHT, "vertical": _EXACT.FLIP_TOP_BOTTOM}
+# The EXIF orientations that have the same effect.
+_ORIENTATIONS = {
+    _EXACT.ROTATE_270: 6,
+    _EXACT.ROTATE_180: 3,
+    _EXACT.ROTATE_90: 8,
+    _EXACT.FLIP_LEFT_RIGHT: 2,
+    _EXACT.FLIP_TOP_BOTTOM: 4,
+}
 
 
 @transform(RASTER)
@@ -71,7 +76,7 @@ def crop(raster: Raster, *, crop: Crop | None = None) -> Raster:
             return replace(frame, pixels=replace(pixels, array=array), full_size=rectangle[2:])
         return replace(frame, pixels=pixels.crop((left, top, right, bottom)), full_size=rectangle[2:])
 
-    return _map(raster, cut, lambda size: (min(size[0], rectangle[2]), min(size[1], rectangle[3])))
+    return _color_space.map_frames(raster, cut, lambda size: (min(size[0], rectangle[2]), min(size[1], rectangle[3])))
 
 
 def _parse_crop(crop: str) -> tuple[int, int, int, int]:
@@ -99,13 +104,15 @@ def rotate(raster: Raster, *, rotate: Rotate = 0) -> Raster:
         return raster
     if rotate != 180 and raster.dpi:
         raster = replace(raster, dpi=raster.dpi[::-1])
-    return _map(raster, lambda frame: _transpose(frame, _ROTATIONS[rotate]), lambda size: rotated_size(size, rotate))
+    return _color_space.map_frames(
+        raster, lambda frame: _transpose(frame, _ROTATIONS[rotate]), lambda size: rotated_size(size, rotate)
+    )
 
 
 @transform(RASTER, after=rotate)
 def flip(raster: Raster, *, flip: Flip | None = None) -> Raster:
     """Mirrors each frame: `horizontal` exchanges left and right."""
-    return _map(raster, lambda frame: _transpose(frame, _FLIPS[flip])) if flip else raster
+    return _color_space.map_frames(raster, lambda frame: _transpose(frame, _FLIPS[flip])) if flip else raster
 
 
 def rotated_size(size: Size, rotate: int) -> Size:
@@ -118,21 +125,9 @@ def _transpose(frame: Frame, method: Image.Transpose) -> Frame:
     full_size = rotated_size(frame.full_size, 90) if frame.full_size and turned else frame.full_size
     pixels = frame.pixels
     if isinstance(pixels, DeepPixels):
-        return replace(frame, pixels=replace(pixels, array=_turn(pixels.array, method)), full_size=full_size)
+        array = _pillow.apply_orientation(pixels.array, _ORIENTATIONS[method])
+        return replace(frame, pixels=replace(pixels, array=array), full_size=full_size)
     return replace(frame, pixels=pixels.transpose(method), full_size=full_size)
-
-
-def _turn(array: NDArray[np.uint16], method: Image.Transpose) -> NDArray[np.uint16]:
-    import numpy as np
-
-    match method:
-        case _EXACT.FLIP_LEFT_RIGHT:
-            turned = np.fliplr(array)
-        case _EXACT.FLIP_TOP_BOTTOM:
-            turned = np.flipud(array)
-        case _:
-            turned = np.rot90(array, {_EXACT.ROTATE_90: 1, _EXACT.ROTATE_180: 2, _EXACT.ROTATE_270: 3}[method])
-    return np.ascontiguousarray(turned)
 
 
 @transform(RASTER, after=flip, memory=8)
@@ -170,7 +165,7 @@ def resize(
         frame = replace(frame, pixels=_resample(frame.pixels, part, kept), full_size=None)
         return _pad(frame, box, gravity, fill) if box and fit == "contain" else frame
 
-    return _map(raster, fitted, lambda size: box if box and fit == "contain" else sizes(size)[1])
+    return _color_space.map_frames(raster, fitted, lambda size: box if box and fit == "contain" else sizes(size)[1])
 
 
 def _check_result(size: Size) -> None:
@@ -238,57 +233,13 @@ def background(raster: Raster, *, background: Background | None = None) -> Raste
     return replace(raster, background=(red, green, blue))
 
 
-@transform(RASTER, after=background, memory=8, modules=("numpy", "imagecodecs._cms"))
-def color_space(raster: Raster, *, color_space: ColorSpace = "keep") -> Raster:
-    """Converts each frame to sRGB or grey with its profile."""
-    import numpy as np
-
-    if color_space == "keep":
-        return raster
-    gray = color_space == "gray"
-    if gray and len(set(raster.background)) > 1:
-        luminance, _ = color.srgb_to_gray(np.array([[raster.background]], np.uint8), "RGB")
-        raster = replace(raster, background=(int(luminance[0, 0]),) * 3)
-    return _map(raster, lambda frame: _in_color_space(frame, gray=gray))
-
-
-def _in_color_space(frame: Frame, *, gray: bool) -> Frame:
-    import numpy as np
-
-    pixels = frame.pixels
-    if isinstance(pixels, DeepPixels):
-        array, mode = pixels.array, pixels.mode
-        profile = color.matching_profile(mode, frame.icc_profile)
-        if mode == "CMYK" and profile is None:
-            return _in_color_space(replace(frame, pixels=DeepPixels.from_image(_srgb(pixels.as_image()))), gray=gray)
-        if not gray or profile or mode not in ("L", "LA"):
-            array, mode = color.deep_to_srgb(array, mode, profile)
-            array, mode = color.srgb_to_gray(array, mode) if gray else (array, mode)
-        return replace(frame, pixels=DeepPixels(array, mode), icc_profile=None)
-    image = color.standard_mode(pixels)
-    profile = color.matching_profile(image.mode, frame.icc_profile)
-    if gray and profile is None and image.mode in ("1", "L", "LA"):
-        return replace(frame, pixels=image, icc_profile=None)
-    image = _srgb(image, profile)
-    if gray:
-        array, mode = color.srgb_to_gray(np.asarray(image), image.mode)
-        image = Image.fromarray(array, mode)
-    return replace(frame, pixels=image, icc_profile=None)
-
-
-def _srgb(image: Image.Image, profile: bytes | None = None) -> Image.Image:
-    return color.to_srgb(image, profile)
+color_space = transform(RASTER, after=background, memory=8)(_color_space.color_space)
 
 
 @transform(RASTER, after=color_space, memory=0)
 def bit_depth(raster: Raster, *, bit_depth: BitDepth | None = None) -> Raster:
     """Requests a number of bits per sample. Encoders raise InvalidOption for one that their format does not have."""
     return replace(raster, bit_depth=bit_depth) if bit_depth else raster
-
-
-def _map(raster: Raster, convert: Callable[[Frame], Frame], new_size: Callable[[Size], Size] | None = None) -> Raster:
-    """`raster` with converted frames, without the preview of the old ones in its EXIF block."""
-    return replace(raster.map(convert, new_size), exif=_exif.without_preview(raster.exif))
 
 
 def _scaled_box(rectangle: tuple[int, ...], size: Size, new_size: Size) -> Box:
@@ -364,7 +315,7 @@ def _pad(frame: Frame, size: Size, gravity: Gravity, fill: tuple[int, int, int, 
     mode = frame.pixels.mode
     red, green, blue, alpha = fill or (*color.WHITE, 0 if mode in ("LA", "RGBA") else 255)
     if (mode in ("L", "LA") and not red == green == blue) or (mode == "CMYK" and alpha < 255):
-        frame = _in_color_space(frame, gray=False)
+        frame = _color_space.in_color_space(frame, gray=False)
         mode = frame.pixels.mode
     has_alpha = mode in ("LA", "RGBA")
     profile = color.matching_profile(mode, frame.icc_profile)

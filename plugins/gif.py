@@ -1,7 +1,5 @@
 """GIF, still and animated."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from warnings import warn
 
@@ -36,7 +34,7 @@ GIF = FileFormat(
 
 _LOOPING = b"NETSCAPE2.0\x03\x01"
 _OPAQUE = 128  # the least alpha of an opaque pixel; GIF has one bit of it
-_TRANSPARENT = [255] * _OPAQUE + [0] * (256 - _OPAQUE)  # by alpha
+_TRANSPARENT = [255] * _OPAQUE + [0] * (256 - _OPAQUE)  # a mask value for each alpha
 _KEEP, _CLEAR = 1, 2  # disposal methods: keep the frame, or clear to transparency
 _UNIT = 10  # milliseconds; browsers play frames of at most one unit, of any format, as ten
 _SHORTEST = 2  # units of a frame that browsers play in time
@@ -101,18 +99,18 @@ def _with_whole_durations(frames: list[Frame]) -> list[Frame]:
 
 
 def _to_palette(image: Image.Image, *, still: bool) -> Image.Image:
-    """`image` with at most 256 colours. Stills are dithered if colours are lost."""
+    """`image` with at most 256 colors. Stills are dithered if colors are lost."""
     if image.mode in ("L", "P"):
         return _with_one_transparent_color(image)
     transparent = image.getchannel("A").point(_TRANSPARENT, "1") if image.mode == "RGBA" else None
-    colours = 256 if transparent is None or not transparent.getbbox() else 255
+    colors = 256 if transparent is None or not transparent.getbbox() else 255
     opaque = image.convert("RGB")
-    paletted = opaque.quantize(colours, method=Image.Quantize.MEDIANCUT)
-    if opaque.getcolors(colours) is None:
-        warn(FidelityWarning("colors_reduced", "The target supports 256 colours."), stacklevel=2)
+    paletted = opaque.quantize(colors, method=Image.Quantize.MEDIANCUT)
+    if opaque.getcolors(colors) is None:
+        warn(FidelityWarning("colors_reduced", "The target supports 256 colors."), stacklevel=2)
         if still:
             paletted = opaque.quantize(palette=paletted, dither=Image.Dither.FLOYDSTEINBERG)
-    if transparent is not None and colours == 255:
+    if transparent is not None and colors == 255:
         paletted.paste(255, mask=transparent)
         paletted.info["transparency"] = 255
     return paletted

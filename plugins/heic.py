@@ -41,7 +41,7 @@ HEIC = FileFormat(
     bytes_per_pixel=0.05,
 )
 
-_MODULES = ("pillow_heif.HeifImagePlugin",)
+MODULES = ("pillow_heif.HeifImagePlugin",)
 _MODES = ("L", "RGB", "RGBA")
 # Presets of x265 by effort. The default, slow, takes twice the time of veryfast for 5 % fewer bytes.
 _PRESETS = (*("ultrafast",) * 3, *("veryfast",) * 3, *("slow",) * 2, "slower")
@@ -57,7 +57,7 @@ _LOSSLESS = {
 }
 
 
-@conversion(HEIC, RASTER, cost=4, modules=_MODULES)
+@conversion(HEIC, RASTER, cost=4)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     import pillow_heif.HeifImagePlugin  # noqa: F401, registers the format
 
@@ -105,7 +105,7 @@ def _with_straight_alpha(pixels: DeepPixels) -> DeepPixels:
     return DeepPixels(np.dstack((colors.astype(np.uint16), pixels.array[..., 3:])), "RGBA")
 
 
-@conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40, memory=30, modules=_MODULES)
+@conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40, memory=30)
 def encode(raster: Raster, *, quality: Quality = 50, lossless: Lossless = False, effort: Effort = 5) -> bytes:
     import pillow_heif
 

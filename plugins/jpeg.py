@@ -1,6 +1,7 @@
 """JPEG (ISO/IEC 10918)."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Literal, TypeAlias
 
@@ -38,13 +39,12 @@ Subsampling: TypeAlias = Annotated[
     Field(description="4:2:0 halves the resolution of colors; by default with a quality below 90."),
 ]
 MODULES = ("PIL.MpoImagePlugin",)
-"""The modules that Pillow imports to open a file."""
 
 _DEFAULT_EFFORT = 5  # more computes optimal Huffman tables
 _MAX_SEGMENT = 65_500  # bytes; the limit of one APP1 segment
 _SCAN = b"\xff\xda"
-_MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")  # with a length, or the end; neither stuffing nor restarts
-_END, _COMMENT = 0xD9, 0xFE
+_MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")  # not stuffing, a restart or another one without a length
+END, _COMMENT = 0xD9, 0xFE  # markers; END has no length either
 _XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _MAX_SCANS = 100  # encoders write about ten; each is a pass over all pixels
 
@@ -60,7 +60,7 @@ def check_scans(data: bytes) -> None:
         )
 
 
-@conversion(JPEG, RASTER, memory=4, modules=MODULES)
+@conversion(JPEG, RASTER, memory=4)
 def decode(
     data: bytes,
     *,
@@ -104,6 +104,18 @@ def encode(
     )
 
 
+def read_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """The marker, start and end of each segment, up to the end of the picture."""
+    end = 2
+    while (marker := _MARKER.search(data, end)) is not None:
+        code, end = data[marker.end() - 1], marker.end()
+        if code != END:
+            end += int.from_bytes(data[end : end + 2], "big")
+        yield code, marker.start(), end
+        if code == END:
+            return
+
+
 def filter_segments(data: bytes, metadata: Metadata) -> bytes:
     """The file with filtered metadata and unchanged pixels; `all` returns `data`.
 
@@ -113,15 +125,13 @@ def filter_segments(data: bytes, metadata: Metadata) -> bytes:
         return data
     parts = [data[:2]]
     position = 2
-    while (marker := _MARKER.search(data, position)) is not None:
-        parts.append(data[position : marker.start()])  # entropy-coded data
-        start, code = marker.start(), data[marker.end() - 1]
-        if code == _END:
+    for code, start, end in read_segments(data):
+        parts.append(data[position:start])  # entropy-coded data
+        if code == END:
             break
-        position = marker.end() + int.from_bytes(data[marker.end() : marker.end() + 2], "big")
-        segment = data[start:position]
+        position, segment = end, data[start:end]
         if code == _COMMENT or 0xE0 <= code <= 0xEF:
-            segment = _filter_segment(code, segment[marker.end() - start + 2 :], metadata)
+            segment = _filter_segment(code, segment[4:], metadata)
         parts.append(segment)
     else:
         parts.append(data[position:])

@@ -1,7 +1,5 @@
 """EXIF and XMP of results: all of it, what is safe to publish, or none. Profiles are not affected."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace

@@ -53,16 +53,17 @@ PDF = FileFormat(
     "pdf", media_type="application/pdf", extensions=("pdf",), sniff=_sniff, paged=True, is_complete=ends_with(b"%%EOF")
 )
 
-_MODULES = ("engine.mupdf", "encodings.raw_unicode_escape")
+MODULES = ("engine.mupdf", "encodings.raw_unicode_escape", *jpeg.MODULES)
 _EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
 _TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
-DPI = 150  # of rendered pages, by default
-_DEFAULT_DPI = 96  # of pictures without a resolution
+DPI = 150
+"""The default resolution of rendered pages."""
+_DEFAULT_DPI = 96  # for pictures without a resolution
 JPEG_QUALITY = 92
-"""Of pictures from a lossy codec, by default."""
+"""The default quality of pictures from a lossy codec."""
 
 
-@conversion(PDF, DOCUMENT, isolated=True, modules=_MODULES)
+@conversion(PDF, DOCUMENT, isolated=True)
 def read(data: bytes, *, password: Password | None = None, pages: Pages | None = None) -> pymupdf.Document:
     from engine.mupdf import pymupdf
 
@@ -106,7 +107,7 @@ def encrypted_error(password: str | None) -> UnknownFormat:
     return UnknownFormat(f"The PDF is encrypted; {problem}.", reason="pdf_encrypted")
 
 
-@conversion(DOCUMENT, PDF, modules=_MODULES)
+@conversion(DOCUMENT, PDF)
 def write(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
     filter_document(document, metadata)
     return to_bytes(document)
@@ -145,7 +146,7 @@ def to_bytes(document: pymupdf.Document) -> bytes:
     return data
 
 
-@conversion(DOCUMENT, RASTER, loss=Loss.STRUCTURE, cost=8, modules=_MODULES)
+@conversion(DOCUMENT, RASTER, loss=Loss.STRUCTURE, cost=8)
 def render(
     document: pymupdf.Document,
     *,
@@ -160,7 +161,7 @@ def render(
     from engine.mupdf import pymupdf
 
     def sizes(page: pymupdf.Page) -> tuple[Size, Size]:
-        """The size at `dpi`, and that to draw."""
+        """The size at `dpi`, and the size to draw."""
         area = (page.rect * pymupdf.Matrix(dpi / 72, dpi / 72)).irect
         full = max(1, area.width), max(1, area.height)
         return full, needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)
@@ -187,7 +188,7 @@ def render(
     )
 
 
-@conversion(JPEG, PDF, terminal=True, cost=0.5, modules=(*_MODULES, *jpeg.MODULES))
+@conversion(JPEG, PDF, terminal=True, cost=0.5)
 def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
     """A PDF of one page that contains the JPEG with unchanged pixels."""
     from engine.mupdf import pymupdf
@@ -198,7 +199,7 @@ def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
     return to_bytes(document)
 
 
-@conversion(RASTER, PDF, terminal=True, cost=12, modules=_MODULES)
+@conversion(RASTER, PDF, terminal=True, cost=12)
 def from_raster(raster: Raster, *, quality: Quality = JPEG_QUALITY) -> bytes:
     """A PDF with a page per frame: as JPEG if the pixels come from a lossy codec, otherwise lossless."""
     from engine.mupdf import pymupdf

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 OBJECTS: Format[pikepdf.Pdf] = Format("pdf objects", "pikepdf._core.Pdf")
 
-_MODULES = ("pikepdf",)
+MODULES = ("plugins._pdf.merge", "plugins._pdf.delete_pages")
 _COST = 2  # more than MuPDF's: without a tool, MuPDF is preferred, because it repairs more damaged files
 
 _MAX_MERGED_PAGES = 10_000  # adding a page takes time in proportion to the pages before it
@@ -39,7 +39,7 @@ def _page_count(document: pikepdf.Pdf) -> int:
     return len(document.pages)
 
 
-@conversion(PDF, OBJECTS, cost=_COST, isolated=True, modules=_MODULES)
+@conversion(PDF, OBJECTS, cost=_COST, isolated=True)
 def read(data: bytes, *, password: Password | None = None) -> pikepdf.Pdf:
     document = _open(data, password)
     if _page_count(document) == 0:
@@ -66,7 +66,7 @@ def _open(data: bytes, given: str | None) -> pikepdf.Pdf:
     raise encrypted_error(given)
 
 
-@conversion(OBJECTS, PDF, cost=_COST, modules=_MODULES)
+@conversion(OBJECTS, PDF, cost=_COST)
 def write(document: pikepdf.Pdf) -> bytes:
     import pikepdf
 
@@ -83,7 +83,6 @@ def write(document: pikepdf.Pdf) -> bytes:
     sources=(PDF,),
     count=_page_count,
     inputs=range(2, 21),
-    modules=("plugins._pdf.merge", "plugins._pdf.form_fields"),
 )
 def merge(documents: list[pikepdf.Pdf]) -> pikepdf.Pdf:
     """Merges PDFs in the given order, with their outlines, links, forms, page labels and attachments."""
@@ -135,7 +134,6 @@ def _without_encryption(document: pikepdf.Pdf) -> pikepdf.Pdf:
     title="Delete PDF pages",
     sources=(PDF,),
     count=_page_count,
-    modules=("plugins._pdf.delete_pages", "plugins._pdf.form_fields"),
 )
 def delete_pages(document: pikepdf.Pdf, *, pages: Pages) -> ToolResult[pikepdf.Pdf]:
     """Deletes pages from a PDF, with everything that only they use or that refers to them."""

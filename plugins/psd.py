@@ -33,28 +33,20 @@ PSD = FileFormat(
     bytes_per_pixel=0.5,
 )
 
-_MODULES = (
-    "plugins._psd.pixels",
-    "plugins._psd.compositor",
-    "plugins._psd.writer",
-    "engine.mupdf",
-    "engine.text_encodings",
-)
+MODULES = ("plugins._psd.pixels", "plugins._psd.writer", "engine.mupdf", "encodings.mac_roman")
 _RESOLUTION, _ICC_PROFILE, _EXIF, _XMP = 1005, 1039, 1058, 1060  # numbers of resources
-_DPI = struct.Struct(">IHHIHH")  # with 16 fractional bits, each with two units to show it in
+_DPI = struct.Struct(">IHHIHH")  # across and down in dots per 65,536 inches, each with two units for display
 
 
-@conversion(PSD, RASTER, loss=Loss.STRUCTURE, cost=2, isolated=True, modules=_MODULES)
+@conversion(PSD, RASTER, loss=Loss.STRUCTURE, cost=2, isolated=True)
 def decode(data: bytes) -> Raster:
     from plugins._psd import pixels, reader
 
     file = reader.read(data)
     raster = _with_metadata(Raster(pixels.frames(file), sizes=[(file.width, file.height)]), file)
     if file.has_layers and not file.has_merged_picture:
-        from plugins._psd import compositor
-
         # Compositing layers takes more memory than the size of the picture suggests.
-        return replace(raster, frames=compositor.composite(data), sizes=())
+        return replace(raster, frames=pixels.composite(data), sizes=())
     if file.depth <= 8:
         return raster
     if not pixels.is_deep(file):
@@ -80,7 +72,7 @@ _MODES = ("L", "RGB", "RGBA", "CMYK")  # ImageMagick 6 misreads LA
 
 
 # Memory for pictures with alpha, for which there is a layer too.
-@conversion(RASTER, PSD, cost=3, memory=70, modules=_MODULES)
+@conversion(RASTER, PSD, cost=3, memory=70)
 def encode(raster: Raster) -> bytes:
     from plugins._psd import writer
 

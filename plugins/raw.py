@@ -41,15 +41,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rawpy import RawPy
 
+MODULES = ("rawpy", "multiprocessing", *tiff.MODULES)
 _SCANNER = b"NIKON"  # the maker whose film scanners write RAW files
 _SRGB = 1  # EXIF value of ColorSpace
 _TURNED = (5, 6)  # LibRaw's orientations that exchange width and height
 
-# The brightness is changed if it differs from that of the camera's own picture by more than the tolerance.
+# The brightness is changed if it differs from the camera's own picture by more than the tolerance.
 _TOLERANCE = 0.1
 _MIN_PREVIEW = 64  # pixels of the shorter side
 _SAMPLED_SIDE = 256  # pixels
-_CLIPPED = 0.015  # of all pixels; LibRaw's own brightening allows 0.01
+_CLIPPED = 0.015  # the share of all pixels; LibRaw's own brightening allows 0.01
 _MAX_GAIN, _BISECTIONS = 16, 12
 
 
@@ -68,7 +69,7 @@ def _tiff_raw(maker: bytes, *, dng: bool = False) -> Callable[[Content], int]:
 
 
 def _is_scan(directories: list[_tiff_tags.Directory]) -> bool:
-    """Whether a TIFF-based file is that of a film scanner: a thumbnail, and colours in a sub-directory."""
+    """Whether a film scanner wrote a TIFF-based file: a thumbnail, and colors in a sub-directory."""
     return (
         _tiff_tags.camera_make(directories).startswith(_SCANNER)
         and not _tiff_tags.holds_sensor_data(directories)
@@ -237,7 +238,7 @@ def _matching_gain(raw: RawPy, brightness: float) -> float:
 
 
 def _encode(linear: NDArray[np.float32]) -> NDArray[np.float32]:
-    """LibRaw's tone curve, that of BT.709: linear samples of 0 to 1, encoded."""
+    """LibRaw's tone curve, from BT.709: linear samples of 0 to 1, encoded."""
     import numpy as np
 
     return np.where(linear < 0.018, linear * np.float32(4.5), np.float32(1.099) * linear ** np.float32(0.45) - 0.099)
@@ -268,7 +269,7 @@ def _read_xmp(directory: Image.Exif) -> bytes | None:
 
 
 def _read_directory(data: bytes) -> Image.Exif:
-    """The first TIFF directory; in RAF that of the preview."""
+    """The first TIFF directory; in RAF the one of the preview."""
     if data.startswith(b"FUJIFILM"):
         start, size = (int.from_bytes(data[offset : offset + 4], "big") for offset in (84, 88))
         return _pillow.open_image(data[start : start + size], "JPEG").getexif()
@@ -279,8 +280,6 @@ def _read_directory(data: bytes) -> Image.Exif:
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    modules = ("rawpy", "multiprocessing", *tiff.MODULES)
     return [
-        conversion(source, RASTER, loss=Loss.DETAIL, cost=10, memory=17, isolated=True, modules=modules)(decode)
-        for source in FORMATS
+        conversion(source, RASTER, loss=Loss.DETAIL, cost=10, memory=17, isolated=True)(decode) for source in FORMATS
     ]

@@ -1,8 +1,7 @@
-"""SVG, plain or gzipped: drawn by resvg, kept as vectors by CairoSVG, written from documents by MuPDF."""
+"""SVG, plain or gzipped: drawn by resvg, written from documents by MuPDF."""
 
 from __future__ import annotations
 
-import ctypes
 import re
 import zlib
 from typing import TYPE_CHECKING
@@ -16,7 +15,6 @@ from engine import (
     Frame,
     Loss,
     Raster,
-    Requirement,
     Size,
     check_size,
     conversion,
@@ -26,16 +24,12 @@ from engine import (
 from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Rotate, Width
 from plugins._svg import decompress
 from plugins.geometry import needed_size
-from plugins.pdf import PDF, filter_document, warn_pages_dropped
+from plugins.pdf import filter_document, warn_pages_dropped
 
 if TYPE_CHECKING:
     import pymupdf
 
-_RASTER_MODULES = ("plugins._svg.document", "plugins._svg.resvg_renderer")
-_MODULES = (
-    *("plugins._svg.cairo", "plugins._svg.document", "plugins._svg.resvg_renderer"),
-    *("PIL.AvifImagePlugin", "PIL.WebPImagePlugin"),
-)
+MODULES = ("plugins._svg.document",)
 _HEAD = 65_536  # bytes within which the root element must begin
 _FIRST_BYTES = (b"<", b"\x1f", b"\xef", b"\xff", b"\xfe", b" ", b"\t", b"\r", b"\n")  # markup, gzip, byte order marks
 
@@ -72,14 +66,7 @@ def _decode_head(head: bytes) -> str:
     return head.removeprefix(b"\xef\xbb\xbf").decode(encoding, "replace")
 
 
-@conversion(
-    SVG,
-    RASTER,
-    loss=Loss.STRUCTURE,
-    cost=4,
-    isolated=True,
-    modules=("plugins._svg.document", "plugins._svg.resvg_renderer"),
-)
+@conversion(SVG, RASTER, loss=Loss.STRUCTURE, cost=4, isolated=True)
 def render(
     data: bytes,
     *,
@@ -107,22 +94,7 @@ def render(
     )
 
 
-@conversion(SVG, PDF, cost=4, isolated=True, modules=_MODULES)
-def to_pdf(data: bytes) -> bytes:
-    from plugins._svg import cairo, document
-
-    return document.write_vectors(data, cairo.to_pdf)
-
-
-@conversion(SVG, SVG, loss=Loss.DETAIL, cost=4, isolated=True, modules=_MODULES)
-def redraw(data: bytes, *, metadata: Metadata = "safe") -> bytes:
-    """The result contains no metadata, for any value of the option."""
-    from plugins._svg import cairo, document
-
-    return document.write_vectors(data, cairo.to_svg)
-
-
-@conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4, modules=("engine.mupdf",))
+@conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4)
 def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
     """Writes the first page. Text becomes outlines, because fonts are not embedded."""
     warn_pages_dropped(document)
@@ -131,20 +103,6 @@ def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") ->
     return svg.encode()
 
 
-def _has_cairo() -> bool:
-    try:
-        ctypes.CDLL("libcairo.so.2")
-    except OSError:
-        return False
-    return True
-
-
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    needs_cairo: list[AnyConversion] = [to_pdf, redraw]
-    return [render, from_document, *needs_cairo] if _has_cairo() else [render, from_document]
-
-
-@hookimpl
-def requirements() -> list[Requirement]:
-    return [Requirement("cairo", "vectors from SVG", "apt-get install libcairo2", present=_has_cairo())]
+    return [render, from_document]

@@ -62,8 +62,8 @@ _UNREADABLE = (OSError, SyntaxError, TypeError, ValueError, KeyError, IndexError
 _BYTE, _ASCII, _LONG = 1, 2, 4
 _PLACEHOLDER = 0xFEEDF00D
 _JPEG_QUALITY, _EFFORT = 90, 5
-_LEVELS = (1, 1, 1, 2, 2, 4, 6, 9, 10)  # of libdeflate by effort; 2 is faster than LZW
-_SAMPLE_ROWS, _SAMPLES = 16, 3  # of a picture, to choose the predictor
+_LEVELS = (1, 1, 1, 2, 2, 4, 6, 9, 10)  # libdeflate's level by effort; 2 is faster than LZW
+_SAMPLE_ROWS, _SAMPLES = 16, 3  # the parts of a picture that are compressed to choose the predictor
 Compression: TypeAlias = Annotated[
     Literal["none", "lzw", "deflate", "jpeg"],
     Field(
@@ -82,7 +82,7 @@ _PHOTOMETRIC_NAMES = {
 }
 
 
-@conversion(TIFF, RASTER, modules=MODULES)
+@conversion(TIFF, RASTER)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     try:
         image = _pillow.open_image(data, "TIFF")
@@ -168,7 +168,7 @@ def _frames(data: bytes, order: list[int], *, deep: bool) -> Iterator[Frame]:
         for index in order:
             frame = Frame(_tifffile.read(pages[index]), _tifffile.profile(pages[index]))
             yield frame if deep else replace(frame, pixels=frame.image)
-            del frame  # so that it is not in memory while the next one is decoded
+            del frame  # frees its memory before the next one is decoded
 
 
 # Few readers support LA with 16 bits.
@@ -178,7 +178,7 @@ _CAPABILITIES = TargetCapabilities(
 _JPEG_CAPABILITIES = TargetCapabilities(("L", "RGB"), icc=True, pages=True)
 
 
-@conversion(RASTER, TIFF, cost=2, modules=MODULES)
+@conversion(RASTER, TIFF, cost=2)
 def encode(
     raster: Raster,
     *,
@@ -229,7 +229,7 @@ def _compression_parameters(
 
 
 def _predictor_helps(array: NDArray[Any]) -> bool:
-    """Whether differences of neighbouring pixels compress better than the pixels: of photos, but not of drawings."""
+    """Whether differences of neighboring pixels compress better than the pixels: of photos, but not of drawings."""
     import numpy as np
     from imagecodecs import deflate_encode, delta_encode
 
@@ -247,8 +247,8 @@ def _page(pixels: Image.Image | DeepPixels) -> tuple[NDArray[Any], dict[str, Any
     parameters: dict[str, Any] = {"photometric": _PHOTOMETRIC_NAMES[mode]}
     if isinstance(pixels, Image.Image) and mode == "P":
         palette = np.zeros((256, 3), np.uint16)
-        colours = np.asarray(pixels.getpalette(), np.uint16).reshape(-1, 3) * 257
-        palette[: len(colours)] = colours
+        colors = np.asarray(pixels.getpalette(), np.uint16).reshape(-1, 3) * 257
+        palette[: len(colors)] = colors
         return array, {**parameters, "colormap": palette.T}
     if mode in ("LA", "RGBA"):
         parameters["extrasamples"] = ["unassalpha"]

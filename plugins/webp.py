@@ -24,8 +24,8 @@ WEBP = FileFormat(
     bytes_per_pixel=0.05,
 )
 
-_MODULES = ("PIL.WebPImagePlugin",)
-_METHODS = (0, 1, 2, 3, 4, 5, 5, 6, 6)  # of libwebp by effort
+MODULES = ("PIL.WebPImagePlugin",)
+_METHODS = (0, 1, 2, 3, 4, 5, 5, 6, 6)  # libwebp's method by effort
 # A lossy file holds the prediction modes of all blocks in 512 KiB. Where large pictures exceed that, methods 0 and 1
 # fail, and methods from 3 encode the picture up to three times more. Method 2 keeps to the limit.
 _MAX_PIXELS, _LARGE_METHOD = 26_000_000, 2
@@ -34,12 +34,12 @@ _LOSSLESS = ((0, 0), (1, 20), (2, 25), (3, 30), (4, 50), (4, 65), (4, 75), (4, 8
 _FLAGS, _ALPHA = 20, 0x10  # offset and bit in the extended header
 
 
-@conversion(WEBP, RASTER, memory=16, modules=_MODULES)
+@conversion(WEBP, RASTER, memory=16)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     return _pillow.decode(data, "WEBP", animated=True, lossy=b"VP8L" not in data[:64], pages=pages)
 
 
-@conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8, memory=10, modules=_MODULES)
+@conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8, memory=10)
 def encode(raster: Raster, *, quality: Quality = 87, lossless: Lossless = False, effort: Effort = 5) -> bytes:
     frames = list(
         raster.converted_for(TargetCapabilities(("RGB", "RGBA"), icc=True, animation=True, max_side=16_383)).frames

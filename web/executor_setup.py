@@ -13,8 +13,8 @@ from engine import sandbox
 from engine.errors import ConversionError
 from engine.executor import LocalExecutor
 from engine.executor.forkserver import ForkServer
+from engine.executor.local import SingleWorker
 from engine.executor.pool import WorkerPool
-from engine.executor.single import SingleWorker
 from engine.registry import Registry
 from storage.blobs.blob_store import BlobStore, open_blob_store
 

@@ -4,8 +4,6 @@ A spare is bound to the account of its first job, and takes further jobs of that
 Idle workers are stopped, so that a file which has taken over its process can do nothing between jobs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import deque

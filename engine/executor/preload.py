@@ -1,9 +1,9 @@
-"""Imports the modules of jobs and initialises codecs before the sandbox is applied, which prevents both."""
+"""Imports the modules of jobs and initializes codecs before the sandbox is applied, which prevents both."""
 
-from __future__ import annotations
-
+import encodings
 import gc
 import importlib
+import pkgutil
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import chain
@@ -13,13 +13,13 @@ from PIL import Image
 
 from engine import pipeline, verification
 from engine.conversions import AnyConversion
-from engine.executor.folders import reachable_by_jobs
+from engine.executor.disk_quota import reachable_by_jobs
 from engine.formats import FileFormat
 from engine.media import RASTER, Frame, Raster
 from engine.options import options_schema
 from engine.registry import Registry, load_registry
 
-_SIDE = 16  # pixels; any picture makes a codec initialise itself
+_SIDE = 16  # pixels; any picture makes a codec initialize itself
 
 
 def preload(modules: Iterable[str] | None = None) -> None:
@@ -36,22 +36,30 @@ def preload(modules: Iterable[str] | None = None) -> None:
 
 
 def import_modules(modules: Iterable[str] | None) -> None:
-    """Imports `modules`, and what Pillow imports when it opens or saves a picture.
+    """Imports `modules`, and the modules that Pillow imports when it opens or saves a picture.
 
-    By default, and if the installation is in a private folder, imports the modules of all jobs: there, jobs could not
-    import the modules that only few files need.
+    Imports the modules of all jobs if `modules` is None, or if the installation is in a private folder, from which
+    jobs cannot import the modules that only few files need.
     """
     if modules is None or not all(map(reachable_by_jobs, (Path(__file__), Path(Image.__file__)))):
         Image.init()
-        modules = [*load_registry().modules, "engine.text_encodings"]
+        modules = load_registry().modules
+        _import_text_encodings()
     else:
         Image.preinit()
     for module in modules:
         importlib.import_module(module)
 
 
+def _import_text_encodings() -> None:
+    """Imports the codecs of all text encodings: files name the encoding of their text."""
+    for module in pkgutil.iter_modules(encodings.__path__):
+        with suppress(ImportError):  # encodings of other operating systems
+            importlib.import_module(f"encodings.{module.name}")
+
+
 def warm_up_codecs(registry: Registry) -> None:
-    """Encodes and decodes a small picture in every format, so that one-time initialisation is not left to jobs.
+    """Encodes and decodes a small picture in every format, so that one-time initialization is not left to jobs.
 
     Skips third-party plugins, because no sandbox limits them here, and steps that run programs.
     """

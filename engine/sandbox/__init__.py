@@ -3,8 +3,6 @@
 A layer that the kernel does not support is left out and reported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass

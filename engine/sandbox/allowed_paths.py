@@ -1,7 +1,5 @@
 """The paths that every job may read or run: libraries, fonts, Python and programs of steps. None holds user data."""
 
-from __future__ import annotations
-
 import sys
 import sysconfig
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Landlock: restricts this process to named paths. Denies TCP, and signals and abstract sockets outside the sandbox."""
 
-from __future__ import annotations
-
 import os
 import stat
 import struct

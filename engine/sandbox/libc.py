@@ -1,7 +1,5 @@
 """System calls that Python has no function for. All raise OSError."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """Priority, user, capabilities and namespaces of this process. The functions raise OSError if the kernel refuses."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal
@@ -28,8 +26,8 @@ _NOBODY = 65_534
 def lower_session_priority() -> None:
     """Lowers the CPU priority of this process's session. Has no effect where sched_autogroup is off.
 
-    With sched_autogroup the kernel schedules each session as a group, and ignores the niceness of its processes against
-    those of other groups.
+    With sched_autogroup the kernel schedules each session as a group. The niceness of its processes then counts within
+    the group only.
     """
     for _ in range(_AUTOGROUP_ATTEMPTS):
         try:

@@ -4,8 +4,6 @@ Hard limits are set once and apply to the whole life of a process. Soft limits a
 which the process ends, has them as hard limits too.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import resource
@@ -34,7 +32,7 @@ def limit_process(*, memory: int, output: int) -> None:
 
 
 def limit_job(*, seconds: float, output: int, final: bool) -> None:
-    """Limits further CPU time to that of two cores for `seconds`, and files to `output` bytes each."""
+    """Limits further CPU time to two cores for `seconds`, and files to `output` bytes each."""
     _limit(resource.RLIMIT_FSIZE, output, final=final)  # Python ignores SIGXFSZ: writing more raises OSError
     used = resource.getrusage(resource.RUSAGE_SELF)
     allowed = math.ceil(used.ru_utime + used.ru_stime) + max(1, round(seconds * 2))

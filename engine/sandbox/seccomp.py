@@ -4,8 +4,6 @@ libseccomp compiles the rules to two filters, once and before processes are fork
 every job, `forbid_programs` the second in jobs that start no programs.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import fcntl
@@ -37,8 +35,8 @@ _OTHER_FILES = """
     open_by_handle_at name_to_handle_at fanotify_init inotify_init inotify_init1
     chown fchown lchown fchownat utime utimes futimesat
 """
-# They use memory or disk space that neither the limits of the process nor the disk quota count, such as that of a
-# file which is open and has been replaced.
+# They use memory or disk space that neither the limits of the process nor the disk quota count, such as a file
+# that is open and has been replaced.
 _UNCOUNTED = """
     memfd_create memfd_secret rename renameat renameat2
     setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat
@@ -76,7 +74,7 @@ _CLONE_PARENT, _CLONE_THREAD = 0x00008000, 0x00010000
 _CLONE_NAMESPACES = (0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000, 0x00020000, 0x80)
 _O_TMPFILE = 0x00400000  # without O_DIRECTORY, which Python's constant includes
 _NULL = 0
-_BITS = 32  # of a command of ioctl or fcntl
+_COMMAND_BITS = 32  # ioctl, fcntl
 _INT = 0xFFFFFFFF  # the lower half of an argument, which is all that the kernel reads of an int
 _IOCTLS = (
     *(0x5401, 0x802C542A, 0x5413),  # TCGETS, TCGETS2 and TIOCGWINSZ, which ask whether a file is a terminal
@@ -128,7 +126,7 @@ def _other_commands(call: str, allowed: Collection[int]) -> Iterator[Rule]:
     libseccomp has no list of alternatives. These rules deny each block of commands, which agree in their higher bits,
     that has no allowed one and is the half of a block that has.
     """
-    for size in range(_BITS):
+    for size in range(_COMMAND_BITS):
         for block in {command >> size ^ 1 for command in allowed} - {command >> size for command in allowed}:
             yield Rule(call, errno.EPERM, ((1, _MASKED_EQUAL, _INT >> size << size, block << size),))
 

@@ -1,7 +1,5 @@
 """The self-test of the sandbox: attempts actions that must fail in a sandboxed process."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import socket

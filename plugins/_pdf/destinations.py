@@ -1,13 +1,11 @@
 """Destinations of a PDF's outline, links and actions: changed, or removed with the items that refer to them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
-from plugins._pdf.name_trees import make_name_tree, read_name_tree
+from plugins._pdf.name_trees import Ids, make_name_tree, read_name_tree
 
 Change: TypeAlias = Callable[[Any], Any]
 """Returns the new destination for a destination (an array or a name), or None to remove it."""
@@ -43,7 +41,7 @@ class _Rewriter:
 
     def __init__(self, change: Change) -> None:
         self._change = change
-        self._seen: set[tuple[int, int]] = set()
+        self._seen: Ids = set()
 
     def change_holder(self, holder: Object) -> bool:
         """Changes the destination or action of an outline item or annotation. Returns False if it was removed."""
@@ -124,9 +122,9 @@ def link_items(parent: Object, items: list[Object]) -> None:
             del parent[key]
     for previous, item, following in zip([None, *items], items, [*items[1:], None], strict=False):
         item.Parent = parent
-        for key, neighbour in (("/Prev", previous), ("/Next", following)):
-            if neighbour is not None:
-                item[key] = neighbour
+        for key, neighbor in (("/Prev", previous), ("/Next", following)):
+            if neighbor is not None:
+                item[key] = neighbor
             elif key in item:
                 del item[key]
     is_open = "/Parent" not in parent or int(parent.get("/Count", 0)) > 0

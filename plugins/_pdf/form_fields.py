@@ -1,7 +1,5 @@
 """Form fields of a PDF: merging forms, and removing signatures and XFA."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import chain, count
@@ -11,7 +9,7 @@ from warnings import warn
 from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
 from engine import FidelityWarning
-from plugins._pdf.name_trees import unique_name
+from plugins._pdf.name_trees import Ids, unique_name
 
 
 def remove_signatures(document: Pdf) -> None:
@@ -97,7 +95,7 @@ def _rename_fonts(appearance: bytes, renamed: dict[bytes, bytes]) -> String:
 
 def _walk(form: Object) -> Iterator[tuple[Object, dict[str, Any]]]:
     """Every field with its inherited attributes."""
-    seen: set[tuple[int, int]] = set()
+    seen: Ids = set()
     pending: list[tuple[Any, dict[str, Any]]] = [(field, {}) for field in form.get("/Fields") or ()]
     while pending:
         field, parent_attributes = pending.pop()

@@ -1,14 +1,12 @@
 """Layers (optional content) of a PDF: which are visible on screen, and removal of what belongs to hidden ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream
 
-from plugins._pdf.structure_tree import Ids, as_list
+from plugins._pdf.name_trees import Ids, as_list
 
-_MAX_DEPTH = 20  # of nested visibility expressions
+_MAX_NESTING = 20  # visibility expressions
 
 
 def remove_hidden_layers(document: Pdf) -> None:
@@ -57,7 +55,7 @@ def _is_visible(layer: Any, hidden: Ids) -> bool:
     if layer.get("/Type") != Name.OCMD:
         return layer.objgen not in hidden
     if isinstance(layer.get("/VE"), Array):
-        return _evaluate(layer.VE, hidden, _MAX_DEPTH)
+        return _evaluate(layer.VE, hidden, _MAX_NESTING)
     members = layer.get("/OCGs")
     states = [
         item.objgen not in hidden

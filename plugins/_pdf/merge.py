@@ -1,7 +1,5 @@
 """Merges PDFs: pages, outline, names, form, page labels, layers and structure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -16,20 +14,28 @@ from plugins._pdf.destinations import (
     set_named_destinations,
 )
 from plugins._pdf.form_fields import merge_forms
-from plugins._pdf.name_trees import make_name_tree, make_number_tree, read_name_tree, read_number_tree, unique_name
-from plugins._pdf.page_labels import page_labels, set_page_labels
-from plugins._pdf.structure_tree import as_list
+from plugins._pdf.name_trees import (
+    Ids,
+    as_list,
+    make_name_tree,
+    make_number_tree,
+    page_labels,
+    read_name_tree,
+    read_number_tree,
+    set_page_labels,
+    unique_name,
+)
 
 
 def append(document: Pdf, other: Pdf) -> None:
     """Appends the pages of `other` and merges their outline, names, form, labels, layers and structure.
 
-    Entries that a document has once, such as language or metadata, are those of the first document. `other` is
+    Entries that a document has once, such as language or metadata, come from the first document. `other` is
     modified and must not be used afterwards.
     """
     start = len(document.pages)
     labels = page_labels(document.Root, start) + page_labels(other.Root, len(other.pages))
-    labelled = any("/PageLabels" in pdf.Root for pdf in (document, other))
+    labeled = any("/PageLabels" in pdf.Root for pdf in (document, other))
     resolve_page_numbers(other)
     adds_destinations = len(named_destinations(other.Root)) > 0
     if adds_destinations:
@@ -59,7 +65,7 @@ def append(document: Pdf, other: Pdf) -> None:
             ours[key] = theirs[key]
     if destinations:
         set_named_destinations(document, destinations)
-    if labelled:
+    if labeled:
         set_page_labels(document, labels)
 
 
@@ -118,7 +124,7 @@ def _merge_structure(document: Pdf, ours: Object, theirs: Object, pages: list[Ob
     root = ours.StructTreeRoot
     entries = read_number_tree(root.get("/ParentTree"))
     shift = max([0, *(key + 1 for key, _ in entries)])
-    shifted: set[tuple[int, int]] = set()
+    shifted: Ids = set()
     for page in pages:
         _shift_keys(page, shift, shifted)
     entries += [(key + shift, value) for key, value in read_number_tree(added.get("/ParentTree"))]
@@ -140,7 +146,7 @@ def _merge_structure(document: Pdf, ours: Object, theirs: Object, pages: list[Ob
         root.IDTree = document.make_indirect(make_name_tree(elements.items()))
 
 
-def _shift_keys(page: Object, shift: int, shifted: set[tuple[int, int]]) -> None:
+def _shift_keys(page: Object, shift: int, shifted: Ids) -> None:
     """Adds `shift` to the structure keys of a page, its annotations and its form XObjects, which pages may share."""
     xobjects = ((page.get("/Resources") or Dictionary()).get("/XObject") or Dictionary()).items()
     for holder in (page, *(page.get("/Annots") or ()), *(value for _, value in xobjects)):

@@ -1,14 +1,16 @@
-"""Name trees and number trees of PDF as lists, and unique names."""
-
-from __future__ import annotations
+"""Name trees and number trees of PDF as lists, unique names, and the page labels in a number tree."""
 
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
-from pikepdf import Array, Dictionary, Object, String
+from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
 Names = list[tuple[bytes, Any]]
 Numbers = list[tuple[int, Any]]
+Ids: TypeAlias = set[tuple[int, int]]
+"""Object and generation numbers of indirect objects."""
+Label: TypeAlias = tuple[str | None, bytes | None, int]
+"""Style, prefix and number of a page label."""
 
 _UTF16 = b"\xfe\xff"
 
@@ -44,9 +46,46 @@ def unique_name(name: bytes, used: Collection[bytes]) -> bytes:
     return candidate
 
 
+def as_list(kids: Any) -> list[Any]:
+    """The items of a value that may be missing, one item or an array."""
+    if kids is None:
+        return []
+    return list(kids) if isinstance(kids, Array) else [kids]
+
+
+def page_labels(root: Object, count: int) -> list[Label]:
+    """The label of every page; 1, 2, 3 … by default."""
+    labels: list[Label] = [("/D", None, number) for number in range(1, count + 1)]
+    for first, row in sorted(read_number_tree(root.get("/PageLabels")), key=_key):
+        if isinstance(row, Dictionary) and first >= 0:
+            style, prefix = row.get("/S"), row.get("/P")
+            shared = None if style is None else str(style), None if prefix is None else bytes(prefix)
+            start = int(row.get("/St", 1)) - first
+            labels[first:] = [(*shared, start + index) for index in range(first, count)]
+    return labels
+
+
+def set_page_labels(document: Pdf, labels: list[Label]) -> None:
+    """Sets the page labels, with one entry for each run of consecutive numbers."""
+    rows = []
+    previous: Label | None = None
+    for index, label in enumerate(labels):
+        style, prefix, number = label
+        if previous is None or label != (*previous[:2], previous[2] + 1):
+            row = Dictionary()
+            if style is not None:
+                row.S = Name(style)
+                row.St = number
+            if prefix is not None:
+                row.P = String(prefix)
+            rows.append((index, row))
+        previous = label
+    document.Root.PageLabels = document.make_indirect(make_number_tree(rows))
+
+
 def _pairs(root: Object | None, leaf: str) -> list[tuple[Any, Any]]:
     pairs: list[tuple[Any, Any]] = []
-    seen: set[tuple[int, int]] = set()
+    seen: Ids = set()
     nodes: list[Any] = [root]
     while nodes:
         node = nodes.pop()

@@ -1,22 +1,36 @@
-"""The merged picture of a PSD file as frames with 8 or 16 bits per sample."""
-
-from __future__ import annotations
+"""The merged picture of a PSD file as frames with 8 or 16 bits per sample, or a composite of its layers."""
 
 from collections.abc import Iterator
 from dataclasses import replace
+from io import BytesIO
 from typing import Any
+from warnings import warn
 
 import numpy as np
+import psd_tools.composite  # noqa: F401  # otherwise imported in the job, where the sandbox may refuse it
 from numpy.typing import NDArray
 from PIL import Image
+from psd_tools import PSDImage
+from psd_tools.api.adjustments import GradientFill
+from psd_tools.api.layers import AdjustmentLayer, Layer
+from psd_tools.constants import Resource, Tag
 
-from engine import CorruptInput, DeepPixels, Frame, color
+from engine import CorruptInput, DeepPixels, FidelityWarning, Frame, color
 from plugins._psd.reader import BITMAP, CMYK, DUOTONE, GRAY, INDEXED, LAB, MULTICHANNEL, RGB, PsdFile
 
 _ICC_PROFILE, _TRANSPARENT_INDEX = 1039, 1047  # resources
 _MODES = {BITMAP: "1", GRAY: "L", INDEXED: "P", RGB: "RGB", CMYK: "CMYK", DUOTONE: "L", LAB: "LAB"}
 _PALETTE_SIZE = 768
-_BLEND_TOLERANCE = 3 / 255  # of rounding
+_BLEND_TOLERANCE = 3 / 255  # rounding of blended samples
+
+# What psd-tools draws without SciPy.
+_ADJUSTMENTS = frozenset({"exposure", "invert", "levels", "posterize", "threshold"})
+_EFFECTS = frozenset({"ColorOverlay", "PatternOverlay"})
+_EFFECT_BLOCKS = (
+    Tag.OBJECT_BASED_EFFECTS_LAYER_INFO,
+    Tag.OBJECT_BASED_EFFECTS_LAYER_INFO_V0,
+    Tag.OBJECT_BASED_EFFECTS_LAYER_INFO_V1,
+)
 
 
 def is_deep(file: PsdFile) -> bool:
@@ -68,7 +82,7 @@ def deep_frames(file: PsdFile) -> Iterator[Frame]:
     is_linear = file.depth == 32 and mode != "CMYK"
     if is_linear and profile is None:
         for plane in planes[: len(mode)]:
-            plane[:] = _from_linear(plane)
+            plane[:] = color.encode_srgb(plane)
     # Unlike ascontiguousarray, a copy has the usual strides even for a side of one pixel, which encoders require.
     array = np.moveaxis(_to_16_bits(planes), 0, -1).copy()
     array = array[..., 0] if len(planes) == 1 else array
@@ -81,7 +95,7 @@ def deep_frames(file: PsdFile) -> Iterator[Frame]:
 
 def _color_mode(file: PsdFile) -> str:
     """The mode of the colors by Pillow's names. Raises CorruptInput."""
-    if file.mode == MULTICHANNEL:  # inks, usually those of process colors first
+    if file.mode == MULTICHANNEL:  # inks, usually the process colors first
         mode = {1: "L", 2: "L", 3: "RGB"}.get(file.channels, "CMYK")
     else:
         mode = _MODES.get(file.mode, "")
@@ -143,6 +157,33 @@ def _to_16_bits(planes: NDArray[Any]) -> NDArray[np.uint16]:
     return np.stack([(plane * 65535 + 0.5).astype(np.uint16) for plane in planes])
 
 
-def _from_linear(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Linear light with the transfer function of sRGB."""
-    return np.where(values <= 0.0031308, values * 12.92, 1.055 * values ** (1 / 2.4) - 0.055)
+def composite(data: bytes) -> Iterator[Frame]:
+    """A composite of the visible layers. Issues a FidelityWarning for layers and effects that cannot be drawn."""
+    document = PSDImage.open(BytesIO(data))
+    visible = [layer for layer in document.descendants() if layer.is_visible()]
+    omitted = {layer.kind for layer in visible if not _is_drawn(layer)}
+    omitted |= {name for layer in visible if _is_drawn(layer) for name in _remove_effects(layer)}
+    if omitted:
+        message = f"There is no merged picture, and layers were composited without {', '.join(sorted(omitted))}."
+        warn(FidelityWarning("layers_dropped", message), stacklevel=2)
+    try:
+        image = document.composite(layer_filter=lambda layer: layer.is_visible() and _is_drawn(layer), apply_icc=False)
+    except ImportError as error:
+        raise CorruptInput("There is no merged picture, and the layers cannot be composited.") from error
+    profile = document.image_resources.get_data(Resource.ICC_PROFILE)
+    yield Frame(image, profile if isinstance(profile, bytes) else None)
+
+
+def _is_drawn(layer: Layer) -> bool:
+    if isinstance(layer, AdjustmentLayer):
+        return layer.kind in _ADJUSTMENTS
+    return not isinstance(layer, GradientFill)
+
+
+def _remove_effects(layer: Layer) -> set[str]:
+    """Removes the effects of the layer if some of them cannot be drawn. Returns the names of these."""
+    names = {effect.name for effect in layer.effects if effect.enabled} if layer.has_effects() else set()
+    if omitted := names - _EFFECTS:
+        for tag in _EFFECT_BLOCKS:
+            layer.tagged_blocks.pop(tag, None)
+    return omitted

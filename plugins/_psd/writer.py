@@ -1,7 +1,5 @@
 """Writes PSD files: the merged picture, and with transparency one layer, because only layers can be transparent."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +15,7 @@ from plugins._psd.reader import CMYK, GRAY, RGB
 _MODES = {"L": GRAY, "RGB": RGB, "RGBA": RGB, "CMYK": CMYK}
 _RLE = 1  # compression
 _ALPHA = -1  # id of the channel of a layer
-_LAYER_NAME = b"\7Layer 1"  # with its length, padded to a multiple of four bytes
+_LAYER_NAME = b"\7Layer 1"  # a Pascal string, padded to a multiple of four bytes
 
 
 def write(pixels: Image.Image | DeepPixels, resources: Mapping[int, bytes]) -> bytes:

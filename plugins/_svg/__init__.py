@@ -1,7 +1,5 @@
 """SVG: reading, CSS, effects, and rendering."""
 
-from __future__ import annotations
-
 import zlib
 
 GZIP = b"\x1f\x8b"

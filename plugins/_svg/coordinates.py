@@ -1,7 +1,5 @@
 """Sizes, inherited properties and coordinate systems of SVG elements whose CSS is resolved."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import TypeAlias
@@ -27,7 +25,7 @@ _FUNCTION = re.compile(r"(\w+)\s*\(([^()]*)\)")
 
 
 def inherited(element: etree._Element, name: str, default: str = "") -> str:
-    """The value of an inherited property: that of the nearest element which has the attribute."""
+    """The value of an inherited property, from the nearest element that has the attribute."""
     nearest: etree._Element | None = element
     while nearest is not None:
         value = nearest.get(name)

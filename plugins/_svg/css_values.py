@@ -1,7 +1,5 @@
 """Rewrites values of CSS to the notations of SVG 1.1: colors, lengths, calculations, variables and transforms."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +9,8 @@ from typing import Any, TypeAlias
 
 import tinycss2
 from tinycss2 import color5
+
+from engine.color import decode_srgb, encode_srgb
 
 Size: TypeAlias = tuple[float, float]
 
@@ -32,7 +32,7 @@ _MATH_FUNCTIONS = frozenset({"calc", "min", "max", "clamp"})
 _UNITS = {"px": 1.0, "pt": 4 / 3, "pc": 16.0, "in": 96.0, "cm": 96 / 2.54, "mm": 96 / 25.4, "q": 96 / 101.6}
 _UNIT = re.compile(r"(?<![\w#.-])([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(rem|ch|vw|vh|vmin|vmax|q)\b", re.IGNORECASE)
 _ANGLES = {"deg": 1.0, "rad": 180 / math.pi, "grad": 0.9, "turn": 360.0}
-_MAX_DEPTH = 16  # of variables in each other
+_MAX_NESTING = 16  # variables that refer to each other
 _MAX_LENGTH = 10_000  # characters of a value with its variables replaced
 
 # Linear light of XYZ (D65) and of Display P3 as sRGB primaries: CSS Color 4.
@@ -78,7 +78,7 @@ def rewrite(name: str, value: str, context: Context) -> str:
 
 def _substitute(value: str, variables: Mapping[str, str]) -> str:
     """`value` with each var() replaced by the custom property or by its fallback. Empty if it becomes too long."""
-    for _ in range(_MAX_DEPTH):
+    for _ in range(_MAX_NESTING):
         if "var(" not in value or len(value) > _MAX_LENGTH:
             break
         tokens = tinycss2.parse_component_value_list(value, skip_comments=True)
@@ -120,32 +120,26 @@ def _color_text(token: Any) -> str:
 
 def _to_srgb(color: Any) -> Sequence[float] | None:
     """Red, green and blue, which exceed 0 to 1 outside the gamut. None for spaces that are not converted."""
-    samples = [sample or 0.0 for sample in color.coordinates]
-    if color.space in ("srgb", "hsl", "hwb"):
-        return [*color.to("srgb").coordinates]
-    if color.space == "srgb-linear":
-        return [_gamma(sample) for sample in samples]
-    if color.space == "display-p3":
-        return [_gamma(sample) for sample in _multiply(_P3_TO_SRGB, [_linear(sample) for sample in samples])]
-    if color.space in ("oklab", "oklch", "xyz-d65", "xyz"):
-        samples = [*color.to("xyz-d65").coordinates]
-    elif color.space in ("lab", "lch", "xyz-d50"):
-        samples = _multiply(_D50_TO_D65, [*color.to("xyz-d50").coordinates])
-    else:
-        return None
-    return [_gamma(sample) for sample in _multiply(_XYZ_TO_SRGB, samples)]
+    samples: Sequence[float] = [sample or 0.0 for sample in color.coordinates]
+    match color.space:
+        case "srgb" | "hsl" | "hwb":
+            return [*color.to("srgb").coordinates]
+        case "srgb-linear":
+            linear = samples
+        case "display-p3":
+            linear = _multiply(_P3_TO_SRGB, decode_srgb(samples).tolist())
+        case "oklab" | "oklch" | "xyz-d65" | "xyz":
+            linear = _multiply(_XYZ_TO_SRGB, color.to("xyz-d65").coordinates)
+        case "lab" | "lch" | "xyz-d50":
+            linear = _multiply(_XYZ_TO_SRGB, _multiply(_D50_TO_D65, color.to("xyz-d50").coordinates))
+        case _:
+            return None
+    encoded: list[float] = encode_srgb(linear).tolist()
+    return encoded
 
 
 def _multiply(matrix: Sequence[Sequence[float]], vector: Sequence[float]) -> list[float]:
     return [sum(factor * sample for factor, sample in zip(row, vector, strict=True)) for row in matrix]
-
-
-def _gamma(sample: float) -> float:
-    return 12.92 * sample if sample <= 0.0031308 else 1.055 * sample ** (1 / 2.4) - 0.055
-
-
-def _linear(sample: float) -> float:
-    return sample / 12.92 if sample <= 0.04045 else ((sample + 0.055) / 1.055) ** 2.4
 
 
 def length(value: str, context: Context) -> float | None:

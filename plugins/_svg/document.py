@@ -1,16 +1,29 @@
 """Reads SVG into a tree that renderers of SVG 1.1 draw as browsers do, and warns about what they do not draw."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+import math
+import re
+from collections.abc import Iterator
 from warnings import warn
 
 from lxml import etree
 
 from engine import FidelityWarning
-from plugins._svg import effects, html, resvg_renderer, source, style, text, vectors
-from plugins._svg.coordinates import size
+from plugins._svg import coordinates, resvg_renderer, source, style, text
+from plugins._svg.coordinates import inherited
+from plugins._svg.source import SVG
 from plugins._svg.text import Families
+
+_ELEMENTS = {
+    **dict.fromkeys(("animate", "animateColor", "animateMotion", "animateTransform", "set"), "animation"),
+    **dict.fromkeys(("font", "font-face", "tref", "altGlyph", "meshgradient", "solidcolor", "hatch"), None),
+}
+_REFERENCES = ("clip-path", "mask", "filter", "marker-start", "marker-mid", "marker-end")
+LINK = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
+"""A reference to an element of the same file."""
+_SHAPES = re.compile(r"\b(?:inset|circle|ellipse|polygon|path|rect|xywh)\(")
+_STROKES = ("stroke-width", "stroke-dashoffset", "stroke-dasharray")
+_NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(px)?")
+_SIMILARITY = 1e-3  # relative tolerance of scales
 
 
 def read(data: bytes) -> etree._Element:
@@ -23,10 +36,10 @@ def read(data: bytes) -> etree._Element:
 
     def normalize(root: etree._Element) -> None:
         style.resolve(root)
-        if html.replace_html(root):
+        if text.replace_html(root):
             missing.add("foreignObject")
         text.normalize(root, families)
-        missing.update(effects.normalize(root))
+        missing.update(_rewrite_effects(root))
 
     root, removed = source.parse(data, normalize)
     if removed:
@@ -41,20 +54,61 @@ def read(data: bytes) -> etree._Element:
     return root
 
 
-def write_vectors(data: bytes, write: Callable[[bytes], bytes]) -> bytes:
-    """The result of `write`, for an SVG in which pictures replace what CairoSVG does not draw. As `read`.
+def _rewrite_effects(root: etree._Element) -> set[str]:
+    """Rewrites an SVG whose CSS is resolved. Returns the names of the effects that resvg does not draw."""
+    ids = {element.get("id") for element in root.iter(etree.Element)}
+    missing: set[str] = set()
+    for element in root.iter(etree.Element):
+        for name in _REFERENCES:
+            value = element.get(name)
+            if value is not None:
+                link = LINK.match(value)
+                if link and link[1] not in ids:
+                    del element.attrib[name]  # browsers ignore a reference to nothing
+        if element.get("vector-effect") == "non-scaling-stroke" and not _scale_stroke(element):
+            missing.add("vector-effect")
+        missing.update(_missing(element))
+    return missing
 
-    The whole SVG becomes a picture if it has values that CairoSVG refuses, although browsers ignore them.
-    """
-    root, effects = vectors.rasterize(read(data))
-    for name, side in zip(("width", "height"), size(root), strict=True):
-        root.set(name, f"{side:.9g}")
-    try:
-        result = write(etree.tostring(root))
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        effects.add("all elements")
-        result = write(etree.tostring(vectors.as_picture(root)))
-    if effects:
-        message = f"Drawn as pixels instead of vectors: {', '.join(sorted(effects))}."
-        warn(FidelityWarning("effects_rasterized", message), stacklevel=3)
-    return result
+
+def _missing(element: etree._Element) -> Iterator[str]:
+    """The names of the effects of an element that resvg does not draw."""
+    name = str(element.tag).removeprefix(SVG)
+    if name in _ELEMENTS:
+        yield _ELEMENTS[name] or name
+    attributes = element.attrib
+    if attributes.get("animation-name", attributes.get("animation", "none")).split()[:1] not in ([], ["none"]):
+        yield "animation"
+    if attributes.get("backdrop-filter", "none") != "none":
+        yield "backdrop-filter"
+    if "pathLength" in attributes and inherited(element, "stroke-dasharray", "none") != "none":
+        yield "pathLength"
+    for property_name in ("clip-path", "mask"):
+        if _SHAPES.search(attributes.get(property_name, "").partition("url(")[0]):
+            yield property_name
+    if "mask-image" in attributes:
+        yield "mask-image"
+    if (
+        attributes.get("transform-box", "view-box") not in ("view-box", "border-box")
+        and "transform-origin" in attributes
+    ):
+        yield "transform-box"
+    if "%" in attributes.get("transform", "") or "3d(" in attributes.get("transform", ""):
+        yield "transform"
+
+
+def _scale_stroke(element: etree._Element) -> bool:
+    """Divides the stroke of an element by its scale. Returns False if it is scaled differently in two directions."""
+    matrix = coordinates.to_root(element)
+    if matrix is None:
+        return False
+    a, b, c, d, _, _ = matrix
+    first, second = math.hypot(a, b), math.hypot(c, d)
+    scale = math.sqrt(abs(a * d - b * c))
+    if not scale:
+        return True
+    for name in _STROKES:
+        value = inherited(element, name, "1" if name == "stroke-width" else "none")
+        if value != "none":
+            element.set(name, _NUMBER.sub(lambda match: f"{float(match[1]) / scale:.6g}", value))
+    return math.isclose(first, second, rel_tol=_SIMILARITY) and abs(a * c + b * d) < _SIMILARITY * first * second

@@ -1,7 +1,5 @@
 """Rendering of SVG with resvg."""
 
-from __future__ import annotations
-
 from io import BytesIO
 from pathlib import Path
 
@@ -12,7 +10,7 @@ from resvg import usvg
 
 from engine import CorruptInput, Size
 
-_FONT_FOLDERS = ("/usr/share/fonts", "/usr/local/share/fonts")  # which jobs may read
+_FONT_FOLDERS = ("/usr/share/fonts", "/usr/local/share/fonts")  # jobs may read these
 
 
 def _load_options() -> usvg.Options:

@@ -1,7 +1,5 @@
 """Reads SVG for rendering: decompresses, expands entities, limits sizes, and removes references to other files."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re
@@ -18,7 +16,7 @@ from plugins._svg import GZIP, decompress
 SVG = "{http://www.w3.org/2000/svg}"
 HREFS = ("href", "{http://www.w3.org/1999/xlink}href")
 
-_MAX_BYTES = 32 * 1024 * 1024  # after decompression and expansion
+_MAX_BYTES = 32 * 1024 * 1024  # the size after decompression and expansion
 _MAX_ELEMENTS = 20_000  # including repetitions by <use> and embedded SVGs
 _MAX_NESTING = 200
 _MAX_EMBEDDED = 3  # SVGs in SVGs

@@ -1,7 +1,5 @@
 """Resolves the style sheets of an SVG into attributes, so that renderers need not support CSS."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
@@ -121,7 +119,7 @@ def _property(name: str) -> str:
 
 
 def _apply(element: etree._Element, name: str, value: str) -> None:
-    """Sets the attributes that a declaration stands for."""
+    """Sets the attributes that are equivalent to a declaration."""
     if not _PROPERTY.fullmatch(name) or not value.isprintable() or value in ("", "initial", "unset", "revert"):
         return
     if name == "marker":

@@ -1,25 +1,40 @@
-"""Replaces the parts of an SVG that CairoSVG does not draw as vectors by pictures that resvg draws."""
+"""Writes SVG as PDF and SVG with CairoSVG. Pictures that resvg draws replace what CairoSVG does not draw.
 
-from __future__ import annotations
+Importing this module raises OSError if the cairo library is missing.
+"""
 
 import base64
+import ctypes.util
 import math
 import re
 from collections.abc import Iterator
 from copy import deepcopy
 from io import BytesIO
+from warnings import warn
 
 from lxml import etree
 from PIL import Image
 
-from plugins._svg import resvg_renderer
+from engine import FidelityWarning
+from plugins._svg import document, resvg_renderer
 from plugins._svg.coordinates import IDENTITY, Box, Matrix, inherited, scale_to, shown_box, size, to_root
+from plugins._svg.document import LINK
 from plugins._svg.source import SVG
 
+_find_library = ctypes.util.find_library
+
+# find_library runs a compiler; cairocffi falls back to the loader, which finds cairo without it.
+ctypes.util.find_library = lambda name: None
+try:
+    from cairosvg.parser import Tree
+    from cairosvg.surface import PDFSurface, Surface, SVGSurface
+    from cairosvg.url import safe_fetch
+finally:
+    ctypes.util.find_library = _find_library
+
 _SCALE = 3  # pixels of the pictures per pixel at 96 dpi
-_MAX_PIXELS = 8_000_000  # of all pictures together; larger ones get a lower resolution
+_MAX_PIXELS = 8_000_000  # all pictures together; above it, their resolution is reduced
 _MAX_PARTS = 12  # parts that are drawn one by one; with more, the whole SVG becomes a picture
-_LINK = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
 _GROUPING = frozenset({f"{SVG}{name}" for name in ("g", "a", "switch", "svg")})
 _OWN_EFFECTS = ("opacity", "clip-path", "mask", "filter", "style", "background-color")
 _DRAWN = frozenset(
@@ -27,7 +42,45 @@ _DRAWN = frozenset(
 )
 
 
-def rasterize(root: etree._Element) -> tuple[etree._Element, set[str]]:
+def to_pdf(data: bytes) -> bytes:
+    """An SVG as a PDF of one page. Raises and warns as `document.read`, and warns of effects that become pixels."""
+    return _write(data, PDFSurface)
+
+
+def to_svg(data: bytes) -> bytes:
+    """An SVG redrawn: text as outlines, styles resolved, without scripts and external references. As `to_pdf`."""
+    return _write(data, SVGSurface)
+
+
+def _write(data: bytes, surface: type[Surface]) -> bytes:
+    root, effects = _rasterize(document.read(data))
+    for name, side in zip(("width", "height"), size(root), strict=True):
+        root.set(name, f"{side:.9g}")
+    try:
+        result = _draw_vectors(root, surface)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        # CairoSVG refuses values that browsers ignore.
+        effects.add("all elements")
+        result = _draw_vectors(_as_picture(root), surface)
+    if effects:
+        message = f"Drawn as pixels instead of vectors: {', '.join(sorted(effects))}."
+        warn(FidelityWarning("effects_rasterized", message), stacklevel=4)
+    return result
+
+
+def _draw_vectors(root: etree._Element, surface: type[Surface]) -> bytes:
+    file = BytesIO()
+    surface(Tree(bytestring=etree.tostring(root), url_fetcher=_fetch), file, 96).finish()
+    return file.getvalue()
+
+
+def _fetch(url: str, kind: str) -> bytes:
+    """The content of a data URL, which is checked when the SVG is read; empty for other URLs."""
+    data: bytes = safe_fetch(url, kind)
+    return data
+
+
+def _rasterize(root: etree._Element) -> tuple[etree._Element, set[str]]:
     """Returns the root of an SVG for CairoSVG, and the names of the effects that became pixels."""
     by_id = {element.get("id"): element for element in root.iter(etree.Element)}
     found = [(element, {*_effects(element, by_id)}) for element in root.iter(etree.Element)]
@@ -43,10 +96,10 @@ def rasterize(root: etree._Element) -> tuple[etree._Element, set[str]]:
         for element in outermost:
             _replace(root, element, len(outermost))
         return root, names
-    return as_picture(root), names
+    return _as_picture(root), names
 
 
-def as_picture(root: etree._Element) -> etree._Element:
+def _as_picture(root: etree._Element) -> etree._Element:
     """An SVG that contains only a picture of the whole SVG."""
     across, down = size(root)
     picture = etree.Element(f"{SVG}svg", {"width": f"{across:.9g}", "height": f"{down:.9g}"}, nsmap=root.nsmap)
@@ -89,14 +142,14 @@ def _text_effects(text: etree._Element) -> Iterator[str]:
 
 def _target(element: etree._Element, name: str, by_id: dict[str | None, etree._Element]) -> etree._Element | None:
     """The element that the property `name` refers to."""
-    link = _LINK.match(element.get(name, ""))
+    link = LINK.match(element.get(name, ""))
     return by_id.get(link[1]) if link else None
 
 
 def _markers(element: etree._Element, by_id: dict[str | None, etree._Element]) -> Iterator[etree._Element]:
     """The elements of the markers of an element."""
     for place in ("start", "mid", "end"):
-        link = _LINK.match(inherited(element, f"marker-{place}"))
+        link = LINK.match(inherited(element, f"marker-{place}"))
         marker = by_id.get(link[1]) if link else None
         if marker is not None:
             yield from marker.iter(etree.Element)

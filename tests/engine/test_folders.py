@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.executor.folders import BaseFolder
+from engine.executor.disk_quota import BaseFolder
 
 _PROGRAM = """
 import sys, time
 from pathlib import Path
-from engine.executor.folders import BaseFolder
+from engine.executor.disk_quota import BaseFolder
 folder = BaseFolder(Path(sys.argv[1]))
 Path(folder.path, "1").mkdir()
 Path(folder.path, "1", "file").touch()

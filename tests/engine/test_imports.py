@@ -16,7 +16,7 @@ from PIL import Image
 from psd_tools import PSDImage
 
 from engine.executor import preload
-from engine.executor.folders import reachable_by_jobs
+from engine.executor.disk_quota import reachable_by_jobs
 from engine.registry import load_registry
 from tests.support.samples.generated import quadrants, sample
 from tests.support.samples.pdf_documents import document

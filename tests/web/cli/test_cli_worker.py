@@ -28,7 +28,7 @@ _WITH_DEADLINE = """
 import asyncio, sys
 from engine import sandbox
 from engine.executor import Job, JobLimits, LocalExecutor
-from engine.executor.single import SingleWorker
+from engine.executor.local import SingleWorker
 
 async def run():
     executor = LocalExecutor(1, pool=SingleWorker(sandbox.LAYERS, ()))

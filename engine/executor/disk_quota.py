@@ -1,0 +1,151 @@
+"""The folders of worker processes, and the quotas of a running job that the kernel does not enforce.
+
+The folders are below one that is locked while in use and otherwise removed at the next start.
+"""
+
+import asyncio
+import fcntl
+import os
+import re
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from engine.errors import ConversionError, OutOfMemory
+from engine.executor import jobs
+from engine.executor.jobs import JobLimits
+
+_PREFIX = "convertd-workers-"
+_INTERVAL = 0.25  # seconds; a job can exceed a quota by some hundred megabytes in this time
+_BLOCK = 512  # bytes, the unit of st_blocks
+# Memory in swap and memory shared with a child count, too. Only at the start of a line: a process chooses its name.
+_MEMORY = re.compile(rb"^(?:RssAnon|RssShmem|VmSwap):\s*(\d+) kB$", re.MULTILINE)
+
+
+class BaseFolder:
+    """A new folder that holds the folders of worker processes, locked while this process uses it.
+
+    It is below `parent`, or below the system's temporary folder if `parent` is None or jobs of other users, as root's
+    are, cannot reach it. Removes the folders of processes that have ended. Raises OSError. Blocks.
+    """
+
+    def __init__(self, parent: Path | None = None) -> None:
+        if parent is None or not _prepare(parent):
+            parent = Path(tempfile.gettempdir())
+        for other in parent.glob(f"{_PREFIX}*"):
+            _remove_unused(other)
+        self.path = ""
+        while not self.path:
+            path = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
+            self._lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            if Path(path).exists():  # not removed by another process before it was locked
+                self.path = path
+            else:
+                os.close(self._lock)
+        Path(self.path).chmod(0o711)  # jobs run as other users; each can reach its own folder
+
+    def remove(self) -> None:
+        """Removes the folder and its contents. Ignores errors. Blocks."""
+        remove_folder(self.path)
+        os.close(self._lock)
+
+
+def remove_folder(folder: str) -> None:
+    """Removes a folder and its contents. Ignores errors. Blocks."""
+    clear_folder(folder)
+    with suppress(OSError):
+        Path(folder).rmdir()
+
+
+def clear_folder(folder: str) -> None:
+    """Removes the contents of a folder. Ignores errors. Blocks."""
+    with suppress(OSError):
+        entries = list(Path(folder).iterdir())
+        if entries:
+            subprocess.run(["rm", "-rf", "--", *entries], check=False)
+
+
+def reachable_by_jobs(path: Path) -> bool:
+    """Returns whether jobs, which for root run as other users, can traverse the folders above `path`."""
+    return os.geteuid() != 0 or all(folder.stat().st_mode & stat.S_IXOTH for folder in path.absolute().parents)
+
+
+def _prepare(parent: Path) -> bool:
+    """Creates the folder. Returns whether jobs can reach it."""
+    parent.mkdir(parents=True, exist_ok=True)
+    parent.chmod(0o711)
+    return reachable_by_jobs(parent)
+
+
+def _remove_unused(path: Path) -> None:
+    """Removes a folder of this user that no process has locked."""
+    with suppress(OSError):  # no folder, in use, or removed by another process
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            if os.fstat(descriptor).st_uid == os.geteuid():
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove_folder(str(path))
+        finally:
+            os.close(descriptor)
+
+
+async def wait_until_exceeded(pid: int, folder: Path, limits: JobLimits, initial_memory: int) -> ConversionError:
+    """Returns the error when `folder` exceeds the quota on disk space, or the process `pid` the quota on memory.
+
+    The process has used `initial_memory` bytes before its first job.
+    """
+    while True:
+        await asyncio.sleep(_INTERVAL)
+        if await asyncio.to_thread(_exceeds_disk_quota, folder, limits.scratch, limits.files):
+            return jobs.quota_error(limits)
+        if await asyncio.to_thread(_exceeds_memory, pid, limits.memory + initial_memory):
+            return OutOfMemory("The processes of the conversion exceeded its memory limit together.")
+
+
+def used_memory(status: bytes) -> int:
+    """Returns the memory in bytes of a process, given its status file in /proc, without pages of files."""
+    return 1024 * sum(int(size) for size in _MEMORY.findall(status))
+
+
+def _exceeds_disk_quota(folder: Path, max_bytes: int, max_files: int) -> bool:
+    pending = [folder]
+    while pending:
+        try:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    max_bytes -= entry.stat(follow_symlinks=False).st_blocks * _BLOCK
+                    max_files -= 1
+                    if max_bytes < 0 or max_files < 0:
+                        return True
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(Path(entry.path))
+        except FileNotFoundError:  # deleted since it was listed
+            continue
+        except OSError:  # unreadable or nested too deeply: treated as an attempt to evade the quota
+            return True
+    return False
+
+
+def _exceeds_memory(pid: int, max_bytes: int) -> bool:
+    """Whether several processes, one and its descendants, use more memory: the kernel limits a process alone."""
+    processes = list(_descendants(pid))
+    return len(processes) > 1 and sum(map(_memory_of, processes)) > max_bytes
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    """Yields the process and its descendants, which stay so: it adopts those whose parents end."""
+    yield pid
+    with suppress(OSError):  # it has ended, or /proc hides it
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            for child in (thread / "children").read_text().split():
+                yield from _descendants(int(child))
+
+
+def _memory_of(pid: int) -> int:
+    with suppress(OSError):
+        return used_memory(Path(f"/proc/{pid}/status").read_bytes())
+    return 0
