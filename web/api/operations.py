@@ -20,10 +20,10 @@ Tag = Literal["Conversion", "Files", "Batches", "PDF", "Account", "Credits", "Re
 Access = Literal["key", "address", "not_cross_site", "open", "form", "session", "trial", "preview"]
 """Who may send requests to a resource.
 
-`key`: clients with an API key, rate-limited by account. `open`: everyone, unlimited. All others are rate-limited by
-address: `address` is public; `not_cross_site` refuses pages of other sites; `form` is a page whose forms only it may
-send. Like `form`, `session` needs a session of the dashboard, `trial` a trial conversion that is left, and `preview` a
-preview that is left; with an API key, previews may be of larger files.
+`open`: everyone, without a rate limit. `key`: clients with an API key, rate-limited by account. All others are
+rate-limited by address: `address`: everyone. `not_cross_site`: everyone but pages of other sites. `form`: browsers,
+whose forms must come from a page of this server. `session`, `trial` and `preview` are forms that also need a session of
+the dashboard, a trial conversion or a preview that is left. With an API key, previews may be of larger files.
 """
 Method = TypeVar("Method", bound=Callable[..., Any])
 

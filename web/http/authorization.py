@@ -22,7 +22,7 @@ from web.services.container import Services
 
 SESSION_COOKIE = "convertd_session"
 
-_PAGES = ("form", "session", "trial", "preview")
+_FORMS = ("form", "session", "trial", "preview")
 _CLIENT_PREFIX = 64  # bits of an IPv6 address that identify one subscriber
 _WITH_PORT = re.compile(r"\[([^]]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+", re.ASCII)
 
@@ -55,7 +55,7 @@ class Authorization:
         """
         if access == "open":
             return
-        if access in _PAGES and self._request.method == "POST" and not self._is_same_origin():
+        if access in _FORMS and self._request.method == "POST" and not self._is_same_origin():
             raise _cross_site()
         if access == "key":
             await self._authenticate(cached=queued)
