@@ -48,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=5,
         help="seconds for damaged files and forms; sets how many requests schemathesis makes",
     )
+    parser.addoption("--long", action="store_true", help="also run tests that take minutes: those marked with `long`")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -62,9 +63,12 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Runs slow tests first, so that workers end at about the same time."""
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Runs slow tests first, so that workers end at about the same time; long tests only with `--long`."""
+    if not config.getoption("--long"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def pytest_report_header() -> str:

@@ -27,7 +27,7 @@ from engine.registry import load_registry
 from tests.support.readme import ROOT, Document, documents, read
 from web.api.error_catalogue import WARNING_CATALOGUE
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 _README = read("README.md")
 _BENCHMARKS = read("benchmarks/README.md")

@@ -27,7 +27,7 @@ from web.api.errors import ApiError
 from web.http.multipart import FormParser
 from web.services.work_files import WorkFiles
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 _REGISTRY = load_registry()
 _SAMPLES = {name: sample(name) for name in _REGISTRY.formats}

@@ -20,7 +20,7 @@ from tests.support import http
 from tests.support.processes import serving
 from tests.support.web_samples import picture
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 _FILES, _CREDITS = 12, 50
 

@@ -62,7 +62,7 @@ def assert_certificate_required(port: int, authority: Path) -> None:
             encrypted.recv(1)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_server_converts_on_a_worker(tmp_path: Path) -> None:
     """Over TLS."""
     (tmp_path / "server").mkdir()

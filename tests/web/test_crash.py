@@ -19,7 +19,7 @@ from tests.support import http
 from tests.support.processes import serving
 from tests.support.samples import sample
 
-pytestmark = [pytest.mark.long, pytest.mark.both_databases]
+pytestmark = [pytest.mark.slow, pytest.mark.both_databases]
 
 _CREDITS, _CLIENTS, _ORDERS = 500, 4, 30
 

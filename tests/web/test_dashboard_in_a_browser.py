@@ -13,7 +13,7 @@ from tests.support.browser import sign_in, violations
 from tests.support.samples import sample
 from tests.support.servers import Running
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 DESK, PHONE = ViewportSize(width=1280, height=800), ViewportSize(width=360, height=800)
 

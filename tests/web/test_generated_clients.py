@@ -14,7 +14,7 @@ from tests.support import http
 from tests.support.samples import sample
 from tests.support.servers import Running
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 Generate = Callable[[Path, str], list[str]]
 """Generates a client and a program in a folder, for the API at an URL. Returns the command that runs the program."""

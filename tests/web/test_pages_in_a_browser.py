@@ -14,7 +14,7 @@ from tests.support.outbox import email_to
 from tests.support.samples import sample
 from tests.support.servers import Running
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 PAGES = ("/", "/docs", "/register", "/developers/verify", "/status", "/dashboard", "/checkout/none", "/nothing")
 WIDTHS = (1280, 360)  # pixels

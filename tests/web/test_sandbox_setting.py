@@ -13,7 +13,7 @@ import pytest
 from tests.support.command_line import COMMAND
 from tests.support.samples import sample
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 # Runs a program under a seccomp filter that makes system calls unavailable.
 _WITHOUT = """

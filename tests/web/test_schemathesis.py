@@ -17,7 +17,7 @@ from tests.support.samples import sample
 from tests.support.server_process import free_port
 from tests.support.servers import Servers
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 _ROOT = Path(__file__).parents[2]
 _PLENTY = 10_000_000  # requests a minute

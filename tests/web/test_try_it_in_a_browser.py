@@ -22,7 +22,7 @@ from tests.support.samples import sample
 from tests.support.samples import saved as saved_picture
 from tests.support.servers import Running, Servers, eventually
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 Save = Callable[[Page, str], None]
 

@@ -17,7 +17,7 @@ from tests.support.processes import serving
 from tests.support.servers import eventually
 from tests.support.stripe_server import StripeServer, event, send
 
-pytestmark = [pytest.mark.long, pytest.mark.both_databases]
+pytestmark = [pytest.mark.slow, pytest.mark.both_databases]
 
 _DELIVERIES = 20
 
