@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 
+from benchmarks.processes import ServerProcess
 from tests.support import http
-from tests.support.server_process import ServerProcess
 
 _CONFIG = Path(__file__).parents[2] / "config"
 _INTERVAL = "15s"

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from benchmarks.processes import free_port
 from config.pricing import TIERS
 from tests.support import http, nginx_server
 from tests.support.nginx_server import NginxServer
-from tests.support.server_process import free_port
 from tests.support.servers import Running, Servers, eventually, parsed, read_response
 from tests.support.web_samples import picture
 from web.http.server import _MAX_CONNECTIONS_PER_CLIENT

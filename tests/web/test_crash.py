@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
 
+from benchmarks.processes import ConvertdServer
 from storage import accounts, api_keys, ledger_audit
 from storage.database import Database
 from storage.transaction import Transaction
 from tests.support import http
-from tests.support.processes import serving
 from tests.support.samples import sample
+from tests.support.servers import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.both_databases]
 
@@ -42,25 +40,25 @@ def test_each_response_is_charged_once(tmp_path: Path, url: str, request: pytest
     done: set[str] = set()
     waiting = {f"order {number}" for number in range(_ORDERS)}
     for kill in range(kills + 1):
-        with serving(tmp_path, url) as (server, address):
+        with ConvertdServer(tmp_path, {"CONVERTD_DATABASE_URL": url}) as server:
             last = kill == kills
-            ordering = [threading.Thread(target=_order, args=(address, key, waiting, done)) for _ in range(_CLIENTS)]
+            ordering = [threading.Thread(target=_order, args=(server.api, key, waiting, done)) for _ in range(_CLIENTS)]
             for thread in ordering:
                 thread.start()
             if not last:
                 time.sleep(0.4)
-                os.kill(server.pid, signal.SIGKILL)
+                server.process.kill()
             for thread in ordering:
                 thread.join()
             if last:
-                assert _eventually(lambda: database.run_blocking(_used)[1] == 0)
+                assert eventually(lambda: database.run_blocking(_used)[1] == 0)
     assert done == {f"order {number}" for number in range(_ORDERS)}
     assert database.run_blocking(_used) == (_ORDERS, 0)
     assert database.run_blocking(ledger_audit.check) == ()
     database.close()
 
 
-def _order(address: str, key: str, waiting: set[str], done: set[str]) -> None:
+def _order(api: str, key: str, waiting: set[str], done: set[str]) -> None:
     """Sends queued conversions until the queue is empty or the server is gone; requeues those without a response."""
     with http.Client(timeout=30) as client:
         while waiting:
@@ -69,7 +67,7 @@ def _order(address: str, key: str, waiting: set[str], done: set[str]) -> None:
             except KeyError:
                 return
             try:
-                response = _post(client, address, key, order)
+                response = _post(client, api, key, order)
             except httpx.TransportError:
                 waiting.add(order)
                 return
@@ -81,17 +79,10 @@ def _order(address: str, key: str, waiting: set[str], done: set[str]) -> None:
                 time.sleep(0.2)
 
 
-def _post(client: httpx.Client, address: str, key: str, order: str) -> httpx.Response:
+def _post(client: httpx.Client, api: str, key: str, order: str) -> httpx.Response:
     return client.post(
-        f"{address}/api/v1/convert",
+        f"{api}/convert",
         files={"file": ("a.png", sample("png"))},
         data={"output_format": "jpeg"},
         headers={"Authorization": f"Bearer {key}", "Idempotency-Key": order},
     )
-
-
-def _eventually(holds: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 10
-    while not holds() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return holds()

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.processes import free_port
 from config.settings import Settings
 from tests.support.mail_server import MailServer
 from tests.support.outbox import LINK, SENDER, saved_emails
-from tests.support.server_process import free_port
 from tests.support.servers import Servers, eventually
 from web.app import assemble, listening
 from web.services.email import Email, EmailQueue, EmailTransport, OutboxTransport, SmtpTransport, verification_email

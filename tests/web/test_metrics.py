@@ -16,13 +16,13 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
+from benchmarks.processes import free_port
 from engine.errors import OutOfMemory, TimedOut, WorkerCrashed
 from engine.registry import load_registry
 from tests.support import http
 from tests.support.fake_executors import EndlessExecutor, FailingExecutor
 from tests.support.redis_server import RedisServer
 from tests.support.samples import sample
-from tests.support.server_process import free_port
 from tests.support.servers import Running, Servers, eventually
 from web import metrics
 from web.metrics.cluster import ClusterState, ClusterWorkerMetrics

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks.processes import free_port
 from tests.support import http
 from tests.support.contract import published
 from tests.support.samples import sample
-from tests.support.server_process import free_port
 from tests.support.servers import Servers
 
 pytestmark = pytest.mark.slow
