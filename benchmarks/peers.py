@@ -37,6 +37,7 @@ _INSTALLED = "installed"  # lists the packages; exists when the environment is c
 _INSTALL_TIMEOUT = 600  # seconds
 
 _THUMBOR = """
+import os
 
 ALLOW_UNSAFE_URL = True
 LOADER = "thumbor.loaders.file_loader"
@@ -324,6 +325,7 @@ def _run(*command: str | Path) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """The first error that a program printed, or the message of the exception."""
+    """The first error that an installation printed, or else the last line of the message."""
     lines = error.stderr.splitlines() if isinstance(error, subprocess.CalledProcessError) else []
-    return next((line for line in lines if line.lower().startswith(("error", "npm error"))), str(error))
+    errors = (line for line in lines if line.lower().startswith(("error", "npm error")))
+    return next(errors, str(error).strip().rpartition("\n")[2])
