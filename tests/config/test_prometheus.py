@@ -19,10 +19,11 @@ from prometheus_client import CollectorRegistry, disable_created_metrics, start_
 
 from benchmarks.processes import ConvertdServer, free_port
 from tests.support import http
+from tests.support.load import create_accounts, sqlite_url
 from tests.support.prometheus_server import PrometheusServer
 from tests.support.redis_server import RedisServer
 from tests.support.samples import sample
-from tests.support.servers import eventually, made_key
+from tests.support.servers import eventually
 from web.metrics.cluster import ClusterMetrics, ClusterState, ClusterWorkerMetrics
 
 _ROOT = Path(__file__).parents[2]
@@ -66,7 +67,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredServe
     folder, metrics_port, worker_port = tmp_path_factory.mktemp("watched"), free_port(), free_port()
     data = folder / "data"
     data.mkdir()
-    key = made_key(data)
+    (key,) = create_accounts(sqlite_url(data), 1)
     prometheus = PrometheusServer(folder, metrics_port, worker_port)
     with _cluster_metrics(worker_port), RedisServer(folder) as redis, prometheus:
         settings = {

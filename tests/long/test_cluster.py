@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +13,8 @@ from time import sleep
 import pytest
 
 from benchmarks.processes import ConvertdServer, ConvertdWorker, SchedulerProcess, ServerProcess
-from tests.long.load import Clients, assert_no_work_files, charged, create_accounts, repeat_for
 from tests.support import http
+from tests.support.load import Clients, assert_no_work_files, charged, create_accounts, repeat
 from tests.support.nginx_server import NginxServer
 from tests.support.postgres import PostgresServer, find_binaries
 from tests.support.redis_server import RedisServer
@@ -95,8 +95,8 @@ def test_a_cluster_whose_processes_end(tmp_path: Path, seconds: float) -> None:
         clients = [
             Clients(api, key, size, color, trust) for key, size, color in zip(keys, _SIZES, _COLORS, strict=True)
         ]
-        kills = asyncio.run(_convert_during_failures(service, clients, 1.5 * seconds))
-        assert kills > 0
+        kills = int(1.5 * seconds / _KILL_INTERVAL)
+        asyncio.run(_convert_during_failures(service, clients, kills))
         assert sum(one.wrong_results for one in clients) == 0
         assert min(one.succeeded for one in clients) > 0
         assert charged(service.postgres.url, _HOLD_TIMEOUT) == sum(one.succeeded for one in clients)
@@ -114,20 +114,20 @@ def _is_ready(server: ConvertdServer) -> bool:
     return bool(http.get(f"{server.url}/readyz", timeout=30).is_success)
 
 
-async def _convert_during_failures(service: Service, clients: list[Clients], seconds: float) -> int:
-    """Returns the number of killed workers."""
+async def _convert_during_failures(service: Service, clients: list[Clients], kills: int) -> None:
+    """Kills workers one after the other, and interrupts each of the other processes once."""
     others = [
         service.servers[0].restart,
         lambda: _interrupt(service.redis),
         lambda: _interrupt(service.scheduler),
         service.postgres.restart,
     ]
-    killing = asyncio.create_task(repeat_for(seconds, _KILL_INTERVAL, lambda: _kill_worker(service.workers)))
-    restarting = asyncio.create_task(_run_in_turn(seconds, others))
-    failing = asyncio.gather(killing, restarting)
+    interval, remaining = kills * _KILL_INTERVAL / (len(others) + 1), iter(others)
+    failing = asyncio.gather(
+        repeat(kills, _KILL_INTERVAL, lambda: _kill_worker(service.workers)),
+        repeat(len(others), interval, lambda: next(remaining)()),
+    )
     await asyncio.gather(*(one.convert_while(failing, concurrency=2) for one in clients))
-    await failing
-    return killing.result()
 
 
 def _kill_worker(workers: deque[ConvertdWorker]) -> None:
@@ -137,12 +137,6 @@ def _kill_worker(workers: deque[ConvertdWorker]) -> None:
         assert workers[-1].process.poll() is None, workers[-1].log()
         workers[-1].kill()
         workers[-1].launch()
-
-
-async def _run_in_turn(seconds: float, actions: Sequence[Callable[[], object]]) -> None:
-    for action in actions:
-        await asyncio.sleep(seconds / (len(actions) + 1))
-        await asyncio.to_thread(action)
 
 
 def _interrupt(process: ServerProcess) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.processes import ConvertdServer, process_tree, send_signal
-from tests.long.load import Clients, assert_no_work_files, charged, create_accounts, repeat_for, sqlite_url
+from tests.support.load import Clients, assert_no_work_files, charged, create_accounts, repeat, sqlite_url
 from tests.support.postgres import PostgresServer, find_binaries
 
 pytestmark = pytest.mark.long
@@ -20,11 +20,9 @@ _INTERVAL = 2.0  # seconds
 _HOLD_TIMEOUT = 240  # seconds after which credits are released that could not be released at once
 
 
-async def _convert_during(clients: Clients, seconds: float, action: Callable[[], object]) -> int:
-    """Converts while the action repeats. Returns the number of repetitions."""
-    failures = asyncio.create_task(repeat_for(seconds, _INTERVAL, action))
-    await clients.convert_while(failures)
-    return failures.result()
+async def _convert_during(clients: Clients, seconds: float, action: Callable[[], object]) -> None:
+    """Converts while the action repeats."""
+    await clients.convert_while(asyncio.create_task(repeat(int(seconds / _INTERVAL), _INTERVAL, action)))
 
 
 def test_the_processes_of_a_server_are_killed(tmp_path: Path, seconds: float) -> None:
@@ -40,9 +38,8 @@ def test_the_processes_of_a_server_are_killed(tmp_path: Path, seconds: float) ->
             if processes := process_tree(server.pid)[1:]:
                 send_signal(random.choice(processes), signal.SIGKILL)
 
-        kills = asyncio.run(_convert_during(clients, seconds, kill_process))
+        asyncio.run(_convert_during(clients, seconds, kill_process))
         assert_no_work_files(server)
-    assert kills > 0
     assert set(clients.statuses) <= {200, 429, 500, 503}
     assert clients.most_attempts <= 7
     assert clients.wrong_results == 0
@@ -57,9 +54,8 @@ def test_postgresql_restarts(tmp_path: Path, seconds: float) -> None:
         (key,) = create_accounts(postgres.url, 1)
         with ConvertdServer(tmp_path, {"CONVERTD_DATABASE_URL": postgres.url}) as server:
             clients = Clients(server.api, key)
-            restarts = asyncio.run(_convert_during(clients, seconds, postgres.restart))
+            asyncio.run(_convert_during(clients, seconds, postgres.restart))
             assert_no_work_files(server)
             spent = charged(postgres.url, _HOLD_TIMEOUT)
-    assert restarts > 0
     assert clients.wrong_results == 0
     assert spent == clients.succeeded > 0

@@ -13,7 +13,15 @@ from time import sleep
 import pytest
 
 from benchmarks.processes import ConvertdServer
-from tests.long.load import Clients, assert_no_work_files, charged, create_accounts, picture, running_jobs, sqlite_url
+from tests.support.load import (
+    Clients,
+    assert_no_work_files,
+    charged,
+    create_accounts,
+    picture,
+    running_jobs,
+    sqlite_url,
+)
 from tests.support.servers import eventually
 from tests.support.web_samples import TARGET, conversion_request, form, part
 
@@ -61,7 +69,6 @@ def test_slow_connections_do_not_keep_others_from_converting(tmp_path: Path) -> 
         async def convert_beside_slow_connections() -> None:
             attack = asyncio.create_task(_attack(server, key, clients))
             await clients.convert_while(attack, concurrency=2)
-            await attack
 
         asyncio.run(convert_beside_slow_connections())
         assert_no_work_files(server)

@@ -14,7 +14,8 @@ import pytest
 
 from benchmarks.processes import ConvertdServer, ConvertdWorker, SchedulerProcess
 from tests.support import http
-from tests.support.servers import eventually, made_key
+from tests.support.load import CREDITS, create_accounts, sqlite_url
+from tests.support.servers import eventually
 from tests.support.web_samples import picture
 
 _README = Path(__file__).parents[2] / "config" / "README.md"
@@ -51,7 +52,8 @@ def test_a_server_converts_on_a_worker(tmp_path: Path) -> None:
     with SchedulerProcess(tls) as scheduler:
         settings = {"CONVERTD_CLUSTER": scheduler.address, "CONVERTD_BLOB_URL": f"file://{tmp_path}/blobs", **tls}
         with ConvertdServer(tmp_path / "server", settings) as server:
-            auth = {"Authorization": f"Bearer {made_key(tmp_path / 'server')}"}
+            (key,) = create_accounts(sqlite_url(tmp_path / "server"), 1)
+            auth = {"Authorization": f"Bearer {key}"}
 
             def convert(content: bytes, target: str) -> httpx.Response:
                 files, data = {"file": ("photo.png", content)}, {"output_format": target}
@@ -78,4 +80,4 @@ def test_a_server_converts_on_a_worker(tmp_path: Path) -> None:
 
             assert_certificate_required(scheduler.port, tmp_path / "cluster-ca.pem")
             account = http.get(f"{server.api}/account", headers=auth).json()["data"]
-            assert account["credits_remaining"] == 1_001 - 2
+            assert account["credits_remaining"] == CREDITS - 2

@@ -16,7 +16,8 @@ import pytest
 
 from benchmarks.processes import ConvertdServer, child_processes
 from tests.support import http
-from tests.support.servers import eventually, made_key, open_work_files
+from tests.support.load import create_accounts, sqlite_url
+from tests.support.servers import eventually, open_work_files
 from tests.support.web_samples import FORM, TARGET, conversion_request, form, part
 from tests.support.web_samples import picture as picture_of
 
@@ -30,7 +31,7 @@ def _runs_job(data_dir: Path, pid: int) -> bool:
 
 
 def test_sigterm_waits_for_running_requests(tmp_path: Path) -> None:
-    key = made_key(tmp_path)
+    (key,) = create_accounts(sqlite_url(tmp_path), 1)
     with ConvertdServer(tmp_path, _ONE_WORKER) as server:
         body = form(part(picture_of("BMP", (2500, 2000)), 'name="file"; filename="private.bmp"'), TARGET)
         responses: list[httpx.Response] = []
@@ -56,7 +57,7 @@ def test_sigterm_waits_for_running_requests(tmp_path: Path) -> None:
 
 
 def test_a_stopped_fork_server_is_replaced_and_does_not_delay_the_shutdown(tmp_path: Path) -> None:
-    keys = [made_key(tmp_path) for _ in range(6)]  # each needs a process of its own
+    keys = create_accounts(sqlite_url(tmp_path), 6)  # each needs a process of its own
     body = form(part(picture_of("PNG"), 'name="file"; filename="a.png"'), TARGET)
     with ConvertdServer(tmp_path, _ONE_WORKER) as server:
         responses: list[httpx.Response] = []
@@ -97,7 +98,7 @@ def test_a_killed_server_leaves_no_upload_and_the_next_removes_its_folders(monke
             Path(folder).chmod(0o711)
         monkeypatch.setenv("TMPDIR", temporary)
         workers = data_dir / "workers"
-        key = made_key(data_dir)
+        (key,) = create_accounts(sqlite_url(data_dir), 1)
         with ConvertdServer(data_dir, _ONE_WORKER) as server:
             (base,) = workers.iterdir()
             assert list(base.iterdir())

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import count
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import httpx
@@ -25,7 +24,9 @@ from tests.support.servers import eventually, open_work_files
 
 Color = tuple[int, int, int]
 
-_CREDITS = 10**6
+CREDITS = 10**6
+"""Credits of a new account."""
+
 _NOISE = 6.0  # standard deviation, in 8-bit levels
 _COLOR_TOLERANCE = 12  # 8-bit levels
 _TIMEOUT = 120  # seconds, longer than the deadline of a job
@@ -50,7 +51,7 @@ class Clients:
     most_attempts: int = 0
 
     async def convert_while(self, work: asyncio.Future[Any], concurrency: int = 8) -> None:
-        """Starts conversions until the work is done, and completes them."""
+        """Starts conversions until the work is done, and completes them. Raises what the work raises."""
         content, numbers = picture(self.size, self.color), count()
         async with httpx.AsyncClient(timeout=_TIMEOUT, verify=self.trust) as client:
 
@@ -59,6 +60,7 @@ class Clients:
                     await self._convert(client, content, next(numbers))
 
             await asyncio.gather(*(convert() for _ in range(concurrency)))
+        await work
 
     async def _convert(self, client: httpx.AsyncClient, content: bytes, number: int) -> None:
         failures = 0
@@ -88,14 +90,11 @@ class Clients:
         return response.status_code, True, b""
 
 
-async def repeat_for(seconds: float, interval: float, action: Callable[[], object]) -> int:
-    """Runs a blocking action every `interval` seconds. Returns how often."""
-    end, repetitions = monotonic() + seconds, 0
-    while monotonic() + interval < end:
+async def repeat(count: int, interval: float, action: Callable[[], object]) -> None:
+    """Runs a blocking action `count` times, with a pause of `interval` seconds before each."""
+    for _ in range(count):
         await asyncio.sleep(interval)
         await asyncio.to_thread(action)
-        repetitions += 1
-    return repetitions
 
 
 def picture(size: tuple[int, int], color: Color = (128, 128, 128)) -> bytes:
@@ -135,7 +134,7 @@ def create_accounts(url: str, number: int) -> list[str]:
 
 
 def _create_account(transaction: Transaction, email: str) -> str:
-    account = accounts.create(transaction, email, "Long", free_credits=_CREDITS - 1)
+    account = accounts.create(transaction, email, "Long", free_credits=CREDITS - 1)
     ledger.credit(transaction, account.id, "purchase", 1, ref=account.id)
     return api_keys.issue(transaction, account.id, "Long").text
 
@@ -149,7 +148,7 @@ def charged(url: str, timeout: float = 10) -> int:
         assert eventually(lambda: database.run_blocking(totals.read).held == 0, timeout)
         assert database.read_blocking(ledger_audit.check) == ()
         found = database.run_blocking(totals.read)
-        return (found.free_accounts + found.paid_accounts) * _CREDITS - found.balance
+        return (found.free_accounts + found.paid_accounts) * CREDITS - found.balance
 
 
 def assert_no_work_files(server: ConvertdServer) -> None:
