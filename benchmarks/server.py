@@ -35,9 +35,8 @@ from benchmarks.measure import (
 )
 from benchmarks.processes import WORKERS, ConvertdServer, free_port
 from benchmarks.report import COLUMNS, Report, Row, at_most, equals, required
-from storage import accounts, api_keys, ledger
-from storage.database import Database
-from storage.transaction import Transaction
+from storage.database import Database, Transaction
+from storage.tables import accounts, api_keys, ledger
 
 LOOPS = "2 Pillow loops"
 """The name of the variant without a server."""

@@ -18,8 +18,8 @@ from benchmarks.processes import process_tree
 from benchmarks.report import COLUMNS, Report, Row, at_most, equals, info, p99
 from benchmarks.server import PHOTO, TINY, Server
 from engine.registry import load_registry
-from storage import ledger_audit
 from storage.database import Database
+from storage.tables import ledger_audit
 
 _LOAD_FACTOR = 0.7  # load as a multiple of the capacity for the same mix
 _CAPACITY_SECONDS, _CONNECTIONS = 10.0, 4

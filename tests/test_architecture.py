@@ -54,7 +54,7 @@ _WITHOUT_TORNADO = ("engine", "plugins", "storage", "config", "web.api", "web.me
 _MAX_FILE, _MAX_FUNCTION, _MIN_MEDIAN = 400, 40, 100  # lines
 _CLIENT = "web.client"  # users copy it as one file
 _VOCABULARY = {"engine", "engine.color", "engine.mupdf", "engine.option_types"}  # what plugins may import
-_SAMPLE_DATA = {"tests.support.raw_samples"}
+_SAMPLE_DATA = {"tests.support.samples.raw_samples"}
 
 
 @cache

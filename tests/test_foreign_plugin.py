@@ -17,7 +17,7 @@ from typing import ClassVar
 import pytest
 from PIL import Image
 
-from tests.support import http
+from tests.support.requests import http
 from web.client import Client, InvalidParameter
 
 _ROOT = Path(__file__).parents[1]

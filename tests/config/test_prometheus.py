@@ -18,12 +18,12 @@ import pytest
 from prometheus_client import CollectorRegistry, disable_created_metrics, start_http_server
 
 from benchmarks.processes import ConvertdServer, free_port
-from tests.support import http
 from tests.support.load import create_accounts, sqlite_url
-from tests.support.prometheus_server import PrometheusServer
-from tests.support.redis_server import RedisServer
-from tests.support.samples import sample
-from tests.support.servers import eventually
+from tests.support.requests import http
+from tests.support.samples.generated import sample
+from tests.support.servers.in_process import eventually
+from tests.support.servers.prometheus_server import PrometheusServer
+from tests.support.servers.redis_server import RedisServer
 from web.metrics.cluster import ClusterMetrics, ClusterState, ClusterWorkerMetrics
 
 _ROOT = Path(__file__).parents[2]
@@ -76,7 +76,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredServe
             "CONVERTD_SANDBOX": "off",
             "CONVERTD_SMTP_URL": f"smtp://127.0.0.1:{free_port()}",
             "CONVERTD_WORKERS": "1",
-            "PYTHONPATH": os.pathsep.join(map(str, (_ROOT, _ROOT / "tests" / "support" / "misbehaving"))),
+            "PYTHONPATH": os.pathsep.join(map(str, (_ROOT, _ROOT / "tests" / "support" / "executors" / "misbehaving"))),
         }
         with ConvertdServer(data, settings) as server:
             metrics = f"http://127.0.0.1:{metrics_port}/metrics"

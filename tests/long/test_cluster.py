@@ -13,12 +13,12 @@ from time import sleep
 import pytest
 
 from benchmarks.processes import ConvertdServer, ConvertdWorker, SchedulerProcess, ServerProcess
-from tests.support import http
 from tests.support.load import Clients, assert_no_work_files, charged, create_accounts, repeat
-from tests.support.nginx_server import NginxServer
-from tests.support.postgres import PostgresServer, find_binaries
-from tests.support.redis_server import RedisServer
-from tests.support.servers import eventually
+from tests.support.requests import http
+from tests.support.servers.in_process import eventually
+from tests.support.servers.nginx_server import NginxServer
+from tests.support.servers.postgres import PostgresServer, find_binaries
+from tests.support.servers.redis_server import RedisServer
 
 pytestmark = pytest.mark.long
 

@@ -22,8 +22,8 @@ from tests.support.load import (
     running_jobs,
     sqlite_url,
 )
-from tests.support.servers import eventually
-from tests.support.web_samples import TARGET, conversion_request, form, part
+from tests.support.samples.forms import TARGET, conversion_request, form, part
+from tests.support.servers.in_process import eventually
 
 pytestmark = pytest.mark.long
 

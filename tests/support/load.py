@@ -17,10 +17,9 @@ import httpx
 from PIL import Image, ImageChops
 
 from benchmarks.processes import ConvertdServer, process_tree
-from storage import accounts, api_keys, ledger, ledger_audit, totals
-from storage.database import Database
-from storage.transaction import Transaction
-from tests.support.servers import eventually, open_work_files
+from storage.database import Database, Transaction
+from storage.tables import accounts, api_keys, ledger, ledger_audit, totals
+from tests.support.servers.in_process import eventually, open_work_files
 
 Color = tuple[int, int, int]
 
