@@ -1,1 +1,1 @@
-"""Benchmarks and fault tests: `python -m benchmarks overhead | server | peers | pairs | memory | overload | faults`."""
+"""Benchmarks: `python -m benchmarks pairs | quality | memory | server | peers | soak | cluster`."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,13 +12,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import memory, overhead, pairs, peers, server, soak, thumbnails, verification
+from benchmarks import cluster, memory, pairs, peers, quality, server, soak
 from benchmarks.report import Report, machine, write_readme
 
 cli = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Measures conversions, the server next to its peers, and its behaviour under faults. "
+    help="Measures conversions, and the server alone, next to its peers, and with a cluster. "
     "Exits with 1 if a requirement is not met.",
 )
 Rounds = Annotated[int, typer.Option(min=1, help="Number of rounds; the tables show medians over them.")]
@@ -31,12 +30,6 @@ Readme = Annotated[bool, typer.Option("--write-readme", help="Write the results 
 _WIDTH = 140  # columns of text, also where the output is not a terminal
 _README = Path(__file__).with_name("README.md")
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "convertd-benchmarks"
-
-
-@cli.command("overhead")
-def run_overhead(rounds: Rounds = 5, seconds: Seconds = 0.5, json_file: Json = None, readme: Readme = False) -> None:
-    """Overhead of the service: a tiny picture converted in process, by the executor, and over HTTP."""
-    publish("overhead", overhead.measure(rounds, seconds), json_file, readme=readme)
 
 
 @cli.command("server")
@@ -72,11 +65,14 @@ def run_pairs(
 
 
 @cli.command("quality")
-def run_quality(cache: Cache = _CACHE, json_file: Json = None, readme: Readme = False) -> None:
+def run_quality(
+    photos: Annotated[list[Path] | None, typer.Argument(help="Files. Default: a generated picture.")] = None,
+    cache: Cache = _CACHE,
+    json_file: Json = None,
+    readme: Readme = False,
+) -> None:
     """Visual quality and size of photos in the lossy formats, at the default quality and at others."""
-    with _dependencies():
-        from benchmarks import quality  # noqa: PLC0415, needs the tests' reader of the corpus
-    publish("quality", quality.measure(cache), json_file, readme=readme)
+    publish("quality", quality.measure(cache, photos or ()), json_file, readme=readme)
 
 
 @cli.command("memory")
@@ -99,65 +95,10 @@ def run_soak(
     publish("soak", soak.measure(minutes), json_file, readme=readme)
 
 
-@cli.command("scale")
-def run_scale(
-    rounds: Rounds = 3,
-    seconds: Seconds = 3,
-    workers: Annotated[int, typer.Option(min=100, help="Number of workers in the largest simulation.")] = 1000,
-    database: Annotated[
-        str | None, typer.Option(metavar="URL", help="An empty PostgreSQL database for the ledger. Default: SQLite.")
-    ] = None,
-    json_file: Json = None,
-    readme: Readme = False,
-) -> None:
-    """Conversions on a cluster: overhead, throughput of several workers, and the bottlenecks of larger clusters."""
-    with _dependencies("the package distributed: pip install 'convertd[cluster]'"):
-        from benchmarks import scale  # noqa: PLC0415, of an optional dependency
-    publish("scale", scale.measure(rounds, seconds, workers, database), json_file, readme=readme)
-
-
-@cli.command("verification")
-def run_verification(rounds: Rounds = 3, json_file: Json = None) -> None:
-    """Time to reopen and check each result."""
-    publish("verification", verification.measure(rounds), json_file)
-
-
-@cli.command("thumbnails")
-def run_thumbnails(rounds: Rounds = 3, json_file: Json = None) -> None:
-    """CPU time of a photo of 24 megapixels converted to 320 pixels, compared with the whole photo."""
-    publish("thumbnails", [thumbnails.measure(rounds)], json_file)
-
-
-@cli.command("overload")
-def run_overload(
-    seconds: Annotated[int, typer.Option(help="Duration of the load in each round.")] = 60, json_file: Json = None
-) -> None:
-    """Goodput, refusals and recovery of a server under ten times the load that it can process."""
-    with _dependencies():
-        from benchmarks.faults import overload  # noqa: PLC0415, needs what the tests need
-    publish("overload", [overload.overload(seconds)], json_file)
-
-
-@cli.command("faults")
-def run_faults(
-    only: Annotated[str, typer.Option(help="Scenarios, for example F1,F3. Default: all.")] = "",
-    quick: Annotated[bool, typer.Option(help="Divide the counts by 10; takes a few minutes.")] = False,
-    json_file: Json = None,
-) -> None:
-    """Killed processes, unavailable stores and misbehaving clients."""
-    with _dependencies():
-        from benchmarks.faults import scenarios  # noqa: PLC0415, needs what the tests need
-    publish("faults", [scenarios.run([name for name in only.split(",") if name], quick=quick)], json_file)
-
-
-@contextmanager
-def _dependencies(needed: str = "the dependencies of the tests: sh config/setup.sh test") -> Iterator[None]:
-    """Exits with 1 and a message if the imports of the block fail."""
-    try:
-        yield
-    except ImportError as error:
-        typer.echo(f"This mode needs {needed} ({error})", err=True)
-        raise typer.Exit(1) from None
+@cli.command("cluster")
+def run_cluster(rounds: Rounds = 3, seconds: Seconds = 4, json_file: Json = None, readme: Readme = False) -> None:
+    """A server with a cluster of two workers next to one without, and the CPU time of each part of the cluster."""
+    publish("cluster", cluster.measure(rounds, seconds), json_file, readme=readme)
 
 
 def publish(mode: str, reports: Sequence[Report], json_file: Path | None = None, *, readme: bool = False) -> None:

@@ -53,8 +53,6 @@ class TimedResponse:
     status: int
     sent_at: float
     received_at: float
-    reason: str = ""
-    retryable: bool = False
     retry_after: str = ""
 
     @property

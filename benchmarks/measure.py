@@ -14,6 +14,7 @@ from statistics import median
 from time import perf_counter, process_time
 
 from benchmarks.load_generator import LoadPlan, generate_load
+from benchmarks.processes import child_processes, process_status, process_tree
 from benchmarks.report import Report, Row, p99
 from engine.executor import Executor, Job
 
@@ -21,7 +22,7 @@ COLUMNS = ("variant", "per second", "ratio", "spread %", "p50 ms", "p99 ms", "CP
 """The columns of `table`."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")  # per second, of the times in /proc
-_TIMES, _PARENT = slice(11, 15), 1  # fields of /proc/<pid>/stat after the name
+_TIMES = slice(11, 15)  # indexes in process_status
 _ACCOUNT = "benchmark"
 _WARM_UP, _WARM_UP_CONCURRENCY = 0.5, 4  # seconds, requests at any time
 _SETTLING_TIME = 0.2  # seconds until work after the last response is done: refilling pools, writing logs
@@ -71,62 +72,21 @@ async def load(plan: LoadPlan, cpu_clock: Callable[[], float]) -> Run:
     return Run(latencies, len(successes) / (ended - started), cpu / max(1, len(successes)), failures)
 
 
-async def repeat(
-    action: Callable[[], Awaitable[object]],
-    seconds: float,
-    pause: float = 0.0,
-    cpu_clock: Callable[[], float] | None = None,
-) -> Run:
-    """Repeats an action one after the other, once at least, after a warm-up, with a pause of seconds after each.
+async def repeat(action: Callable[[], Awaitable[object]], seconds: float) -> Run:
+    """Repeats an action one after the other, once at least, after a warm-up.
 
-    CPU time is by default that of this process and of its running children.
+    CPU time is that of this process and of its running children.
     """
     await action()
-    clock = cpu_clock or own_cpu_seconds
     latencies: list[float] = []
-    before, started = clock(), perf_counter()
+    before, started = _own_cpu_seconds(), perf_counter()
     while not latencies or perf_counter() - started < seconds:
         sent = perf_counter()
         await action()
         latencies.append(perf_counter() - sent)
-        if pause:
-            await asyncio.sleep(pause)
     elapsed = perf_counter() - started
-    cpu = clock() - before
+    cpu = _own_cpu_seconds() - before
     return Run(tuple(latencies), len(latencies) / elapsed, cpu / len(latencies))
-
-
-async def repeat_concurrently(
-    action: Callable[[], Awaitable[object]],
-    concurrency: int,
-    seconds: float,
-    cpu_clock: Callable[[], float],
-    spread: float = 0.0,
-) -> Run:
-    """Keeps a number of actions running, each once at least, after a warm-up.
-
-    With a `spread`, there is no warm-up, and the first actions start over so many seconds. The throughput is the
-    concurrency divided by the mean latency.
-    """
-    if not spread:
-        await asyncio.gather(*(action() for _ in range(concurrency)))
-    latencies: list[float] = []
-    before, started = cpu_clock(), perf_counter()
-
-    async def run(delay: float) -> None:
-        await asyncio.sleep(delay)
-        sent = perf_counter()
-        while True:
-            await action()
-            ended = perf_counter()
-            latencies.append(ended - sent)
-            sent = ended
-            if ended - started > seconds:
-                return
-
-    await asyncio.gather(*(run(spread * number / concurrency) for number in range(concurrency)))
-    cpu = cpu_clock() - before
-    return Run(tuple(latencies), concurrency * len(latencies) / sum(latencies), cpu / len(latencies))
 
 
 async def run_job(executor: Executor, job: Job, source: Path) -> None:
@@ -180,14 +140,13 @@ def cpu_ms(runs: Sequence[Run]) -> float:
 
 def cpu_seconds(pid: int) -> float:
     """Returns the CPU time of a process, its descendants, and all of their children that have ended."""
-    times = (_stat(process)[_TIMES] for process in process_tree(pid))
+    times = (process_status(process)[_TIMES] for process in process_tree(pid))
     return sum(int(ticks) for fields in times for ticks in fields) / _TICKS
 
 
-def own_cpu_seconds() -> float:
-    """Returns the CPU time of this process and its running children, without children that have ended."""
-    own = os.getpid()
-    return process_time() + sum(cpu_seconds(pid) for pid in process_tree(own) if _parent(pid) == own)
+def _own_cpu_seconds() -> float:
+    """The CPU time of this process and its running children, without children that have ended."""
+    return process_time() + sum(map(cpu_seconds, child_processes(os.getpid())))
 
 
 def memory(pid: int) -> float:
@@ -196,27 +155,6 @@ def memory(pid: int) -> float:
     Pages that processes share count once, but for sandboxed processes only if this process runs as root.
     """
     return sum(_memory(process) for process in process_tree(pid)) / 1024
-
-
-def process_tree(pid: int) -> list[int]:
-    """Returns the process IDs of a process and its descendants."""
-    parents = {int(path.name): _parent(int(path.name)) for path in Path("/proc").iterdir() if path.name.isdigit()}
-    tree = [pid]
-    for process in tree:  # grows meanwhile
-        tree += [child for child, parent in parents.items() if parent == process]
-    return tree
-
-
-def _parent(pid: int) -> int:
-    fields = _stat(pid)
-    return int(fields[_PARENT]) if fields else 0
-
-
-def _stat(pid: int) -> list[str]:
-    """The fields of /proc/<pid>/stat after the process's name; none if it has ended."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return []
 
 
 def _memory(pid: int) -> int:

@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks import samples, server
+from benchmarks import server
 from benchmarks.load_generator import LoadPlan, TimedResponse, generate_load
 from benchmarks.measure import memory
 from benchmarks.report import COLUMNS, Report, Row, at_most, equals
-from benchmarks.server import TINY, Server, Workload
+from benchmarks.server import LARGE, TINY, Server
 from engine.executor.pool import IDLE_SECONDS
 
-_LARGE = Workload("12 megapixel JPEG to WebP", "large.jpg", samples.LARGE_PHOTO, "JPEG", "webp", 80)
-_BURSTS = ((TINY, 16), (_LARGE, 4))  # workloads and numbers of connections
+_BURSTS = ((TINY, 16), (LARGE, 4))  # workloads and numbers of connections
 _INTERVAL = 0.1  # seconds between two measurements
 _START_TIME, _MARGIN = 2.0, 5.0  # seconds
-_MAX_GROWTH = 1.25  # of the memory when idle
+_MAX_GROWTH = 1.25  # idle memory afterwards, multiple of that before
 
 
 def measure(seconds: float, idle: float = IDLE_SECONDS + _MARGIN) -> list[Report]:
@@ -36,9 +35,7 @@ async def _measure(running: Server, folder: Path, seconds: float, idle: float) -
     bursts: list[Row] = []
     requirements: list[Row] = []
     for workload, connections in _BURSTS:
-        plan = LoadPlan(
-            running.url, running.keys[:1], str(folder / workload.file), seconds, 0, connections, workload.fields
-        )
+        plan = running.plan(workload, folder, seconds, connections)
         before = memory(running.pid)
         responses, peak = await _burst(plan, running.pid)
         after = memory(running.pid)

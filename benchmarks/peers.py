@@ -5,20 +5,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import distributions, version
 from io import BytesIO
 from math import nan
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryDirectory
 
 import httpx
 from PIL import Image
@@ -26,16 +24,16 @@ from PIL import Image
 from benchmarks import server
 from benchmarks.load_generator import LoadPlan
 from benchmarks.measure import Variant, cpu_seconds, interleaved, load, memory, table, throughput_ratio
+from benchmarks.processes import WORKERS, ServerProcess
 from benchmarks.report import COLUMNS, Report, Row, info, required
-from benchmarks.server import PHOTO, TINY, Runs, Workload, free_port, wait_until_ready
-from benchmarks.server_process import WORKERS
+from benchmarks.server import PHOTO, TINY, Runs, Workload
 
 _CONVERTD = "convertd"
 THUMBOR, IPX, FASTIFY, STARLETTE = "thumbor", "ipx", "fastify and sharp", "Starlette and pyvips"
 LOADS = ((TINY, 16), (PHOTO, 4), (PHOTO, 16))
 """Workloads and numbers of connections."""
 
-_INSTALLED = "installed"  # an empty file in the folder of a complete environment
+_INSTALLED = "installed"  # lists the packages; exists when the environment is complete
 _INSTALL_TIMEOUT = 600  # seconds
 
 _THUMBOR = """
@@ -131,10 +129,9 @@ class Environment:
 
 @dataclass(frozen=True)
 class Peer:
-    """A server that converts what is posted to `path`, or files in the folder of the inputs that `path` names.
+    """Another server: its packages and its program, which is written into `file`.
 
-    `program` is the content of `file`. `command` is formatted with `folder`, that of the environment, and `port`; the
-    program reads the environment variables PORT, and FOLDER: the folder of the inputs.
+    The command and the path of a conversion are templates.
     """
 
     name: str
@@ -147,21 +144,42 @@ class Peer:
 
     @contextmanager
     def running(self, cache: Path, inputs: Path) -> Iterator[Running]:
-        """Installs and runs the server. Raises OSError and CalledProcessError."""
-        folder, port = self.environment.install(cache), free_port()
+        """Installs and runs the server. Raises OSError, CalledProcessError, and RuntimeError if it does not start."""
+        folder = self.environment.install(cache)
         (folder / self.file).write_text(self.program)
-        command = [part.format(folder=folder, port=port) for part in self.command]
-        variables = {**os.environ, "PORT": str(port), "FOLDER": str(inputs)}
-        with TemporaryFile() as log:
-            process = subprocess.Popen(command, env=variables, stdout=log, stderr=log, start_new_session=True)
-            try:
-                versions = ", ".join(self.environment.version(folder, package) for package in self.shown)
-                running = Running(process.pid, f"http://127.0.0.1:{port}{self.path}", inputs, versions)
-                wait_until_ready(running.address(TINY), process)
-                yield running
-            finally:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        versions = ", ".join(self.environment.version(folder, package) for package in self.shown)
+        with _PeerProcess(self, folder, inputs) as process:
+            yield Running(process.pid, process.url, inputs, versions)
+
+
+class _PeerProcess(ServerProcess):
+    """The process of a peer that is installed in `folder`."""
+
+    def __init__(self, peer: Peer, folder: Path, inputs: Path) -> None:
+        super().__init__()
+        self.variables = {"PORT": str(self.port), "FOLDER": str(inputs)}
+        self.url = f"http://127.0.0.1:{self.port}{peer.path}"
+        self._command = [part.format(folder=folder, port=self.port) for part in peer.command]
+
+    @property
+    def command(self) -> list[str]:
+        return self._command
+
+    def answers(self) -> bool:
+        """Whether a request has succeeded: that of a conversion for servers with GET requests."""
+        with suppress(httpx.HTTPError):
+            return httpx.get(_address(self.url, TINY), timeout=60).is_success
+        return False
+
+    def kill(self) -> None:
+        """Kills the server and all processes below it."""
+        self.kill_tree()
+        super().kill()
+
+
+def _address(url: str, workload: Workload) -> str:
+    """The URL of a conversion; the same if it has no places for the file and the options."""
+    return url.format(file=workload.file, format=workload.output_format, quality=workload.quality)
 
 
 @dataclass(frozen=True)
@@ -179,14 +197,10 @@ class Running:
         """Whether files are posted."""
         return "{" not in self.url
 
-    def address(self, workload: Workload) -> str:
-        """Returns the URL of the conversion."""
-        return self.url.format(file=workload.file, format=workload.output_format, quality=workload.quality)
-
     def variant(self, workload: Workload, seconds: float, connections: int) -> Variant:
         """Returns a load of that many connections."""
         file = str(self.inputs / workload.file) if self.posts else ""
-        url, fields = self.address(workload), workload.fields
+        url, fields = _address(self.url, workload), workload.fields
         plan = LoadPlan(url, (self.key,), file, seconds, concurrency=connections, fields=fields)
         return partial(load, plan, partial(cpu_seconds, self.pid))
 
@@ -197,7 +211,7 @@ class Running:
             headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
             response = httpx.post(self.url, data=dict(workload.fields), files=files, headers=headers, timeout=60)
         else:
-            response = httpx.get(self.address(workload), timeout=60)
+            response = httpx.get(_address(self.url, workload), timeout=60)
         picture = Image.open(BytesIO(response.raise_for_status().content))
         if picture.size != workload.size or picture.format != workload.output_format.upper():
             raise ValueError(f"a result of {picture.size} in {picture.format}")
@@ -252,12 +266,13 @@ def measure(rounds: int, seconds: float, cache: Path, loads: Sequence[tuple[Work
         for workload in (TINY, PHOTO):
             workload.write(folder)
         ours = stack.enter_context(server.running(folder))
-        servers = {_CONVERTD: Running(ours.pid, ours.url, folder, version("convertd"), ours.keys[0])}
+        url = f"{ours.process.api}/convert"
+        servers = {_CONVERTD: Running(ours.pid, url, folder, version("convertd"), ours.keys[0])}
         problems: list[Row] = []
         for peer in PEERS:
             try:
                 servers[peer.name] = stack.enter_context(peer.running(cache, folder))
-            except (OSError, subprocess.SubprocessError) as error:
+            except (OSError, RuntimeError, subprocess.SubprocessError) as error:
                 problems.append((peer.name, f"cannot be installed or started: {_reason(error)}", nan, nan, nan))
         rows = [*(_describe(name, running) for name, running in servers.items()), *problems]
         runs = asyncio.run(_measure(servers, loads, rounds, seconds))
@@ -310,6 +325,7 @@ def _run(*command: str | Path) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """The first error that a program printed, or the message of the exception."""
+    """The first error that an installation printed, or else the last line of the message."""
     lines = error.stderr.splitlines() if isinstance(error, subprocess.CalledProcessError) else []
-    return next((line for line in lines if line.lower().startswith(("error", "npm error"))), str(error))
+    errors = (line for line in lines if line.lower().startswith(("error", "npm error")))
+    return next(errors, str(error).strip().rpartition("\n")[2])

@@ -22,7 +22,6 @@ from benchmarks.peers import Environment
 from benchmarks.report import COLUMNS, Report, Row, required
 from engine import pipeline
 from engine.registry import Registry, load_registry
-from tests.support.samples.corpus import load_corpus
 
 QUALITIES: Mapping[str, Sequence[int]] = MappingProxyType(
     {"jpeg": (70, 75, 85, 90), "webp": (75, 80, 85, 90), "avif": (50, 60, 65, 80), "heic": (40, 45, 60, 70)}
@@ -31,9 +30,8 @@ QUALITIES: Mapping[str, Sequence[int]] = MappingProxyType(
 
 _COLUMNS = ("format", "quality", "default", "score", "lowest", "highest", "bytes / JPEG", "CPU ms")
 _METRIC = Environment("ssimulacra2", ("ssimulacra2==0.3.0",))
-_SCORE, _TOLERANCE = 80, 2  # required of the default qualities
-_SIZE = (768, 576)  # of a crop
-_FOLDERS = ("avif", "heic", "jpeg", "raw")  # of the corpus, with photos
+_SCORE, _TOLERANCE = 80, 2  # scores that the default qualities have to reach
+_SIZE = (768, 576)  # pixels that are compared of each photo
 _PROGRAM = """
 import sys
 from ssimulacra2 import compute_ssimulacra2
@@ -56,17 +54,16 @@ class Encoding:
     score: float
 
 
-def measure(cache: Path) -> list[Report]:
-    """Returns the results for the photos of the corpus; without a corpus, the table of the generated picture.
+def measure(cache: Path, files: Sequence[Path]) -> list[Report]:
+    """Returns the results for these photos; without photos, the table of the generated picture.
 
-    Installs the metric into a folder below `cache`. Raises OSError and CalledProcessError.
+    Installs the metric into a folder below `cache`. Raises OSError, CalledProcessError and ConversionError.
     """
     registry = load_registry()
     metric = partial(_ssimulacra2, _METRIC.install(cache) / "bin" / "python")
-    photos = _photos(registry)
-    if not photos:
-        return compare(registry, [samples.photo(_SIZE)], metric)[:1]  # requirements are those of photos
-    return compare(registry, photos, metric)
+    if not files:
+        return compare(registry, [samples.photo(_SIZE)], metric)[:1]  # the requirements hold for photos only
+    return compare(registry, [_photo(registry, file) for file in files], metric)
 
 
 def compare(registry: Registry, photos: Sequence[Image.Image], metric: Metric) -> list[Report]:
@@ -85,22 +82,14 @@ def compare(registry: Registry, photos: Sequence[Image.Image], metric: Metric) -
     ]
 
 
-def _photos(registry: Registry) -> list[Image.Image]:
-    """The centres of the corpus' photos, in sRGB, without small photos and generated ones."""
-    photos = []
-    for entry in load_corpus():
-        if entry.sound and entry.path.parent.name in _FOLDERS and "synthetic" not in entry.name:
-            plan = registry.plan([registry.identify(entry.path)], "png")
-            decoded = pipeline.run(plan, [entry.path.read_bytes()], {"color_space": "srgb"}).data
-            image = Image.open(BytesIO(decoded)).convert("RGB")
-            if image.width >= _SIZE[0] and image.height >= _SIZE[1]:
-                photos.append(_centre(image))
-    return photos
-
-
-def _centre(image: Image.Image) -> Image.Image:
-    """The centre of a picture, of the size of the crops."""
+def _photo(registry: Registry, file: Path) -> Image.Image:
+    """The center of a photo in sRGB. Raises ValueError for a photo that is smaller than the part to compare."""
+    plan = registry.plan([registry.identify(file)], "png")
+    decoded = pipeline.run(plan, [file.read_bytes()], {"color_space": "srgb"}).data
+    image = Image.open(BytesIO(decoded)).convert("RGB")
     left, top = (image.width - _SIZE[0]) // 2, (image.height - _SIZE[1]) // 2
+    if min(left, top) < 0:
+        raise ValueError(f"{file} has fewer than {_SIZE[0]}x{_SIZE[1]} pixels")
     return image.crop((left, top, left + _SIZE[0], top + _SIZE[1]))
 
 

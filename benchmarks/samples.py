@@ -13,7 +13,7 @@ from engine import pipeline
 from engine.registry import Registry
 
 TINY, PHOTO, LARGE_PHOTO = (64, 64), (1740, 1156), (4288, 2848)  # 2 and 12 megapixels
-_SHAPES = 400  # of the vector picture
+_SHAPES = 400  # circles in the vector picture
 _DNG_TAGS = (  # code, TIFF type, count, value
     (33421, 3, 2, (2, 2)),  # CFARepeatPatternDim
     (33422, 1, 4, bytes((0, 1, 1, 2))),  # CFAPattern: red, green, green, blue
@@ -33,9 +33,9 @@ def photo(size: tuple[int, int]) -> Image.Image:
     cells, amplitude = 4, 70.0
     while cells < max(size):
         coarse = random.standard_normal((4, max(2, cells * height // max(size)), cells)).astype(np.float32)
-        grey, *colours = (Image.fromarray(layer).resize(size, Image.Resampling.BICUBIC) for layer in coarse)
-        for channel, colour in enumerate(colours):
-            pixels[..., channel] += amplitude * (0.8 * np.asarray(grey) + 0.2 * np.asarray(colour))
+        gray, *colors = (Image.fromarray(layer).resize(size, Image.Resampling.BICUBIC) for layer in coarse)
+        for channel, color in enumerate(colors):
+            pixels[..., channel] += amplitude * (0.8 * np.asarray(gray) + 0.2 * np.asarray(color))
         cells, amplitude = cells * 2, amplitude * 0.62
     pixels += 4 * random.standard_normal((height, width, 1)).astype(np.float32)
     return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
@@ -67,8 +67,8 @@ def inputs(registry: Registry, size: tuple[int, int] = PHOTO) -> dict[str, bytes
 def _svg() -> bytes:
     random = np.random.default_rng(seed=7)
     shapes = "".join(
-        f'<circle cx="{x}" cy="{y}" r="{radius}" fill="#{colour:06x}"/>'
-        for x, y, radius, colour in random.integers(0, (1000, 700, 60, 1 << 24), (_SHAPES, 4))
+        f'<circle cx="{x}" cy="{y}" r="{radius}" fill="#{color:06x}"/>'
+        for x, y, radius, color in random.integers(0, (1000, 700, 60, 1 << 24), (_SHAPES, 4))
     )
     return f'<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="700">{shapes}</svg>'.encode()
 
@@ -80,7 +80,7 @@ def _psd(size: tuple[int, int]) -> bytes:
 
 
 def _dng(size: tuple[int, int]) -> bytes:
-    """An uncompressed DNG: each sample has one colour of the picture."""
+    """An uncompressed DNG: each sample has one color of the picture."""
     pixels = np.asarray(photo(size)).astype(np.uint16) << 8
     samples = pixels[..., 1].copy()
     samples[::2, ::2], samples[1::2, 1::2] = pixels[::2, ::2, 0], pixels[1::2, 1::2, 2]

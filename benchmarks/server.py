@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from multiprocessing import get_context
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from time import monotonic, perf_counter, process_time, sleep
 from types import MappingProxyType
 
 import httpx
 from PIL import Image
 
-from benchmarks import samples, server_process
+from benchmarks import samples
 from benchmarks.load_generator import LoadPlan
 from benchmarks.measure import (
     Run,
@@ -35,15 +33,18 @@ from benchmarks.measure import (
     table,
     throughput_ratio,
 )
+from benchmarks.processes import WORKERS, ConvertdServer, free_port
 from benchmarks.report import COLUMNS, Report, Row, at_most, equals, required
+from storage.database import Database, Transaction
+from storage.tables import accounts, api_keys, ledger
 
 LOOPS = "2 Pillow loops"
 """The name of the variant without a server."""
 
-_ACCOUNTS = 16
+_ACCOUNTS, _CREDITS = 16, 10**6
 _ONE_JOB_PER_PROCESS = {"CONVERTD_JOBS_PER_PROCESS": "1"}
-_IDLE_SECONDS = 2.0  # until the memory of an idle server is measured
-_START_TIMEOUT = 60.0  # seconds
+_IDLE_SECONDS = 2.0  # before the memory of an idle server is measured
+_START_TIMEOUT, _POLL_INTERVAL = 60.0, 0.02  # seconds
 
 Runs = Mapping[str, Sequence[Run]]
 
@@ -71,52 +72,71 @@ class Workload:
 
 TINY = Workload("64x64 PNG to JPEG", "tiny.png", samples.TINY, "PNG", "jpeg", 85)
 PHOTO = Workload("2 megapixel JPEG to WebP", "photo.jpg", samples.PHOTO, "JPEG", "webp", 80)
+LARGE = Workload("12 megapixel JPEG to WebP", "large.jpg", samples.LARGE_PHOTO, "JPEG", "webp", 80)
 
 
 @dataclass(frozen=True)
 class Server:
-    """A running convertd. `ready_seconds` is the time from the start of its process until /readyz responds with 200."""
+    """A running convertd with its data folder and API keys.
 
-    pid: int
-    url: str
+    `ready_seconds` is the time from the start of its process until /readyz responds with 200.
+    """
+
+    process: ConvertdServer
+    data: Path
     keys: tuple[str, ...]
     ready_seconds: float
 
-    def variant(self, workload: Workload, folder: Path, seconds: float, connections: int, accounts: int = 1) -> Variant:
+    @property
+    def pid(self) -> int:
+        """The process ID of the server."""
+        return self.process.pid
+
+    def plan(self, workload: Workload, folder: Path, seconds: float, connections: int, accounts: int = 1) -> LoadPlan:
         """Returns a load of that many connections, with the input file in `folder`."""
-        file, keys = str(folder / workload.file), self.keys[:accounts]
-        plan = LoadPlan(self.url, keys, file, seconds, concurrency=connections, fields=workload.fields)
+        url, keys, file = f"{self.process.api}/convert", self.keys[:accounts], str(folder / workload.file)
+        return LoadPlan(url, keys, file, seconds, concurrency=connections, fields=workload.fields)
+
+    def variant(self, workload: Workload, folder: Path, seconds: float, connections: int, accounts: int = 1) -> Variant:
+        """Returns a variant that runs the plan, with the CPU time of the server's processes."""
+        plan = self.plan(workload, folder, seconds, connections, accounts)
         return partial(load, plan, partial(cpu_seconds, self.pid))
 
 
 @contextmanager
 def running(folder: Path, settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[Server]:
     """Runs a server with a data folder of its own below `folder`, and sixteen paid accounts."""
-    with TemporaryDirectory(dir=folder) as name:
-        data = Path(name)
-        keys = server_process.create_accounts(server_process.sqlite_url(data), _ACCOUNTS)
-        started = monotonic()
-        with server_process.serving(data, {"CONVERTD_METRICS_PORT": str(free_port()), **settings}) as (process, url):
-            wait_until_ready(httpx.URL(url).copy_with(path="/readyz"), process)
-            yield Server(process.pid, url, tuple(keys), monotonic() - started)
+    data = Path(mkdtemp(dir=folder))
+    keys = _create_accounts(data)
+    process = ConvertdServer(data, {"CONVERTD_METRICS_PORT": str(free_port()), **settings})
+    started = monotonic()
+    with process:
+        _wait_until_ready(f"{process.url}/readyz")
+        yield Server(process, data, keys, monotonic() - started)
 
 
-def wait_until_ready(url: httpx.URL | str, process: subprocess.Popen[bytes]) -> None:
-    """Polls the URL until it responds with 200. Raises ConnectionError if the server ends or does not start."""
+def _create_accounts(data: Path) -> tuple[str, ...]:
+    """Creates the accounts of a server that has not started. Returns their API keys."""
+    database = Database(f"sqlite:///{data / 'convertd.db'}")
+    keys = tuple(database.run_blocking(_create_account, number) for number in range(_ACCOUNTS))
+    database.close()
+    return keys
+
+
+def _create_account(transaction: Transaction, number: int) -> str:
+    account = accounts.create(transaction, f"benchmark-{number}@example.com", "Benchmark", free_credits=_CREDITS)
+    ledger.credit(transaction, account.id, "purchase", 1, ref=f"benchmark:{account.id}")
+    return api_keys.issue(transaction, account.id, "Benchmark").text
+
+
+def _wait_until_ready(url: str) -> None:
+    """Polls the URL until it responds with 200. Raises ConnectionError after a minute."""
     deadline = monotonic() + _START_TIMEOUT
-    while process.poll() is None and monotonic() < deadline:
-        with suppress(httpx.HTTPError):
-            httpx.get(url, timeout=_START_TIMEOUT).raise_for_status()
+    while monotonic() < deadline:
+        if httpx.get(url, timeout=_START_TIMEOUT).is_success:
             return
-        sleep(0.02)
-    raise ConnectionError(f"no response from {url}")
-
-
-def free_port() -> int:
-    """Returns a port of the loopback interface that is not in use."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+        sleep(_POLL_INTERVAL)
+    raise ConnectionError(f"no success at {url}")
 
 
 def measure(rounds: int, seconds: float) -> list[Report]:
@@ -129,15 +149,15 @@ def measure(rounds: int, seconds: float) -> list[Report]:
         sleep(_IDLE_SECONDS)
         idle_memory = memory(server.pid)
         single = stack.enter_context(running(folder, _ONE_JOB_PER_PROCESS))
-        loops = stack.enter_context(ProcessPoolExecutor(server_process.WORKERS, get_context("spawn")))
+        loops = stack.enter_context(ProcessPoolExecutor(WORKERS, get_context("spawn")))
         tiny: dict[str, Variant] = {
-            **{_connections(count): server.variant(TINY, folder, seconds, count) for count in (1, 4, 16)},
+            **{connections_title(count): server.variant(TINY, folder, seconds, count) for count in (1, 4, 16)},
             "16 accounts": server.variant(TINY, folder, seconds, 16, accounts=_ACCOUNTS),
             "1 job per process": single.variant(TINY, folder, seconds, 16),
         }
         photo: dict[str, Variant] = {
             LOOPS: partial(pillow_loops, loops, (folder / PHOTO.file).read_bytes(), seconds),
-            **{_connections(count): server.variant(PHOTO, folder, seconds, count) for count in (1, 4, 16)},
+            **{connections_title(count): server.variant(PHOTO, folder, seconds, count) for count in (1, 4, 16)},
         }
         tiny_runs, photo_runs = asyncio.run(_measure(tiny, photo, rounds))
     return [
@@ -151,7 +171,8 @@ async def _measure(tiny: Mapping[str, Variant], photo: Mapping[str, Variant], ro
     return await interleaved(tiny, rounds), await interleaved(photo, rounds)
 
 
-def _connections(count: int) -> str:
+def connections_title(count: int) -> str:
+    """Returns the name of a load of so many connections."""
     return f"{count} connection{'s' * (count > 1)}"
 
 
@@ -176,7 +197,7 @@ def _requirements(tiny: Runs, photo: Runs, ready_seconds: float, idle_memory: fl
 async def pillow_loops(processes: Executor, content: bytes, seconds: float) -> Run:
     """Converts PHOTO with Pillow in two processes at the same time, without a server."""
     loop = asyncio.get_running_loop()
-    calls = (loop.run_in_executor(processes, _pillow_loop, content, seconds) for _ in range(server_process.WORKERS))
+    calls = (loop.run_in_executor(processes, _pillow_loop, content, seconds) for _ in range(WORKERS))
     results = await asyncio.gather(*calls)
     latencies = tuple(latency for found, _ in results for latency in found)
     throughput = sum(len(found) / sum(found) for found, _ in results)

@@ -11,19 +11,21 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from benchmarks import samples, server, server_process
+from benchmarks import samples, server
 from benchmarks.load_generator import LoadPlan, TimedResponse, generate_load
-from benchmarks.measure import memory, process_tree
+from benchmarks.measure import memory
+from benchmarks.processes import process_tree
 from benchmarks.report import COLUMNS, Report, Row, at_most, equals, info, p99
 from benchmarks.server import PHOTO, TINY, Server
 from engine.registry import load_registry
+from storage.database import Database
 from storage.tables import ledger_audit
 
-_SHARE = 0.7  # of the capacity for the same mix
+_LOAD_FACTOR = 0.7  # load as a multiple of the capacity for the same mix
 _CAPACITY_SECONDS, _CONNECTIONS = 10.0, 4
 _KEYS_PER_KIND = 3
 _SETTINGS = {"CONVERTD_FILE_RETENTION_SECONDS": "60"}
-_MAX_GROWTH = 1.15  # from the middle to the end
+_MAX_GROWTH = 1.15  # value at the end, multiple of that in the middle
 _BROKEN = "broken.jpg"
 
 
@@ -41,10 +43,10 @@ def measure(minutes: float) -> list[Report]:
     with TemporaryDirectory() as name:
         folder = Path(name)
         with server.running(folder, _SETTINGS) as running:
-            data = next(folder.glob("*/convertd.db")).parent
-            reports = asyncio.run(_measure(running, _kinds(running, folder), data, 60 * minutes))
-        with server_process.open_database(server_process.sqlite_url(data)) as database:
-            audit = equals("inconsistencies in the ledger", len(database.read_blocking(ledger_audit.check)), 0)
+            reports = asyncio.run(_measure(running, _kinds(running, folder), 60 * minutes))
+        database = Database(f"sqlite:///{running.data / 'convertd.db'}")
+        audit = equals("inconsistencies in the ledger", len(database.read_blocking(ledger_audit.check)), 0)
+        database.close()
     return [*reports[:-1], replace(reports[-1], rows=(*reports[-1].rows, audit))]
 
 
@@ -54,33 +56,33 @@ def _kinds(running: Server, folder: Path) -> list[_Kind]:
     (folder / _BROKEN).write_bytes((folder / PHOTO.file).read_bytes()[:20_000])
     (folder / "page.pdf").write_bytes(samples.inputs(load_registry(), samples.TINY)["pdf"])
     keys = [running.keys[start : start + _KEYS_PER_KIND] for start in range(0, len(running.keys), _KEYS_PER_KIND)]
-    upload, account = (running.url.replace("/convert", path) for path in ("/files/upload", "/account"))
 
-    def plan(number: int, file: str, url: str, fields: tuple[tuple[str, str], ...] = ()) -> LoadPlan:
+    def plan(number: int, file: str, path: str, fields: tuple[tuple[str, str], ...] = ()) -> LoadPlan:
+        url = f"{running.process.api}/{path}"
         return LoadPlan(url, keys[number], str(folder / file) if file else "", 0, fields=fields)
 
     return [
-        _Kind(TINY.title, plan(0, TINY.file, running.url, TINY.fields)),
-        _Kind(PHOTO.title, plan(1, PHOTO.file, running.url, PHOTO.fields)),
-        _Kind("drawing, PDF to PNG", plan(2, "page.pdf", running.url, (("output_format", "png"),))),
-        _Kind("truncated JPEG to WebP", plan(3, _BROKEN, running.url, PHOTO.fields), status=500),
-        _Kind("upload of a 2 megapixel JPEG", plan(4, PHOTO.file, upload)),
-        _Kind("GET /account", plan(0, "", account)),
+        _Kind(TINY.title, plan(0, TINY.file, "convert", TINY.fields)),
+        _Kind(PHOTO.title, plan(1, PHOTO.file, "convert", PHOTO.fields)),
+        _Kind("drawing, PDF to PNG", plan(2, "page.pdf", "convert", (("output_format", "png"),))),
+        _Kind("truncated JPEG to WebP", plan(3, _BROKEN, "convert", PHOTO.fields), status=500),
+        _Kind("upload of a 2 megapixel JPEG", plan(4, PHOTO.file, "files/upload")),
+        _Kind("GET /account", plan(0, "", "account")),
     ]
 
 
-async def _measure(running: Server, kinds: Sequence[_Kind], data: Path, seconds: float) -> list[Report]:
+async def _measure(running: Server, kinds: Sequence[_Kind], seconds: float) -> list[Report]:
     rates = []
     for kind in kinds:
         capacity = replace(kind.plan, seconds=_CAPACITY_SECONDS, concurrency=_CONNECTIONS)
         rates.append(len(await generate_load(capacity)) / _CAPACITY_SECONDS)
-    rate = _SHARE / sum(1 / each for each in rates)  # of each kind
-    states = [_resources(running.pid, data)]
+    rate_of_each = _LOAD_FACTOR / sum(1 / each for each in rates)
+    states = [_resources(running.pid, running.data)]
     halves: list[list[list[TimedResponse]]] = []
     for _ in range(2):
-        plans = [replace(kind.plan, seconds=seconds / 2, rate=rate) for kind in kinds]
+        plans = [replace(kind.plan, seconds=seconds / 2, rate=rate_of_each) for kind in kinds]
         halves.append(await asyncio.gather(*map(generate_load, plans)))
-        states.append(_resources(running.pid, data))
+        states.append(_resources(running.pid, running.data))
     loads: list[Row] = []
     wrong: Counter[str] = Counter()
     for kind, *parts in zip(kinds, *halves, strict=True):
@@ -92,7 +94,7 @@ async def _measure(running: Server, kinds: Sequence[_Kind], data: Path, seconds:
     middle, end = states[1], states[2]
     return [
         Report(
-            f"{seconds / 60:g} minutes at {_SHARE:g} of the capacity",
+            f"{seconds / 60:g} minutes at {_LOAD_FACTOR:g} of the capacity",
             ("load", "requests", "p50 ms", "p99 ms"),
             tuple(loads),
         ),

@@ -21,7 +21,7 @@ _MAY_IMPORT = {
     "plugins": {"plugins", "engine"},
     "storage": {"storage"},
     "web": {"web", "engine", "storage", "config"},
-    "benchmarks": {"benchmarks", "config", "engine", "plugins", "storage", "tests", "web"},
+    "benchmarks": {"benchmarks", "config", "engine", "plugins", "storage", "web"},
     "tests": {"benchmarks", "config", "engine", "plugins", "storage", "tests", "web"},
 }
 _TOP_LEVEL = {

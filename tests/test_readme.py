@@ -19,7 +19,6 @@ import typer
 from typer.core import TyperGroup
 
 from benchmarks.__main__ import cli as benchmarks_cli
-from benchmarks.faults.scenarios import SCENARIOS
 from config.settings import Settings, variable
 from engine import FileFormat, Loss, hookspecs
 from engine.conversions import conversion
@@ -150,10 +149,6 @@ def test_the_test_options_are_those_of_the_tests() -> None:
     declared = re.findall(r"addoption\(\s*\"(--[\w-]+)\"", (ROOT / "tests" / "conftest.py").read_text())
 
     assert {row[0] for row in _BENCHMARKS.table("option")} == set(declared)
-
-
-def test_the_scenarios_are_those_of_the_benchmarks() -> None:
-    assert [row[0] for row in _BENCHMARKS.table("scenario")] == list(SCENARIOS)
 
 
 def test_the_formats_are_those_of_the_registry() -> None:

@@ -17,13 +17,13 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry, disable_created_metrics, start_http_server
 
+from benchmarks.processes import ConvertdServer, free_port
+from tests.support.load import create_accounts, sqlite_url
 from tests.support.requests import http
 from tests.support.samples.generated import sample
-from tests.support.servers.in_process import eventually, made_key
-from tests.support.servers.processes import serving
+from tests.support.servers.in_process import eventually
 from tests.support.servers.prometheus_server import PrometheusServer
 from tests.support.servers.redis_server import RedisServer
-from tests.support.servers.server_process import free_port
 from web.metrics.cluster import ClusterMetrics, ClusterState, ClusterWorkerMetrics
 
 _ROOT = Path(__file__).parents[2]
@@ -54,7 +54,7 @@ class MonitoredServer:
     """A server with injected faults, its metrics and those of a cluster, and the Prometheus that scrapes both."""
 
     prometheus: PrometheusServer
-    process: subprocess.Popen[str]
+    server: ConvertdServer
     expositions: tuple[str, str]
 
     def active_alerts(self) -> set[str]:
@@ -67,7 +67,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredServe
     folder, metrics_port, worker_port = tmp_path_factory.mktemp("watched"), free_port(), free_port()
     data = folder / "data"
     data.mkdir()
-    key = made_key(data)
+    (key,) = create_accounts(sqlite_url(data), 1)
     prometheus = PrometheusServer(folder, metrics_port, worker_port)
     with _cluster_metrics(worker_port), RedisServer(folder) as redis, prometheus:
         settings = {
@@ -78,15 +78,15 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredServe
             "CONVERTD_WORKERS": "1",
             "PYTHONPATH": os.pathsep.join(map(str, (_ROOT, _ROOT / "tests" / "support" / "executors" / "misbehaving"))),
         }
-        with serving(data, f"sqlite:///{data}/convertd.db", **settings) as (process, url):
+        with ConvertdServer(data, settings) as server:
             metrics = f"http://127.0.0.1:{metrics_port}/metrics"
             assert eventually(lambda: prometheus.query('up{job="convertd"} > 0') != [])
             (data / "blobs").rename(data / "gone")
-            _load(url, key)
+            _load(server.api, key)
             redis.kill()
-            http.get(f"{url}/api/v1/formats")
+            http.get(f"{server.api}/formats")
             cluster = http.get(f"http://127.0.0.1:{worker_port}/metrics").text
-            yield MonitoredServer(prometheus, process, (http.get(metrics).text, cluster))
+            yield MonitoredServer(prometheus, server, (http.get(metrics).text, cluster))
 
 
 @contextmanager
@@ -105,9 +105,9 @@ def _cluster_metrics(port: int) -> Iterator[None]:
         thread.join()
 
 
-def _load(url: str, key: str) -> None:
+def _load(api: str, key: str) -> None:
     """Causes successful, rejected, lost and cancelled work."""
-    with http.Client(base_url=f"{url}/api/v1", headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
+    with http.Client(base_url=api, headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
 
         def convert(content: bytes) -> int:
             response = client.post("/convert", files={"file": content}, data={"output_format": "webp"})
@@ -116,14 +116,14 @@ def _load(url: str, key: str) -> None:
         client.post("/register", json={"email": "you@example.com", "name": "You"}).raise_for_status()
         assert [convert(sample("png")), convert(sample("png")[:100])] == [200, 500]
         assert {convert(b"TROUBLE crash") for _ in range(4)} == {500}
-        assert 429 in asyncio.run(_crowd(url, key))  # Prometheus scrapes in between: a rate needs two samples
+        assert 429 in asyncio.run(_crowd(api, key))  # Prometheus scrapes in between: a rate needs two samples
         assert {convert(b"TROUBLE crash") for _ in range(4)} == {500}
 
 
-async def _crowd(url: str, key: str) -> list[int]:
+async def _crowd(api: str, key: str) -> list[int]:
     """Returns the statuses of the requests that are answered at once when there are more than the queue holds."""
     headers = {"Authorization": f"Bearer {key}"}
-    async with http.AsyncClient(base_url=f"{url}/api/v1", headers=headers, timeout=_TIMEOUT) as client:
+    async with http.AsyncClient(base_url=api, headers=headers, timeout=_TIMEOUT) as client:
 
         async def convert() -> int:
             form: dict[str, Any] = {"files": {"file": b"TROUBLE hang"}, "data": {"output_format": "webp"}}
@@ -178,6 +178,6 @@ def test_only_the_expected_alerts_fire(watched: MonitoredServer) -> None:
 
 
 def test_down_alert_after_the_server_stops(watched: MonitoredServer) -> None:
-    watched.process.kill()
+    watched.server.kill()
 
     assert eventually(lambda: "ConvertdDown" in watched.active_alerts())

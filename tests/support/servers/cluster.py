@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,11 @@ from dask.typing import Key
 from distributed import Scheduler, SchedulerPlugin, Status
 from prometheus_client import CollectorRegistry
 
+from benchmarks.processes import SchedulerProcess
 from engine.errors import CorruptInput
 from engine.executor import Job, JobLimits, JobResult
 from engine.outcome import Outcome
 from storage.blobs.blob_store import FolderBlobStore
-from tests.support.servers.server_process import ServerProcess
 from web.cluster.executor import ClusterExecutor
 from web.cluster.jobs import Installation
 from web.cluster.worker import JobRunner, WorkerOptions, run_worker
@@ -38,9 +37,7 @@ MEMORY = 1 << 30
 
 _STARTED, _RELEASED = "started", "released"  # files of a cluster: a byte for each started job, whether jobs may end
 
-_SETTINGS = {"ALLOWED_FAILURES": 0, "NO_WORKERS_TIMEOUT": "2s"}  # of the scheduler
-
-dask.config.set({f"distributed.scheduler.{name.lower()}": value for name, value in _SETTINGS.items()})
+dask.config.set({f"distributed.scheduler.{name}": value for name, value in SchedulerProcess.SETTINGS.items()})
 
 
 class ScriptedExecutor:
@@ -86,30 +83,6 @@ class ScriptedExecutor:
 
     async def ready(self) -> bool:
         return True
-
-
-class SchedulerProcess(ServerProcess):
-    """A scheduler that can be killed. Its port is the same after a restart. Uses TLS if `tls` has Dask's variables."""
-
-    def __init__(self, tls: Mapping[str, str] = {}) -> None:
-        super().__init__()
-        self._tls = tls
-
-    @property
-    def address(self) -> str:
-        return f"{'tls' if self._tls else 'tcp'}://127.0.0.1:{self.port}"
-
-    @property
-    def command(self) -> list[str]:
-        settings = {f"DASK_DISTRIBUTED__SCHEDULER__{name}": str(value) for name, value in _SETTINGS.items()}
-        variables = [f"{name}={value}" for name, value in {**settings, **self._tls}.items()]
-        scheduler = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1"]
-        return ["env", *variables, *scheduler, "--port", str(self.port), "--dashboard-address", ":0"]
-
-    def answers(self) -> bool:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
-            return True
-        return False
 
 
 class _ReleasingPlugin(SchedulerPlugin):
@@ -212,7 +185,7 @@ class Cluster:
     async def process(self, jobs: int = 2) -> asyncio.subprocess.Process:
         """Starts a worker process, which is killed with the cluster."""
         command = [sys.executable, "-m", "tests.support.servers.cluster", self.scheduler, str(self._folder), str(jobs)]
-        process = await asyncio.create_subprocess_exec(*command, cwd=Path(__file__).parents[3])
+        process = await asyncio.create_subprocess_exec(*command, cwd=Path(__file__).parents[2])
         self._stack.push_async_callback(_killed, process)
         return process
 

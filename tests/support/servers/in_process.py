@@ -152,15 +152,6 @@ def open_work_files(data_dir: Path, pid: int | str = "self") -> list[str]:
     return [name for name in found if name.startswith(("/memfd:convertd-work-file", f"{data_dir}/jobs/"))]
 
 
-def made_key(data_dir: Path) -> str:
-    """Creates a paid account in the database of a server that is not running. Returns its API key."""
-    database = Database(f"sqlite:///{data_dir / 'convertd.db'}")
-    try:
-        return database.run_blocking(_account, 1_000, True, 1)
-    finally:
-        database.close()
-
-
 def _account(transaction: Transaction, credits: int, verified: bool, purchased: int) -> str:
     email = f"{secrets.token_hex(8)}@example.com"
     made = accounts.create(transaction, email, "Test", free_credits=credits, verified=verified)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import ssl
 import subprocess
 from functools import cached_property
 from pathlib import Path
 
-from tests.support.servers.server_process import ServerProcess, free_port
+from benchmarks.processes import ServerProcess, free_port
 
-CONFIGURATION = Path(__file__).parents[3] / "config" / "nginx.conf"
+CONFIGURATION = Path(__file__).parents[2] / "config" / "nginx.conf"
 _PROGRAM = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") or "nginx"  # users' paths lack /usr/sbin
 _AROUND = """
 master_process off;
@@ -64,13 +63,6 @@ class NginxServer(ServerProcess):
         self._certify()
         self._configure()
         super().start()
-
-    def answers(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-        except OSError:
-            return False
-        return True
 
     def _certify(self) -> None:
         subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]

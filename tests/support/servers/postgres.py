@@ -8,16 +8,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
 import psycopg
 
-from tests.support.servers.server_process import free_port
+from benchmarks.processes import ServerProcess
 
 _USERS = ("postgres", "nobody")  # the server refuses to run as root
 _SETTINGS = ("fsync=off", "full_page_writes=off", "max_connections=200", "listen_addresses=127.0.0.1")
@@ -33,13 +31,14 @@ def find_binaries() -> Path | None:
     return next((folder for folder in folders if (folder / "initdb").exists()), None)
 
 
-class PostgresServer:
+class PostgresServer(ServerProcess):
     """A server with an empty database. Its `url` is the same after a restart."""
 
     def __init__(self, binaries: Path) -> None:
+        super().__init__()
         self._folder = Path(tempfile.mkdtemp(prefix="convertd-postgres-"))
         as_user = _give_away(self._folder) if os.geteuid() == 0 else []
-        port, data = free_port(), self._folder / "data"
+        data = self._folder / "data"
         subprocess.run(
             [*as_user, binaries / "initdb", "-D", data, "-U", "convertd", "-A", "trust", "-E", "UTF8", "--no-sync"],
             check=True,
@@ -47,31 +46,37 @@ class PostgresServer:
             cwd=self._folder,
         )
         options = [part for setting in _SETTINGS for part in ("-c", setting)]
-        places = ["-D", str(data), "-p", str(port), "-k", str(self._folder)]
+        places = ["-D", str(data), "-p", str(self.port), "-k", str(self._folder)]
         self._command = [*as_user, str(binaries / "postgres"), *places, *options]
-        self.url = f"postgresql://convertd@127.0.0.1:{port}/postgres"
+        self.url = f"postgresql://convertd@127.0.0.1:{self.port}/postgres"
 
-    def __enter__(self) -> Self:
-        self._start()
-        return self
+    @property
+    def command(self) -> list[str]:
+        return self._command
+
+    def answers(self) -> bool:
+        with suppress(psycopg.OperationalError), psycopg.connect(self.url, connect_timeout=1):
+            return True
+        return False
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stop(signal.SIGQUIT)  # its data is not needed
+        self.kill()
         shutil.rmtree(self._folder)
+
+    def kill(self) -> None:
+        """Ends all of its processes at once. The data may be lost."""
+        self._end(signal.SIGQUIT)
+        super().kill()
 
     def restart(self) -> None:
         """Cuts all connections, stops, and starts again."""
-        self._stop(signal.SIGINT)
-        self._start()
+        self._end(signal.SIGINT)
+        self.start()
 
-    def _start(self) -> None:
-        with (self._folder / "log").open("ab") as log:
-            self._server = subprocess.Popen(self._command, cwd=self._folder, stdout=log, stderr=log)
-        _wait_for(self.url, self._server)
-
-    def _stop(self, number: signal.Signals) -> None:
-        self._server.send_signal(number)
-        self._server.wait(30)
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(30)
 
 
 @contextmanager
@@ -87,16 +92,3 @@ def _give_away(folder: Path) -> list[str]:
     user = next(known[name] for name in _USERS if name in known)
     os.chown(folder, user.pw_uid, user.pw_gid)
     return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
-
-
-def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
-    for _ in range(300):
-        try:
-            psycopg.connect(url, connect_timeout=1).close()
-        except psycopg.OperationalError:
-            if server.poll() is not None:
-                break
-            time.sleep(0.1)
-        else:
-            return
-    raise RuntimeError("PostgreSQL did not start.")

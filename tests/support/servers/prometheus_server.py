@@ -7,10 +7,10 @@ from typing import Any
 
 import httpx
 
+from benchmarks.processes import ServerProcess
 from tests.support.requests import http
-from tests.support.servers.server_process import ServerProcess
 
-_CONFIG = Path(__file__).parents[3] / "config"
+_CONFIG = Path(__file__).parents[2] / "config"
 _INTERVAL = "15s"
 _TARGET = "127.0.0.1:9464"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from tests.support.servers.server_process import ServerProcess
+from benchmarks.processes import ServerProcess
 
 
 class RedisServer(ServerProcess):

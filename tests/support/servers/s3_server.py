@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import httpx
 
+from benchmarks.processes import ServerProcess
 from tests.support.requests import http
-from tests.support.servers.server_process import ServerProcess
 
 _BUCKET = "convertd-tests"
 # Like moto's own command, without the packages of its other services.

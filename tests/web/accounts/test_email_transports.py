@@ -10,10 +10,10 @@ from urllib.parse import quote
 import pytest
 from aiosmtplib import SMTPAuthenticationError, SMTPDataError, SMTPNotSupported
 
+from benchmarks.processes import free_port
 from config.logs import TextFormatter
 from tests.support.servers.mail_server import ACCOUNT, MailServer, certificate, parsed
 from tests.support.servers.outbox import LINK, SENDER
-from tests.support.servers.server_process import free_port
 from web.services.email import Email, OutboxTransport, SmtpTransport, verification_email
 
 USER = ":".join(quote(part.decode(), safe="") for part in (ACCOUNT.login, ACCOUNT.password))

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
+from benchmarks.processes import free_port
 from tests.support.requests import http
 from tests.support.requests.contract import published
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Servers
-from tests.support.servers.server_process import free_port
 
 pytestmark = pytest.mark.slow
 
-_ROOT = Path(__file__).parents[3]
+_ROOT = Path(__file__).parents[2]
 _PLENTY = 10_000_000  # requests a minute
 # A number of requests to every operation does not depend on the load of the machine, as a duration does.
 _EXAMPLES_PER_SECOND = 0.4

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from distributed.comm.core import FatalCommClosedError
 
+from benchmarks.processes import SchedulerProcess
 from engine.errors import ExecutorUnavailable, WorkerCrashed
 from tests.support.servers.cluster import (
     MEMORY,
     Cluster,
-    SchedulerProcess,
     ScriptedExecutor,
     cluster_at,
     run_scripted,

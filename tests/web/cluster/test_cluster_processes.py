@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import signal
 import socket
 import ssl
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
+from benchmarks.processes import ConvertdServer, ConvertdWorker, SchedulerProcess
+from tests.support.load import CREDITS, create_accounts, sqlite_url
 from tests.support.requests import http
 from tests.support.samples.forms import picture
-from tests.support.servers.cluster import SchedulerProcess
-from tests.support.servers.in_process import eventually, made_key
-from tests.support.servers.processes import serving
+from tests.support.servers.in_process import eventually
 
-_README = Path(__file__).parents[3] / "config" / "README.md"
-_CONVERTD = str(Path(sys.executable).with_name("convertd"))
-
-
-@contextmanager
-def working(folder: Path, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Runs a worker process."""
-    environment = {**os.environ, "CONVERTD_DATA_DIR": str(folder), "CONVERTD_METRICS_PORT": "0", **settings}
-    command = [_CONVERTD, "worker", "--jobs", "1", "--memory", "2GiB"]
-    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as worker:
-        try:
-            yield worker
-        finally:
-            worker.kill()
+_README = Path(__file__).parents[2] / "config" / "README.md"
 
 
 def tls_variables(folder: Path) -> dict[str, str]:
@@ -66,19 +48,19 @@ def assert_certificate_required(port: int, authority: Path) -> None:
 def test_a_server_converts_on_a_worker(tmp_path: Path) -> None:
     """Over TLS."""
     (tmp_path / "server").mkdir()
-    database = f"sqlite:///{tmp_path}/server/convertd.db"
     tls = tls_variables(tmp_path)
     with SchedulerProcess(tls) as scheduler:
         settings = {"CONVERTD_CLUSTER": scheduler.address, "CONVERTD_BLOB_URL": f"file://{tmp_path}/blobs", **tls}
-        with serving(tmp_path / "server", database, **settings) as (_, url):
-            auth = {"Authorization": f"Bearer {made_key(tmp_path / 'server')}"}
+        with ConvertdServer(tmp_path / "server", settings) as server:
+            (key,) = create_accounts(sqlite_url(tmp_path / "server"), 1)
+            auth = {"Authorization": f"Bearer {key}"}
 
             def convert(content: bytes, target: str) -> httpx.Response:
                 files, data = {"file": ("photo.png", content)}, {"output_format": target}
-                return http.post(f"{url}/api/v1/convert", files=files, data=data, headers=auth, timeout=60)
+                return http.post(f"{server.api}/convert", files=files, data=data, headers=auth, timeout=60)
 
             def ready() -> httpx.Response:
-                return http.get(f"{url}/readyz")
+                return http.get(f"{server.url}/readyz")
 
             refused = convert(picture(), "webp")
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "not_ready")
@@ -86,17 +68,16 @@ def test_a_server_converts_on_a_worker(tmp_path: Path) -> None:
             assert ready().json()["error"]["details"]["cluster"]["connected"]
 
             of_worker = {name: value for name, value in settings.items() if "TLS__CLIENT" not in name}
-            with working(tmp_path / "worker", **of_worker) as worker:
+            with ConvertdWorker(tmp_path / "worker", scheduler.address, of_worker, 1, "2GiB") as worker:
                 assert eventually(lambda: ready().status_code == 200, 30)
                 small = convert(picture(), "webp")
                 assert (small.status_code, small.content[8:12]) == (200, b"WEBP")
                 large = convert(picture(size=(1500, 1500)), "bmp")
                 assert (large.status_code, large.content[:2]) == (200, b"BM")
                 assert ready().json()["cluster"]["usable"] == 1
-                assert "1 of version" in http.get(f"{url}/status").text
-                worker.send_signal(signal.SIGTERM)
-                assert worker.wait(30) == 0
+                assert "1 of version" in http.get(f"{server.url}/status").text
+                assert worker.stop() == 0
 
             assert_certificate_required(scheduler.port, tmp_path / "cluster-ca.pem")
-            account = http.get(f"{url}/api/v1/account", headers=auth).json()["data"]
-            assert account["credits_remaining"] == 1_001 - 2
+            account = http.get(f"{server.api}/account", headers=auth).json()["data"]
+            assert account["credits_remaining"] == CREDITS - 2

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import time
 from collections.abc import Mapping
@@ -13,11 +11,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from benchmarks.processes import ConvertdServer
 from storage.database import Database, Transaction
 from storage.tables import accounts, api_keys, ledger_audit
 from tests.support.requests import http
 from tests.support.samples.forms import picture
-from tests.support.servers.processes import serving
 
 pytestmark = pytest.mark.slow
 
@@ -48,10 +46,8 @@ def test_a_batch_that_is_cut_off_is_charged_once(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'convertd.db'}"
     database = Database(url)
     headers = {"Authorization": f"Bearer {database.run_blocking(_account)}"}
-    with (
-        serving(tmp_path, url) as (server, address),
-        http.Client(base_url=f"{address}/api/v1", headers=headers) as api,
-    ):
+    server = ConvertdServer(tmp_path)
+    with server, http.Client(base_url=server.api, headers=headers) as api:
         batch = api.post("/batch", json={"output_format": "png"}).json()["data"]["batch_id"]
         large = picture("JPEG", (700, 500))
         files = [api.post(f"/batch/{batch}/files", files={"file": large}).json()["data"] for _ in range(_FILES)]
@@ -61,11 +57,11 @@ def test_a_batch_that_is_cut_off_is_charged_once(tmp_path: Path) -> None:
         while database.run_blocking(_used)[0] < 3:
             time.sleep(0.01)
         assert api.get(f"/batch/{batch}").json()["data"]["status"] == "processing"
-        os.kill(server.pid, signal.SIGKILL)
+        server.process.kill()
         client_thread.join()
         before = database.run_blocking(_used)[0]
     assert 3 <= before < _FILES
-    with serving(tmp_path, url) as (_, address), http.Client(base_url=f"{address}/api/v1", headers=headers) as api:
+    with server, http.Client(base_url=server.api, headers=headers) as api:
         assert api.get(f"/batch/{batch}").json()["data"]["status"] == "partial"
         data = _convert_batch(api, batch, body).json()["data"]
         again = _convert_batch(api, batch, body)

@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from benchmarks.processes import free_port
 from config.pricing import TIERS
 from tests.support.requests import http
 from tests.support.samples.forms import picture
 from tests.support.servers import nginx_server
 from tests.support.servers.in_process import Running, Servers, eventually, parsed, read_response
 from tests.support.servers.nginx_server import NginxServer
-from tests.support.servers.server_process import free_port
 from web.http.server import MAX_CONNECTIONS_PER_CLIENT
 
 _LARGE = (4000, 3000)  # pixels: 36 MB

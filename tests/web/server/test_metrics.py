@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
+from benchmarks.processes import free_port
 from engine.errors import OutOfMemory, TimedOut, WorkerCrashed
 from engine.registry import load_registry
 from tests.support.executors.fake import EndlessExecutor, FailingExecutor
@@ -23,11 +24,10 @@ from tests.support.requests import http
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.redis_server import RedisServer
-from tests.support.servers.server_process import free_port
 from web import metrics
 from web.metrics.cluster import ClusterState, ClusterWorkerMetrics
 
-_README = (Path(__file__).parents[3] / "config" / "README.md").read_text()
+_README = (Path(__file__).parents[2] / "config" / "README.md").read_text()
 CANARY = "canary"
 
 

@@ -1,1 +1,0 @@
-"""Fault tests: something fails while a server processes requests."""

@@ -1,0 +1,165 @@
+"""Clients that convert until they succeed while something fails, and what must hold afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from io import BytesIO
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+from PIL import Image, ImageChops
+
+from benchmarks.processes import ConvertdServer, process_tree
+from storage.database import Database, Transaction
+from storage.tables import accounts, api_keys, ledger, ledger_audit, totals
+from tests.support.servers.in_process import eventually, open_work_files
+
+Color = tuple[int, int, int]
+
+CREDITS = 10**6
+"""Credits of a new account."""
+
+_NOISE = 6.0  # standard deviation, in 8-bit levels
+_COLOR_TOLERANCE = 12  # 8-bit levels
+_TIMEOUT = 120  # seconds, longer than the deadline of a job
+_RETRY_DELAY = 0.3  # seconds
+
+
+@dataclass
+class Clients:
+    """Clients of an account that convert a picture of one color again and again, each until it succeeds.
+
+    Repeats have the same idempotency key; after an error that is not retryable, another.
+    """
+
+    api: str
+    key: str
+    size: tuple[int, int] = (600, 400)
+    color: Color = (128, 128, 128)
+    trust: ssl.SSLContext | bool = False
+    succeeded: int = 0
+    wrong_results: int = 0
+    statuses: Counter[int] = field(default_factory=Counter)  # 0 for a failed connection
+    most_attempts: int = 0
+
+    async def convert_while(self, work: asyncio.Future[Any], concurrency: int = 8) -> None:
+        """Starts conversions until the work is done, and completes them. Raises what the work raises."""
+        content, numbers = picture(self.size, self.color), count()
+        async with httpx.AsyncClient(timeout=_TIMEOUT, verify=self.trust) as client:
+
+            async def convert() -> None:
+                while not work.done():
+                    await self._convert(client, content, next(numbers))
+
+            await asyncio.gather(*(convert() for _ in range(concurrency)))
+        await work
+
+    async def _convert(self, client: httpx.AsyncClient, content: bytes, number: int) -> None:
+        failures = 0
+        for attempt in count(1):
+            status, retryable, result = await self._attempt(client, content, f"{number}-{failures}")
+            self.statuses[status] += 1
+            if status == httpx.codes.OK:
+                self.succeeded += 1
+                self.most_attempts = max(self.most_attempts, attempt)
+                self.wrong_results += not await asyncio.to_thread(_is_picture, result, self.size, self.color)
+                return
+            failures += not retryable
+            await asyncio.sleep(_RETRY_DELAY)
+
+    async def _attempt(self, client: httpx.AsyncClient, content: bytes, key: str) -> tuple[int, bool, bytes]:
+        """Returns the status, whether the request may be repeated with the same key, and the result."""
+        headers = {"Authorization": f"Bearer {self.key}", "Idempotency-Key": key, "Accept": "*/*"}
+        form: dict[str, Any] = {"files": {"file": ("a.png", content)}, "data": {"output_format": "webp"}}
+        try:
+            response = await client.post(f"{self.api}/convert", headers=headers, **form)
+        except httpx.TransportError:
+            return 0, True, b""
+        if response.is_success:
+            return response.status_code, True, response.content
+        with suppress(ValueError, KeyError):  # nginx responds with a page
+            return response.status_code, bool(response.json()["error"]["retryable"]), b""
+        return response.status_code, True, b""
+
+
+async def repeat(count: int, interval: float, action: Callable[[], object]) -> None:
+    """Runs a blocking action `count` times, with a pause of `interval` seconds before each."""
+    for _ in range(count):
+        await asyncio.sleep(interval)
+        await asyncio.to_thread(action)
+
+
+def picture(size: tuple[int, int], color: Color = (128, 128, 128)) -> bytes:
+    """Returns a PNG of one color with noise, which takes codecs longer than flat areas."""
+    file, noise = BytesIO(), Image.effect_noise(size, _NOISE)
+    image = ImageChops.add(Image.new("RGB", size, color), Image.merge("RGB", (noise,) * 3), offset=-128)
+    image.save(file, "PNG", compress_level=1)
+    return file.getvalue()
+
+
+def _is_picture(content: bytes, size: tuple[int, int], color: Color) -> bool:
+    with Image.open(BytesIO(content)) as image:
+        mean = image.convert("RGB").resize((1, 1), Image.Resampling.BOX).getpixel((0, 0))
+        assert isinstance(mean, tuple)
+        near = (abs(actual - wanted) <= _COLOR_TOLERANCE for actual, wanted in zip(mean, color, strict=True))
+        return image.format == "WEBP" and image.size == size and all(near)
+
+
+def sqlite_url(folder: Path) -> str:
+    """Returns the URL of the database of a server with this data folder."""
+    return f"sqlite:///{folder / 'convertd.db'}"
+
+
+@contextmanager
+def _opened(url: str) -> Iterator[Database]:
+    database = Database(url)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def create_accounts(url: str, number: int) -> list[str]:
+    """Creates paid accounts in this database. Returns their API keys."""
+    with _opened(url) as database:
+        return [database.run_blocking(_create_account, f"{index}@example.com") for index in range(number)]
+
+
+def _create_account(transaction: Transaction, email: str) -> str:
+    account = accounts.create(transaction, email, "Long", free_credits=CREDITS - 1)
+    ledger.credit(transaction, account.id, "purchase", 1, ref=account.id)
+    return api_keys.issue(transaction, account.id, "Long").text
+
+
+def charged(url: str, timeout: float = 10) -> int:
+    """Returns the credits that all accounts have spent. Asserts that none are held, and that the ledger is consistent.
+
+    Held credits are released within `timeout` seconds.
+    """
+    with _opened(url) as database:
+        assert eventually(lambda: database.run_blocking(totals.read).held == 0, timeout)
+        assert database.read_blocking(ledger_audit.check) == ()
+        found = database.run_blocking(totals.read)
+        return (found.free_accounts + found.paid_accounts) * CREDITS - found.balance
+
+
+def assert_no_work_files(server: ConvertdServer) -> None:
+    """Asserts that the server closes all uploads and results, and that none has a name in the data folder."""
+    assert eventually(lambda: not open_work_files(server.folder, server.pid))
+    assert list((server.folder / "jobs").iterdir()) == []
+
+
+def running_jobs(server: ConvertdServer) -> list[int]:
+    """Returns the process IDs of the server's jobs: of its descendants that have uploads or results open."""
+    jobs = []
+    for pid in process_tree(server.pid)[1:]:
+        with suppress(OSError):  # the process has ended
+            jobs += [pid] if open_work_files(server.folder, pid) else []
+    return jobs
