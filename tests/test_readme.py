@@ -31,6 +31,7 @@ pytestmark = pytest.mark.long
 
 _README = read("README.md")
 _BENCHMARKS = read("benchmarks/README.md")
+_CLIENT = read("web/client/README.md")
 _OPERATION = read("config/README.md")
 _PLUGINS = read("plugins/README.md")
 _SANDBOX = read("engine/sandbox/README.md")
@@ -46,8 +47,8 @@ _COMMANDS = [
 
 
 def test_every_document_is_covered() -> None:
-    assert documents() == [_README, _SECURITY, _BENCHMARKS, _OPERATION, _SANDBOX, _PLUGINS]
-    assert _SECURITY.commands() == []  # all others are executed or parsed, here and in test_production
+    assert documents() == [_README, _SECURITY, _BENCHMARKS, _OPERATION, _SANDBOX, _PLUGINS, _CLIENT]
+    assert _SECURITY.commands() == []  # all others are executed or parsed, here, in test_production and test_client
 
 
 def test_the_readme_has_commands() -> None:
@@ -174,7 +175,7 @@ def test_the_settings_are_those_of_the_program() -> None:
 
 def test_the_settings_that_are_named_exist() -> None:
     known = {variable(name) for name in Settings.model_fields}
-    known |= {"CONVERTD_CONFIG", "CONVERTD_API_KEY", "CONVERTD_TEST_CORPUS"}
+    known |= {"CONVERTD_CONFIG", "CONVERTD_API_KEY", "CONVERTD_URL", "CONVERTD_TEST_CORPUS"}
     for document in documents():
         for name in re.findall(r"\bCONVERTD_[A-Z_]+[A-Z]\b", document.text):
             assert name in known, (document.path, name)

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import httpx
 from PIL import Image, ImageChops
 
-from web.client import AsyncClient, ConvertdError
+from convertd_client import AsyncClient, ConvertdError
 
 COLORS = ((200, 60, 60), (60, 190, 70), (70, 80, 200), (190, 190, 70))
 
@@ -76,15 +76,12 @@ class _Transport(httpx.AsyncHTTPTransport):
         return response
 
 
-class _Client(AsyncClient):
-    """The client of the API, with a transport that records outcomes."""
-
-    def __init__(self, url: str, key: str, outcomes: Outcomes, trust: ssl.SSLContext) -> None:
-        self._transport = _Transport(outcomes, trust)
-        super().__init__(url, key, timeout=_TIMEOUT, retries=_MAX_RETRIES, max_retry_wait=_MAX_RETRY_WAIT)
-
-    def _open(self, **options: Any) -> httpx.AsyncClient:
-        return httpx.AsyncClient(**options, transport=self._transport)
+def _client(url: str, key: str, outcomes: Outcomes, trust: ssl.SSLContext) -> AsyncClient:
+    """A client of the API, with a transport that records outcomes."""
+    transport = _Transport(outcomes, trust)
+    return AsyncClient(
+        url, key, timeout=_TIMEOUT, retries=_MAX_RETRIES, max_retry_wait=_MAX_RETRY_WAIT, http_transport=transport
+    )
 
 
 class AccountClients:
@@ -94,8 +91,8 @@ class AccountClients:
         self, key: str, color: Color, url: str, servers: Sequence[str], trust: ssl.SSLContext, outcomes: Outcomes
     ) -> None:
         self._color = color
-        self._service = _Client(url, key, outcomes, trust)
-        self._servers = [_Client(server, key, outcomes, trust) for server in servers]
+        self._service = _client(url, key, outcomes, trust)
+        self._servers = [_client(server, key, outcomes, trust) for server in servers]
         self._outcomes = outcomes
         self._pictures = {size: _picture(size, color) for size in _SIZES}
 
@@ -136,7 +133,7 @@ class AccountClients:
         await self._check(download.content, size, options)
         self._outcomes.through_other_server += 1
 
-    async def _upload(self, client: _Client, content: bytes) -> str:
+    async def _upload(self, client: AsyncClient, content: bytes) -> str:
         """Uploads until it succeeds: uploads have no idempotency key, so that the client does not repeat all."""
         while True:
             try:
