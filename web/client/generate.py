@@ -6,6 +6,7 @@ python web/client/generate.py [FILE]
 from __future__ import annotations
 
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,17 +37,6 @@ from typing import Any, Literal, TypedDict
 
 from convertd_client.transport import ConvertdError
 '''
-_TYPES: Mapping[str, str] = MappingProxyType(
-    {
-        "string": "str",
-        "integer": "int",
-        "number": "float",
-        "boolean": "bool",
-        "null": "None",
-        "array": "tuple[{}, ...]",
-        "object": "Mapping[str, {}]",
-    }
-)
 _REQUEST_FIELDS = ("file", "output_format", "dry_run")  # POST /convert has these in addition to options
 _ERRORS: Mapping[str, str] = MappingProxyType({"rate_limit_exceeded": "RateLimited"})  # names that differ from the code
 _SECRETS = ("api_key",)  # fields that `repr` omits
@@ -98,18 +88,15 @@ def _render(api: Schema) -> Iterator[str]:
     for schema in (schema for name, schema in schemas.items() if name.endswith("Error")):
         code = schema["properties"]["error"]["properties"]["code"]["const"]
         name = _ERRORS.get(code) or "".join(word.capitalize() for word in code.split("_"))
-        yield _class(f'{name}(ConvertdError, code="{code}")', schema["description"])
+        yield _class(f'{name}(ConvertdError, code="{code}")', _summary(schema))
     for name, parts in _MODELS.items():
         alternatives = [schemas[part] for part in parts if part in schemas]
         fields = [*_fields(alternatives), *(_fields([schemas["Meta"]]) if name in _WITH_META else [])]
-        yield "@dataclass(frozen=True, kw_only=True)\n" + _class(name, alternatives[0]["description"], fields)
+        yield "@dataclass(frozen=True, kw_only=True)\n" + _class(name, _summary(alternatives[0]), fields)
 
 
 def _class(declaration: str, description: str, fields: Sequence[str] = ()) -> str:
-    width = _MAX_LINE - len('"""')
-    docstring = textwrap.fill(f'"""{description}', width, initial_indent=_INDENT, subsequent_indent=_INDENT)
-    end = f'\n{_INDENT}"""' if "\n" in docstring else '"""'
-    return "\n".join([f"class {declaration}:", docstring + end, *(["", *fields] if fields else []), ""])
+    return "\n".join([f"class {declaration}:", f'{_INDENT}"""{description}"""', *(["", *fields] if fields else []), ""])
 
 
 def _fields(schemas: Sequence[Schema]) -> Iterator[str]:
@@ -121,16 +108,22 @@ def _fields(schemas: Sequence[Schema]) -> Iterator[str]:
 
 
 def _field(name: str, schemas: Sequence[Schema], *, optional: bool = False, literals: bool = False) -> str:
-    """The line of a field, with its description in lines before it if it would be too long."""
+    """The line of a field, with its description in a line before it if it would be too long."""
     kinds = dict.fromkeys(kind for schema in schemas for kind in _types(schema, literals=literals))
     nullable = kinds.pop("None", kinds) is None or optional
     is_list = nullable and all(kind.startswith("tuple[") for kind in kinds)
     default = " = ()" if is_list else " | None = None" if nullable else ""
     line = f"{_INDENT}{name}: {' | '.join(kinds)}{' = field(repr=False)' if name in _SECRETS else default}"
-    comment = f"# {schemas[0].get('description', '')}"
-    if len(comment) == len("# ") or len(f"{line}  {comment}") <= _MAX_LINE:
-        return f"{line}  {comment}".removesuffix("  # ")
-    return textwrap.fill(comment, _MAX_LINE, initial_indent=_INDENT, subsequent_indent=f"{_INDENT}# ") + f"\n{line}"
+    comment = f"# {_summary(schemas[0])}"
+    if len(f"{line}  {comment}") > _MAX_LINE:
+        return f"{_INDENT}{comment}\n{line}"
+    return f"{line}  {comment}".removesuffix("  # ")
+
+
+def _summary(schema: Schema) -> str:
+    """The first sentence of the description, in one line."""
+    sentence = re.sub(r"(?<=\.)\s.*", "", schema.get("description", ""), flags=re.DOTALL)
+    return textwrap.shorten(sentence, _MAX_LINE - len(f'{_INDENT}""""""'), placeholder=" …")
 
 
 def _types(schema: Schema, *, literals: bool) -> Iterator[str]:
@@ -146,7 +139,8 @@ def _types(schema: Schema, *, literals: bool) -> Iterator[str]:
         for kind in [schema["type"]] if isinstance(schema["type"], str) else schema["type"]:
             inner = schema.get("items" if kind == "array" else "additionalProperties")
             item = " | ".join(dict.fromkeys(_types(inner, literals=literals))) if isinstance(inner, dict) else "Any"
-            yield _TYPES[kind].format(item)
+            names = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+            yield {"array": f"tuple[{item}, ...]", "object": f"Mapping[str, {item}]", **names}[kind]
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ class _Connection:
             timeout=httpx.Timeout(timeout, connect=min(timeout, 10.0)),
             transport=cast(Any, http_transport),
         )
-        self._transport = Transport(http, retries=retries, backoff=backoff, max_retry_wait=max_retry_wait)
+        self._api = Transport(http, retries=retries, backoff=backoff, max_retry_wait=max_retry_wait)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_url!r})"
@@ -68,7 +68,7 @@ class AsyncClient(_Connection, Calls):
 
     async def close(self) -> None:
         """Closes the connections."""
-        await self._transport.close()
+        await self._api.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -99,7 +99,7 @@ def _iterate(results: AsyncGenerator[T, None]) -> Iterator[T]:
 def _blocking(call: Callable[Concatenate[Calls, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Client, P], T]:
     @wraps(call)
     def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return _run(call(Calls(self._transport), *args, **kwargs))
+        return _run(call(Calls(self._api), *args, **kwargs))
 
     return method
 
@@ -109,7 +109,7 @@ def _iterating(
 ) -> Callable[Concatenate[Client, P], Iterator[T]]:
     @wraps(call)
     def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        return _iterate(call(Calls(self._transport), *args, **kwargs))
+        return _iterate(call(Calls(self._api), *args, **kwargs))
 
     return method
 
@@ -149,7 +149,7 @@ class Client(_Connection):
 
     def close(self) -> None:
         """Closes the connections."""
-        _run(self._transport.close())
+        _run(self._api.close())
 
     def __enter__(self) -> Self:
         return self

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, cast
+from typing import Any, BinaryIO, TypeAlias, Unpack, cast
 from urllib.parse import quote
 
 from convertd_client import schema, transfers
@@ -16,21 +16,8 @@ from convertd_client.schema import ConvertOptions
 from convertd_client.transfers import FilePath, PartialDownload, Progress, Source
 from convertd_client.transport import ConvertdError, Request, Transport
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 ToolOption: TypeAlias = "str | float | Sequence[str] | os.PathLike[str] | BinaryIO | None"
 """The value of a tool's option, None if it is not given. Path objects, bytes and open files are sent as files."""
-
-
-class PdfOptions(TypedDict, total=False):
-    """The options of PDF tools, and the arguments of `convert` that are no options."""
-
-    password: str | None
-    to: FilePath | None
-    overwrite: bool
-    name: str | None
-    progress: Progress | None
 
 
 @dataclass(frozen=True)
@@ -61,8 +48,8 @@ class FileResult(schema.BatchEntry):
 class Calls:
     """All calls of the API. With a blocking transport, the coroutines never suspend."""
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+    def __init__(self, api: Transport) -> None:
+        self._api = api
 
     async def convert(
         self,
@@ -82,9 +69,8 @@ class Calls:
         is a ZIP archive, the file has the suffix .zip. Raises OSError before the request if the file cannot be written,
         FileExistsError if it exists and `overwrite` is not set.
         """
-        form = _form(**options, output_format=target)
-        with transfers.open_download(to, overwrite=overwrite, progress=progress) as download:
-            return await self._convert("/convert", form, [("file", source)], name, progress, download)
+        fields = {**options, "output_format": target}
+        return await self._convert("/convert", [("file", source)], fields, to, overwrite, name, progress)
 
     async def inspect(
         self,
@@ -99,7 +85,7 @@ class Calls:
         """Identifies a file and returns what its conversion would do. Converts nothing, and costs nothing."""
         form = _form(**options, output_format=target, dry_run=True)
         with transfers.open_uploads([("file", source)], name, progress) as uploads:
-            return await self._transport.call(
+            return await self._api.call(
                 schema.Inspection, Request("POST", "/convert", {"data": form, "files": uploads})
             )
 
@@ -122,17 +108,16 @@ class Calls:
         is_single = isinstance(files, str) or _is_file(files)
         sent: list[tuple[str, Any]] = [("file", files)] if is_single else [("files[]", one) for one in cast(Any, files)]
         sent += [(option, value) for option, value in options.items() if _is_file(value)]
-        form = _form(**{option: value for option, value in options.items() if not _is_file(value)})
+        fields = {option: value for option, value in options.items() if not _is_file(value)}
         endpoint = next((known.endpoint for known in await self.tools() if known.id == tool), f"/tools/{_quoted(tool)}")
-        with transfers.open_download(to, overwrite=overwrite, progress=progress) as download:
-            return await self._convert(endpoint.removeprefix("/api/v1"), form, sent, name, progress, download)
+        return await self._convert(endpoint.removeprefix("/api/v1"), sent, fields, to, overwrite, name, progress)
 
-    async def merge_pdfs(self, sources: Sequence[Source], **options: Unpack[PdfOptions]) -> Result:
-        """Merges 2 to 20 PDFs into one, in their order."""
+    async def merge_pdfs(self, /, sources: Sequence[Source], **options: Any) -> Result:
+        """Merges 2 to 20 PDFs into one, in their order. Further arguments are those of `tool`, such as `to`."""
         return await self.tool("pdf-merge", sources, **options)
 
-    async def delete_pages(self, source: Source, pages: str | Sequence[int], **options: Unpack[PdfOptions]) -> Result:
-        """Removes pages from a PDF. Pages count from 1: [2, 5] or "2,5,8-10"."""
+    async def delete_pages(self, /, source: Source, pages: str | Sequence[int], **options: Any) -> Result:
+        """Removes pages from a PDF. Pages count from 1: [2, 5] or "2,5,8-10". Further arguments are those of `tool`."""
         listed = pages if isinstance(pages, str) else ",".join(map(str, pages))
         return await self.tool("pdf-delete-pages", source, pages=listed, **options)
 
@@ -144,13 +129,13 @@ class Calls:
 
     async def file(self, file_id: str) -> schema.StoredFile:
         """Returns a stored file's properties."""
-        return await self._transport.call(schema.StoredFile, Request("GET", f"/files/{_quoted(file_id)}"))
+        return await self._api.call(schema.StoredFile, Request("GET", f"/files/{_quoted(file_id)}"))
 
     async def convert_file(self, /, file_id: str, target: str, **options: Unpack[ConvertOptions]) -> Result:
         """Converts a stored file. `download` fetches the result."""
         body = {**options, "output_format": target}
         request = Request("POST", f"/files/{_quoted(file_id)}/convert", {"json": body}, key=_new_key())
-        return await self._transport.call(Result, request)
+        return await self._api.call(Result, request)
 
     async def download(
         self, file_id: str, *, to: FilePath | None = None, overwrite: bool = False, progress: Progress | None = None
@@ -162,11 +147,11 @@ class Calls:
 
     async def delete_file(self, file_id: str) -> None:
         """Deletes a stored file and its results."""
-        await self._transport.send(Request("DELETE", f"/files/{_quoted(file_id)}"))
+        await self._api.send(Request("DELETE", f"/files/{_quoted(file_id)}"))
 
     async def create_batch(self, target: str) -> schema.Batch:
         """Creates an empty batch."""
-        return await self._transport.call(schema.Batch, Request("POST", "/batch", {"json": {"output_format": target}}))
+        return await self._api.call(schema.Batch, Request("POST", "/batch", {"json": {"output_format": target}}))
 
     async def add_to_batch(
         self, batch_id: str, source: Source, *, name: str | None = None, progress: Progress | None = None
@@ -180,11 +165,11 @@ class Calls:
         """Converts files of a batch in parallel, with the same options. A failed file does not affect the others."""
         body = {**options, "file_ids": [*file_ids], "output_format": target}
         request = Request("POST", f"/batch/{_quoted(batch_id)}/convert", {"json": body}, key=_new_key())
-        return await self._transport.call(schema.BatchResult, request)
+        return await self._api.call(schema.BatchResult, request)
 
     async def batch(self, batch_id: str) -> schema.Batch:
         """Returns a batch and its files."""
-        return await self._transport.call(schema.Batch, Request("GET", f"/batch/{_quoted(batch_id)}"))
+        return await self._api.call(schema.Batch, Request("GET", f"/batch/{_quoted(batch_id)}"))
 
     def convert_many(
         self,
@@ -208,91 +193,90 @@ class Calls:
 
     async def formats(self) -> schema.Formats:
         """Returns all supported conversions."""
-        return await self._transport.call(schema.Formats, Request("GET", "/formats"))
+        return await self._api.call(schema.Formats, Request("GET", "/formats"))
 
     async def conversion(self, input_format: str, output_format: str) -> schema.Conversion:
         """Returns the steps and the options of a conversion."""
         path = f"/formats/{_quoted(input_format)}/{_quoted(output_format)}"
-        return await self._transport.call(schema.Conversion, Request("GET", path))
+        return await self._api.call(schema.Conversion, Request("GET", path))
 
     async def tools(self) -> tuple[schema.Tool, ...]:
         """Returns the operations of the server."""
-        return await self._transport.call(tuple[schema.Tool, ...], Request("GET", "/tools"), "tools")
+        return await self._api.call(tuple[schema.Tool, ...], Request("GET", "/tools"), "tools")
 
     async def account(self) -> schema.Account:
         """Returns the account of the API key."""
-        return await self._transport.call(schema.Account, Request("GET", "/account"))
+        return await self._api.call(schema.Account, Request("GET", "/account"))
 
     async def usage(self, period: str | None = None) -> schema.Usage:
         """Returns the usage of a month (YYYY-MM) or since a day (YYYY-MM-DD). The default is the current month."""
-        return await self._transport.call(
-            schema.Usage, Request("GET", "/account/usage", {"params": _form(period=period)})
-        )
+        return await self._api.call(schema.Usage, Request("GET", "/account/usage", {"params": _form(period=period)}))
 
     async def keys(self) -> tuple[schema.Key, ...]:
         """Returns the account's active API keys."""
-        return await self._transport.call(tuple[schema.Key, ...], Request("GET", "/account/keys"), "keys")
+        return await self._api.call(tuple[schema.Key, ...], Request("GET", "/account/keys"), "keys")
 
     async def create_key(self, name: str | None = None) -> schema.NewKey:
         """Creates an API key."""
         request = Request("POST", "/account/keys", {"json": _form(name=name)}, repeatable=False)
-        return await self._transport.call(schema.NewKey, request)
+        return await self._api.call(schema.NewKey, request)
 
     async def rotate_key(self, key_id: str, *, grace_period_seconds: int = 86_400) -> schema.NewKey:
         """Replaces an API key. The old key keeps working for the grace period."""
         body = {"grace_period_seconds": grace_period_seconds}
         request = Request("POST", f"/account/keys/{_quoted(key_id)}/rotate", {"json": body}, repeatable=False)
-        return await self._transport.call(schema.NewKey, request)
+        return await self._api.call(schema.NewKey, request)
 
     async def revoke_key(self, key_id: str) -> None:
         """Revokes an API key."""
-        await self._transport.send(Request("DELETE", f"/account/keys/{_quoted(key_id)}"))
+        await self._api.send(Request("DELETE", f"/account/keys/{_quoted(key_id)}"))
 
     async def purchase(self, pack: str, *, language: str = "en") -> schema.Purchase:
         """Opens a checkout for a pack of credits: starter, pro or business."""
         request = Request("POST", "/credits/purchase", {"json": {"pack": pack, "language": language}}, key=_new_key())
-        return await self._transport.call(schema.Purchase, request)
+        return await self._api.call(schema.Purchase, request)
 
     async def register(self, email: str, name: str) -> schema.Registration:
         """Registers an account and sends a verification email. Needs no API key."""
         request = Request("POST", "/register", {"json": {"email": email, "name": name}}, repeatable=False)
-        return await self._transport.call(schema.Registration, request)
+        return await self._api.call(schema.Registration, request)
 
     async def verify(self, token: str) -> schema.NewKey:
         """Exchanges the token from the email's link for an API key. Needs no API key."""
-        return await self._transport.call(
+        return await self._api.call(
             schema.NewKey, Request("GET", "/verify", {"params": {"token": token}}, repeatable=False)
         )
 
     async def _convert(
         self,
         path: str,
-        form: Mapping[str, str],
         files: Sequence[tuple[str, Source]],
+        fields: Mapping[str, object],
+        to: FilePath | None,
+        overwrite: bool,
         name: str | None,
         progress: Progress | None,
-        download: PartialDownload,
     ) -> Result:
         # Asks for JSON and downloads the result separately: only the download of a stored result can be resumed.
-        with transfers.open_uploads(files, name, progress) as uploads:
-            result = await self._transport.call(
-                Result, Request("POST", path, {"data": form, "files": uploads}, key=_new_key())
-            )
-        try:
-            await self._fetch(result.file_id, download, result.container)
-        except ConvertdError as error:
-            error.details["file_id"] = result.file_id
-            raise
-        return replace(result, content=download.content, path=download.path)
+        with transfers.open_download(to, overwrite=overwrite, progress=progress) as download:
+            with transfers.open_uploads(files, name, progress) as uploads:
+                body = {"data": _form(**fields), "files": uploads}
+                result = await self._api.call(Result, Request("POST", path, body, key=_new_key()))
+            try:
+                await self._fetch(result.file_id, download, result.container)
+            except ConvertdError as error:
+                error.details["file_id"] = result.file_id
+                raise
+            return replace(result, content=download.content, path=download.path)
 
     async def _fetch(self, file_id: str, download: PartialDownload, container: str | None = None) -> None:
         if container == "zip" and download.path is not None:
             download.path = download.path.with_suffix(".zip")
-        await self._transport.send(Request("GET", f"/files/{_quoted(file_id)}/download", download=download))
+        await self._api.send(Request("GET", f"/files/{_quoted(file_id)}/download", download=download))
 
     async def _store(self, path: str, source: Source, name: str | None, progress: Progress | None) -> schema.StoredFile:
         with transfers.open_uploads([("file", source)], name, progress) as uploads:
-            return await self._transport.call(schema.StoredFile, Request("POST", path, {"files": uploads}))
+            return await self._api.call(schema.StoredFile, Request("POST", path, {"files": uploads}))
 
     async def _convert_many(
         self,

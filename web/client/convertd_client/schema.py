@@ -41,19 +41,15 @@ class ConvertOptions(TypedDict, total=False):
     dpi: int  # Resolution at which pages and vectors become pixels.
     # `preview` uses the largest JPEG that the camera stored in the file; it can be small.
     raw_mode: Literal["develop", "preview"]
-    # Compression of TIFF. By default Group 4 for pages of 1 bit, otherwise `deflate`. `jpeg` is lossy, with 8 bits per
-    # sample and without transparency.
-    compression: Literal["none", "lzw", "deflate", "jpeg"]
+    compression: Literal["none", "lzw", "deflate", "jpeg"]  # Compression of TIFF.
 
 
 class FileTooLarge(ConvertdError, code="file_too_large"):
-    """`reason` names the exceeded limit: bytes, pixels, frames, pages, scans, elements, or the account's storage.
-    `details` has the limit.
-    """
+    """`reason` names the exceeded limit: bytes, pixels, frames, pages, scans, elements, or the account's storage."""
 
 
 class IdempotencyConflict(ConvertdError, code="idempotency_conflict"):
-    """The first request with this idempotency key is still running. Retry after `Retry-After` seconds."""
+    """The first request with this idempotency key is still running."""
 
 
 class IdempotencyKeyReused(ConvertdError, code="idempotency_key_reused"):
@@ -61,15 +57,11 @@ class IdempotencyKeyReused(ConvertdError, code="idempotency_key_reused"):
 
 
 class InvalidApiKey(ConvertdError, code="invalid_api_key"):
-    """Send a valid API key as `Authorization: Bearer …`. To replace a lost key, register again with the same email
-    address.
-    """
+    """Send a valid API key as `Authorization: Bearer …`."""
 
 
 class InvalidFileType(ConvertdError, code="invalid_file_type"):
-    """The file's content decides its type, not its name. `reason` distinguishes empty files, unknown formats, and
-    PDFs that need the field `password`.
-    """
+    """The file's content decides its type, not its name."""
 
 
 class InvalidParameter(ConvertdError, code="invalid_parameter"):
@@ -85,7 +77,7 @@ class MethodNotAllowed(ConvertdError, code="method_not_allowed"):
 
 
 class NoCredits(ConvertdError, code="no_credits"):
-    """Buy a pack of credits. `details` has the balance and the price."""
+    """Buy a pack of credits."""
 
 
 class NotFound(ConvertdError, code="not_found"):
@@ -93,31 +85,27 @@ class NotFound(ConvertdError, code="not_found"):
 
 
 class NotReady(ConvertdError, code="not_ready"):
-    """The service is starting, stopping, or a part of it fails. Retry, on another server if there is one."""
+    """The service is starting, stopping, or a part of it fails."""
 
 
 class ProcessingFailed(ConvertdError, code="processing_failed"):
-    """`corrupt_input`, `engine_error` and `target_unreachable` fail again if repeated. After `timeout`,
-    `out_of_memory` and `worker_crashed` a retry may succeed. Failed conversions are not charged.
-    """
+    """`corrupt_input`, `engine_error` and `target_unreachable` fail again if repeated."""
 
 
 class RangeNotSatisfiable(ConvertdError, code="range_not_satisfiable"):
-    """Request a `Range` that starts before the end of the file. `details` has its size."""
+    """Request a `Range` that starts before the end of the file."""
 
 
 class RateLimited(ConvertdError, code="rate_limit_exceeded"):
-    """Wait for `Retry-After` seconds and repeat the request. With the reason `queue_full`, the server has too many
-    conversions waiting; send fewer at a time.
-    """
+    """Wait for `Retry-After` seconds and repeat the request."""
 
 
 class RequestTimeout(ConvertdError, code="request_timeout"):
-    """The request arrived too slowly. Use a faster connection or smaller files."""
+    """The request arrived too slowly."""
 
 
 class ServerError(ConvertdError, code="server_error"):
-    """The server is at fault. Retry later, and quote the `request_id` when you report it."""
+    """The server is at fault."""
 
 
 class UnsupportedConversion(ConvertdError, code="unsupported_conversion"):
@@ -162,22 +150,22 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchEntry:
-    """A converted file of a batch. It cost one credit."""
+    """A converted file of a batch."""
 
     file_id: str  # The file's id.
     input_format: str | None = None  # The format detected from the file's content.
     output_format: str | None = None  # The canonical name of the target format.
     original_size: int | None = None  # Size of the input in bytes.
     processed_size: int | None = None  # Size of the result in bytes.
-    reduction_percent: float | None = None  # Size reduction in percent. Negative if the result is larger.
-    download_url: str | None = None  # Path to download the result. Needs the API key.
+    reduction_percent: float | None = None  # Size reduction in percent.
+    download_url: str | None = None  # Path to download the result.
     processing_time_ms: int | None = None  # Duration of the conversion in milliseconds.
     warnings: tuple[FidelityWarning, ...] = ()  # What the target format cannot hold.
     container: str | None = None  # Present if the result has several files, in a ZIP.
     file_count: int | None = None  # Files in the result; for PDF operations, files that were sent.
     quality_used: int | None = None  # The quality that `max_bytes` led to.
     status: str
-    result_file_id: str | None = None  # The file of the result. Differs from `file_id` if that was processed before.
+    result_file_id: str | None = None  # The file of the result.
     error: FileError | None = None  # Why the conversion failed.
 
 
@@ -201,8 +189,7 @@ class Conversion:
     input_format: str
     output_format: str
     path: tuple[str, ...]  # The steps, without those that only options add.
-    # `detail`: lossy encoding or fewer colors. `structure`: text, vectors, layers or pages become pixels.
-    losses: tuple[str, ...]
+    losses: tuple[str, ...]  # `detail`: lossy encoding or fewer colors.
     credits: int
     options: Mapping[str, Any]  # The JSON Schema (2020-12) of an object with the options of the conversion.
 
@@ -216,8 +203,8 @@ class ConversionResult:
     output_format: str  # The canonical name of the target format.
     original_size: int  # Size of the input in bytes.
     processed_size: int  # Size of the result in bytes.
-    reduction_percent: float  # Size reduction in percent. Negative if the result is larger.
-    download_url: str  # Path to download the result. Needs the API key.
+    reduction_percent: float  # Size reduction in percent.
+    download_url: str  # Path to download the result.
     processing_time_ms: int  # Duration of the conversion in milliseconds.
     warnings: tuple[FidelityWarning, ...]  # What the target format cannot hold.
     container: str | None = None  # Present if the result has several files, in a ZIP.
@@ -233,7 +220,7 @@ class ConversionResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Day:
-    """Usage on a day (UTC). `conversions` includes `failed`."""
+    """Usage on a day (UTC)."""
 
     date: str
     conversions: int
@@ -274,7 +261,7 @@ class Formats:
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """A conversion that was not run, because of `dry_run`. Sizes and counts that the header does not have are null."""
+    """A conversion that was not run, because of `dry_run`."""
 
     input_format: str  # The format detected from the file's content.
     output_format: str  # The canonical name of the target format.
@@ -356,7 +343,7 @@ class RateLimit:
 
 @dataclass(frozen=True, kw_only=True)
 class Registration:
-    """The response to a registration. It is the same whether or not the address has an account."""
+    """The response to a registration."""
 
     email: str
     verification_sent: bool
@@ -388,7 +375,7 @@ class StoredFile:
     original_size: int | None = None  # Size of the input in bytes.
     processed_size: int | None = None  # Size of the result in bytes.
     reduction_percent: float | None = None  # Size reduction in percent.
-    download_url: str | None = None  # Path to download the result. Needs the API key.
+    download_url: str | None = None  # Path to download the result.
     processing_time_ms: int | None = None  # Duration of the conversion in milliseconds.
     warnings: tuple[FidelityWarning, ...] = ()  # What the target format cannot hold.
     container: str | None = None  # Present if the result has several files, in a ZIP.
@@ -419,7 +406,7 @@ class Tool:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """Usage in a period. Totals include failed conversions; days without conversions are omitted."""
+    """Usage in a period."""
 
     period: str
     start: str  # UTC.

@@ -24,27 +24,20 @@ Progress: TypeAlias = "Callable[[str, int, int | None], object]"
 """Callback with "upload" or "download", the bytes transferred so far, and the total in bytes, None if unknown."""
 
 
-class Upload:
-    """A file in a form that httpx can read and rewind for a retry; counts the bytes read."""
+class _Upload:
+    """An open file that calls `report` after each read."""
 
-    def __init__(self, file: BinaryIO, name: str) -> None:
+    def __init__(self, file: BinaryIO, report: Callable[[], object]) -> None:
         self._file = file
-        self.name = name
-        self.size = file.seek(0, os.SEEK_END)
-        self.sent = 0
-        self.on_read: Callable[[], object] = int
+        self._report = report
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
     def read(self, size: int = -1) -> bytes:
         block = self._file.read(size)
-        self.sent = self._file.tell()
-        self.on_read()
+        self._report()
         return block
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
 
 
 class PartialDownload:
@@ -151,12 +144,19 @@ def open_uploads(
     Copies unseekable ones to temporary files, so that they can be sent again.
     """
     with ExitStack() as stack:
-        uploads = [Upload(stack.enter_context(_open_source(file)), name or _filename(file)) for _, file in files]
-        if progress is not None:
-            total = sum(upload.size for upload in uploads)
-            for upload in uploads:
-                upload.on_read = lambda: progress("upload", sum(upload.sent for upload in uploads), total)
-        yield [(field, (upload.name, upload)) for (field, _), upload in zip(files, uploads, strict=True)]
+        opened = [stack.enter_context(_open_source(source)) for _, source in files]
+        total = sum(file.seek(0, os.SEEK_END) for file in opened)
+        for file in opened:
+            file.seek(0)
+
+        def report() -> None:
+            if progress is not None:
+                progress("upload", sum(file.tell() for file in opened), total)
+
+        yield [
+            (field, (name or _filename(source), _Upload(file, report)))
+            for (field, source), file in zip(files, opened, strict=True)
+        ]
 
 
 @contextmanager
