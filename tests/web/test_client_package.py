@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import re
 import shutil
 import subprocess
 import sys
@@ -12,9 +13,10 @@ import venv
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
+import httpx
 import pytest
 
-from convertd_client import AsyncClient, Client, ConvertdError
+from convertd_client import AsyncClient, Client, ConvertdError, NotFound
 from convertd_client.schema import ConvertOptions
 from engine.options import Option
 from engine.registry import load_registry
@@ -72,6 +74,28 @@ def test_the_readme_examples(server: Running, tmp_path: Path, monkeypatch: pytes
 
     assert done.attempted >= 9
     assert done.failed == 0
+
+
+def test_files_among_the_options_of_a_tool_are_sent_as_files(tmp_path: Path) -> None:
+    (tmp_path / "logo.png").write_bytes(b"a picture")
+    sent = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, json={"data": {"tools": [], "total": 0}, "meta": {"request_id": "req_1"}})
+        sent.append(request.read())
+        return httpx.Response(404, json={"error": {"code": "not_found", "message": "No."}})
+
+    client = Client("http://a.example", http_transport=httpx.MockTransport(respond))
+    with client, pytest.raises(NotFound):
+        client.tool("pdf-stamp", b"%PDF", name="a.pdf", stamp=tmp_path / "logo.png", text="Copy", pages=None)
+
+    parts = re.findall(rb"form-data; (.*)\r\n(?:Content-Type: .*\r\n)?\r\n(.*)\r\n", sent[0])
+    assert dict(parts) == {
+        b'name="text"': b"Copy",
+        b'name="file"; filename="a.pdf"': b"%PDF",
+        b'name="stamp"; filename="logo.png"': b"a picture",
+    }
 
 
 def test_the_metadata_is_that_of_the_server() -> None:

@@ -1,4 +1,4 @@
-"""Python client of the convertd API, synchronous and asynchronous. README.md of the distribution has examples.
+"""Python client of the convertd API, synchronous and asynchronous. The distribution's README.md has examples.
 
 Requests that may succeed later are retried with exponential backoff: after a lost connection, a full queue or a crash.
 All attempts share one idempotency key, so a call is charged once. Files are streamed from and to disk.
@@ -66,10 +66,6 @@ class AsyncClient(_Connection, Calls):
 
     _http_type = httpx.AsyncClient
 
-    async def close(self) -> None:
-        """Closes the connections."""
-        await self._api.close()
-
     async def __aenter__(self) -> Self:
         return self
 
@@ -83,10 +79,11 @@ def _run(coroutine: Coroutine[Any, Any, T]) -> T:
         coroutine.send(None)
     except StopIteration as end:
         return cast(T, end.value)
-    raise AssertionError
+    raise AssertionError  # unreachable: the transport blocks instead of suspending
 
 
 def _iterate(results: AsyncGenerator[T, None]) -> Iterator[T]:
+    """Yields the items of a generator that never suspends."""
     try:
         while True:
             yield _run(anext(results))
@@ -146,10 +143,7 @@ class Client(_Connection):
     purchase = _blocking(Calls.purchase)
     register = _blocking(Calls.register)
     verify = _blocking(Calls.verify)
-
-    def close(self) -> None:
-        """Closes the connections."""
-        _run(self._api.close())
+    close = _blocking(Calls.close)
 
     def __enter__(self) -> Self:
         return self

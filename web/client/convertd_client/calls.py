@@ -46,10 +46,14 @@ class FileResult(schema.BatchEntry):
 
 
 class Calls:
-    """All calls of the API. With a blocking transport, the coroutines never suspend."""
+    """All calls of the API. The coroutines never suspend if the transport blocks."""
 
     def __init__(self, api: Transport) -> None:
         self._api = api
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._api.close()
 
     async def convert(
         self,
@@ -103,7 +107,7 @@ class Calls:
     ) -> Result:
         """Runs a tool on a file, or on a sequence of files. `tools` returns the tools with their options.
 
-        The other arguments are those of `convert`.
+        The other arguments are those of `convert`; `name` replaces the filename of the first file.
         """
         is_single = isinstance(files, str) or _is_file(files)
         sent: list[tuple[str, Any]] = [("file", files)] if is_single else [("files[]", one) for one in cast(Any, files)]

@@ -139,7 +139,7 @@ def output_paths(paths: Sequence[Path], target: str, folder: FilePath | None) ->
 def open_uploads(
     files: Sequence[tuple[str, Source]], name: str | None, progress: Progress | None
 ) -> Iterator[list[tuple[str, Any]]]:
-    """Opens files, each with its form field, for httpx. `name` replaces their filenames.
+    """Opens files, each with its form field, for httpx. `name` replaces the filename of the first.
 
     Copies unseekable ones to temporary files, so that they can be sent again.
     """
@@ -153,10 +153,8 @@ def open_uploads(
             if progress is not None:
                 progress("upload", sum(file.tell() for file in opened), total)
 
-        yield [
-            (field, (name or _filename(source), _Upload(file, report)))
-            for (field, source), file in zip(files, opened, strict=True)
-        ]
+        names = [name or _filename(files[0][1]), *(_filename(source) for _, source in files[1:])]
+        yield [(files[i][0], (names[i], _Upload(file, report))) for i, file in enumerate(opened)]
 
 
 @contextmanager
