@@ -369,8 +369,6 @@ class StoredFile:
     status: str  # `processed` after a successful conversion.
     input_format: str  # The format detected from the file's content.
     expires_at: str  # UTC.
-    batch_id: str | None = None  # The batch's id.
-    total: int | None = None  # Number of files in the batch.
     output_format: str | None = None  # The canonical name of the target.
     original_size: int | None = None  # Size of the input in bytes.
     processed_size: int | None = None  # Size of the result in bytes.
@@ -381,10 +379,12 @@ class StoredFile:
     container: str | None = None  # Present if the result has several files, in a ZIP.
     file_count: int | None = None  # Files in the result.
     quality_used: int | None = None  # The quality that `max_bytes` led to.
+    batch_id: str | None = None  # The batch's id.
     source_file_id: str | None = None  # The file that was converted again to make this one.
     error: FileError | None = None  # The error of the last conversion, if it failed.
     created_at: str | None = None  # UTC.
     processed_at: str | None = None  # UTC.
+    total: int | None = None  # Number of files in the batch.
 
 
 @dataclass(frozen=True, kw_only=True)

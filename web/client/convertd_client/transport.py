@@ -105,7 +105,7 @@ class Transport:
         try:
             data = {**body.get("meta", {}), **body["data"]}
             return cast(T, _parse(kind, data if member is None else data[member]))
-        except (KeyError, TypeError):
+        except (AttributeError, KeyError, TypeError):
             message = "The response does not match the convertd API."
             raise UnexpectedAnswer(message, status=response.status_code) from None
 
@@ -192,12 +192,15 @@ def _json(response: httpx.Response) -> Mapping[str, Any]:
 
 
 def _parse(hint: Any, value: Any) -> Any:
-    """Returns a JSON value as a dataclass or a tuple of them. Ignores unknown fields, which newer servers may send."""
+    """Returns a JSON value as a dataclass or a tuple of them. A field that is null has its default.
+
+    Ignores unknown fields, which newer servers may send.
+    """
     inner = get_args(hint)
-    if value is not None and NoneType in inner:
+    if NoneType in inner:
         return _parse(inner[0], value)
     if is_dataclass(hint):
         hints = get_type_hints(hint)
-        names = [declared.name for declared in fields(hint) if declared.name in value]
+        names = [declared.name for declared in fields(hint) if value.get(declared.name) is not None]
         return cast(Any, hint)(**{name: _parse(hints[name], value[name]) for name in names})
     return tuple(_parse(inner[0], item) for item in value) if Ellipsis in inner else value
