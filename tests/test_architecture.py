@@ -62,7 +62,8 @@ _SAMPLE_DATA = {"tests.support.raw_samples"}
 @cache
 def _sources() -> dict[str, str]:
     """The source of each module by its dotted name."""
-    paths = [path for package in _MAY_IMPORT for path in sorted((_ROOT / package).rglob("*.py"))]
+    found = [path for package in _MAY_IMPORT for path in sorted((_ROOT / package).rglob("*.py"))]
+    paths = [path for path in found if "build" not in path.parts]  # setuptools copies packages there
     names = (".".join(path.relative_to(_ROOT).with_suffix("").parts).removesuffix(".__init__") for path in paths)
     return {
         name.replace(f"web.client.{_CLIENT}", _CLIENT): path.read_text()

@@ -139,7 +139,7 @@ class _Module:
             for alternative in schema["anyOf"]:
                 yield from self._types(alternative, literals=literals)
         elif "$ref" in schema:
-            yield self._models.get(*_references(schema), "Mapping[str, Any]")
+            yield self._models.get(_references(schema)[0], "Mapping[str, Any]")
         elif literals and "enum" in schema:
             yield f"Literal[{', '.join(json.dumps(value) for value in schema['enum'])}]"
         else:
