@@ -20,12 +20,12 @@ from convertd_client import AsyncClient, Client, ConvertdError, NotFound
 from convertd_client.schema import ConvertOptions
 from engine.options import Option
 from engine.registry import load_registry
+from tests.support.readme import ROOT
 from tests.support.samples import sample
 from tests.support.servers import Running
 from web.api.errors import STATUS
 
-_ROOT = Path(__file__).parents[2]
-_FOLDER = _ROOT / "web" / "client"
+_FOLDER = ROOT / "web" / "client"
 _IGNORED = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
 _TYPES: dict[str, Any] = {"integer": int, "number": float, "string": str, "boolean": bool}
 
@@ -99,7 +99,7 @@ def test_files_among_the_options_of_a_tool_are_sent_as_files(tmp_path: Path) -> 
 
 
 def test_the_metadata_is_that_of_the_server() -> None:
-    client, server = (tomllib.loads((path / "pyproject.toml").read_text())["project"] for path in (_FOLDER, _ROOT))
+    client, server = (tomllib.loads((path / "pyproject.toml").read_text())["project"] for path in (_FOLDER, ROOT))
 
     assert client["version"] == server["version"]
     assert set(client["dependencies"]) <= set(server["dependencies"])
