@@ -115,7 +115,7 @@ def test_it_is_installed_from_its_folder(tmp_path: Path) -> None:
     subprocess.run([*pip, "--no-build-isolation", "--ignore-installed", source], check=True)
 
     program = "import convertd_client; print(convertd_client.__file__, convertd_client.Client())"
-    shown = subprocess.run([python, "-Pc", program], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    shown = subprocess.run([python, "-Ic", program], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     installed = packages / "convertd_client"
     assert shown == f"{installed / '__init__.py'} Client('http://localhost:8000/api/v1')\n"
     assert (installed / "py.typed").exists()
