@@ -153,8 +153,8 @@ def open_uploads(
             if progress is not None:
                 progress("upload", sum(file.tell() for file in opened), total)
 
-        names = [name or _filename(files[0][1]), *(_filename(source) for _, source in files[1:])]
-        yield [(files[i][0], (names[i], _Upload(file, report))) for i, file in enumerate(opened)]
+        names = [name if name and not index else _filename(source) for index, (_, source) in enumerate(files)]
+        yield [(files[index][0], (names[index], _Upload(file, report))) for index, file in enumerate(opened)]
 
 
 @contextmanager
