@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from urllib.parse import quote
 from convertd_client import schema, transfers
 from convertd_client.schema import ConvertOptions
 from convertd_client.transfers import FilePath, PartialDownload, Progress, Source
-from convertd_client.transport import ConvertdError, Request, Transport
+from convertd_client.transport import ConvertdError, Transport
 
 ToolOption: TypeAlias = "str | float | Sequence[str] | os.PathLike[str] | BinaryIO | None"
 """The value of a tool's option, None if it is not given. Path objects, bytes and open files are sent as files."""
@@ -89,9 +88,7 @@ class Calls:
         """Identifies a file and returns what its conversion would do. Converts nothing, and costs nothing."""
         form = _form(**options, output_format=target, dry_run=True)
         with transfers.open_uploads([("file", source)], name, progress) as uploads:
-            return await self._api.call(
-                schema.Inspection, Request("POST", "/convert", {"data": form, "files": uploads})
-            )
+            return await self._api.call(schema.Inspection, "POST", "/convert", data=form, files=uploads)
 
     async def tool(
         self,
@@ -133,13 +130,12 @@ class Calls:
 
     async def file(self, file_id: str) -> schema.StoredFile:
         """Returns a stored file's properties."""
-        return await self._api.call(schema.StoredFile, Request("GET", f"/files/{_quoted(file_id)}"))
+        return await self._api.call(schema.StoredFile, "GET", f"/files/{_quoted(file_id)}")
 
     async def convert_file(self, /, file_id: str, target: str, **options: Unpack[ConvertOptions]) -> Result:
         """Converts a stored file. `download` fetches the result."""
         body = {**options, "output_format": target}
-        request = Request("POST", f"/files/{_quoted(file_id)}/convert", {"json": body}, key=_new_key())
-        return await self._api.call(Result, request)
+        return await self._api.call(Result, "POST", f"/files/{_quoted(file_id)}/convert", json=body, idempotent=True)
 
     async def download(
         self, file_id: str, *, to: FilePath | None = None, overwrite: bool = False, progress: Progress | None = None
@@ -151,11 +147,11 @@ class Calls:
 
     async def delete_file(self, file_id: str) -> None:
         """Deletes a stored file and its results."""
-        await self._api.send(Request("DELETE", f"/files/{_quoted(file_id)}"))
+        await self._api.send("DELETE", f"/files/{_quoted(file_id)}")
 
     async def create_batch(self, target: str) -> schema.Batch:
         """Creates an empty batch."""
-        return await self._api.call(schema.Batch, Request("POST", "/batch", {"json": {"output_format": target}}))
+        return await self._api.call(schema.Batch, "POST", "/batch", json={"output_format": target})
 
     async def add_to_batch(
         self, batch_id: str, source: Source, *, name: str | None = None, progress: Progress | None = None
@@ -167,13 +163,13 @@ class Calls:
         self, /, batch_id: str, file_ids: Sequence[str], target: str, **options: Unpack[ConvertOptions]
     ) -> schema.BatchResult:
         """Converts files of a batch in parallel, with the same options. A failed file does not affect the others."""
+        path = f"/batch/{_quoted(batch_id)}/convert"
         body = {**options, "file_ids": [*file_ids], "output_format": target}
-        request = Request("POST", f"/batch/{_quoted(batch_id)}/convert", {"json": body}, key=_new_key())
-        return await self._api.call(schema.BatchResult, request)
+        return await self._api.call(schema.BatchResult, "POST", path, json=body, idempotent=True)
 
     async def batch(self, batch_id: str) -> schema.Batch:
         """Returns a batch and its files."""
-        return await self._api.call(schema.Batch, Request("GET", f"/batch/{_quoted(batch_id)}"))
+        return await self._api.call(schema.Batch, "GET", f"/batch/{_quoted(batch_id)}")
 
     def convert_many(
         self,
@@ -197,59 +193,55 @@ class Calls:
 
     async def formats(self) -> schema.Formats:
         """Returns all supported conversions."""
-        return await self._api.call(schema.Formats, Request("GET", "/formats"))
+        return await self._api.call(schema.Formats, "GET", "/formats")
 
     async def conversion(self, input_format: str, output_format: str) -> schema.Conversion:
         """Returns the steps and the options of a conversion."""
         path = f"/formats/{_quoted(input_format)}/{_quoted(output_format)}"
-        return await self._api.call(schema.Conversion, Request("GET", path))
+        return await self._api.call(schema.Conversion, "GET", path)
 
     async def tools(self) -> tuple[schema.Tool, ...]:
         """Returns the operations of the server."""
-        return await self._api.call(tuple[schema.Tool, ...], Request("GET", "/tools"), "tools")
+        return await self._api.call(tuple[schema.Tool, ...], "GET", "/tools", member="tools")
 
     async def account(self) -> schema.Account:
         """Returns the account of the API key."""
-        return await self._api.call(schema.Account, Request("GET", "/account"))
+        return await self._api.call(schema.Account, "GET", "/account")
 
     async def usage(self, period: str | None = None) -> schema.Usage:
         """Returns the usage of a month (YYYY-MM) or since a day (YYYY-MM-DD). The default is the current month."""
-        return await self._api.call(schema.Usage, Request("GET", "/account/usage", {"params": _form(period=period)}))
+        return await self._api.call(schema.Usage, "GET", "/account/usage", params=_form(period=period))
 
     async def keys(self) -> tuple[schema.Key, ...]:
         """Returns the account's active API keys."""
-        return await self._api.call(tuple[schema.Key, ...], Request("GET", "/account/keys"), "keys")
+        return await self._api.call(tuple[schema.Key, ...], "GET", "/account/keys", member="keys")
 
     async def create_key(self, name: str | None = None) -> schema.NewKey:
         """Creates an API key."""
-        request = Request("POST", "/account/keys", {"json": _form(name=name)}, repeatable=False)
-        return await self._api.call(schema.NewKey, request)
+        return await self._api.call(schema.NewKey, "POST", "/account/keys", json=_form(name=name), repeatable=False)
 
     async def rotate_key(self, key_id: str, *, grace_period_seconds: int = 86_400) -> schema.NewKey:
         """Replaces an API key. The old key keeps working for the grace period."""
-        body = {"grace_period_seconds": grace_period_seconds}
-        request = Request("POST", f"/account/keys/{_quoted(key_id)}/rotate", {"json": body}, repeatable=False)
-        return await self._api.call(schema.NewKey, request)
+        path, body = f"/account/keys/{_quoted(key_id)}/rotate", {"grace_period_seconds": grace_period_seconds}
+        return await self._api.call(schema.NewKey, "POST", path, json=body, repeatable=False)
 
     async def revoke_key(self, key_id: str) -> None:
         """Revokes an API key."""
-        await self._api.send(Request("DELETE", f"/account/keys/{_quoted(key_id)}"))
+        await self._api.send("DELETE", f"/account/keys/{_quoted(key_id)}")
 
     async def purchase(self, pack: str, *, language: str = "en") -> schema.Purchase:
         """Opens a checkout for a pack of credits: starter, pro or business."""
-        request = Request("POST", "/credits/purchase", {"json": {"pack": pack, "language": language}}, key=_new_key())
-        return await self._api.call(schema.Purchase, request)
+        body = {"pack": pack, "language": language}
+        return await self._api.call(schema.Purchase, "POST", "/credits/purchase", json=body, idempotent=True)
 
     async def register(self, email: str, name: str) -> schema.Registration:
         """Registers an account and sends a verification email. Needs no API key."""
-        request = Request("POST", "/register", {"json": {"email": email, "name": name}}, repeatable=False)
-        return await self._api.call(schema.Registration, request)
+        body = {"email": email, "name": name}
+        return await self._api.call(schema.Registration, "POST", "/register", json=body, repeatable=False)
 
     async def verify(self, token: str) -> schema.NewKey:
         """Exchanges the token from the email's link for an API key. Needs no API key."""
-        return await self._api.call(
-            schema.NewKey, Request("GET", "/verify", {"params": {"token": token}}, repeatable=False)
-        )
+        return await self._api.call(schema.NewKey, "GET", "/verify", params={"token": token}, repeatable=False)
 
     async def _convert(
         self,
@@ -264,8 +256,8 @@ class Calls:
         # Asks for JSON and downloads the result separately: only the download of a stored result can be resumed.
         with transfers.open_download(to, overwrite=overwrite, progress=progress) as download:
             with transfers.open_uploads(files, name, progress) as uploads:
-                body = {"data": _form(**fields), "files": uploads}
-                result = await self._api.call(Result, Request("POST", path, body, key=_new_key()))
+                form = _form(**fields)
+                result = await self._api.call(Result, "POST", path, data=form, files=uploads, idempotent=True)
             try:
                 await self._fetch(result.file_id, download, result.container)
             except ConvertdError as error:
@@ -276,11 +268,11 @@ class Calls:
     async def _fetch(self, file_id: str, download: PartialDownload, container: str | None = None) -> None:
         if container == "zip" and download.path is not None:
             download.path = download.path.with_suffix(".zip")
-        await self._api.send(Request("GET", f"/files/{_quoted(file_id)}/download", download=download))
+        await self._api.send("GET", f"/files/{_quoted(file_id)}/download", download=download)
 
     async def _store(self, path: str, source: Source, name: str | None, progress: Progress | None) -> schema.StoredFile:
         with transfers.open_uploads([("file", source)], name, progress) as uploads:
-            return await self._api.call(schema.StoredFile, Request("POST", path, {"files": uploads}))
+            return await self._api.call(schema.StoredFile, "POST", path, files=uploads)
 
     async def _convert_many(
         self,
@@ -348,7 +340,3 @@ def _is_file(value: object) -> bool:
 
 def _quoted(name: str) -> str:
     return quote(name, safe="")
-
-
-def _new_key() -> str:
-    return secrets.token_urlsafe(24)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from itertools import count
 from types import MappingProxyType, NoneType
 from typing import Any, TypeVar, cast, get_args, get_type_hints
@@ -57,26 +58,6 @@ class UnexpectedAnswer(ConvertdError, code="unexpected_answer"):
     """The response is not from convertd, but for example from a proxy."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """A request. If not `repeatable`, it is retried only if the server has not processed it.
-
-    `arguments` are keyword arguments of httpx: params, json, data or files. `key` is the idempotency key.
-    """
-
-    method: str
-    path: str
-    arguments: Mapping[str, Any] | None = None
-    key: str | None = None
-    download: PartialDownload | None = None
-    repeatable: bool = True
-
-    def headers(self) -> dict[str, str]:
-        """Returns the headers, which differ between the attempts of a download."""
-        headers = {"Accept": "application/json"} if self.download is None else self.download.headers()
-        return headers if self.key is None else {**headers, "Idempotency-Key": self.key}
-
-
 class Transport:
     """Sends requests, and retries those that may succeed later. All times are in seconds.
 
@@ -98,9 +79,12 @@ class Transport:
         else:
             await self._http.aclose()
 
-    async def call(self, kind: type[T], request: Request, member: str | None = None) -> T:
-        """Sends a request. Returns `data` of the response, with `meta`, or a member of it. Raises ConvertdError."""
-        response = await self.send(request)
+    async def call(self, kind: type[T], method: str, path: str, *, member: str | None = None, **request: Any) -> T:
+        """Sends a request. Returns `data` of the response, with `meta`, or a member of it. Raises ConvertdError.
+
+        `request` are the other arguments of `send`.
+        """
+        response = await self.send(method, path, **request)
         body = _json(response)
         try:
             data = {**body.get("meta", {}), **body["data"]}
@@ -109,17 +93,32 @@ class Transport:
             message = "The response does not match the convertd API."
             raise UnexpectedAnswer(message, status=response.status_code) from None
 
-    async def send(self, request: Request) -> httpx.Response:
-        """Sends a request. Returns the response. Raises ConvertdError if it fails and all retries do."""
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        idempotent: bool = False,
+        download: PartialDownload | None = None,
+        repeatable: bool = True,
+        **body: Any,
+    ) -> httpx.Response:
+        """Sends a request. Returns the response. Raises ConvertdError if it fails and all retries do.
+
+        If `idempotent`, all attempts have the same idempotency key. If not `repeatable`, the request is retried only if
+        the server has not processed it. `body` are arguments of httpx: json, data, files or params.
+        """
+        key = {"Idempotency-Key": secrets.token_urlsafe(24)} if idempotent else {}
         total_delay = 0.0
         for attempt in count():
+            headers = {"Accept": "application/json"} if download is None else download.headers()
             try:
-                response = await self._attempt(request)
+                response = await self._attempt(download, method=method, url=path, headers={**headers, **key}, **body)
                 if response.is_success:
                     return response
-                error = _refusal(request, response)
+                error = _refusal(response, repeatable=repeatable)
             except httpx.TransportError as interruption:
-                error = _interruption(request, interruption)
+                error = _interruption(interruption, repeatable=repeatable)
             delay = min(self._backoff * 2.0**attempt, _MAX_DELAY) * random.uniform(0.5, 1)
             running = error.code == "idempotency_conflict"
             if not running:  # its Retry-After is an upper bound, not a minimum
@@ -136,12 +135,10 @@ class Transport:
         else:
             await asyncio.sleep(seconds)
 
-    async def _attempt(self, request: Request) -> httpx.Response:
-        """Sends a request once. Reads the response into the request's download if it succeeded, else into memory."""
-        options: dict[str, Any] = {"headers": request.headers(), **(request.arguments or {})}
-        download = request.download
+    async def _attempt(self, download: PartialDownload | None, **request: Any) -> httpx.Response:
+        """Sends a request once. Reads the response into the download if it succeeded, else into memory."""
         if isinstance(self._http, httpx.Client):
-            with self._http.stream(request.method, request.path, **options) as response:
+            with self._http.stream(**request) as response:
                 if download is None or not response.is_success:
                     response.read()
                 else:
@@ -149,7 +146,7 @@ class Transport:
                     for block in response.iter_bytes():
                         download.write(block)
                 return response
-        async with self._http.stream(request.method, request.path, **options) as response:
+        async with self._http.stream(**request) as response:
             if download is None or not response.is_success:
                 await response.aread()
             else:
@@ -159,17 +156,17 @@ class Transport:
             return response
 
 
-def _interruption(request: Request, error: httpx.TransportError) -> ConvertdError:
+def _interruption(error: httpx.TransportError, *, repeatable: bool) -> ConvertdError:
     """Returns the error of an attempt without a response; `retryable` is set if another attempt is safe."""
     interrupted = isinstance(error, httpx.NetworkError | httpx.TimeoutException | httpx.RemoteProtocolError)
     not_sent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
     failed = ConnectionFailed(f"The connection failed: {error or type(error).__name__}.")
-    failed.retryable = not_sent or (interrupted and request.repeatable)
+    failed.retryable = not_sent or (interrupted and repeatable)
     failed.__cause__ = error
     return failed
 
 
-def _refusal(request: Request, response: httpx.Response) -> ConvertdError:
+def _refusal(response: httpx.Response, *, repeatable: bool) -> ConvertdError:
     """Returns the error of a response; `retryable` is set if another attempt is safe and may succeed."""
     status, after, body = response.status_code, response.headers.get("Retry-After", ""), _json(response).get("error")
     if not isinstance(body, dict):
@@ -178,7 +175,7 @@ def _refusal(request: Request, response: httpx.Response) -> ConvertdError:
     kind = next((kind for kind in ConvertdError.__subclasses__() if kind.code == body.get("code")), ConvertdError)
     retry_after = int(after) if after.isdecimal() else None
     error = kind(str(body.get("message")), body, status=status, retry_after=retry_after)
-    error.retryable &= request.repeatable or error.code in ("rate_limit_exceeded", "not_ready")
+    error.retryable &= repeatable or error.code in ("rate_limit_exceeded", "not_ready")
     return error
 
 
