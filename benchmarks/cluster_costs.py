@@ -23,11 +23,10 @@ from benchmarks.measure import Run, cpu_seconds, repeat_concurrently
 from benchmarks.report import Report, Row
 from benchmarks.server_process import create_accounts, email, open_database, sqlite_url
 from benchmarks.sleeping_workers import INSTALLATION, sleep
-from storage import accounts, ledger
-from storage.blob_store import FolderBlobStore
-from storage.database import Database
-from storage.transaction import Transaction
-from storage.usage import UsageRecord
+from storage.blobs.blob_store import FolderBlobStore
+from storage.database import Database, Transaction
+from storage.tables import accounts, ledger
+from storage.tables.usage import UsageRecord
 
 _JOBS = 200  # at a time
 _SECONDS = 0.1  # of a job that sleeps

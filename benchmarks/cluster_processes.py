@@ -21,7 +21,7 @@ from benchmarks.measure import cpu_seconds
 from benchmarks.server_process import started
 from benchmarks.sleeping_workers import SleepingWorkers
 from config.settings import Settings
-from storage.blob_store import FolderBlobStore
+from storage.blobs.blob_store import FolderBlobStore
 from web.cluster.executor import ClusterExecutor
 from web.cluster.jobs import Installation
 

@@ -22,9 +22,9 @@ from config.settings import Settings
 from engine import pipeline, sandbox
 from engine.executor import Job, LocalExecutor
 from engine.registry import Registry, load_registry
-from storage import accounts, api_keys
-from storage.transaction import Transaction
-from storage.usage import UsageRecord
+from storage.database import Transaction
+from storage.tables import accounts, api_keys
+from storage.tables.usage import UsageRecord
 from web.app import assemble, listening
 from web.metrics import Metrics
 from web.services.container import Services

@@ -22,7 +22,7 @@ from benchmarks.peers import Environment
 from benchmarks.report import COLUMNS, Report, Row, required
 from engine import pipeline
 from engine.registry import Registry, load_registry
-from tests.support.corpus import load_corpus
+from tests.support.samples.corpus import load_corpus
 
 QUALITIES: Mapping[str, Sequence[int]] = MappingProxyType(
     {"jpeg": (70, 75, 85, 90), "webp": (75, 80, 85, 90), "avif": (50, 60, 65, 80), "heic": (40, 45, 60, 70)}

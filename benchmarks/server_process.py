@@ -19,9 +19,8 @@ import httpx
 from PIL import Image
 
 from benchmarks.load_generator import TimedResponse
-from storage import accounts, api_keys, ledger
-from storage.database import Database
-from storage.transaction import Transaction
+from storage.database import Database, Transaction
+from storage.tables import accounts, api_keys, ledger
 
 WORKERS = 2
 _COMMAND = (str(Path(sys.executable).with_name("convertd")), "serve", "--port")

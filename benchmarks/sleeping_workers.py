@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from config.logs import quiet_libraries
 from engine.executor import Executor, Job, JobLimits, JobResult
-from storage.blob_store import FolderBlobStore
+from storage.blobs.blob_store import FolderBlobStore
 from web.cluster.jobs import Installation
 from web.cluster.worker import JobRunner, WorkerOptions, run_worker
 from web.metrics.cluster import ClusterWorkerMetrics

@@ -17,7 +17,7 @@ from benchmarks.measure import memory, process_tree
 from benchmarks.report import COLUMNS, Report, Row, at_most, equals, info, p99
 from benchmarks.server import PHOTO, TINY, Server
 from engine.registry import load_registry
-from storage import ledger_audit
+from storage.tables import ledger_audit
 
 _SHARE = 0.7  # of the capacity for the same mix
 _CAPACITY_SECONDS, _CONNECTIONS = 10.0, 4

@@ -56,7 +56,7 @@ _MAX_FILE, _MAX_FUNCTION, _MIN_MEDIAN = 400, 40, 100  # lines
 _CLIENT = "convertd_client"  # a package of its own, in the folder web/client
 _GENERATED = {"convertd_client.schema"}
 _VOCABULARY = {"engine", "engine.color", "engine.mupdf", "engine.option_types"}  # what plugins may import
-_SAMPLE_DATA = {"tests.support.raw_samples"}
+_SAMPLE_DATA = {"tests.support.samples.raw_samples"}
 
 
 @cache

@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 from convertd_client import Client, InvalidParameter
-from tests.support import http
+from tests.support.requests import http
 
 _ROOT = Path(__file__).parents[1]
 

@@ -9,7 +9,7 @@ import rawpy
 from numpy.typing import NDArray
 from PIL import Image
 
-from tests.support.raw_samples import CAMERAS, CAPTURED_AT, EXPOSURE_TIME, SENSITIVITY, raw_sample, scene
+from tests.support.samples.raw_samples import CAMERAS, CAPTURED_AT, EXPOSURE_TIME, SENSITIVITY, raw_sample, scene
 
 WIDTH, HEIGHT = 168, 120
 QUARTER_TURNS = {1: 0, 3: 2, 6: -1, 8: 1}

@@ -19,9 +19,9 @@ from config.logs import configure
 from config.settings import Settings, is_loopback
 from engine.executor import Executor, LocalExecutor
 from engine.registry import Registry, load_registry
-from storage import accounts
 from storage.database import Database
 from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter
+from storage.tables import accounts
 from web.executor_setup import open_blobs, server_executor, start_local_executor
 from web.http import metrics_server
 from web.http.server import Server

@@ -26,10 +26,10 @@ from web.cli_output import (
 
 if TYPE_CHECKING:
     from config.settings import Settings
-    from storage.accounts import Account
-    from storage.api_keys import IssuedKey, Key
-    from storage.blob_store import BlobStore
-    from storage.transaction import Transaction
+    from storage.blobs.blob_store import BlobStore
+    from storage.database.transaction import Transaction
+    from storage.tables.accounts import Account
+    from storage.tables.api_keys import IssuedKey, Key
     from web.api.fields import Model
 
 R = TypeVar("R")
@@ -53,7 +53,7 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Create an account and print its API key, which is not shown again."""
-    from storage import accounts, api_keys
+    from storage.tables import accounts, api_keys
     from web.api.fields import RegistrationFields
 
     checked = _validate(RegistrationFields, email=email, name=name)
@@ -78,7 +78,7 @@ def list_accounts(as_json: Json = False) -> None:
     from rich.console import Console
     from rich.table import Column, Table
 
-    from storage import accounts
+    from storage.tables import accounts
 
     found = [
         _account_fields(one) for one in _run_transaction(load_settings_or_exit(), accounts.list_all, read_only=True)
@@ -98,7 +98,7 @@ def show(email: Email, as_json: Json = False) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from storage import api_keys, files
+    from storage.tables import api_keys, files
 
     def read(transaction: Transaction) -> tuple[Account, int, tuple[Key, ...]]:
         account = _find(transaction, email)
@@ -121,8 +121,8 @@ def delete(
     email: Email, yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without a question.")] = False
 ) -> None:
     """Delete an account, its API keys and its files. Its ledger is kept without its name and email address."""
-    from storage import accounts
     from storage.errors import StorageError
+    from storage.tables import accounts
 
     settings = load_settings_or_exit()
     account = _run_transaction(settings, lambda transaction: _find(transaction, email))
@@ -145,7 +145,7 @@ def grant(
     credits: Annotated[int, typer.Argument(metavar="N", min=1, max=_MAX_CREDITS, help="The number of credits.")],
 ) -> None:
     """Add credits to an account and print its balance."""
-    from storage import accounts
+    from storage.tables import accounts
     from web.api.fields import EmailFields
 
     address = _validate(EmailFields, email=email).email
@@ -155,7 +155,7 @@ def grant(
 @account_cli.command()
 def audit() -> None:
     """Check the ledger for inconsistencies. Reads the whole database: run it on a copy."""
-    from storage import ledger_audit
+    from storage.tables import ledger_audit
 
     problems = _run_transaction(load_settings_or_exit(), ledger_audit.check, read_only=True)
     for problem in problems:
@@ -167,8 +167,8 @@ def audit() -> None:
 
 def _find(transaction: Transaction, email: str) -> Account:
     """Returns the account with this address. Raises NotFound."""
-    from storage import accounts
     from storage.errors import NotFound
+    from storage.tables import accounts
 
     account = accounts.find(transaction, email)
     if account is None or not account.email:
@@ -224,7 +224,7 @@ def _validate(model: type[Model], **values: str) -> Model:
 
 
 def _open_blob_store(settings: Settings) -> BlobStore:
-    from storage.blob_store import open_blob_store
+    from storage.blobs.blob_store import open_blob_store
 
     url = settings.blob_url.get_secret_value() if settings.blob_url else None
     return open_blob_store(url, settings.data_dir.absolute() / "blobs")

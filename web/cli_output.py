@@ -55,9 +55,9 @@ def _storage_error(error: Exception) -> str | None:
     """What is wrong and what to do about it; None for other errors."""
     from peewee import ImproperlyConfigured, PeeweeException  # noqa: PLC0415, as above
 
-    from storage.connections import UnsupportedUrl  # noqa: PLC0415
+    from storage.database.connections import UnsupportedUrl  # noqa: PLC0415
+    from storage.database.migrate import NewerSchema  # noqa: PLC0415
     from storage.errors import StorageError  # noqa: PLC0415
-    from storage.migrate import NewerSchema  # noqa: PLC0415
 
     first_line = str(error).partition("\n")[0]
     match error:

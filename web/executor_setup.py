@@ -16,7 +16,7 @@ from engine.executor.forkserver import ForkServer
 from engine.executor.pool import WorkerPool
 from engine.executor.single import SingleWorker
 from engine.registry import Registry
-from storage.blob_store import BlobStore, open_blob_store
+from storage.blobs.blob_store import BlobStore, open_blob_store
 
 if TYPE_CHECKING:  # commands need neither
     from web.cluster.executor import ClusterExecutor

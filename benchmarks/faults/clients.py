@@ -12,8 +12,8 @@ import httpx
 from benchmarks import server_process
 from benchmarks.load_generator import TimedResponse
 from benchmarks.report import Row, equals
-from storage import ledger_audit
-from tests.support.servers import eventually, open_work_files
+from storage.tables import ledger_audit
+from tests.support.servers.in_process import eventually, open_work_files
 
 _RETRY_DELAY = 0.3  # seconds
 _TIMEOUT = 90  # seconds; longer than the deadline of a job

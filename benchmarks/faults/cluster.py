@@ -17,10 +17,10 @@ from benchmarks.faults.clients import check_ledger, check_work_files
 from benchmarks.faults.cluster_clients import COLORS, AccountClients, Outcomes
 from benchmarks.faults.cluster_processes import Cluster
 from benchmarks.report import Row, at_most, equals, info, required
-from storage import accounts, api_keys
-from storage.transaction import Transaction
-from tests.support.postgres import PostgresServer, find_binaries
-from tests.support.servers import eventually
+from storage.database import Transaction
+from storage.tables import accounts, api_keys
+from tests.support.servers.in_process import eventually
+from tests.support.servers.postgres import PostgresServer, find_binaries
 
 _SECONDS, _MIN_SECONDS = 90, 30
 _CONCURRENCY = 2  # clients of an account

@@ -20,14 +20,14 @@ import httpx
 from benchmarks import server_process
 from benchmarks.faults.kills import descendants, send_signal
 from engine.registry import load_registry
-from storage.blob_store_s3 import S3BlobStore
+from storage.blobs.s3 import S3BlobStore
 from storage.database import Database
-from tests.support.cluster import SchedulerProcess
-from tests.support.nginx_server import NginxServer
-from tests.support.postgres import PostgresServer
-from tests.support.redis_server import RedisServer
-from tests.support.s3_server import S3Server
-from tests.support.server_process import free_port
+from tests.support.servers.cluster import SchedulerProcess
+from tests.support.servers.nginx_server import NginxServer
+from tests.support.servers.postgres import PostgresServer
+from tests.support.servers.redis_server import RedisServer
+from tests.support.servers.s3_server import S3Server
+from tests.support.servers.server_process import free_port
 from web.services.files import Files
 
 _SERVERS, _WORKERS = 2, 3

@@ -19,8 +19,8 @@ from benchmarks.faults.kills import running_jobs
 from benchmarks.report import Row, at_most, equals, info
 from engine import UnknownFormat, memory_estimate
 from engine.registry import load_registry
-from tests.support.corpus import UNSOUND, load_corpus
-from tests.support.hostile import (
+from tests.support.samples.corpus import UNSOUND, load_corpus
+from tests.support.samples.hostile import (
     BYTES,
     CORRUPT,
     DONE,

@@ -16,9 +16,9 @@ from benchmarks import server_process
 from benchmarks.faults.clients import Clients, check_ledger, check_work_files, repeat_during
 from benchmarks.load_generator import TimedResponse
 from benchmarks.report import Row, at_most, equals, info, p99
-from tests.support.processes import child_processes
-from tests.support.server_process import free_port
-from tests.support.servers import eventually, open_work_files
+from tests.support.servers.in_process import eventually, open_work_files
+from tests.support.servers.processes import child_processes
+from tests.support.servers.server_process import free_port
 
 _SMALL, _MEDIUM, _LARGE = (600, 400), (2000, 1500), (4000, 3000)
 

@@ -21,8 +21,8 @@ from benchmarks.faults.kills import running_jobs
 from benchmarks.load_generator import LoadPlan, TimedResponse, generate_load
 from benchmarks.report import COLUMNS, Report, Row, at_most, equals, info, p99, required
 from benchmarks.server_process import WORKERS
-from tests.support.hostile import eps
-from tests.support.servers import eventually, open_work_files
+from tests.support.samples.hostile import eps
+from tests.support.servers.in_process import eventually, open_work_files
 
 _FACTOR = 10  # load as a multiple of the capacity
 _ROUNDS = 3  # the speed of a machine varies by a tenth within minutes: the capacity is measured around each round

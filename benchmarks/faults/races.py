@@ -9,9 +9,9 @@ import httpx
 
 from benchmarks import server_process
 from benchmarks.report import Row, equals, info
-from storage import accounts, ledger, ledger_audit
-from storage.transaction import Transaction
-from tests.support.postgres import find_binaries, running_server
+from storage.database import Transaction
+from storage.tables import accounts, ledger, ledger_audit
+from tests.support.servers.postgres import find_binaries, running_server
 
 _REQUESTS, _ROUNDS = 50, 100
 

@@ -20,9 +20,9 @@ from benchmarks import server_process
 from benchmarks.faults.clients import Clients, check_ledger, check_work_files
 from benchmarks.faults.kills import running_jobs
 from benchmarks.report import Row, at_most, equals, info, p95
-from tests.support.http_requests import MALFORMED, REFUSED, SERVED
-from tests.support.servers import eventually, open_work_files, parsed, read_response
-from tests.support.web_samples import FORM, TARGET, form, part
+from tests.support.requests.http_requests import MALFORMED, REFUSED, SERVED
+from tests.support.samples.forms import FORM, TARGET, form, part
+from tests.support.servers.in_process import eventually, open_work_files, parsed, read_response
 
 _TINY, _SMALL, _MEDIUM, _LARGE = (64, 48), (600, 400), (2000, 1500), (4000, 3000)
 _SLOW_CONNECTIONS = {"headers": 400, "bodies": 100, "idle": 100}

@@ -17,8 +17,8 @@ from benchmarks import server_process
 from benchmarks.faults.clients import Clients, check_ledger, check_work_files, repeat_during
 from benchmarks.load_generator import LoadPlan, TimedResponse, generate_load
 from benchmarks.report import Row, at_most, equals, info, p99, required
-from tests.support.postgres import PostgresServer, find_binaries
-from tests.support.redis_server import RedisServer
+from tests.support.servers.postgres import PostgresServer, find_binaries
+from tests.support.servers.redis_server import RedisServer
 
 _SMALL, _MEDIUM = (64, 48), (2000, 1500)
 _HOLD_TIMEOUT = 240  # seconds until credits are released that could not be released at once

@@ -17,13 +17,13 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry, disable_created_metrics, start_http_server
 
-from tests.support import http
-from tests.support.processes import serving
-from tests.support.prometheus_server import PrometheusServer
-from tests.support.redis_server import RedisServer
-from tests.support.samples import sample
-from tests.support.server_process import free_port
-from tests.support.servers import eventually, made_key
+from tests.support.requests import http
+from tests.support.samples.generated import sample
+from tests.support.servers.in_process import eventually, made_key
+from tests.support.servers.processes import serving
+from tests.support.servers.prometheus_server import PrometheusServer
+from tests.support.servers.redis_server import RedisServer
+from tests.support.servers.server_process import free_port
 from web.metrics.cluster import ClusterMetrics, ClusterState, ClusterWorkerMetrics
 
 _ROOT = Path(__file__).parents[2]
@@ -76,7 +76,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredServe
             "CONVERTD_SANDBOX": "off",
             "CONVERTD_SMTP_URL": f"smtp://127.0.0.1:{free_port()}",
             "CONVERTD_WORKERS": "1",
-            "PYTHONPATH": os.pathsep.join(map(str, (_ROOT, _ROOT / "tests" / "support" / "misbehaving"))),
+            "PYTHONPATH": os.pathsep.join(map(str, (_ROOT, _ROOT / "tests" / "support" / "executors" / "misbehaving"))),
         }
         with serving(data, f"sqlite:///{data}/convertd.db", **settings) as (process, url):
             metrics = f"http://127.0.0.1:{metrics_port}/metrics"

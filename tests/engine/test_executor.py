@@ -16,8 +16,8 @@ import pytest_asyncio
 from engine import ConversionError
 from engine.executor import Job, JobLimits, LocalExecutor
 from engine.executor.local import _reopen
-from tests.support.executors import ACCOUNT, ALL_MODULES, FileJob, misbehaving, run_files
-from tests.support.samples import sample
+from tests.support.executors.isolated import ACCOUNT, ALL_MODULES, FileJob, misbehaving, run_files
+from tests.support.samples.generated import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -16,7 +16,7 @@ from engine import ConversionError
 from engine.errors import ExecutorUnavailable
 from engine.executor import JobResult, LocalExecutor, pool
 from engine.executor.forkserver import ForkServer
-from tests.support.executors import (
+from tests.support.executors.isolated import (
     has_ended,
     misbehaving,
     run_deed,

@@ -18,9 +18,9 @@ from psd_tools import PSDImage
 from engine.executor import preload
 from engine.executor.folders import reachable_by_jobs
 from engine.registry import load_registry
-from tests.support.pdf_documents import document
-from tests.support.raw_samples import CAMERAS
-from tests.support.samples import quadrants, sample
+from tests.support.samples.generated import quadrants, sample
+from tests.support.samples.pdf_documents import document
+from tests.support.samples.raw_samples import CAMERAS
 
 
 def _encode(image: Image.Image, encoder: str, **parameters: object) -> bytes:
@@ -81,7 +81,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kind", ["all", "plan"])
 def test_jobs_import_no_module(folder: Path, kind: str) -> None:
-    program = [sys.executable, "-m", "tests.support.imports", kind, str(folder)]
+    program = [sys.executable, "-m", "tests.support.executors.imports", kind, str(folder)]
 
     done = subprocess.run(program, capture_output=True, text=True, check=True)
 

@@ -24,9 +24,9 @@ from engine.pipeline import EncodedFile, PipelineResult
 from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
 from engine.verification import verify
-from tests.support.executors import FileJob, run_files
-from tests.support.raw_samples import raw_sample
-from tests.support.samples import sample
+from tests.support.executors.isolated import FileJob, run_files
+from tests.support.samples.generated import sample
+from tests.support.samples.raw_samples import raw_sample
 
 _REGISTRY = load_registry()
 _SCAN = FileFormat("scan", media_type="x/scan", extensions=("scan",), sniff=Signature((0, b"SCAN")))

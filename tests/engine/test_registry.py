@@ -9,8 +9,8 @@ import pytest
 from engine import RASTER, FileFormat, Raster, Signature, UnknownFormat, UnsupportedConversion, conversion
 from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
-from tests.support.corpus import load_corpus
-from tests.support.samples import sample
+from tests.support.samples.corpus import load_corpus
+from tests.support.samples.generated import sample
 
 _REGISTRY = load_registry()
 

@@ -22,8 +22,8 @@ from engine.executor import Job, JobLimits, LocalExecutor
 from engine.executor.folders import reachable_by_jobs
 from engine.registry import load_registry
 from plugins._ghostscript import PROGRAMS
-from tests.support.executors import ALL_MODULES, MISBEHAVING, PNG_MODULES, FileJob, local_executor, run_files
-from tests.support.samples import sample
+from tests.support.executors.isolated import ALL_MODULES, MISBEHAVING, PNG_MODULES, FileJob, local_executor, run_files
+from tests.support.samples.generated import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -174,7 +174,7 @@ async def test_attacks_on_a_server_on_older_kernels_fail(searchable: Path, aims:
         *(
             sys.executable,
             "-m",
-            "tests.support.attacked_server",
+            "tests.support.executors.attacked_server",
             str(folder),
             json.dumps(versions),
             json.dumps(attacks),

@@ -15,7 +15,7 @@ from engine.executor import worker
 from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
 from engine.verification import verify
-from tests.support.samples import sample
+from tests.support.samples.generated import sample
 
 _REGISTRY = load_registry()
 _PNG = _REGISTRY.formats["png"]

@@ -19,7 +19,7 @@ from engine import ConversionError, StepFailed, sandbox
 from engine.executor import Job, JobLimits, LocalExecutor, jobs, pool
 from engine.executor.forkserver import WorkerProcess
 from engine.executor.jobs import Request
-from tests.support.executors import (
+from tests.support.executors.isolated import (
     ACCOUNT,
     FileJob,
     has_ended,

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from engine import ConversionError, InvalidOption
 from engine.executor import Job, JobLimits, LocalExecutor
 from engine.registry import load_registry
-from tests.support.executors import FileJob, run_files
-from tests.support.mutations import mutated
-from tests.support.samples import sample
+from tests.support.executors.isolated import FileJob, run_files
+from tests.support.samples.generated import sample
+from tests.support.samples.mutations import mutated
 from web.api.errors import ApiError
 from web.http.multipart import FormParser
 from web.services.work_files import WorkFiles

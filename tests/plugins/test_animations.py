@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from engine.registry import load_registry
-from tests.support.conversions import codes, convert, opened
-from tests.support.samples import saved
+from tests.support.results.conversions import codes, convert, opened
+from tests.support.samples.generated import saved
 
 _REGISTRY = load_registry()
 

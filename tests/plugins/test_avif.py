@@ -16,10 +16,10 @@ from engine import Frame, Raster
 from engine.registry import load_registry
 from plugins import avif
 from tests.support.browser import running_browser
-from tests.support.conversions import convert
-from tests.support.heif_files import associations, box, boxes, edited, with_property
-from tests.support.rasters import photo
-from tests.support.samples import saved
+from tests.support.results.conversions import convert
+from tests.support.samples.generated import saved
+from tests.support.samples.heif_files import associations, box, boxes, edited, with_property
+from tests.support.samples.rasters import photo
 
 _REGISTRY = load_registry()
 _LOOP_COUNT = """async data => {

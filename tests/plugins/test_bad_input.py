@@ -16,9 +16,9 @@ from engine import ConversionError
 from engine.executor import Job, LocalExecutor
 from engine.mupdf import pymupdf
 from engine.registry import load_registry
-from tests.support.corpus import Entry, load_corpus
-from tests.support.executors import FileJob, run_files
-from tests.support.samples import sample
+from tests.support.executors.isolated import FileJob, run_files
+from tests.support.samples.corpus import Entry, load_corpus
+from tests.support.samples.generated import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -13,7 +13,7 @@ from PIL import Image
 from engine import DeepPixels, FidelityWarning, Frame, InvalidOption, Raster, TargetCapabilities, pipeline
 from engine.registry import load_registry
 from plugins import geometry
-from tests.support.rasters import only, photo, raster_of, swapped_profile, vips_image, with_8_bits, with_16_bits
+from tests.support.samples.rasters import only, photo, raster_of, swapped_profile, vips_image, with_8_bits, with_16_bits
 
 
 def test_background_replaces_transparency() -> None:

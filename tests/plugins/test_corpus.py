@@ -11,9 +11,9 @@ from engine import ConversionError
 from engine.executor import Job, LocalExecutor
 from engine.registry import load_registry
 from plugins.pdf import DPI
-from tests.support import readers
-from tests.support.corpus import Entry, load_corpus
-from tests.support.executors import FileJob, run_files
+from tests.support.executors.isolated import FileJob, run_files
+from tests.support.results import readers
+from tests.support.samples.corpus import Entry, load_corpus
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

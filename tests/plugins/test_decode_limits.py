@@ -11,7 +11,7 @@ from PIL import Image
 from engine import Frame, Raster, TooLarge, pipeline
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, MAX_TOTAL_PIXELS
 from engine.registry import load_registry
-from tests.support.hostile import hostile_files, png
+from tests.support.samples.hostile import hostile_files, png
 
 _REGISTRY = load_registry()
 

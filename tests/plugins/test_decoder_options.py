@@ -16,10 +16,10 @@ from engine.pipeline import PipelineResult
 from engine.registry import load_registry
 from plugins.jpeg import filter_segments
 from plugins.pdf import DPI
-from tests.support.conversions import opened
-from tests.support.executors import FileJob, run_files
-from tests.support.samples import SIZE, quadrants, sample
-from tests.support.tagged_photo import exiftool, tagged_photo
+from tests.support.executors.isolated import FileJob, run_files
+from tests.support.results.conversions import opened
+from tests.support.samples.generated import SIZE, quadrants, sample
+from tests.support.samples.tagged_photo import exiftool, tagged_photo
 
 _REGISTRY = load_registry()
 

@@ -20,9 +20,9 @@ from engine.mupdf import pymupdf
 from engine.registry import load_registry
 from plugins._jpeg_embedding import PLACEMENTS
 from plugins._postscript import picture_program
-from tests.support import readers
-from tests.support.rasters import swapped_profile
-from tests.support.samples import quadrants, saved
+from tests.support.results import readers
+from tests.support.samples.generated import quadrants, saved
+from tests.support.samples.rasters import swapped_profile
 
 _REGISTRY = load_registry()
 _DRAWING = b"1 0 0 setrgbcolor 100 100 50 50 rectfill showpage\n"

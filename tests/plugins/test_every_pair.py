@@ -15,9 +15,9 @@ from engine.planner import Plan
 from engine.registry import load_registry
 from engine.verification import verify
 from plugins.pdf import DPI
-from tests.support import readers
-from tests.support.executors import FileJob, run_files
-from tests.support.samples import COLOURS, SIZE, sample
+from tests.support.executors.isolated import FileJob, run_files
+from tests.support.results import readers
+from tests.support.samples.generated import COLOURS, SIZE, sample
 
 _REGISTRY = load_registry()
 _PAIRS = _REGISTRY.catalogue()

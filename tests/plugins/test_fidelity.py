@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageCms, ImageDraw, ImageOps
 
 from engine.registry import load_registry
-from tests.support import readers
-from tests.support.conversions import codes, convert, opened
-from tests.support.samples import SIZE, quadrants, sample, saved
+from tests.support.results import readers
+from tests.support.results.conversions import codes, convert, opened
+from tests.support.samples.generated import SIZE, quadrants, sample, saved
 
 _REGISTRY = load_registry()
 _XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"/></x:xmpmeta>'

@@ -12,8 +12,8 @@ from PIL import Image
 
 from engine import DeepPixels, Frame, InvalidOption, Raster, Size
 from plugins import geometry
-from tests.support.rasters import only, photo, raster_of, swapped_profile, vips_image, with_16_bits
-from tests.support.samples import quadrants
+from tests.support.samples.generated import quadrants
+from tests.support.samples.rasters import only, photo, raster_of, swapped_profile, vips_image, with_16_bits
 
 Fit: TypeAlias = Literal["inside", "outside", "cover", "contain", "fill"]
 

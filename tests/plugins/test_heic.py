@@ -15,7 +15,7 @@ from PIL import Image
 from engine import DeepPixels, Frame, Raster, pipeline
 from engine.registry import load_registry
 from plugins import heic
-from tests.support.rasters import photo
+from tests.support.samples.rasters import photo
 
 
 def _heic(mode: str, array: NDArray[np.uint16]) -> bytes:

@@ -19,9 +19,9 @@ from PIL import Image, ImageCms
 from engine import pipeline
 from engine.registry import load_registry
 from tests.support.browser import Screenshots
-from tests.support.heif_files import edited, with_property
-from tests.support.rasters import photo
-from tests.support.samples import saved
+from tests.support.samples.generated import saved
+from tests.support.samples.heif_files import edited, with_property
+from tests.support.samples.rasters import photo
 
 CodePoints: TypeAlias = tuple[int, int, int]
 """Primaries, transfer and matrix."""

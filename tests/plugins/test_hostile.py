@@ -13,9 +13,9 @@ import pytest
 from engine import ConversionError
 from engine.executor import Job, JobLimits, LocalExecutor
 from engine.registry import load_registry
-from tests.support.corpus import UNSOUND, Entry, load_corpus
-from tests.support.executors import FileJob, run_files
-from tests.support.hostile import TIMEOUT, Canary, Hostile, Outcome, hostile_files
+from tests.support.executors.isolated import FileJob, run_files
+from tests.support.samples.corpus import UNSOUND, Entry, load_corpus
+from tests.support.samples.hostile import TIMEOUT, Canary, Hostile, Outcome, hostile_files
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -11,8 +11,8 @@ from benchmarks import samples
 from engine import pipeline
 from engine.registry import load_registry
 from plugins import webp
-from tests.support.rasters import photo, raster_of
-from tests.support.samples import saved
+from tests.support.samples.generated import saved
+from tests.support.samples.rasters import photo, raster_of
 
 _REGISTRY = load_registry()
 

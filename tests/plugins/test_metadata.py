@@ -13,8 +13,8 @@ from engine import FidelityWarning, Frame, OptionValues, Raster, pipeline
 from engine.registry import load_registry
 from plugins import geometry
 from plugins.metadata import filter_exif, filter_xmp, metadata
-from tests.support.samples import quadrants
-from tests.support.tagged_photo import (
+from tests.support.samples.generated import quadrants
+from tests.support.samples.tagged_photo import (
     KEPT,
     PRIVATE,
     XMP_KEPT,

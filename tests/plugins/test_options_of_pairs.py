@@ -19,12 +19,12 @@ from engine.mupdf import pymupdf
 from engine.pipeline import PipelineResult, run
 from engine.planner import Plan
 from engine.registry import load_registry
-from tests.support.conversions import codes
-from tests.support.facts import Facts, facts
-from tests.support.pdf_documents import without_object_streams
-from tests.support.rasters import photo
-from tests.support.raw_samples import CAMERAS, raw_sample
-from tests.support.samples import sample, samples_with_traits, saved
+from tests.support.results.conversions import codes
+from tests.support.results.facts import Facts, facts
+from tests.support.samples.generated import sample, samples_with_traits, saved
+from tests.support.samples.pdf_documents import without_object_streams
+from tests.support.samples.rasters import photo
+from tests.support.samples.raw_samples import CAMERAS, raw_sample
 
 _REGISTRY = load_registry()
 _DPI = {"pdf": 150, "eps": 150, "svg": 96}  # of formats without pixels

@@ -20,8 +20,8 @@ from engine.mupdf import pymupdf
 from engine.options import OptionValue
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
-from tests.support.conversions import codes
-from tests.support.samples import sample
+from tests.support.results.conversions import codes
+from tests.support.samples.generated import sample
 
 _REGISTRY = load_registry()
 _WIDTHS = [20, 30, 40, 50]  # in pixels or points; the pages differ, so that each is recognised

@@ -9,8 +9,8 @@ import pypdfium2
 import pytest
 
 from engine.mupdf import pymupdf
-from tests.support.corpus import Entry, load_corpus
-from tests.support.pdf_documents import delete, merge, opened
+from tests.support.samples.corpus import Entry, load_corpus
+from tests.support.samples.pdf_documents import delete, merge, opened
 
 _PASSWORDS = {
     "pdf/aes256_user_password.pdf": "asdfzxcv",

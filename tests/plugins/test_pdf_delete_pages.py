@@ -11,7 +11,19 @@ from pikepdf import Array, Dictionary, Name, Pdf, String
 
 from engine import ConversionError
 from engine.mupdf import pymupdf
-from tests.support.pdf_documents import Item, at, delete, document, field, link, named, opened, outline, saved, tagged
+from tests.support.samples.pdf_documents import (
+    Item,
+    at,
+    delete,
+    document,
+    field,
+    link,
+    named,
+    opened,
+    outline,
+    saved,
+    tagged,
+)
 
 
 def _texts(data: bytes) -> list[str]:

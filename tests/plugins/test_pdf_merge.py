@@ -11,8 +11,8 @@ from pikepdf import Array, Dictionary, Name, Pdf, String
 
 from engine import ConversionError
 from engine.mupdf import pymupdf
-from tests.support.hostile import flat_pdf
-from tests.support.pdf_documents import (
+from tests.support.samples.hostile import flat_pdf
+from tests.support.samples.pdf_documents import (
     REGISTRY,
     annotate,
     at,

@@ -16,7 +16,7 @@ from PIL import Image, ImageCms
 from engine import pipeline
 from engine.registry import load_registry
 from tests.support.browser import Screenshots
-from tests.support.rasters import photo
+from tests.support.samples.rasters import photo
 
 Chunk: TypeAlias = tuple[bytes, bytes]
 

@@ -18,9 +18,10 @@ from psd_tools.psd.descriptor import Bool, Descriptor, DescriptorBlock2
 from engine import CorruptInput, DeepPixels, TooLarge, pipeline
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
-from tests.support import psd_files, readers
-from tests.support.conversions import codes
-from tests.support.psd_files import (
+from tests.support.results import readers
+from tests.support.results.conversions import codes
+from tests.support.samples import psd_files
+from tests.support.samples.psd_files import (
     CMYK,
     GRAY,
     LAB,
@@ -34,7 +35,7 @@ from tests.support.psd_files import (
     planes,
     samples,
 )
-from tests.support.rasters import photo, raster_of, swapped_profile, with_16_bits
+from tests.support.samples.rasters import photo, raster_of, swapped_profile, with_16_bits
 
 _REGISTRY = load_registry()
 _PSD = _REGISTRY.formats["psd"]

@@ -15,9 +15,9 @@ from PIL import Image, ImageOps
 
 from engine import ConversionError, pipeline
 from engine.registry import load_registry
-from tests.support.corpus import Entry, load_corpus
-from tests.support.rasters import photo
-from tests.support.raw_samples import Shot, preview_jpeg, raw_sample
+from tests.support.samples.corpus import Entry, load_corpus
+from tests.support.samples.rasters import photo
+from tests.support.samples.raw_samples import Shot, preview_jpeg, raw_sample
 
 _REGISTRY = load_registry()
 _SHOT = Shot(420, 300, 1)

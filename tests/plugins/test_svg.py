@@ -12,7 +12,7 @@ from PIL import Image
 from engine import CorruptInput, TooLarge, pipeline
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
-from tests.support.conversions import codes
+from tests.support.results.conversions import codes
 
 _REGISTRY = load_registry()
 _NAMES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'

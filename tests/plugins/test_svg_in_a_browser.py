@@ -13,7 +13,7 @@ from PIL import Image, ImageFilter
 from engine import pipeline
 from engine.registry import load_registry
 from tests.support.browser import running_browser
-from tests.support.corpus import CORPUS, load_corpus
+from tests.support.samples.corpus import CORPUS, load_corpus
 
 _REGISTRY = load_registry()
 _BLUR = 1.5  # pixels; edges and hinting differ

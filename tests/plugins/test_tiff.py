@@ -16,8 +16,8 @@ from PIL import Image
 from engine import CorruptInput, UnknownFormat, pipeline
 from engine.options import OptionValue
 from engine.registry import load_registry
-from tests.support.rasters import photo
-from tests.support.samples import sample
+from tests.support.samples.generated import sample
+from tests.support.samples.rasters import photo
 
 _REGISTRY = load_registry()
 _RGB: NDArray[np.uint8] = np.asarray(photo((96, 64)))

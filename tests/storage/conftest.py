@@ -10,8 +10,8 @@ from redis.asyncio import Redis
 from storage.database import Database
 from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter
 from storage.rate_limits_redis import RedisRateLimiter
-from tests.support.redis_server import RedisServer
-from tests.support.storage_samples import Clock
+from tests.support.samples.storage import Clock
+from tests.support.servers.redis_server import RedisServer
 
 LONG_TIMEOUT = 30.0  # seconds; for tests that do not test timeouts
 

@@ -9,7 +9,9 @@ from typing import Any
 import peewee
 import pytest
 
-from storage import (
+from storage.database import Database, Transaction
+from storage.errors import EmailTaken, InvalidKey, NotFound
+from storage.tables import (
     accounts,
     api_keys,
     batches,
@@ -23,13 +25,10 @@ from storage import (
     sessions,
     totals,
 )
-from storage.api_keys import IssuedKey, parse_key
-from storage.database import Database
-from storage.errors import EmailTaken, InvalidKey, NotFound
-from storage.idempotency import Claim
-from storage.request_log import LoggedRequest
-from storage.transaction import Transaction
-from tests.support.storage_samples import CONVERTED, DAY, OWNER, SOURCE, USE, Clock
+from storage.tables.api_keys import IssuedKey, parse_key
+from storage.tables.idempotency import Claim
+from storage.tables.request_log import LoggedRequest
+from tests.support.samples.storage import CONVERTED, DAY, OWNER, SOURCE, USE, Clock
 
 
 def test_a_new_account(database: Database, clock: Clock) -> None:

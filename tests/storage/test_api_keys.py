@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import accounts, api_keys, models
-from storage.accounts import Account
-from storage.api_keys import IssuedKey, Key, digest, make_key, parse_key, visible_prefix
 from storage.database import Database
 from storage.errors import InvalidKey, LastKey, NotFound, TooManyKeys
 from storage.ids import ALPHABET, is_id, new_id, random_text
-from tests.support.storage_samples import Clock, open_account
+from storage.tables import accounts, api_keys, models
+from storage.tables.accounts import Account
+from storage.tables.api_keys import IssuedKey, Key, digest, make_key, parse_key, visible_prefix
+from tests.support.samples.storage import Clock, open_account
 
 
 def issue(database: Database, account: Account, name: str = "a key") -> IssuedKey:

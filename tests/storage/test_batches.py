@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from storage import batches, files
-from storage.batches import Batch, Counts, Status
 from storage.database import Database
 from storage.errors import BatchFull, NotFound
-from storage.files import File
 from storage.ids import new_id
-from storage.ledger import ServerInstance
-from tests.support.storage_samples import CONVERTED, DAY, FAILURE, OWNER, SOURCE, Clock, open_account
+from storage.tables import batches, files
+from storage.tables.batches import Batch, Counts, Status
+from storage.tables.files import File
+from storage.tables.ledger import ServerInstance
+from tests.support.samples.storage import CONVERTED, DAY, FAILURE, OWNER, SOURCE, Clock, open_account
 
 LEASE = 600
 

@@ -14,12 +14,12 @@ from urllib.parse import unquote
 
 import pytest
 
-from storage.blob_store import BlobStore, FolderBlobStore, open_blob_store
-from storage.blob_store_s3 import S3BlobStore
+from storage.blobs.blob_store import BlobStore, FolderBlobStore, open_blob_store
+from storage.blobs.s3 import S3BlobStore
 from storage.descriptors import BLOCK
 from storage.errors import NotFound, StoreUnavailable
 from storage.ids import new_id
-from tests.support.s3_server import S3Server
+from tests.support.servers.s3_server import S3Server
 
 MIB = 1 << 20
 Open = Callable[..., BlobStore]
@@ -162,7 +162,7 @@ async def test_a_folder_without_space_is_not_ready(tmp_path: Path) -> None:
 async def test_an_interrupted_put_leaves_no_blob(tmp_path: Path) -> None:
     blobs = FolderBlobStore(tmp_path / "blobs")
     script = (
-        "import asyncio, os, pathlib, sys, storage.blob_store as b; "
+        "import asyncio, os, pathlib, sys, storage.blobs.blob_store as b; "
         "folder, upload = map(pathlib.Path, sys.argv[1:]); "
         "asyncio.run(b.FolderBlobStore(folder).put('blob_1', os.open(upload, os.O_RDONLY)))"
     )
@@ -230,7 +230,7 @@ async def test_a_file_url_is_a_folder(tmp_path: Path, name: str) -> None:
 
 
 def test_the_s3_library_is_imported_only_for_s3(tmp_path: Path) -> None:
-    script = "import sys, storage.blob_store as b, pathlib as p; b.open_blob_store(None, p.Path(sys.argv[1])); "
+    script = "import sys, storage.blobs.blob_store as b, pathlib as p; b.open_blob_store(None, p.Path(sys.argv[1])); "
     script += "print('obstore' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "False"

@@ -11,12 +11,11 @@ from pathlib import Path
 import peewee
 import pytest
 
-from storage import ledger, models
-from storage.connections import UnsupportedUrl
-from storage.database import Database
+from storage.database import Database, Transaction
+from storage.database.connections import UnsupportedUrl
 from storage.errors import DatabaseBusy
-from storage.transaction import Transaction
-from tests.support.storage_samples import Clock, open_account
+from storage.tables import ledger, models
+from tests.support.samples.storage import Clock, open_account
 
 pytestmark = pytest.mark.both_databases
 
@@ -214,7 +213,7 @@ async def test_run_with_timeout_does_not_wait_in_the_queue(tmp_path: Path) -> No
 
 
 async def test_reads_do_not_wait_in_the_queue(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.database.TIMEOUT", 0.1)
+    monkeypatch.setattr("storage.database.database.TIMEOUT", 0.1)
     end = threading.Event()
     slow = [asyncio.create_task(database.read(lambda _: end.wait(30))) for _ in range(8)]
     await asyncio.sleep(0.02)

@@ -7,12 +7,12 @@ from dataclasses import fields
 
 import pytest
 
-from storage import accounts, api_keys, email_verification, ledger_audit, models
-from storage.api_keys import parse_key
 from storage.database import Database
-from storage.email_verification import Registration, Verified
 from storage.errors import NotFound
-from tests.support.storage_samples import Clock
+from storage.tables import accounts, api_keys, email_verification, ledger_audit, models
+from storage.tables.api_keys import parse_key
+from storage.tables.email_verification import Registration, Verified
+from tests.support.samples.storage import Clock
 
 
 def register(database: Database, email: str = "ada@example.org", name: str = "Engine") -> Registration:

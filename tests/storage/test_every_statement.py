@@ -9,21 +9,11 @@ from typing import ParamSpec, TypeVar
 
 import pytest
 
-from storage import (
-    accounts,
-    api_keys,
-    batches,
-    email_verification,
-    files,
-    request_log,
-    sessions,
-    totals,
-    usage,
-)
-from storage.api_keys import parse_key
 from storage.database import Database
-from storage.request_log import LoggedRequest
-from tests.support.storage_samples import CONVERTED, DAY, FAILURE, OWNER, SOURCE, USE, Clock
+from storage.tables import accounts, api_keys, batches, email_verification, files, request_log, sessions, totals, usage
+from storage.tables.api_keys import parse_key
+from storage.tables.request_log import LoggedRequest
+from tests.support.samples.storage import CONVERTED, DAY, FAILURE, OWNER, SOURCE, USE, Clock
 
 pytestmark = pytest.mark.both_databases
 

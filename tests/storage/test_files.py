@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from storage import files
 from storage.database import Database
 from storage.errors import NotFound
-from storage.files import File
 from storage.ids import new_id
-from tests.support import storage_processes
-from tests.support.storage_samples import CONVERTED, DAY, FAILURE, SOURCE, Clock, open_account
+from storage.tables import files
+from storage.tables.files import File
+from tests.support.samples.storage import CONVERTED, DAY, FAILURE, SOURCE, Clock, open_account
+from tests.support.servers import storage_processes
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from storage import accounts, ledger, ledger_audit
 from storage.database import Database
-from storage.ledger import Hold
+from storage.tables import accounts, ledger, ledger_audit
+from storage.tables.ledger import Hold
 from tests.conftest import MakeUrl
-from tests.support.storage_samples import OWNER, USE, open_account
+from tests.support.samples.storage import OWNER, USE, open_account
 
 _SIZE = "4m"
 

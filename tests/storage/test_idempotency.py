@@ -7,11 +7,11 @@ from functools import partial
 
 import pytest
 
-from storage import idempotency, ledger, ledger_audit, models
 from storage.database import Database
 from storage.errors import ClaimLost
-from storage.idempotency import Claim, ClaimOutcome, InProgress, KeyMismatch, Replay, StoredResponse
-from tests.support.storage_samples import OWNER, Clock, open_account, settle_and
+from storage.tables import idempotency, ledger, ledger_audit, models
+from storage.tables.idempotency import Claim, ClaimOutcome, InProgress, KeyMismatch, Replay, StoredResponse
+from tests.support.samples.storage import OWNER, Clock, open_account, settle_and
 
 pytestmark = pytest.mark.both_databases
 

@@ -11,12 +11,11 @@ from pathlib import Path
 import peewee
 import pytest
 
-from storage import accounts, ledger, ledger_audit, models
-from storage.database import Database
-from storage.ledger import ServerInstance
-from storage.transaction import Transaction
-from tests.support import storage_processes
-from tests.support.storage_samples import open_account
+from storage.database import Database, Transaction
+from storage.tables import accounts, ledger, ledger_audit, models
+from storage.tables.ledger import ServerInstance
+from tests.support.samples.storage import open_account
+from tests.support.servers import storage_processes
 
 pytestmark = pytest.mark.both_databases
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import peewee
 import pytest
 
-from storage import accounts, ledger, ledger_audit, usage
-from storage.accounts import Account
-from storage.database import Database
+from storage.database import Database, Transaction
 from storage.errors import HoldLost, NoCredits, NotFound
 from storage.ids import new_id
-from storage.ledger import CreditResult, Hold, ServerInstance
-from storage.transaction import Transaction
-from tests.support.storage_samples import OWNER, USE, Clock, open_account, settle_and
+from storage.tables import accounts, ledger, ledger_audit, usage
+from storage.tables.accounts import Account
+from storage.tables.ledger import CreditResult, Hold, ServerInstance
+from tests.support.samples.storage import OWNER, USE, Clock, open_account, settle_and
 
 pytestmark = pytest.mark.both_databases
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import peewee
 import pytest
 
-from storage import ledger, ledger_audit, models
 from storage.database import Database
-from tests.support.storage_samples import OWNER, USE, open_account
+from storage.tables import ledger, ledger_audit, models
+from tests.support.samples.storage import OWNER, USE, open_account
 
 pytestmark = pytest.mark.both_databases
 

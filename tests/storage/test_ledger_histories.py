@@ -18,15 +18,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from storage import accounts, idempotency, ledger, ledger_audit, models
-from storage.accounts import Account
-from storage.database import Database
+from storage.database import Database, Transaction
 from storage.errors import HoldLost, NoCredits
-from storage.idempotency import Claim, InProgress, Replay, StoredResponse
-from storage.ledger import Hold, ServerInstance
-from storage.transaction import Transaction
-from storage.usage import UsageRecord
-from tests.support.storage_samples import USE, Clock, open_account, settle_and
+from storage.tables import accounts, idempotency, ledger, ledger_audit, models
+from storage.tables.accounts import Account
+from storage.tables.idempotency import Claim, InProgress, Replay, StoredResponse
+from storage.tables.ledger import Hold, ServerInstance
+from storage.tables.usage import UsageRecord
+from tests.support.samples.storage import USE, Clock, open_account, settle_and
 
 pytestmark = pytest.mark.both_databases
 

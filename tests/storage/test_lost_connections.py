@@ -12,11 +12,10 @@ import time
 import psycopg
 import pytest
 
-from storage import accounts, connection_pool, ledger
-from storage.database import Database
+from storage.database import Database, Transaction, connection_pool
 from storage.errors import CommitUnknown, DatabaseBusy
-from storage.transaction import Transaction
-from tests.support.storage_samples import open_account
+from storage.tables import accounts, ledger
+from tests.support.samples.storage import open_account
 
 pytestmark = pytest.mark.both_databases
 

@@ -8,11 +8,10 @@ from pathlib import Path
 import peewee
 import pytest
 
-from storage import files, ledger, migrate, models, usage
-from storage.database import Database
-from storage.migrate import NewerSchema
-from storage.transaction import Transaction
-from tests.support.storage_samples import OWNER, USE, Clock, open_account
+from storage.database import Database, Transaction, migrate
+from storage.database.migrate import NewerSchema
+from storage.tables import files, ledger, models, usage
+from tests.support.samples.storage import OWNER, USE, Clock, open_account
 
 pytestmark = pytest.mark.both_databases
 

@@ -7,13 +7,12 @@ from itertools import permutations
 
 import pytest
 
-from storage import accounts, ledger, ledger_audit, purchases, refunds
-from storage.accounts import Account
-from storage.database import Database
-from storage.purchases import CheckoutReport, Outcome, Purchase
-from storage.refunds import Kind, RefundResult, Reversal
-from storage.transaction import Transaction
-from tests.support.storage_samples import OWNER, USE, Clock, open_account
+from storage.database import Database, Transaction
+from storage.tables import accounts, ledger, ledger_audit, purchases, refunds
+from storage.tables.accounts import Account
+from storage.tables.purchases import CheckoutReport, Outcome, Purchase
+from storage.tables.refunds import Kind, RefundResult, Reversal
+from tests.support.samples.storage import OWNER, USE, Clock, open_account
 
 pytestmark = pytest.mark.both_databases
 

@@ -8,13 +8,12 @@ from contextlib import suppress
 
 import pytest
 
-from storage import accounts, ledger, ledger_audit, models
-from storage.database import Database
+from storage.database import Database, Transaction
 from storage.errors import NoCredits
 from storage.ids import new_id
-from storage.transaction import Transaction
-from tests.support import storage_processes
-from tests.support.storage_samples import OWNER, open_account
+from storage.tables import accounts, ledger, ledger_audit, models
+from tests.support.samples.storage import OWNER, open_account
+from tests.support.servers import storage_processes
 
 pytestmark = pytest.mark.both_databases
 

@@ -14,8 +14,8 @@ from redis.asyncio import Redis
 from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter, RateLimitStatus
 from storage.rate_limits_redis import RedisRateLimiter
 from tests.storage.conftest import LONG_TIMEOUT
-from tests.support.redis_server import RedisServer
-from tests.support.server_process import free_port
+from tests.support.servers.redis_server import RedisServer
+from tests.support.servers.server_process import free_port
 
 RETRY_INTERVAL = 0.5  # seconds
 LONG_RETRY_INTERVAL = 2.0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from storage import request_log
 from storage.database import Database
-from storage.request_log import MAX_REQUESTS, LoggedRequest
-from tests.support.storage_samples import open_account
+from storage.tables import request_log
+from storage.tables.request_log import MAX_REQUESTS, LoggedRequest
+from tests.support.samples.storage import open_account
 
 
 def request(account: str, number: int) -> LoggedRequest:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from storage import api_keys, models, sessions
-from storage.api_keys import digest
 from storage.database import Database
 from storage.errors import InvalidKey
-from tests.support.storage_samples import Clock, open_account
+from storage.tables import api_keys, models, sessions
+from storage.tables.api_keys import digest
+from tests.support.samples.storage import Clock, open_account
 
 
 def begun(database: Database) -> tuple[str, str, str]:

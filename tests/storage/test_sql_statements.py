@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from storage import api_keys, models, sql_statements
-from storage.accounts import Account
-from storage.api_keys import Key, digest
-from storage.database import Database
-from storage.sql_statements import statement
-from storage.transaction import Statement, Transaction
-from tests.support.storage_samples import Clock, open_account
+from storage.database import Database, sql_statements
+from storage.database.sql_statements import statement
+from storage.database.transaction import Statement, Transaction
+from storage.tables import api_keys, models
+from storage.tables.accounts import Account
+from storage.tables.api_keys import Key, digest
+from tests.support.samples.storage import Clock, open_account
 
 pytestmark = pytest.mark.both_databases
 

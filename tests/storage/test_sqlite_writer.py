@@ -14,12 +14,11 @@ from random import Random
 
 import pytest
 
-from storage import connections, ledger, ledger_audit, models
-from storage import database as database_module
-from storage.database import Database
+from storage.database import Database, Transaction, connections
+from storage.database import database as database_module
 from storage.errors import DatabaseBusy
-from storage.transaction import Transaction
-from tests.support.storage_samples import open_account
+from storage.tables import ledger, ledger_audit, models
+from tests.support.samples.storage import open_account
 
 
 class Trouble(Exception):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from calendar import timegm
 
-from storage import usage
 from storage.database import Database
-from storage.usage import DayUsage, PairUsage, UsageRecord, UsageReport
-from tests.support.storage_samples import Clock, open_account
+from storage.tables import usage
+from storage.tables.usage import DayUsage, PairUsage, UsageRecord, UsageReport
+from tests.support.samples.storage import Clock, open_account
 
 JANUARY = timegm((2030, 1, 1, 0, 0, 0))
 DAY = 86_400

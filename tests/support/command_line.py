@@ -11,7 +11,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
-from tests.support.samples import sample
+from tests.support.samples.generated import sample
 from web.cli import cli
 
 COMMAND = str(Path(sys.executable).with_name("convertd"))

@@ -12,11 +12,11 @@ from playwright.sync_api import Browser, Page
 
 from engine.registry import load_registry
 from tests.support.browser import running_browser
-from tests.support.servers import LenientRateLimiter, Running, Servers
-from tests.support.stores import shared_stores
+from tests.support.servers.in_process import LenientRateLimiter, Running, Servers
+from tests.support.servers.stores import shared_stores
 
 if TYPE_CHECKING:
-    from tests.support.cluster import Cluster
+    from tests.support.servers.cluster import Cluster
 
 
 @pytest.fixture(scope="session")
@@ -115,7 +115,7 @@ def data_dir(tmp_path: Path) -> Path:
 @pytest_asyncio.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
     """A cluster without workers."""
-    from tests.support.cluster import running_cluster  # noqa: PLC0415, imports Dask, which other tests do not need
+    from tests.support.servers.cluster import running_cluster  # noqa: PLC0415, imports Dask, which other tests do not need
 
     async with running_cluster(tmp_path) as running:
         yield running

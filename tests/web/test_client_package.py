@@ -21,8 +21,8 @@ from convertd_client.schema import ConvertOptions
 from engine.options import Option
 from engine.registry import load_registry
 from tests.support.readme import ROOT
-from tests.support.samples import sample
-from tests.support.servers import Running
+from tests.support.samples.generated import sample
+from tests.support.servers.in_process import Running
 from web.api.errors import STATUS
 
 _FOLDER = ROOT / "web" / "client"

@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 
 from config.pricing import PACKS, Pack
 from engine.options import Option, unknown_option
-from storage.api_keys import MAX_GRACE
+from storage.tables.api_keys import MAX_GRACE
 from web.api.errors import InvalidParameter
 from web.api.times import Period, parse_period
 

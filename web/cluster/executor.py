@@ -14,7 +14,7 @@ from distributed.scheduler import NoValidWorkerError, NoWorkerError
 
 from engine.errors import ConversionError, ExecutorUnavailable, WorkerCrashed
 from engine.executor import Job, JobLimits, JobResult
-from storage.blob_store import BlobStore
+from storage.blobs.blob_store import BlobStore
 from storage.descriptors import run_in_thread, write_all
 from storage.errors import StorageError
 from storage.ids import new_id

@@ -18,7 +18,7 @@ from config.settings import Settings
 from engine.errors import ExecutorUnavailable
 from engine.executor import Job, JobLimits, JobResult
 from engine.registry import Registry
-from storage.blob_store import BlobStore
+from storage.blobs.blob_store import BlobStore
 from storage.descriptors import run_in_thread
 from storage.errors import NotFound
 from web.services.catalogue import formats_catalogue, tools_catalogue

@@ -15,7 +15,7 @@ from distributed import Security, Worker, WorkerPlugin, get_worker, rpc
 
 from engine.errors import ConversionError, ExecutorUnavailable
 from engine.executor import Executor, JobResult
-from storage.blob_store import BlobStore
+from storage.blobs.blob_store import BlobStore
 from storage.errors import StorageError
 from web.api.errors import ApiError
 from web.cluster.connection import CONNECT_TIMEOUT, INSTALLATION, MEMORY, SERVERS, failure_cause

@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict, replace
 
 from config.pricing import RATE_WINDOW
-from storage.api_keys import IssuedKey, Key
+from storage.tables.api_keys import IssuedKey, Key
 from web.api.fields import KeyRotationFields, NewKeyFields, UsageQuery
 from web.api.headers import NO_STORE
 from web.api.operations import Operation, Response, json_response

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from config.pricing import MIB, PACKS, TIERS
-from storage.api_keys import IssuedKey
 from storage.errors import InvalidKey, StorageError
-from storage.purchases import Purchase
+from storage.tables.api_keys import IssuedKey
+from storage.tables.purchases import Purchase
 from web.api.errors import ApiError, NotFound, PublicError
 from web.api.fields import NewKeyFields, PurchaseFields, validate
 from web.api.times import Period, parse_period, timestamp

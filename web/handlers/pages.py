@@ -27,8 +27,8 @@ from config.pricing import (
 from config.settings import Settings
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, MAX_TOTAL_PIXELS
 from engine.executor import JobLimits
-from storage.api_keys import MAX_KEYS
-from storage.email_verification import VALIDITY
+from storage.tables.api_keys import MAX_KEYS
+from storage.tables.email_verification import VALIDITY
 from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
 from web.api.errors import STATUS, ApiError, InvalidParameter, NotFound, PublicError, envelope, public_error
 from web.api.fields import RegistrationFields, validate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from storage.email_verification import Verified
+from storage.tables.email_verification import Verified
 from web.api.fields import RegistrationFields, VerificationQuery
 from web.api.headers import NO_STORE
 from web.api.operations import Operation, Response, json_response

@@ -7,7 +7,7 @@ import time
 from tornado.httputil import split_host_and_port
 
 from config.settings import is_loopback
-from storage.purchases import Purchase
+from storage.tables.purchases import Purchase
 from web.api.errors import NotFound
 from web.handlers.pages import PageHandler
 from web.services.checkout import SimulatedCheckout, format_amount, return_urls

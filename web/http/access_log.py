@@ -6,7 +6,7 @@ import logging
 import time
 from dataclasses import dataclass
 
-from storage.request_log import LoggedRequest
+from storage.tables.request_log import LoggedRequest
 from web.api.errors import PublicError
 from web.metrics.request_context import RequestContext
 from web.services.accounts import Account

@@ -17,8 +17,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from engine.errors import OutOfMemory, TimedOut, WorkerCrashed
 from engine.plugin_loader import Plugin
-from storage.totals import Totals
-from storage.usage import Operation
+from storage.tables.totals import Totals
+from storage.tables.usage import Operation
 from web.api.errors import RateLimited
 from web.metrics.conversions import OTHER
 

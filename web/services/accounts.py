@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from config.pricing import TIERS, Tier
-from storage import accounts, api_keys, ledger, sessions, usage
-from storage.api_keys import IssuedKey, Key, parse_key
 from storage.database import Database
 from storage.errors import InvalidKey
-from storage.usage import UsageReport
+from storage.tables import accounts, api_keys, ledger, sessions, usage
+from storage.tables.api_keys import IssuedKey, Key, parse_key
+from storage.tables.usage import UsageReport
 from web.api.errors import KeyNotVerified
 
 log = logging.getLogger("convertd.accounts")

@@ -13,14 +13,13 @@ from config.pricing import CREDITS_PER_CONVERSION
 from engine.errors import UnsupportedConversion
 from engine.options import OptionValues
 from engine.registry import Registry
-from storage import batches, files, ledger
-from storage.batches import Batch
-from storage.database import Database
+from storage.database import Database, Transaction
 from storage.errors import NoCredits, NotFound
-from storage.files import File, SourceFile
-from storage.idempotency import Claim
-from storage.ledger import ServerInstance
-from storage.transaction import Transaction
+from storage.tables import batches, files, ledger
+from storage.tables.batches import Batch
+from storage.tables.files import File, SourceFile
+from storage.tables.idempotency import Claim
+from storage.tables.ledger import ServerInstance
 from web.api.errors import PublicError, RateLimited, error_body, public_error
 from web.metrics.request_context import RequestContext
 from web.services.accounts import Account

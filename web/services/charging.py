@@ -12,14 +12,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 from engine.errors import ConversionError
-from storage import api_keys, idempotency, ledger
-from storage.database import Database
+from storage.database import Database, Transaction
 from storage.errors import ClaimLost, CommitUnknown, DatabaseBusy
-from storage.idempotency import Claim, StoredResponse
 from storage.ids import new_id
-from storage.ledger import Hold, ServerInstance
-from storage.transaction import Transaction
-from storage.usage import UsageRecord
+from storage.tables import api_keys, idempotency, ledger
+from storage.tables.idempotency import Claim, StoredResponse
+from storage.tables.ledger import Hold, ServerInstance
+from storage.tables.usage import UsageRecord
 from web.services.idempotency import LEASE, ResponseData, stored_response
 
 log = logging.getLogger("convertd.charging")

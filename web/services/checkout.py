@@ -12,11 +12,11 @@ from typing import Protocol
 from stripe import WebhookSignature
 
 from config.pricing import CURRENCY, Pack
-from storage import purchases
 from storage.database import Database
-from storage.idempotency import Claim
 from storage.ids import is_id, new_id, random_text
-from storage.purchases import Purchase
+from storage.tables import purchases
+from storage.tables.idempotency import Claim
+from storage.tables.purchases import Purchase
 from web.api.errors import CheckoutNotConfigured, CheckoutUnavailable
 from web.api.schemas.accounts import OpenedCheckout
 from web.api.times import timestamp

@@ -9,8 +9,8 @@ from typing import Any, Literal
 from engine.formats import FileFormat
 from engine.options import OptionValues
 from engine.pipeline import WarningRecord
-from storage.files import File
-from storage.usage import Operation
+from storage.tables.files import File
+from storage.tables.usage import Operation
 from web.metrics.request_context import RequestContext
 from web.services.accounts import Account
 from web.services.idempotency import IdempotentRequest, ResponseData

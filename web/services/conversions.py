@@ -15,8 +15,8 @@ from engine.executor.jobs import DEFAULT_NAME
 from engine.formats import FileFormat
 from engine.planner import Plan
 from engine.registry import Registry
-from storage.idempotency import Claim
-from storage.usage import UsageRecord
+from storage.tables.idempotency import Claim
+from storage.tables.usage import UsageRecord
 from web.api.operations import ZIP
 from web.metrics import Metrics
 from web.services.charging import Charge, Charges

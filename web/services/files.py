@@ -13,13 +13,12 @@ from engine.errors import UnknownFormat
 from engine.formats import FileFormat
 from engine.planner import Plan
 from engine.registry import Registry
-from storage import files
-from storage.blob_store import BlobStore
-from storage.database import Database
+from storage.blobs.blob_store import BlobStore
+from storage.database import Database, Transaction
 from storage.errors import CommitUnknown
-from storage.files import ConvertedFile, Failure, File, SourceFile
 from storage.ids import new_id
-from storage.transaction import Transaction
+from storage.tables import files
+from storage.tables.files import ConvertedFile, Failure, File, SourceFile
 from web.api.errors import NotFound, PublicError, StorageFull
 from web.services.accounts import Account
 from web.services.charging import SaveResult

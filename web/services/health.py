@@ -10,10 +10,10 @@ from functools import partial
 
 from engine.executor import Executor
 from engine.registry import Registry
-from storage import accounts
-from storage.blob_store import BlobStore, is_writable
+from storage.blobs.blob_store import BlobStore, is_writable
 from storage.database import Database
 from storage.rate_limits import FailoverRateLimiter, RateLimiter
+from storage.tables import accounts
 from web.metrics.cluster import ClusterState, ReadState
 from web.metrics.service import InstallationMetrics
 from web.services.work_files import WorkFiles

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.errors import ConversionError
-from storage import idempotency
 from storage.database import Database
-from storage.idempotency import Claim, InProgress, KeyMismatch, Replay, StoredResponse
-from storage.ledger import ServerInstance
+from storage.tables import idempotency
+from storage.tables.idempotency import Claim, InProgress, KeyMismatch, Replay, StoredResponse
+from storage.tables.ledger import ServerInstance
 from web.api.errors import IdempotencyConflict, IdempotencyKeyReused
 from web.services.work_files import WorkFile
 

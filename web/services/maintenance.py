@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from storage import batches, email_verification, idempotency, ledger, purchases, sessions, totals
 from storage.database import Database
 from storage.errors import StoreUnavailable
 from storage.ids import new_id
-from storage.ledger import ServerInstance
+from storage.tables import batches, email_verification, idempotency, ledger, purchases, sessions, totals
+from storage.tables.ledger import ServerInstance
 from web.metrics.service import TotalsMetrics
 from web.services.charging import Charges
 from web.services.files import Files

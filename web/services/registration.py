@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from config.pricing import DAY, FREE_CREDITS, HOUR, REGISTRATIONS_PER_ADDRESS, REGISTRATIONS_PER_EMAIL
-from storage import email_verification
-from storage.accounts import email_key
 from storage.database import Database
-from storage.email_verification import Verified
 from storage.rate_limits import RateLimiter
+from storage.tables import email_verification
+from storage.tables.accounts import email_key
+from storage.tables.email_verification import Verified
 from web.api.errors import EmailNotConfigured, RateLimited
 from web.metrics.service import CreditMetrics
 from web.services.email import EmailQueue, replacement_email, verification_email

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from storage import request_log
 from storage.database import Database
-from storage.request_log import LoggedRequest
+from storage.tables import request_log
+from storage.tables.request_log import LoggedRequest
 
 log = logging.getLogger("convertd.request_log")
 

@@ -12,10 +12,10 @@ from config.pricing import CREDITS_PER_CONVERSION
 from engine.executor import Inspection, JobResult
 from engine.options import OptionValues, PageRanges
 from engine.planner import Plan
-from storage import batches
-from storage.batches import Batch
-from storage.files import Failure, File
-from storage.usage import DayUsage
+from storage.tables import batches
+from storage.tables.batches import Batch
+from storage.tables.files import Failure, File
+from storage.tables.usage import DayUsage
 from web.api.schemas import files as schemas
 from web.api.schemas.files import BatchStatus, NewBatch
 from web.api.times import timestamp

@@ -14,10 +14,10 @@ from stripe import SignatureVerificationError, WebhookSignature
 
 from config.pricing import CURRENCY
 from config.settings import Settings
-from storage import purchases, refunds
 from storage.database import Database
-from storage.purchases import CheckoutReport, State
-from storage.refunds import Reversal
+from storage.tables import purchases, refunds
+from storage.tables.purchases import CheckoutReport, State
+from storage.tables.refunds import Reversal
 from web.api.errors import CheckoutUnavailable, InvalidParameter
 from web.metrics.service import CreditMetrics
 from web.services.checkout import Checkout, CheckoutOrder, CheckoutSession, Provider, SimulatedCheckout

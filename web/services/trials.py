@@ -18,12 +18,11 @@ from config.pricing import (
     TRIAL_TIER,
     TRIALS_PER_ADDRESS,
 )
-from storage import accounts, api_keys, ledger
-from storage.api_keys import Key
-from storage.database import Database
+from storage.database import Database, Transaction
 from storage.errors import EmailTaken
 from storage.rate_limits import RateLimiter, RateLimitStatus
-from storage.transaction import Transaction
+from storage.tables import accounts, api_keys, ledger
+from storage.tables.api_keys import Key
 from web.api.errors import RateLimited
 from web.services.accounts import Account
 from web.services.conversion_request import ConversionRequest, ResultFile

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from config.pricing import Pack
-from storage.request_log import LoggedRequest
-from storage.usage import DayUsage, PairUsage, UsageReport
+from storage.tables.request_log import LoggedRequest
+from storage.tables.usage import DayUsage, PairUsage, UsageReport
 from web.api.times import Period
 from web.services.accounts import Account
 

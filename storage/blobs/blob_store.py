@@ -1,0 +1,172 @@
+"""Blob store: bytes by key, in a folder or in an S3-compatible store."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from storage.descriptors import BLOCK, copy, run_in_thread
+from storage.errors import NotFound
+from storage.ids import new_id
+
+_KEY = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,199}")
+
+
+class BlobStore(Protocol):
+    """Stores bytes by key. Methods raise ValueError for malformed keys; `read` raises NotFound."""
+
+    async def put(self, key: str, file: int) -> None:
+        """Stores a copy of the open file with this descriptor, atomically."""
+
+    def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
+        """Yields the bytes from `start` up to but excluding `end`, in blocks of about BLOCK bytes."""
+
+    async def delete(self, keys: Iterable[str]) -> None:
+        """Deletes blobs. Ignores keys that do not exist."""
+
+    def list(self, older_than: int) -> AsyncIterator[str]:
+        """Yields the keys stored at least `older_than` seconds ago, including those of interrupted puts."""
+
+    async def ready(self) -> bool:
+        """Whether the store accepts blobs now."""
+
+    async def close(self) -> None:
+        """Closes connections."""
+
+
+def open_blob_store(url: str | None, folder: Path, *, durable: bool = True) -> BlobStore:
+    """Opens the store at `s3://bucket/prefix` or `file:///folder`, or the folder if there is no URL. Blocks.
+
+    Unless `durable`, new blobs in a folder may be lost if the machine crashes.
+    """
+    if url is None:
+        return FolderBlobStore(folder, durable=durable)
+    if url.startswith("file:"):
+        return FolderBlobStore(Path(unquote(urlsplit(url).path)), durable=durable)
+    # Imported by name because its library is an optional dependency.
+    store: BlobStore = resolve_name("storage.blobs.s3:S3BlobStore")(url)
+    return store
+
+
+def validate_key(key: str) -> str:
+    """Returns the key. Raises ValueError if it is malformed."""
+    if not _KEY.fullmatch(key):
+        raise ValueError("A key has 1 to 200 letters, digits and _ . -, and begins with a letter or digit.")
+    return key
+
+
+class FolderBlobStore:
+    """Blobs as files in a folder, which is created if needed. Accesses the disk in threads.
+
+    New blobs are flushed to the disk if `durable`.
+    """
+
+    def __init__(self, folder: Path, *, durable: bool = True, clock: Callable[[], float] = time.time) -> None:
+        self._folder = folder
+        self._durable = durable
+        self._clock = clock
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    async def put(self, key: str, file: int) -> None:
+        await run_in_thread(file, self._put, self._path(key))
+
+    async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
+        blocks = _blocks(self._path(key), start, end)
+        try:
+            while block := await asyncio.to_thread(next, blocks, b""):
+                yield block
+                start += len(block)
+                if start >= end:
+                    return
+        except FileNotFoundError:
+            raise NotFound("file") from None
+
+    async def delete(self, keys: Iterable[str]) -> None:
+        await asyncio.to_thread(_unlink, [self._path(key) for key in keys])
+
+    async def list(self, older_than: int) -> AsyncIterator[str]:
+        until = self._clock() - older_than
+        # Not an iterator: closing a scandir in another thread, on cancellation, would crash the process.
+        for name in await asyncio.to_thread(_put_before, self._folder, until):
+            yield name
+
+    async def ready(self) -> bool:
+        return await asyncio.to_thread(is_writable, self._folder)
+
+    async def close(self) -> None:
+        """Does nothing."""
+
+    def _path(self, key: str) -> Path:
+        return self._folder / validate_key(key)
+
+    def _put(self, file: int, blob: Path) -> None:
+        temporary = blob.with_name(new_id("put"))  # if left behind, the sweep of unreferenced keys deletes it
+        try:
+            with temporary.open("xb") as target:
+                copy(file, target.fileno())
+                _seal(target.fileno(), self._clock())
+                if self._durable:
+                    os.fsync(target.fileno())
+            temporary.rename(blob)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        if self._durable:
+            _sync_folder(self._folder)
+
+
+def _blocks(path: Path, start: int, end: int) -> Iterator[bytes]:
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        while start < end and (block := os.pread(file, min(BLOCK, end - start), start)):
+            yield block
+            start += len(block)
+    finally:
+        os.close(file)
+
+
+def _seal(file: int, now: float) -> None:
+    """Makes the file read-only and sets its time."""
+    os.fchmod(file, 0o400)
+    os.utime(file, (now, now))
+
+
+def _sync_folder(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _unlink(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
+def _put_before(folder: Path, until: float) -> list[str]:
+    names = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):  # deleted since the scan
+                if entry.stat(follow_symlinks=False).st_mtime <= until:
+                    names.append(entry.name)
+    return names
+
+
+def is_writable(folder: Path) -> bool:
+    """Whether files can be written to the folder. Blocks."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            return file.write(b"ready") > 0
+    except OSError:
+        return False

@@ -1,0 +1,94 @@
+"""Blob store on S3-compatible object storage."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import S3Store
+
+from storage.blobs.blob_store import validate_key
+from storage.descriptors import BLOCK, read_blocks
+from storage.errors import NotFound, StoreUnavailable
+
+log = logging.getLogger("convertd.blobs")
+
+_CONNECT_TIMEOUT = timedelta(seconds=2)
+_READ_TIMEOUT = 10.0  # seconds without a response, also while a part of 5 MiB is sent
+_TOTAL_TIMEOUT = timedelta(hours=1)  # a slow client may download for long
+_RETRIES = 2
+
+
+class S3BlobStore:
+    """Blobs as objects below `s3://bucket/prefix`.
+
+    Credentials, region and endpoint are read from the usual environment variables (AWS_ACCESS_KEY_ID etc.). Methods
+    raise StoreUnavailable if the store fails or does not respond for `timeout` seconds.
+    """
+
+    def __init__(self, url: str, *, timeout: float = _READ_TIMEOUT, clock: Callable[[], float] = time.time) -> None:
+        read_timeout = timedelta(seconds=timeout)
+        self._clock = clock
+        self._store = S3Store.from_url(
+            url,
+            client_options={
+                "allow_http": True,  # if the endpoint is an http URL
+                "connect_timeout": _CONNECT_TIMEOUT,
+                "read_timeout": read_timeout,
+                "timeout": _TOTAL_TIMEOUT,
+            },
+            retry_config={"max_retries": _RETRIES, "retry_timeout": read_timeout},
+        )
+
+    async def put(self, key: str, file: int) -> None:
+        validate_key(key)
+        with _store_errors():
+            await obstore.put_async(self._store, key, read_blocks(file, 0, os.fstat(file).st_size))
+
+    async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
+        validate_key(key)
+        with _store_errors():
+            try:
+                response = await obstore.get_async(self._store, key, options={"range": (start, end)})
+            except FileNotFoundError:
+                raise NotFound("file") from None
+            async for block in response.stream(BLOCK):
+                yield bytes(block)
+
+    async def delete(self, keys: Iterable[str]) -> None:
+        with _store_errors():
+            await obstore.delete_async(self._store, [validate_key(key) for key in keys])
+
+    async def list(self, older_than: int) -> AsyncIterator[str]:
+        until = self._clock() - older_than
+        with _store_errors():
+            async for page in obstore.list(self._store):
+                for entry in page:
+                    if entry["last_modified"].timestamp() <= until:
+                        yield entry["path"]
+
+    async def ready(self) -> bool:
+        try:
+            with _store_errors():
+                await obstore.put_async(self._store, "ready", b"")  # deleted by the sweep of unreferenced keys
+        except StoreUnavailable:
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Does nothing: the connections are closed with the last reference to the store."""
+
+
+@contextmanager
+def _store_errors() -> Iterator[None]:
+    try:
+        yield
+    except (BaseError, FileNotFoundError) as error:  # FileNotFoundError if there is no such bucket
+        log.warning("blob store failed: %s", str(error).partition("\n")[0])
+        raise StoreUnavailable from error

@@ -1,0 +1,100 @@
+"""Email verification: single-use tokens sent to the address that an account is registered with."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from typing import Literal
+
+from storage.database import Transaction
+from storage.errors import EmailTaken, NotFound
+from storage.tables import accounts, api_keys, models
+from storage.tables.accounts import Account
+from storage.tables.api_keys import IssuedKey, digest
+
+Purpose = Literal["register", "replace"]
+
+VALIDITY = 86_400  # seconds
+_TOKEN_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Registration:
+    """The content of a verification email. `token` is its only copy; the repr omits it.
+
+    `email` and `name` are the account's own if the address has one. The API responds alike to new and known
+    addresses.
+    """
+
+    purpose: Purpose
+    email: str
+    name: str
+    token: str = field(repr=False)
+    expires_at: int
+
+
+@dataclass(frozen=True)
+class Verified:
+    """An account with a verified address, and a new key for it."""
+
+    purpose: Purpose
+    account: Account
+    issued: IssuedKey
+
+
+def register(transaction: Transaction, email: str, name: str) -> Registration:
+    """Creates a token that registers an account, or replaces a lost key if the address has an account."""
+    account = accounts.find(transaction, email)
+    registration = Registration(
+        purpose="replace" if account else "register",
+        email=account.email if account else email.strip(),
+        name=account.name if account else name,
+        token=secrets.token_hex(_TOKEN_BYTES),
+        expires_at=transaction.now + VALIDITY,
+    )
+    row = {
+        "sha256": digest(registration.token),
+        "purpose": registration.purpose,
+        "account": account.id if account else None,
+        "email": registration.email,
+        "name": registration.name,
+        "created_at": transaction.now,
+        "expires_at": registration.expires_at,
+    }
+    transaction.insert(models.Verification.insert(row))
+    return registration
+
+
+def verify(transaction: Transaction, token: str, *, free_credits: int) -> Verified:
+    """Consumes a token: creates the account if needed and issues a key. Other keys stay valid.
+
+    Raises NotFound if the token is unknown, used, or older than 24 hours.
+    """
+    table = models.Verification
+    unused = (table.sha256 == digest(token)) & table.used_at.is_null() & (table.expires_at > transaction.now)
+    used = table.update({table.used_at: transaction.now}).where(unused)
+    rows = transaction.execute_returning(used, table.email, table.name)
+    if not rows:
+        raise NotFound("verification token")
+    email, name = rows[0]
+    purpose, account = _account(transaction, email, name, free_credits)
+    accounts.mark_verified(transaction, account)
+    issued = api_keys.issue(transaction, account, name)
+    return Verified(purpose, accounts.get(transaction, account), issued)
+
+
+def delete_expired(transaction: Transaction) -> int:
+    """Deletes expired tokens. Returns their number."""
+    table = models.Verification
+    return transaction.execute(table.delete().where(table.expires_at <= transaction.now))
+
+
+def _account(transaction: Transaction, email: str, name: str, free_credits: int) -> tuple[Purpose, str]:
+    """Returns the id of the address's account, which is created if needed, and what the token was used for."""
+    try:
+        return "register", accounts.create(transaction, email, name, free_credits=free_credits, verified=True).id
+    except EmailTaken:  # also if another token for the same address was used first
+        account = accounts.find(transaction, email)
+        if account is None:
+            raise
+        return "replace", account.id

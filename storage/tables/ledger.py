@@ -1,0 +1,190 @@
+"""Ledger: credits are added, held while an operation runs, and charged if the operation succeeds.
+
+Invariant: the sum of an account's entries is its balance plus its held credits. To avoid deadlocks, transactions
+lock holds before accounts, accounts in the order of their ids, and accounts before sums of usage.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from storage.database import Transaction
+from storage.database.sql_statements import CHARGE_HELD_CREDITS, END_HOLD, HOLD_CREDITS, INSERT_ENTRY, INSERT_HOLD
+from storage.errors import HoldLost, NoCredits, NotFound
+from storage.ids import new_id
+from storage.tables import models, usage
+from storage.tables.usage import UsageRecord
+
+Income = Literal["grant", "purchase", "reversal"]
+
+
+@dataclass(frozen=True)
+class ServerInstance:
+    """One run of a server: the server's permanent name and an id that is new with each start."""
+
+    server: str
+    boot: str
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Credits reserved for an operation. `balance` is the account's balance after the reservation."""
+
+    id: str
+    account: str
+    amount: int
+    balance: int
+
+
+@dataclass(frozen=True)
+class CreditResult:
+    """The balance in credits; `added` is False if the `ref` had been credited before."""
+
+    balance: int
+    added: bool
+
+
+def credit(transaction: Transaction, account: str, kind: Income, amount: int, ref: str) -> CreditResult:
+    """Adds credits. Idempotent per `ref`. Raises NotFound for an unknown account."""
+    if amount <= 0:
+        raise ValueError("amount must be positive.")
+    balance(transaction, account)
+    if not transaction.insert_ignore(models.Entry.insert(_entry(transaction, account, kind, amount, ref))):
+        return CreditResult(balance(transaction, account), added=False)
+    changes: dict[Any, Any] = {models.Account.balance: models.Account.balance + amount}
+    if kind == "purchase":
+        changes[models.Account.purchased] = models.Account.purchased + amount
+    return CreditResult(_update(transaction, account, changes), added=True)
+
+
+def claw_back(transaction: Transaction, account: str, credits: int, ref: str) -> int:
+    """Removes credits whose payment was reversed, at most the balance. Returns the number removed. Raises NotFound."""
+    row = transaction.select_for_update(models.Account.select().where(models.Account.id == account))
+    if row is None:
+        raise NotFound("account")
+    amount = min(credits, row.balance)
+    if amount > 0:
+        transaction.execute_statement(INSERT_ENTRY, **_entry(transaction, account, "reversal", -amount, ref))
+        _update(transaction, account, {models.Account.balance: models.Account.balance - amount})
+    return amount
+
+
+def balance(transaction: Transaction, account: str) -> int:
+    """Returns the balance in credits, without held credits. Raises NotFound."""
+    rows = transaction.rows(models.Account.select(models.Account.balance).where(models.Account.id == account))
+    if not rows:
+        raise NotFound("account")
+    return int(rows[0][0])
+
+
+def reserve(
+    transaction: Transaction,
+    account: str,
+    amount: int,
+    owner: ServerInstance,
+    lifetime: int,
+    hold_id: str | None = None,
+) -> Hold:
+    """Holds credits for at most `lifetime` seconds. Raises NoCredits.
+
+    A caller that passes `hold_id` can release the hold even if the call is cancelled before it returns.
+    """
+    if amount <= 0:
+        raise ValueError("amount must be positive.")
+    rows = transaction.execute_statement(HOLD_CREDITS, account=account, amount=amount)
+    if not rows:
+        raise NoCredits(balance(transaction, account), amount)
+    hold = Hold(hold_id or new_id("hold"), account, amount, rows[0][0])
+    row = {
+        "id": hold.id,
+        "account": account,
+        "amount": amount,
+        "state": "held",
+        "server": owner.server,
+        "boot": owner.boot,
+        "created_at": transaction.now,
+        "expires_at": transaction.now + lifetime,
+    }
+    transaction.execute_statement(INSERT_HOLD, **row)
+    return hold
+
+
+def settle(transaction: Transaction, hold: Hold, record: UsageRecord) -> int:
+    """Charges a hold for an operation that succeeded. Returns the balance in credits.
+
+    Raises HoldLost if the hold has ended; nothing is charged then, and the caller must discard the result.
+    """
+    amount = _end_hold(transaction, hold.account, hold.id, "settled")
+    if not amount:
+        raise HoldLost
+    ((remaining,),) = transaction.execute_statement(CHARGE_HELD_CREDITS, account=hold.account, amount=amount)
+    transaction.execute_statement(INSERT_ENTRY, **_entry(transaction, hold.account, "charge", -amount, hold.id))
+    usage.record(transaction, hold.account, record, success=True, credits=amount)
+    return int(remaining)
+
+
+def is_settled(transaction: Transaction, hold: Hold) -> bool:
+    """Whether the hold has been charged. After CommitUnknown, this decides whether `settle` was committed."""
+    settled = (models.Hold.id == hold.id) & (models.Hold.state == "settled")
+    return transaction.first(models.Hold.select().where(settled)) is not None
+
+
+def release(transaction: Transaction, account: str, hold_id: str, failed: UsageRecord | None = None) -> int:
+    """Releases a hold and returns the balance in credits. Does nothing if the hold has ended.
+
+    `failed` records a failed operation in the usage table.
+    """
+    amount = _end_hold(transaction, account, hold_id, "released")
+    if not amount:
+        return balance(transaction, account)
+    remaining = _return_credits(transaction, account, amount)
+    if failed:
+        usage.record(transaction, account, failed, success=False, credits=0)
+    return remaining
+
+
+def recover(transaction: Transaction, owner: ServerInstance) -> int:
+    """Releases the holds of earlier runs of this server. Returns their number."""
+    return _release_all(transaction, (models.Hold.server == owner.server) & (models.Hold.boot != owner.boot))
+
+
+def release_expired(transaction: Transaction) -> int:
+    """Releases expired holds. Returns their number."""
+    return _release_all(transaction, models.Hold.expires_at <= transaction.now)
+
+
+def _release_all(transaction: Transaction, condition: Any) -> int:
+    table = models.Hold
+    released = table.update({table.state: "released"}).where((table.state == "held") & condition)
+    holds = transaction.execute_returning(released, table.account, table.amount)
+    totals: Counter[str] = Counter()
+    for account, amount in holds:
+        totals[account] += amount
+    for account in sorted(totals):
+        _return_credits(transaction, account, totals[account])
+    return len(holds)
+
+
+def _end_hold(transaction: Transaction, account: str, hold_id: str, state: Literal["settled", "released"]) -> int:
+    """Ends a hold. Returns its amount in credits, or 0 if the account has no such open hold."""
+    rows = transaction.execute_statement(END_HOLD, hold=hold_id, account=account, state=state)
+    return int(rows[0][0]) if rows else 0
+
+
+def _return_credits(transaction: Transaction, account: str, amount: int) -> int:
+    table = models.Account
+    changes = {table.balance: table.balance + amount, table.held: table.held - amount}
+    return _update(transaction, account, changes)
+
+
+def _update(transaction: Transaction, account: str, changes: dict[Any, Any]) -> int:
+    """Updates an account. Returns its balance in credits."""
+    table = models.Account
+    rows = transaction.execute_returning(table.update(changes).where(table.id == account), table.balance)
+    return int(rows[0][0])
+
+
+def _entry(transaction: Transaction, account: str, kind: str, amount: int, ref: str) -> dict[str, Any]:
+    return {"ref": ref, "account": account, "kind": kind, "amount": amount, "at": transaction.now}

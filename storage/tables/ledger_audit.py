@@ -1,0 +1,94 @@
+"""Ledger audit: checks the invariants of the ledger, independently of the code that writes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peewee import SQL, fn
+
+from storage.database import Transaction
+from storage.tables import models
+
+
+def check(transaction: Transaction, account: str | None = None) -> tuple[str, ...]:
+    """Returns one sentence per violated invariant, for one account or for all.
+
+    Reads whole tables, so it is meant for operators and tests, not for requests.
+    """
+    query = models.Account.select()
+    accounts = transaction.all(query if account is None else query.where(models.Account.id == account))
+    return tuple(violation for row in accounts for violation in _violations(transaction, row))
+
+
+def _violations(transaction: Transaction, account: models.Account) -> list[str]:
+    sums = _entry_sums(transaction, account.id)
+    holds = _holds(transaction, account.id)
+    charges = _charges(transaction, account.id)
+    settled = {hold: amount for hold, (state, amount) in holds.items() if state == "settled"}
+    open_amount = sum(amount for state, amount in holds.values() if state == "held")
+    rules = {
+        "the entries sum to the balance plus held credits": sum(sums.values()) == account.balance + account.held,
+        "held is the sum of the open holds": account.held == open_amount,
+        "balance and held are not negative": account.balance >= 0 and account.held >= 0,
+        "each settled hold has exactly one charge": charges == settled,
+        "used is the sum of the charges": account.used == sum(charges.values()),
+        "purchased is the sum of the purchases": account.purchased == sums.get("purchase", 0),
+        "each paid purchase has exactly one entry": _purchases_credited(transaction, account.id),
+        "usage per day is the sum of the usage": _usage_per_day(transaction, account.id)
+        == _usage(transaction, account.id),
+        "reversal entries match the reversed payments": sums.get("reversal", 0) == -_reversed(transaction, account.id),
+    }
+    return [f"{account.id}: violated: {rule}." for rule, is_kept in rules.items() if not is_kept]
+
+
+def _entry_sums(transaction: Transaction, account: str) -> dict[str, int]:
+    """Sum of the entries in credits, by kind."""
+    table = models.Entry
+    query = table.select(table.kind, fn.SUM(table.amount)).where(table.account == account).group_by(table.kind)
+    return {kind: int(amount) for kind, amount in transaction.rows(query)}
+
+
+def _holds(transaction: Transaction, account: str) -> dict[str, tuple[str, int]]:
+    query = models.Hold.select().where(models.Hold.account == account)
+    return {hold.id: (hold.state, hold.amount) for hold in transaction.all(query)}
+
+
+def _charges(transaction: Transaction, account: str) -> dict[str, int]:
+    table = models.Entry
+    query = table.select().where((table.account == account) & (table.kind == "charge"))
+    return {entry.ref: -entry.amount for entry in transaction.all(query)}
+
+
+def _purchases_credited(transaction: Transaction, account: str) -> bool:
+    """Whether exactly the paid purchases were credited, each with its number of credits."""
+    table = models.Purchase
+    purchases = transaction.all(table.select().where((table.account == account) & table.session.is_null(False)))
+    expected = {purchase.session: purchase.credits for purchase in purchases if purchase.state == "paid"}
+    sessions = [purchase.session for purchase in purchases]
+    entries = transaction.all(models.Entry.select().where(models.Entry.ref.in_(sessions)))
+    return expected == {entry.ref: entry.amount for entry in entries}
+
+
+def _usage(transaction: Transaction, account: str) -> dict[tuple[Any, ...], tuple[int, ...]]:
+    """Number, credits and bytes of the account's operations, by day, operation, formats and success."""
+    table = models.Usage
+    day = SQL("at / 86400")
+    common = (day, table.operation, table.input_format, table.output_format, table.success)
+    sums = (fn.COUNT(SQL("*")), fn.SUM(table.credits), fn.SUM(table.bytes_in), fn.SUM(table.bytes_out))
+    rows = transaction.rows(table.select(*common, *sums).where(table.account == account).group_by(*common))
+    return {row[:5]: tuple(int(number) for number in row[5:]) for row in rows}
+
+
+def _usage_per_day(transaction: Transaction, account: str) -> dict[tuple[Any, ...], tuple[int, ...]]:
+    table = models.UsageDay
+    common = (table.day, table.operation, table.input_format, table.output_format, table.success)
+    sums = (table.conversions, table.credits, table.bytes_in, table.bytes_out)
+    rows = transaction.rows(table.select(*common, *sums).where(table.account == account))
+    return {row[:5]: row[5:] for row in rows}
+
+
+def _reversed(transaction: Transaction, account: str) -> int:
+    """Credits removed because payments were reversed."""
+    own = models.Purchase.select(models.Purchase.id).where(models.Purchase.account == account)
+    payments = transaction.all(models.Payment.select().where(models.Payment.purchase.in_(own)))
+    return sum(payment.reversed - payment.shortfall for payment in payments)

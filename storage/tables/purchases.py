@@ -1,0 +1,167 @@
+"""Purchases of credit packs, from checkout to credited."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from peewee import JOIN, ModelSelect, fn
+
+from storage.database import Transaction
+from storage.ids import new_id
+from storage.tables import ledger, models, refunds
+
+State: TypeAlias = Literal["opening", "open", "processing", "failed", "expired", "paid"]
+Outcome: TypeAlias = Literal["credited", "updated", "unchanged", "unknown_purchase", "mismatch"]
+
+_ABANDONED = 86_400  # seconds without a checkout session
+_MAX_LISTED = 100
+_PROGRESS: tuple[State, ...] = ("opening", "open", "processing", "failed", "expired", "paid")
+
+
+@dataclass(frozen=True)
+class Purchase:
+    """A purchase. `amount` is in minor units of the currency, times are Unix time in whole seconds.
+
+    `refunded` is the number of credits removed because the payment was refunded or disputed.
+    """
+
+    id: str
+    account: str
+    pack: str
+    credits: int
+    amount: int
+    currency: str
+    state: str
+    session: str | None
+    expires_at: int | None
+    created_at: int
+    paid_at: int | None
+    refunded: int
+
+
+@dataclass(frozen=True)
+class CheckoutReport:
+    """The state of a checkout session as reported by the payment provider.
+
+    `purchase` is the id that the session was created with, `event` the id of the provider's event. `amount` is in
+    minor units.
+    """
+
+    session: str
+    purchase: str | None
+    event: str
+    payment: str | None = None
+    amount: int | None = None
+    currency: str | None = None
+
+
+def begin(transaction: Transaction, account: str, pack: str, credits: int, amount: int, currency: str) -> str:
+    """Records a purchase before its checkout session is created. Returns its id."""
+    row = {
+        "id": new_id("pur"),
+        "account": account,
+        "pack": pack,
+        "credits": credits,
+        "amount": amount,
+        "currency": currency,
+        "state": "opening",
+        "created_at": transaction.now,
+    }
+    transaction.insert(models.Purchase.insert(row))
+    return str(row["id"])
+
+
+def set_session(transaction: Transaction, purchase: str, session: str, expires_at: int) -> None:
+    """Records the checkout session. Keeps a state that the provider has reported in the meantime."""
+    table = models.Purchase
+    changes = {table.session: session, table.expires_at: expires_at}
+    transaction.execute(table.update(changes).where(table.id == purchase))
+    opening = (table.id == purchase) & (table.state == "opening")
+    transaction.execute(table.update({table.state: "open"}).where(opening))
+
+
+def abandon(transaction: Transaction, purchase: str) -> None:
+    """Deletes a purchase whose checkout session could not be created."""
+    table = models.Purchase
+    transaction.execute(table.delete().where((table.id == purchase) & (table.state == "opening")))
+
+
+def delete_abandoned(transaction: Transaction) -> int:
+    """Deletes purchases that have had no checkout session for a day. Returns their number."""
+    table = models.Purchase
+    abandoned = (table.state == "opening") & (table.created_at + _ABANDONED <= transaction.now)
+    return transaction.execute(table.delete().where(abandoned))
+
+
+def find(transaction: Transaction, session: str) -> Purchase | None:
+    """Returns the purchase of a checkout session, or None."""
+    found = _purchases(transaction, _select().where(models.Purchase.session == session))
+    return found[0] if found else None
+
+
+def find_of_account(transaction: Transaction, account: str, purchase: str) -> Purchase | None:
+    """Returns the purchase with this id, or None if the account has none."""
+    table = models.Purchase
+    found = _purchases(transaction, _select().where((table.id == purchase) & (table.account == account)))
+    return found[0] if found else None
+
+
+def list_payments(transaction: Transaction, account: str) -> tuple[Purchase, ...]:
+    """Returns the account's latest purchases with a payment, also a pending or failed one, newest first."""
+    table = models.Purchase
+    paid = (table.account == account) & table.state.in_(("processing", "failed", "paid"))
+    return _purchases(
+        transaction, _select().where(paid).order_by(table.created_at.desc(), table.id.desc()).limit(_MAX_LISTED)
+    )
+
+
+def _select() -> ModelSelect[models.Purchase]:
+    table, payment = models.Purchase, models.Payment
+    columns = [getattr(table, name) for name in Purchase.__dataclass_fields__ if name != "refunded"]
+    query = table.select(*columns, fn.COALESCE(payment.reversed, 0))
+    return query.join(payment, JOIN.LEFT_OUTER, on=(payment.purchase == table.id))
+
+
+def _purchases(transaction: Transaction, query: ModelSelect[models.Purchase]) -> tuple[Purchase, ...]:
+    return tuple(Purchase(*row) for row in transaction.rows(query))
+
+
+def pay(transaction: Transaction, report: CheckoutReport) -> Outcome:
+    """Credits a paid purchase. Idempotent per session.
+
+    Credits the number recorded with the purchase. Returns "mismatch" and credits nothing if the reported price
+    differs.
+    """
+    row = _find_for_update(transaction, report)
+    if row is None:
+        return "unknown_purchase"
+    if (report.amount, report.currency) != (row.amount, row.currency):
+        return "mismatch"
+    if not ledger.credit(transaction, row.account, "purchase", row.credits, ref=report.session).added:
+        return "unchanged"
+    changes = {"state": "paid", "session": report.session, "event": report.event, "paid_at": transaction.now}
+    transaction.execute(models.Purchase.update(changes).where(models.Purchase.id == row.id))
+    if report.payment is not None:
+        refunds.link_purchase(transaction, report.payment, row.id, report.event)
+    return "credited"
+
+
+def set_state(transaction: Transaction, report: CheckoutReport, state: State) -> Outcome:
+    """Records the state of an unpaid session. Ignores late reports of an earlier state."""
+    row = _find_for_update(transaction, report)
+    if row is None:
+        return "unknown_purchase"
+    if _PROGRESS.index(state) <= _PROGRESS.index(row.state):
+        return "unchanged"
+    changes = {"state": state, "session": report.session}
+    transaction.execute(models.Purchase.update(changes).where(models.Purchase.id == row.id))
+    return "updated"
+
+
+def _find_for_update(transaction: Transaction, report: CheckoutReport) -> models.Purchase | None:
+    """Returns the purchase of a report, locked. Its session may not have been recorded yet."""
+    table = models.Purchase
+    matching = (table.session == report.session) | (table.id == report.purchase)
+    row = transaction.select_for_update(table.select().where(matching))
+    return row if row is not None and row.session in (None, report.session) else None

@@ -1,0 +1,45 @@
+"""Sample values for tests of storage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+from storage.database import Database, Transaction
+from storage.tables import accounts, ledger
+from storage.tables.accounts import Account
+from storage.tables.files import ConvertedFile, Failure, SourceFile
+from storage.tables.ledger import Hold, ServerInstance
+from storage.tables.usage import UsageRecord
+
+OWNER = ServerInstance("main", "boot-1")
+USE = UsageRecord("convert", "png", "webp", bytes_in=100, bytes_out=40)
+
+DAY = 86_400
+SOURCE = SourceFile("größe.JPG", "jpg", "jpeg", 100, source="up_1")
+CONVERTED = ConvertedFile("webp", 40, "größe.webp", "image/webp", "blob_1", 0.25, (("alpha_flattened", "It was."),))
+FAILURE = Failure("processing_failed", "The file is damaged.", "corrupt_input", retryable=False)
+
+_numbers = count()
+
+
+class Clock:
+    """A clock set by the test."""
+
+    def __init__(self, now: float = 1_750_000_000.5) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def open_account(database: Database, credits: int = 50) -> Account:
+    """Creates an account with this number of credits."""
+    email = f"account-{next(_numbers)}@example.org"
+    return database.run_blocking(accounts.create, email, "an account", free_credits=credits)
+
+
+def settle_and(transaction: Transaction, hold: Hold, write: Callable[[Transaction], object]) -> None:
+    """Settles a hold and calls `write` in the same transaction."""
+    ledger.settle(transaction, hold, USE)
+    write(transaction)

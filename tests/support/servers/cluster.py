@@ -1,0 +1,293 @@
+"""Clusters for tests: a scheduler, and workers whose jobs follow a script, in this process or in others.
+
+Run as a program, this module is a worker: `python -m tests.support.servers.cluster SCHEDULER FOLDER JOBS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import dask
+from dask.typing import Key
+from distributed import Scheduler, SchedulerPlugin, Status
+from prometheus_client import CollectorRegistry
+
+from engine.errors import CorruptInput
+from engine.executor import Job, JobLimits, JobResult
+from storage.blobs.blob_store import FolderBlobStore
+from tests.support.servers.server_process import ServerProcess
+from web.cluster.executor import ClusterExecutor
+from web.cluster.jobs import Installation
+from web.cluster.worker import JobRunner, WorkerOptions, run_worker
+from web.metrics.cluster import ClusterWorkerMetrics
+from web.services.work_files import WorkFiles
+
+INSTALLATION = Installation("1.0.0", "catalogue", "store")
+MEMORY = 1 << 30
+"""Bytes of a worker."""
+
+_STARTED, _RELEASED = "started", "released"  # files of a cluster: a byte for each started job, whether jobs may end
+
+_SETTINGS = {"ALLOWED_FAILURES": 0, "NO_WORKERS_TIMEOUT": "2s"}  # of the scheduler
+
+dask.config.set({f"distributed.scheduler.{name.lower()}": value for name, value in _SETTINGS.items()})
+
+
+class ScriptedExecutor:
+    """Copies the first input of a job to its output, after the deed in the name of the job.
+
+    `sleep S` waits for S seconds, `wait` until Cluster.release is called, `fail` raises CorruptInput, `crash` an
+    unexpected error, `die` ends this process.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.running = 0
+        self.most_running = 0
+        self.cancelled = 0
+        self.jobs: Counter[str] = Counter()  # by account
+
+    async def run(
+        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
+    ) -> JobResult:
+        self.jobs[account] += 1
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        with (self._folder / _STARTED).open("ab") as started:
+            started.write(b".")
+        try:
+            deed, _, value = job.name.partition(" ")
+            if deed == "sleep":
+                await asyncio.sleep(float(value))
+            elif deed == "wait":
+                await until((self._folder / _RELEASED).exists)
+            elif deed == "fail":
+                raise CorruptInput("The file is damaged.", details={"step": "png"})
+            elif deed == "crash":
+                raise RuntimeError("unexpected")
+            elif deed == "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            return JobResult(os.sendfile(output, inputs[0], 0, 1 << 30), (), ())
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        finally:
+            self.running -= 1
+
+    async def ready(self) -> bool:
+        return True
+
+
+class SchedulerProcess(ServerProcess):
+    """A scheduler that can be killed. Its port is the same after a restart. Uses TLS if `tls` has Dask's variables."""
+
+    def __init__(self, tls: Mapping[str, str] = {}) -> None:
+        super().__init__()
+        self._tls = tls
+
+    @property
+    def address(self) -> str:
+        return f"{'tls' if self._tls else 'tcp'}://127.0.0.1:{self.port}"
+
+    @property
+    def command(self) -> list[str]:
+        settings = {f"DASK_DISTRIBUTED__SCHEDULER__{name}": str(value) for name, value in _SETTINGS.items()}
+        variables = [f"{name}={value}" for name, value in {**settings, **self._tls}.items()]
+        scheduler = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1"]
+        return ["env", *variables, *scheduler, "--port", str(self.port), "--dashboard-address", ":0"]
+
+    def answers(self) -> bool:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
+            return True
+        return False
+
+
+class _ReleasingPlugin(SchedulerPlugin):
+    name = "releasing"
+
+    def __init__(self, scheduler: Scheduler, client: str) -> None:
+        self._scheduler = scheduler
+        self._client = client
+        self.released: list[Key] = []
+
+    def transition(self, key: Key, start: str, finish: str, *_args: Any, **_details: Any) -> None:
+        if finish == "processing":
+            asyncio.get_running_loop().call_soon(self._release, key)
+
+    def _release(self, key: Key) -> None:
+        self._scheduler.client_releases_keys([key], self._client)
+        self.released.append(key)
+
+
+class Cluster:
+    """A cluster at the address `scheduler` with a blob store in `folder`."""
+
+    def __init__(self, scheduler: str, folder: Path, own: Scheduler | None = None) -> None:
+        self.scheduler = scheduler
+        self._own_scheduler = own  # if it is in this process
+        self._folder = folder
+        self.blobs = FolderBlobStore(folder / "blobs")
+        self._stack = AsyncExitStack()
+
+    def stored(self) -> list[str]:
+        """The keys in the blob store."""
+        return [path.name for path in (self._folder / "blobs").iterdir()]
+
+    def joined(self) -> int:
+        """The number of workers that take jobs; 0 if the scheduler is another process."""
+        workers = self._own_scheduler.workers.values() if self._own_scheduler else ()
+        return sum(worker.status is Status.running for worker in workers)
+
+    def submitted(self) -> int:
+        """The number of jobs that the scheduler has received. It must be in this process."""
+        assert self._own_scheduler
+        log = self._own_scheduler.transition_log
+        return sum(transition.start == "released" and transition.finish == "waiting" for transition in log)
+
+    @contextmanager
+    def releasing_sent_jobs(self, client: str) -> Iterator[list[Key]]:
+        """Releases the jobs of a client in the messages that send them to workers. Yields the keys of these jobs.
+
+        The scheduler must be in this process.
+        """
+        assert self._own_scheduler
+        plugin = _ReleasingPlugin(self._own_scheduler, client)
+        self._own_scheduler.add_plugin(plugin)
+        yield plugin.released
+        self._own_scheduler.remove_plugin(plugin.name)
+
+    def started(self) -> int:
+        """The number of jobs that workers have started."""
+        path = self._folder / _STARTED
+        return path.stat().st_size if path.exists() else 0
+
+    def release(self) -> None:
+        """Lets the jobs that wait end."""
+        (self._folder / _RELEASED).touch()
+
+    async def executor(self, workers: int, installation: Installation = INSTALLATION) -> ClusterExecutor:
+        """The executor of a server, as soon as it knows this number of workers. Closed with the cluster."""
+        executor = ClusterExecutor(self.scheduler, installation, self.blobs)
+        self._stack.push_async_callback(executor.close)
+        await executor.start(lambda _slots, _memory: None)
+        await until(lambda: len(executor._connection.workers) >= workers)
+        return executor
+
+    async def worker(
+        self, jobs: int = 2, memory: int = MEMORY, installation: Installation = INSTALLATION
+    ) -> ScriptedExecutor:
+        """Starts a worker in this process that ends with the cluster. Returns its executor."""
+        executor, stop, joined = ScriptedExecutor(self._folder), asyncio.Event(), self.joined()
+        task = asyncio.create_task(self.run_worker(executor, stop, jobs, memory, installation))
+        self._stack.push_async_callback(_stopped, task, stop)
+        if self._own_scheduler:
+            await until(lambda: self.joined() > joined)
+        return executor
+
+    async def run_worker(
+        self,
+        executor: ScriptedExecutor,
+        stop: asyncio.Event,
+        jobs: int = 2,
+        memory: int = MEMORY,
+        installation: Installation = INSTALLATION,
+    ) -> None:
+        """Runs a worker in this process until `stop` is set."""
+        work_files = WorkFiles(self._folder / f"jobs-{id(executor)}")
+        work_files.prepare()
+        runner = JobRunner(installation, executor, self.blobs, work_files, ClusterWorkerMetrics(CollectorRegistry()))
+        options = WorkerOptions(self.scheduler, jobs, memory, "127.0.0.1", folder=str(self._folder))
+        await run_worker(options, installation, runner, stop)
+
+    async def process(self, jobs: int = 2) -> asyncio.subprocess.Process:
+        """Starts a worker process, which is killed with the cluster."""
+        command = [sys.executable, "-m", "tests.support.servers.cluster", self.scheduler, str(self._folder), str(jobs)]
+        process = await asyncio.create_subprocess_exec(*command, cwd=Path(__file__).parents[3])
+        self._stack.push_async_callback(_killed, process)
+        return process
+
+    async def close(self) -> None:
+        """Ends executors and workers."""
+        await self._stack.aclose()
+
+
+async def _stopped(task: asyncio.Task[None], stop: asyncio.Event) -> None:
+    stop.set()
+    await task
+
+
+async def _killed(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
+
+
+@asynccontextmanager
+async def cluster_at(scheduler: str, folder: Path) -> AsyncIterator[Cluster]:
+    """A cluster without workers, whose scheduler may not run."""
+    cluster = Cluster(scheduler, folder)
+    try:
+        yield cluster
+    finally:
+        await cluster.close()
+
+
+@asynccontextmanager
+async def running_cluster(folder: Path, worker_ttl: float = 30) -> AsyncIterator[Cluster]:
+    """A cluster without workers, whose scheduler is in this process."""
+    async with Scheduler(
+        host="127.0.0.1", port=0, dashboard=False, dashboard_address=":0", worker_ttl=worker_ttl
+    ) as scheduler:
+        cluster = Cluster(scheduler.address, folder, scheduler)
+        try:
+            yield cluster
+        finally:
+            await cluster.close()
+
+
+async def run_scripted(
+    executor: ClusterExecutor,
+    deed: str = "copy",
+    content: bytes = b"picture",
+    account: str = "account",
+    memory: int = 0,
+) -> bytes:
+    """Runs a job with this deed, in which a password is a secret. Returns its output."""
+    source, target = os.memfd_create("source"), os.memfd_create("target")
+    try:
+        os.write(source, content)
+        job = Job(("png",), "webp", {"password": "secret"}, name=deed, memory=memory)
+        result: JobResult = await executor.run(job, account, [source], target, JobLimits())
+        assert result.size == os.fstat(target).st_size
+        return os.pread(target, result.size, 0)
+    finally:
+        os.close(source)
+        os.close(target)
+
+
+async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
+    """Waits until the function `holds` returns True. Raises TimeoutError."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not holds():
+        if asyncio.get_running_loop().time() > deadline:
+            raise TimeoutError
+        await asyncio.sleep(0.02)
+
+
+async def _main(scheduler: str, folder: str, jobs: int) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    await Cluster(scheduler, Path(folder)).run_worker(ScriptedExecutor(Path(folder)), stop, jobs)
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(sys.argv[1], sys.argv[2], int(sys.argv[3])))

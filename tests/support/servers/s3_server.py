@@ -1,0 +1,48 @@
+"""An S3-compatible store on a free port."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+import httpx
+
+from tests.support.requests import http
+from tests.support.servers.server_process import ServerProcess
+
+_BUCKET = "convertd-tests"
+# Like moto's own command, without the packages of its other services.
+_PROGRAM = """
+import sys
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import run_simple
+run_simple("127.0.0.1", int(sys.argv[1]), DomainDispatcherApplication(create_backend_app), threaded=True)
+"""
+
+
+class S3Server(ServerProcess):
+    """The store, with a bucket."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The environment variables of its clients."""
+        return {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
+            "AWS_ACCESS_KEY_ID": "tests",
+            "AWS_SECRET_ACCESS_KEY": "tests",
+            "AWS_REGION": "us-east-1",
+        }
+
+    def url(self, prefix: str) -> str:
+        """A URL in its bucket."""
+        return f"s3://{_BUCKET}/{prefix}"
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, "-c", _PROGRAM, str(self.port)]
+
+    def answers(self) -> bool:
+        try:
+            return http.put(f"{self.environment['AWS_ENDPOINT_URL']}/{_BUCKET}").is_success
+        except httpx.TransportError:
+            return False

@@ -1,0 +1,157 @@
+"""A simulated Stripe on a free port: checkout sessions, payments, and signed events."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+from urllib.parse import parse_qsl
+
+import httpx
+from stripe import WebhookSignature
+
+from tests.support.requests import http
+
+KEY = "sk_test_of_the_tests"
+SECRET = "whsec_of_the_tests"
+_REQUIRED = ("mode", "success_url", "line_items[0][price_data][currency]", "line_items[0][price_data][unit_amount]")
+
+
+class StripeServer:
+    """Records the sessions it opens. `trouble` lists error statuses to respond with, or delays in seconds."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, dict[str, Any]] = {}
+        self.requests: list[dict[str, str]] = []
+        self.tries = 0
+        self.trouble: list[int | float] = []
+        self._by_key: dict[str, tuple[dict[str, str], str]] = {}
+        self._lock = threading.Lock()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Answers", (_Answers,), {"stripe": self}))
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> StripeServer:
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of a convertd server that uses this Stripe."""
+        return {"stripe_secret_key": KEY, "stripe_webhook_secret": SECRET, "stripe_api_base": self.url}
+
+    def open(self, fields: dict[str, str], key: str) -> tuple[int, dict[str, Any]]:
+        """POST /v1/checkout/sessions."""
+        with self._lock:
+            self.requests.append(fields)
+            if missing := [name for name in _REQUIRED if name not in fields]:
+                return 400, _error("invalid_request_error", f"Missing required param: {missing[0]}.", param=missing[0])
+            if key in self._by_key:
+                known, session = self._by_key[key]
+                if known != fields:
+                    return 400, _error("idempotency_error", "Keys can only be used with the same parameters.")
+                return 200, self.sessions[session]
+            made = self._session(fields)
+            self.sessions[made["id"]] = made
+            self._by_key[key] = (fields, made["id"])
+            return 200, made
+
+    def _session(self, fields: dict[str, str]) -> dict[str, Any]:
+        name = f"cs_test_{secrets.token_hex(16)}"
+        return {
+            "id": name,
+            "object": "checkout.session",
+            "amount_total": int(fields["line_items[0][price_data][unit_amount]"]),
+            "client_reference_id": fields.get("client_reference_id"),
+            "currency": fields["line_items[0][price_data][currency]"],
+            "expires_at": int(fields["expires_at"]),
+            "livemode": False,
+            "locale": fields.get("locale"),
+            "payment_intent": None,
+            "payment_status": "unpaid",
+            "status": "open",
+            "url": f"{self.url}/c/pay/{name}",
+        }
+
+    def paid(self, session: str) -> dict[str, Any]:
+        """Pays a session and returns it."""
+        found = self.sessions[session]
+        payment = found["payment_intent"] or f"pi_{secrets.token_hex(12)}"
+        found |= {"status": "complete", "payment_status": "paid", "payment_intent": payment}
+        return found
+
+
+def event(kind: str, about: dict[str, Any], **fields: Any) -> bytes:
+    """The body of an event."""
+    told = {
+        "id": f"evt_{secrets.token_hex(12)}",
+        "object": "event",
+        "api_version": "2026-10-28.endive",
+        "created": int(time.time()),
+        "data": {"object": about},
+        "livemode": False,
+        "pending_webhooks": 1,
+        "type": kind,
+    }
+    return json.dumps(told | fields, indent=2).encode()
+
+
+def signature(body: bytes, secret: str = SECRET, *, age: int = 0) -> str:
+    """The signature header of an event that is `age` seconds old."""
+    header: str = WebhookSignature.generate_signature_header(body.decode(), secret, int(time.time()) - age)
+    return header
+
+
+def send(api: str, body: bytes, header: str | None = None) -> httpx.Response:
+    """Delivers an event."""
+    headers = {"Content-Type": "application/json", "Stripe-Signature": header or signature(body)}
+    return http.post(f"{api}/webhooks/stripe", content=body, headers=headers, timeout=30)
+
+
+def _error(kind: str, message: str, **fields: str) -> dict[str, Any]:
+    return {"error": {"type": kind, "message": message, **fields}}
+
+
+class _Answers(BaseHTTPRequestHandler):
+    stripe: StripeServer
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        fields = dict(parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode(), keep_blank_values=True))
+        self.stripe.tries += 1
+        trouble = self.stripe.trouble.pop(0) if self.stripe.trouble else 0
+        if isinstance(trouble, float):
+            time.sleep(trouble)
+        if trouble and isinstance(trouble, int):
+            self._answer(trouble, _error("api_error", "Something went wrong on Stripe's end."))
+        elif self.headers["Authorization"] != f"Bearer {KEY}":
+            self._answer(401, _error("invalid_request_error", f"Invalid API Key provided: {KEY[:9]}***"))
+        elif self.path != "/v1/checkout/sessions":
+            self._answer(404, _error("invalid_request_error", "Unrecognized request URL."))
+        else:
+            self._answer(*self.stripe.open(fields, self.headers["Idempotency-Key"]))
+
+    def do_GET(self) -> None:
+        found = re.fullmatch(r"/c/pay/(\w+)", self.path)
+        known = found and self.stripe.sessions.get(found[1])
+        self._answer(200 if known else 404, known or _error("invalid_request_error", "No such session."))
+
+    def _answer(self, status: int, value: dict[str, Any]) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Request-Id", f"req_{secrets.token_hex(7)}")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Suppresses the log."""

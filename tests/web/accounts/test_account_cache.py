@@ -1,0 +1,249 @@
+"""Authentication without a write transaction: cached accounts, revoked keys, and the last use of a key."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from storage.database import Database
+from storage.errors import DatabaseBusy, InvalidKey
+from storage.tables import accounts, api_keys, ledger
+from storage.tables.api_keys import IssuedKey
+from storage.tables.ledger import ServerInstance
+from storage.tables.usage import UsageRecord
+from tests.support.requests.checks import problem
+from tests.support.samples.generated import sample
+from tests.support.samples.storage import Clock, open_account
+from tests.support.servers.in_process import Running
+from web.services.accounts import AccountCache, Accounts
+from web.services.charging import Charges
+
+USE = UsageRecord("convert", "png", "webp", 1)
+
+
+class CountingDatabase(Database):
+    """A database that counts calls. Writes wait for `writable`."""
+
+    reads = 0
+    writes = 0
+    fails = False
+
+    def __init__(self, url: str, clock: Clock) -> None:
+        super().__init__(url, clock=clock)
+        self.writable = asyncio.Event()
+        self.writable.set()
+
+    async def read(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        self.reads += 1
+        return await super().read(function, *args, **kwargs)
+
+    async def run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        self.writes += 1
+        await self.writable.wait()
+        if self.fails:
+            raise DatabaseBusy
+        return await super().run(function, *args, **kwargs)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def database(url: str, clock: Clock) -> AsyncIterator[CountingDatabase]:
+    opened = CountingDatabase(url, clock)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+async def service(database: CountingDatabase, clock: Clock) -> AsyncIterator[Accounts]:
+    opened = Accounts(database, clock)
+    yield opened
+    await opened.close()
+
+
+def issue(database: Database, *, purchased: int = 5) -> IssuedKey:
+    """A key of a new account that has a second key."""
+    account = open_account(database, 2).id
+    if purchased:
+        database.run_blocking(ledger.credit, account, "purchase", purchased, f"purchase of {account}")
+    database.run_blocking(api_keys.issue, account, "second")
+    return database.run_blocking(api_keys.issue, account, "first")
+
+
+def bearer(issued: IssuedKey) -> str:
+    return f"Bearer {issued.text}"
+
+
+async def test_accounts_are_read_once_in_ten_seconds(
+    database: CountingDatabase, service: Accounts, clock: Clock
+) -> None:
+    authorization = bearer(issue(database))
+    found = [await service.authenticate(authorization, cached=True) for _ in range(5)]
+    assert (database.reads, len(set(found))) == (1, 1)
+    clock.now += 10
+    await service.authenticate(authorization, cached=True)
+    assert database.reads == 2
+
+
+async def test_a_balance_is_always_read(database: CountingDatabase, service: Accounts) -> None:
+    issued = issue(database)
+    first = await service.authenticate(bearer(issued), cached=True)
+    database.run_blocking(ledger.credit, first.id, "grant", 1, "a grant")
+    assert (await service.authenticate(bearer(issued), cached=True)).credits_remaining == first.credits_remaining
+    assert (await service.authenticate(bearer(issued))).credits_remaining == first.credits_remaining + 1
+
+
+async def test_accounts_whose_tier_may_change_are_not_cached(database: CountingDatabase, service: Accounts) -> None:
+    issued = issue(database, purchased=0)
+    account = await service.authenticate(bearer(issued), cached=True)
+    assert account.tier.name == "free"
+    database.run_blocking(ledger.credit, account.id, "purchase", 5, "a purchase")
+    assert (await service.authenticate(bearer(issued), cached=True)).tier.name == "paid"
+
+
+async def test_unknown_keys_are_not_cached(database: CountingDatabase, service: Accounts) -> None:
+    for _ in range(2):
+        with pytest.raises(InvalidKey):
+            await service.authenticate(f"Bearer {api_keys.make_key()}", cached=True)
+    assert database.reads == 2
+
+
+@pytest.mark.parametrize("change", ["revoke", "rotate"])
+async def test_a_key_revoked_here_is_invalid_at_once(
+    database: CountingDatabase, service: Accounts, change: str
+) -> None:
+    issued = issue(database)
+    account = await service.authenticate(bearer(issued), cached=True)
+    if change == "revoke":
+        await service.revoke_key(account.id, issued.key.id)
+    else:
+        await service.rotate_key(account.id, issued.key.id, 0)
+    with pytest.raises(InvalidKey):
+        await service.authenticate(bearer(issued), cached=True)
+
+
+async def test_a_key_is_invalid_when_its_grace_period_ends(
+    database: CountingDatabase, service: Accounts, clock: Clock
+) -> None:
+    issued = issue(database)
+    account = await service.authenticate(bearer(issued), cached=True)
+    await service.rotate_key(account.id, issued.key.id, 3)
+    for _ in range(2):
+        await service.authenticate(bearer(issued), cached=True)
+    clock.now += 3
+    with pytest.raises(InvalidKey):
+        await service.authenticate(bearer(issued), cached=True)
+
+
+async def test_a_key_revoked_elsewhere_reserves_nothing(
+    database: CountingDatabase, service: Accounts, clock: Clock
+) -> None:
+    issued, charges = issue(database), Charges(database, ServerInstance("server", "boot"))
+    account = await service.authenticate(bearer(issued), cached=True)
+    database.run_blocking(api_keys.revoke, account.id, issued.key.id)
+    account = await service.authenticate(bearer(issued), cached=True)  # from the cache
+    with pytest.raises(InvalidKey):
+        async with charges.hold(account.id, account.key_id, 1, USE, None):
+            raise AssertionError
+    await charges.close()
+    stored = await database.run(accounts.get, account.id)
+    assert (stored.balance, stored.held, stored.used) == (7, 0, 0)
+    clock.now += 10
+    with pytest.raises(InvalidKey):
+        await service.authenticate(bearer(issued), cached=True)
+
+
+def _found(database: Database, issued: IssuedKey) -> tuple[accounts.Account, api_keys.Key]:
+    return database.run_blocking(api_keys.authenticate, api_keys.digest(issued.text))
+
+
+def test_an_account_read_before_a_revocation_is_not_cached(url: str, clock: Clock) -> None:
+    database, cache = Database(url, clock=clock), AccountCache(clock)
+    issued = issue(database)
+    found, version = _found(database, issued), cache.version
+    cache.remove(issued.key.id)
+    cache.put("sha256", *found, version)
+    assert cache.get("sha256") is None
+    cache.put("sha256", *found, cache.version)
+    assert cache.get("sha256") == found
+    database.close()
+
+
+def test_the_cache_is_bounded(url: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("web.services.accounts._CACHE_CAPACITY", 2)
+    database, cache = Database(url, clock=clock), AccountCache(clock)
+    found = _found(database, issue(database))
+    for name in ("first", "second", "first", "third"):
+        cache.put(name, *found, cache.version)
+    assert [name for name in ("first", "second", "third") if cache.get(name)] == ["first", "third"]
+    database.close()
+
+
+async def test_requests_do_not_wait_for_the_record_of_their_use(
+    database: CountingDatabase, service: Accounts, clock: Clock
+) -> None:
+    issued = issue(database)
+    database.writable.clear()
+    account = await service.authenticate(bearer(issued))
+    await service.authenticate(bearer(issued))
+    assert account.last_used_at == int(clock.now)
+    await asyncio.sleep(0)
+    assert database.writes == 1
+    database.writable.set()
+    await service.close()
+    used = [key.last_used_at for key in await service.list_keys(account.id) if key.id == issued.key.id]
+    assert used == [int(clock.now)]
+    clock.now += 59
+    await service.authenticate(bearer(issued))
+    await service.close()
+    assert database.writes == 1
+    clock.now += 1
+    await service.authenticate(bearer(issued))
+    await service.close()
+    assert database.writes == 2
+
+
+async def test_the_keys_are_listed_with_the_use_by_this_request(
+    database: CountingDatabase, service: Accounts, clock: Clock
+) -> None:
+    issued = issue(database)
+    account = await service.authenticate(bearer(issued))
+    assert int(clock.now) in {key.last_used_at for key in await service.list_keys(account.id)}
+
+
+async def test_a_use_that_cannot_be_recorded_is_logged(
+    database: CountingDatabase, service: Accounts, caplog: pytest.LogCaptureFixture
+) -> None:
+    issued = issue(database)
+    database.fails = True
+    await service.authenticate(bearer(issued))
+    await service.close()
+    assert "last use" in caplog.text
+
+
+class TestOverHttp:
+    def test_a_revoked_key_does_not_convert(self, server: Running) -> None:
+        key = server.account(50, purchased=1)
+        picture, form = {"file": ("a.png", sample("png"))}, {"output_format": "jpeg"}
+        other = server.request("POST", "/account/keys", key, json={"name": "another"}).json()["data"]
+        assert server.request("POST", "/convert", other["api_key"], files=picture, data=form).status_code == 200
+        assert server.request("DELETE", f"/account/keys/{other['key_id']}", key).status_code == 200
+        problem(server.request("POST", "/convert", other["api_key"], files=picture, data=form), 401, "invalid_api_key")
+
+    def test_every_response_has_the_balance_after_the_request(self, server: Running) -> None:
+        key = server.account(50, purchased=1)
+        before = server.request("GET", "/account", key).json()["meta"]["credits_remaining"]
+        picture, form = {"file": ("a.png", sample("png"))}, {"output_format": "jpeg"}
+        balances = []
+        for idempotency in ("first", "second", "first", "second"):  # the last two are replayed
+            headers = {"Accept": "application/json", "Idempotency-Key": f"balance-{idempotency}"}
+            answer = server.request("POST", "/convert", key, files=picture, data=form, headers=headers)
+            balances.append(answer.json()["meta"]["credits_remaining"])
+        balances.append(server.request("GET", "/account", key).json()["data"]["credits_remaining"])
+        assert balances == [before - 1, *[before - 2] * 4]

@@ -1,0 +1,81 @@
+"""GET /formats and /tools."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.requests import http
+from tests.support.requests.checks import problem
+from tests.support.servers.in_process import Running, Servers
+
+
+def test_formats_lists_every_pair(server: Running, servers: Servers) -> None:
+    body = http.get(f"{server.api}/formats").json()
+    data = body["data"]
+    pairs = {(pair["input_format"], pair["output_format"]) for pair in data["conversions"]}
+    assert data["total"] == len(data["conversions"]) == len(pairs) == len(servers.registry.catalogue())
+    assert pairs == {(s, t) for s, targets in data["by_input_format"].items() for t in targets}
+    assert {("jpeg", "webp"), ("jpeg", "jpeg")} <= pairs
+    assert list(body["meta"]) == ["request_id"]
+
+
+def test_the_options_of_a_pair(server: Running, servers: Servers) -> None:
+    data = server.request("GET", "/formats/JPG/webp").json()["data"]
+    assert (data["input_format"], data["output_format"], data["credits"]) == ("jpeg", "webp", 1)
+    assert data["path"] == ["jpeg -> raster", "metadata", "raster -> webp"]
+    assert data["losses"] == ["detail"]
+    quality = data["options"]["properties"]["quality"]
+    assert (quality["minimum"], quality["maximum"], quality["default"]) == (1, 100, 87)
+    assert "$schema" in data["options"]
+    for plan in servers.registry.catalogue():
+        path = f"/formats/{plan.source}/{plan.target}"
+        assert {*server.request("GET", path).json()["data"]["options"]["properties"]} == {*plan.options}
+
+
+def test_the_options_of_a_pair_that_does_not_exist(server: Running) -> None:
+    problem(server.request("GET", "/formats/jpeg/dng"), 400, "unsupported_conversion")
+    problem(server.request("GET", "/formats/xyz/png"), 400, "unsupported_conversion")
+    problem(server.request("GET", "/formats/jpeg"), 404, "not_found")
+
+
+def test_tools_lists_every_plugin_that_reads(server: Running, servers: Servers) -> None:
+    data = http.get(f"{server.api}/tools").json()["data"]
+    families = {tool["plugin"]: tool for tool in data["tools"] if tool["id"].startswith("convert-")}
+    assert data["total"] == len(data["tools"])
+    assert set(families) == {plugin.name for plugin in servers.registry.plugins if plugin.reads and not plugin.tools}
+    jpeg = families["jpeg"]
+    assert jpeg["input_formats"] == ["jpeg"]
+    assert {"png", "webp", "jpeg"} <= set(jpeg["output_formats"])
+    assert (jpeg["category"], jpeg["credits"], jpeg["endpoint"]) == ("image", 1, "/api/v1/convert")
+    assert jpeg["options"][0]["name"] == "quality"
+    assert families["pdf"]["category"] == "document"
+    ids = [tool["id"] for tool in data["tools"]]
+    assert len(ids) == len(set(ids))
+
+
+def test_tools_lists_the_tools(server: Running) -> None:
+    data = http.get(f"{server.api}/tools").json()["data"]
+    merge, delete = (tool for tool in data["tools"] if not tool["id"].startswith("convert-"))
+    assert (merge["id"], merge["endpoint"]) == ("pdf-merge", "/api/v1/pdf/merge")
+    assert merge["files"] == {"minimum": 2, "maximum": 20}
+    assert (delete["id"], delete["endpoint"]) == ("pdf-delete-pages", "/api/v1/pdf/delete-pages")
+    assert [option["name"] for option in delete["options"]] == ["pages", "password"]
+    assert {tool["credits"] for tool in (merge, delete)} == {1}
+    assert merge["input_formats"] == merge["output_formats"] == ["pdf"]
+
+
+@pytest.mark.parametrize("path", ["formats", "formats/jpeg/webp", "tools"])
+def test_catalogues_are_cacheable(server: Running, path: str) -> None:
+    first = http.get(f"{server.api}/{path}")
+    assert "max-age" in first.headers["Cache-Control"]
+    again = http.get(f"{server.api}/{path}", headers={"If-None-Match": first.headers["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["X-Request-Id"] != first.headers["X-Request-Id"]
+    other = http.get(f"{server.api}/{path}", headers={"If-None-Match": '"something-else"'})
+    assert other.status_code == 200
+
+
+def test_the_catalogue_is_public(servers: Servers, server: Running) -> None:
+    response = http.get(f"{server.api}/formats")
+    assert response.headers["X-RateLimit-Limit"] == "10000"
+    assert "X-Credits-Remaining" not in response.headers

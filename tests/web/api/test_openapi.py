@@ -1,0 +1,296 @@
+"""The OpenAPI document is valid, complete, and describes existing endpoints only."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jsonschema_rs
+import pytest
+from openapi_spec_validator import validate
+
+from tests.support.requests import http
+from tests.support.requests.contract import conforms, published
+from tests.support.samples.forms import picture
+from tests.support.servers.in_process import Running, Servers
+from web.api.error_catalogue import ERROR_CATALOGUE
+from web.api.errors import STATUS
+from web.api.fields import EmailFields, RequestModel, describe
+from web.api.fields import validate as validate_fields
+from web.api.headers import COMMON_HEADERS, HEADERS, PREFLIGHT_HEADERS, common_headers
+from web.api.operations import JSON_FORM, operation_of
+from web.http.handler import BaseHandler
+from web.routes import API_ROUTES, PAGE_ROUTES, documented_operations
+from web.services.serializers import API
+
+_ROOT = Path(__file__).parents[3]
+_VERBS = ("get", "post", "put", "patch", "delete")
+_NOT_OF_THE_API = {"email_taken", "none", "previews", "trials"}  # the command, metrics, and the try-it form
+
+
+def _operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, item in published()["paths"].items():
+        for verb in _VERBS:
+            if verb in item:
+                yield path, verb, item[verb]
+
+
+def _models() -> set[type[RequestModel]]:
+    """The request models that operations use."""
+    operations = [documented.operation for documented in documented_operations()]
+    found = {
+        model for op in operations for model in (op.query, op.headers, op.json, op.form.fields if op.form else None)
+    }
+    return {model for model in found if model is not None}
+
+
+def _subclasses(model: type[RequestModel]) -> set[type[RequestModel]]:
+    return {model} | {inner for direct in model.__subclasses__() for inner in _subclasses(direct)}
+
+
+def _verbs(handler: type[BaseHandler]) -> set[str]:
+    return {verb.lower() for verb in BaseHandler.supported_methods(handler.__new__(handler))} & {*_VERBS}
+
+
+def test_the_document_is_valid() -> None:
+    assert published()["openapi"].startswith("3.1.")
+    validate(published())
+
+
+def test_every_verb_of_every_path_is_in_it() -> None:
+    there = [(re.sub(r"\([^)]*\)", "{}", pattern), _verbs(handler)) for pattern, handler in API_ROUTES]
+    documented = {
+        ("" if "servers" in item else API) + re.sub(r"{\w+}", "{}", path): {*item} & {*_VERBS}
+        for path, item in published()["paths"].items()
+    }
+    assert dict(there) == documented
+    assert all(documented[path] for path in documented)
+    assert not any(pattern.startswith(API) or _declared_verbs(handler) for pattern, handler in PAGE_ROUTES)
+
+
+def _declared_verbs(handler: type[BaseHandler]) -> list[str]:
+    return [verb for verb in _VERBS if operation_of(handler, verb)]
+
+
+def test_all_components_are_used() -> None:
+    ids = [operation["operationId"] for _, _, operation in _operations()]
+    assert sorted(ids) == sorted({*ids})
+    assert {tag for _, _, operation in _operations() for tag in operation["tags"]} == {
+        tag["name"] for tag in published()["tags"]
+    }
+    written = str(published())
+    for kind, names in published()["components"].items():
+        if kind != "securitySchemes":
+            unused = {name for name in names if f"#/components/{kind}/{name}'" not in written}
+            assert unused <= {"MethodNotAllowedError"}
+    assert all(operation["summary"] for _, _, operation in _operations())
+
+
+def test_every_request_model_belongs_to_an_operation() -> None:
+    assert _subclasses(RequestModel) - {RequestModel, EmailFields} <= _models()
+
+
+@pytest.mark.parametrize("model", sorted(_models(), key=str))
+def test_a_request_model_accepts_its_examples(model: type[RequestModel]) -> None:
+    fields = describe(model)
+    for field in fields:
+        assert jsonschema_rs.is_valid(dict(field.schema), field.example)
+        assert field.description
+    examples = {field.name: field.example for field in fields}
+    validate_fields(model, examples)
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in examples.items()
+        if not isinstance(value, list)
+    }
+    if len(texts) == len(examples):
+        validate_fields(model, texts, from_text=True)
+
+
+def test_examples_match_their_schemas() -> None:
+    components = published()["components"]
+    responses = [one for _, _, operation in _operations() for one in operation["responses"].values()]
+    for response in [*responses, *components["responses"].values()]:
+        media = response.get("content", {}).get("application/json")
+        if media is not None:
+            examples = [one["value"] for one in media.get("examples", {}).values()] or [media["example"]]
+            for example in examples:
+                jsonschema_rs.validate({**media["schema"], "components": components}, example)
+
+
+def test_every_code_and_every_reason_is_in_it() -> None:
+    assert {*ERROR_CATALOGUE} == {*STATUS}
+    documented = {reason for description in ERROR_CATALOGUE.values() for reason in description.reasons}
+    assert documented == _reasons() - _NOT_OF_THE_API
+
+
+def _reasons() -> set[str]:
+    """All reasons in the source code, including generated ones."""
+    found = {"not_a_pdf", "frames", "pages"}
+    for folder in ("engine", "plugins", "storage", "web"):
+        for path in (_ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                found |= set(_reasons_in(node))
+    return found
+
+
+def _reasons_in(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.keyword) and node.arg == "reason":
+        yield from _texts(node.value)
+    elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "PydanticCustomError":
+        yield from _texts(node.args[0])
+    elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        names = {getattr(inner, "id", "") for target in targets for inner in ast.walk(target)}
+        if names & {"reason", "default_reason"}:
+            yield from _texts(node.value)
+    elif isinstance(node, ast.FunctionDef):
+        for argument, default in zip(node.args.args[::-1], node.args.defaults[::-1], strict=False):
+            yield from _texts(default) if argument.arg == "reason" else ()
+
+
+def _texts(node: ast.AST) -> Iterator[str]:
+    """The string constants that the expression may evaluate to."""
+    if isinstance(node, ast.Constant) and re.fullmatch("[a-z_]+", str(node.value)):
+        yield str(node.value)
+    for inner in ast.iter_child_nodes(node) if isinstance(node, ast.IfExp | ast.BoolOp | ast.Tuple) else ():
+        yield from _texts(inner)
+
+
+class TestHeaders:
+    def test_common_headers(self, server: Running) -> None:
+        sent = {name.lower() for name in http.get(f"{server.url}/healthz").headers}
+        assert {name.lower() for name in COMMON_HEADERS} <= sent
+        exposed = common_headers("req_0")["Access-Control-Expose-Headers"].split(", ")
+        assert {*exposed} <= {*HEADERS}
+
+    def test_request_headers_are_allowed_by_cors(self) -> None:
+        documented = {
+            parameter["name"]
+            for _, _, operation in _operations()
+            for parameter in operation.get("parameters", [])
+            if parameter["in"] == "header"
+        }
+        accepted = {*PREFLIGHT_HEADERS["Access-Control-Allow-Headers"].split(", ")}
+        assert accepted - documented == {"Accept", "Authorization", "Content-Type"}
+        assert documented - accepted == {"Stripe-Signature"}
+
+    def test_all_of_them_are_sent(self, servers: Servers, data_dir: Path) -> None:
+        with servers.running(data_dir) as server:  # a new server: no other test has used up its limit of invalid keys
+            self._all_are_sent(server)
+
+    def _all_are_sent(self, server: Running) -> None:
+        made = server.convert(picture(), headers={"Accept": "application/json", "Idempotency-Key": "headers"})
+        path = made.json()["data"]["download_url"].removeprefix(API)
+        answers = [
+            server.convert(picture(), headers={"Accept": "application/json", "Idempotency-Key": "headers"}),
+            server.request("GET", path, headers={"Range": "bytes=0-9"}),
+            server.convert(picture(), "png", quality="80"),  # with a warning
+            server.request("GET", "/account", "wrong"),
+            server.request("PATCH", "/account"),
+            server.request("GET", f"/verify?token={'0' * 64}", headers={"Accept": "text/html"}),
+            server.request("GET", "/account/usage"),
+            *(
+                server.request("POST", "/register", json={"email": "many@example.test", "name": "Many"})
+                for _ in range(6)
+            ),
+        ]
+        sent = {name.lower() for answer in answers for name in answer.headers}
+        assert {name.lower() for name in HEADERS} <= sent
+
+
+class TestServed:
+    def test_is_public_and_rate_limited(self, server: Running) -> None:
+        first = conforms(http.get(f"{server.api}/openapi.json"))
+        assert first.json() == published()
+        second = http.get(f"{server.api}/openapi.json")
+        left = [int(answer.headers["X-RateLimit-Remaining"]) for answer in (first, second)]
+        assert left[1] < left[0]
+        headers = {"If-None-Match": first.headers["ETag"]}
+        again = conforms(http.get(f"{server.api}/openapi.json", headers=headers))
+        assert (again.status_code, again.content) == (304, b"")
+        assert "max-age" in again.headers["Cache-Control"]
+
+    def test_for_the_address_that_clients_use(self, servers: Servers, data_dir: Path) -> None:
+        with servers.running(data_dir, base_url="https://convert.example/api/v1") as server:
+            document = http.get(f"{server.api}/openapi.json").json()
+        assert document["servers"] == [{"url": "https://convert.example/api/v1"}]
+        assert document["paths"]["/healthz"]["servers"] == [{"url": "https://convert.example"}]
+
+
+def test_operations_without_a_key_are_marked(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir) as server:
+        for path, verb, operation in _operations():
+            base = server.url if "servers" in published()["paths"][path] else server.api
+            answer = conforms(http.request(verb, base + re.sub(r"{\w+}", "of_nobody", path)))
+            assert (answer.status_code == 401) == ("security" not in operation), path
+
+
+class TestJudging:
+    """Undocumented responses are detected."""
+
+    def test_fields(self, server: Running) -> None:
+        answer = server.request("GET", "/account")
+        changed = answer.json()
+        for data in ({**changed["data"], "more": 1}, {**changed["data"], "tier": "gold"}, {}):
+            with pytest.raises(jsonschema_rs.ValidationError):
+                conforms(_like(answer, answer.headers, {**changed, "data": data}))
+
+    def test_headers(self, server: Running) -> None:
+        answer = server.request("GET", "/account")
+        without = {name: value for name, value in answer.headers.items() if name != "x-request-id"}
+        for headers in ({**answer.headers, "X-More": "1"}, without):
+            with pytest.raises(AssertionError):
+                conforms(_like(answer, headers, answer.json()))
+
+    def test_statuses(self, server: Running) -> None:
+        answer = server.request("GET", "/account")
+        with pytest.raises(AssertionError):
+            conforms(httpx.Response(418, headers=answer.headers, request=answer.request))
+
+
+def _like(answer: httpx.Response, headers: Any, body: object) -> httpx.Response:
+    kept = {name: value for name, value in headers.items() if name.lower() != "content-length"}
+    return httpx.Response(200, headers=kept, json=body, request=answer.request)
+
+
+class TestFormsForGenerators:
+    """Forms that generators of API clients read correctly. `test_generated_clients.py` runs generators."""
+
+    def test_a_null_has_an_alternative(self) -> None:
+        nulls = [schema for schema in _dictionaries(published()) if schema.get("type") == "null"]
+        alternatives = [schema["anyOf"] for schema in _dictionaries(published()) if "anyOf" in schema]
+        with_null = [alternative for alternative in alternatives if {"type": "null"} in alternative]
+        assert len(nulls) == len(with_null)
+        assert all("$ref" in first for first, _ in with_null)
+
+    def test_files_are_binary(self) -> None:
+        for _, _, operation in _operations():
+            for response in operation["responses"].values():
+                for media_type, media in response.get("content", {}).items():
+                    if media_type in ("application/octet-stream", "image/png"):
+                        assert media["schema"] == {"type": "string", "format": "binary"}
+                        assert next(iter(response["content"])) == "application/octet-stream"
+                    assert media["schema"]
+
+    def test_a_file_and_json_are_separate_operations(self) -> None:
+        paths = published()["paths"]
+        separate = {path for path in paths if path + JSON_FORM in paths}
+        assert separate == {"/convert", "/pdf/merge", "/pdf/delete-pages"}
+        for path in separate:
+            accepted = {name for one in paths[path]["post"]["responses"].values() for name in one["content"]}
+            assert "application/octet-stream" in accepted
+            assert not any("json" in name for name in accepted)
+            assert [*paths[path + JSON_FORM]["post"]["responses"]["200"]["content"]] == ["application/json"]
+
+
+def _dictionaries(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _dictionaries(inner)

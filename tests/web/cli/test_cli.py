@@ -1,0 +1,237 @@
+"""The `convertd` command without a server."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from PIL import Image
+
+from engine.registry import load_registry
+from tests.support.command_line import invoke, run_command, write_samples
+from tests.support.samples.generated import sample
+from tests.support.samples.pdf_documents import document
+from web.services.maintenance import lock_data_folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_samples(tmp_path)
+
+
+def test_one_file(folder: Path) -> None:
+    done = run_command(folder, "convert", "photo.heic", "photo.jpg")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    with Image.open(folder / "photo.jpg") as image:
+        assert image.format == "JPEG"
+
+
+def test_explain_and_warnings(folder: Path) -> None:
+    done = invoke(folder, "convert", "--explain", "--quality", "50", "photo.heic", "photo.tif")
+
+    assert done.exit_code == 0
+    assert "heic -> raster -> metadata -> tiff" in done.stderr
+    assert "quality_ignored" in done.stderr
+
+
+def test_explain_shows_what_is_in_the_file(folder: Path) -> None:
+    (folder / "pages.pdf").write_bytes(document("pages", 3))
+
+    done = invoke(folder, "convert", "--explain", "pages.pdf", "page.jpg", "--password", "secret")
+
+    assert re.search(r"pages.pdf: pdf, \d+ x \d+ pixels, 3 pages$", done.stderr, re.MULTILINE)
+    assert "loses structure, detail" in done.stderr
+    assert "  quality: 80 (default)" in done.stderr
+    assert "secret" not in done.stderr
+
+
+def test_the_options_of_the_registry_are_flags(folder: Path) -> None:
+    help_text = " ".join(re.sub("[^ -~]", " ", invoke(folder, "convert", "--help", COLUMNS="400").stdout).split())
+
+    for option in load_registry().options.values():
+        assert f" --{option.name.replace('_', '-')} " in help_text
+        assert option.schema["description"].replace("`", "") in help_text
+
+
+@pytest.mark.parametrize("flag", ["--max-bytes=1500", "--max_bytes=1500"])
+def test_options_are_applied(folder: Path, flag: str) -> None:
+    assert invoke(folder, "convert", "photo.heic", flag, "photo.jpg").exit_code == 0
+    small = (folder / "photo.jpg").stat().st_size
+    assert invoke(folder, "convert", "-y", "photo.heic", "photo.jpg").exit_code == 0
+
+    assert small <= 1500 < (folder / "photo.jpg").stat().st_size
+
+
+def test_files_that_look_like_flags(folder: Path) -> None:
+    (folder / "photo.heic").rename(folder / "--a_b.heic")
+
+    assert invoke(folder, "convert", "--max_bytes", "5000", "--", "--a_b.heic", "--a_b.jpg").exit_code == 0
+    assert (folder / "--a_b.jpg").stat().st_size <= 5000
+
+
+def test_several_pages_become_a_zip_file(folder: Path) -> None:
+    (folder / "pages.pdf").write_bytes(document("pages", 3))
+
+    done = invoke(folder, "convert", "pages.pdf", "out/page.png", "--pages", "1,3")
+
+    assert (done.exit_code, done.stderr) == (0, "pages.pdf: 2 files in out/page.zip\n")
+    assert [path.name for path in (folder / "out").iterdir()] == ["page.zip"]
+    assert ZipFile(folder / "out" / "page.zip").namelist() == ["pages-01.png", "pages-02.png"]
+
+
+def test_an_unknown_flag_names_the_nearest(folder: Path) -> None:
+    done = invoke(folder, "convert", "photo.heic", "photo.jpg", "--qualty", "80")
+
+    assert done.exit_code == 2
+    assert "--quality" in done.stderr
+
+
+def test_many_files_into_a_folder(folder: Path) -> None:
+    done = invoke(folder, "convert", "photo.heic", "bad.png", "photo.png", "out", "--to", "webp")
+
+    assert done.exit_code == 2  # photo.heic and photo.png have the same output
+    assert not list((folder / "out").iterdir())
+    (folder / "other.png").write_bytes(sample("png"))
+
+    done = invoke(folder, "convert", "photo.heic", "bad.png", "other.png", "out", "--to", "webp")
+
+    assert done.exit_code == 1
+    assert "bad.png: " in done.stderr
+    assert "corrupt_input" in done.stderr
+    assert {path.name for path in (folder / "out").iterdir()} == {"photo.webp", "other.webp"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("photo.heic",),
+        ("photo.heic", "photo.xyz"),
+        ("photo.heic", "photo"),
+        ("missing.heic", "photo.jpg"),
+        ("photo.heic", "photo.png", "third.jpg"),
+        ("photo.heic", "nowhere/photo.jpg"),
+        ("photo.png", "--to", "png"),
+        ("photo.png", "--to", "xyz"),
+        ("photo.heic", "photo.jpg", "--quality", "0"),
+        ("photo.heic", "photo.jpg", "--quality", "many"),
+        (),
+    ],
+)
+def test_invalid_arguments_exit_with_2(folder: Path, arguments: tuple[str, ...]) -> None:
+    before = {path.name for path in folder.rglob("*")}
+
+    done = invoke(folder, "convert", *arguments)
+
+    assert done.exit_code == 2
+    assert done.stderr
+    assert isinstance(done.exception, SystemExit)
+    assert {path.name for path in folder.rglob("*")} == before
+
+
+def test_a_failed_conversion_leaves_no_output(folder: Path) -> None:
+    done = invoke(folder, "convert", "bad.png", "bad.jpg")
+
+    assert done.exit_code == 1
+    assert not (folder / "bad.jpg").exists()
+
+
+def test_formats_and_doctor_print_tables(folder: Path) -> None:
+    settings = {"CONVERTD_JOBS_PER_PROCESS": "7", "CONVERTD_SANDBOX": "off"}
+    rows = dict(re.findall("│ (.+?) +│ (.+?) +│", invoke(folder, "doctor", COLUMNS="400", **settings).stdout))
+    layers = {row for row in rows if row.startswith("sandbox layer: ") and rows[row] == "active"}
+    isolated = rows["process of one conversion"].removeprefix("from ").split(", ")
+
+    assert "heic" in invoke(folder, "formats").stdout
+    assert layers == {f"sandbox layer: {name}" for name in ("rlimits", "process_group", "parent_death_signal")}
+    assert "at most 7 conversions" in rows["process"]
+    assert {"pdf", "svg", "eps", "dng", "psd"} <= {*isolated}
+    assert "jpeg" not in isolated
+
+
+def test_formats_as_json(folder: Path) -> None:
+    catalogue = json.loads(invoke(folder, "formats", "--json").stdout)
+
+    assert catalogue["total"] == len(catalogue["conversions"]) > 150
+
+
+def test_missing_packages_are_reported_and_their_formats_not_listed(folder: Path) -> None:
+    """Without Ghostscript on the path, EPS is written but not read."""
+    environment = {"PATH": "/nowhere", "CONVERTD_JOBS_PER_PROCESS": "7"}
+    found = json.loads(run_command(folder, "doctor", "--json", **environment).stdout)
+    offered = json.loads(run_command(folder, "formats", "--json", PATH="/nowhere").stdout)["by_input_format"]
+
+    (need,) = found["missing"]
+    assert (need["name"], need["install"]) == ("Ghostscript", "apt-get install ghostscript")
+    assert "eps" not in offered
+    assert "eps" in offered["jpeg"]
+    assert found["processes"]["jobs_per_process"] == 7
+    assert {"pdf", "svg", "dng", "psd"} <= {*found["processes"]["isolated_inputs"]}
+    assert not {"eps", "jpeg"} & {*found["processes"]["isolated_inputs"]}
+    assert {"pdf", "svg", "psd"} <= {*found["processes"]["isolated_outputs"]}
+
+
+def test_all_invalid_settings_are_reported(folder: Path) -> None:
+    done = invoke(folder, "serve", CONVERTD_WORKERS="many", CONVERTD_RATE_LIMIT_FREE="-1")
+
+    assert done.exit_code == 2
+    assert "CONVERTD_WORKERS" in done.stderr
+    assert "CONVERTD_RATE_LIMIT_FREE" in done.stderr
+
+
+def test_a_port_out_of_range_is_refused(folder: Path) -> None:
+    done = invoke(folder, "serve", "--port", "99999", CONVERTD_WORKERS="many")  # the setting keeps it from serving
+
+    assert done.exit_code == 2
+    assert "65535" in done.stderr
+
+
+def test_a_port_in_use_is_reported(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = run_command(folder, "serve", "--port", str(taken.getsockname()[1]))
+
+    assert done.returncode == 1
+    assert "cannot serve" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_data_folder_has_one_server(folder: Path) -> None:
+    with lock_data_folder(folder / "data"):
+        done = run_command(folder, "serve", "--port", "0")
+
+    assert done.returncode == 1
+    assert f"Another server or worker uses the data folder {folder / 'data'}" in done.stderr
+    assert not (folder / "data" / "convertd.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unneeded"),
+    [
+        (["--help"], {"config.settings", "engine", "httpx", "peewee", "tornado"}),
+        (["config"], {"engine", "httpx", "peewee", "redis", "stripe", "tornado"}),
+        (["account", "audit"], {"engine", "httpx", "plugins", "redis", "stripe", "tornado"}),
+        (
+            ["account", "create", "--email", "a@example.test", "--name", "Test"],
+            {"engine.registry", "httpx", "plugins", "redis", "stripe", "tornado"},
+        ),
+        (["convert", "photo.png", "photo.bmp"], {"httpx", "peewee", "redis", "stripe", "tornado"}),
+    ],
+)
+def test_a_command_imports_only_what_it_needs(folder: Path, arguments: list[str], unneeded: set[str]) -> None:
+    program = (
+        f"import sys; from web.cli import cli; cli({arguments}, standalone_mode=False);"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    environment = {"CONVERTD_DATA_DIR": str(folder), "PYTHONPATH": str(Path(__file__).parents[3])}
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=folder, env=environment
+    )
+
+    assert unneeded & {*done.stderr.split()} == set()

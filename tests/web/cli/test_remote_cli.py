@@ -1,0 +1,137 @@
+"""`convertd convert --remote`: the same results and messages as without a server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from PIL import Image
+from typer.testing import Result
+
+from tests.support.command_line import COMMAND, invoke, run_command, write_samples
+from tests.support.samples.pdf_documents import document
+from tests.support.servers.in_process import Running, Servers
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_samples(tmp_path)
+
+
+def test_one_file(folder: Path, server: Running) -> None:
+    key = server.account(10)
+
+    done = run_command(folder, "convert", "--remote", server.url, "photo.heic", "photo.jpg", CONVERTD_API_KEY=key)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "convertd: 9 credits remain.\n")
+    with Image.open(folder / "photo.jpg") as image:
+        assert image.format == "JPEG"
+
+
+def test_remote_warnings_and_failures_match_local_ones(folder: Path, server: Running) -> None:
+    arguments = ("convert", "photo.heic", "bad.png", "out", "--to", "tiff", "--quality", "50")
+    key = server.account(10)
+
+    local = invoke(folder, *arguments)
+    remote = invoke(folder, *arguments, "-y", "--remote", server.url, CONVERTD_API_KEY=key)
+
+    assert remote.exit_code == local.exit_code == 1
+    assert "quality_ignored" in local.stderr
+    assert sorted(remote.stderr.splitlines()) == sorted([*local.stderr.splitlines(), "convertd: 9 credits remain."])
+    assert [path.name for path in (folder / "out").iterdir()] == ["photo.tiff"]
+
+
+def test_options_are_passed_on(folder: Path, server: Running) -> None:
+    (folder / "pages.pdf").write_bytes(document("pages", 3))
+    key = server.account(10)
+
+    for options in (["--pages", "2-3", "photo.heic", "photo.jpg"], ["--pages", "2-3", "pages.pdf", "page.png"]):
+        local = invoke(folder, "convert", *options)
+        remote = invoke(folder, "convert", "-y", "--remote", server.url, *options, CONVERTD_API_KEY=key)
+        assert remote.exit_code == local.exit_code
+        assert remote.stderr.splitlines()[:1] == local.stderr.splitlines()
+
+    with ZipFile(folder / "page.zip") as archive:
+        assert archive.namelist() == ["pages-01.png", "pages-02.png"]
+
+
+def test_folders_standard_streams_and_existing_files(folder: Path, server: Running) -> None:
+    command, key = ("convert", "--remote", server.url), server.account(10)
+    (folder / "in").mkdir()
+    (folder / "photo.heic").rename(folder / "in" / "photo.heic")
+    (folder / "pages.pdf").write_bytes(document("pages", 3))
+
+    def run(*arguments: str) -> Result:
+        return invoke(folder, *command, *arguments, CONVERTD_API_KEY=key)
+
+    assert run("in", "out", "--to", "jpg").exit_code == 0
+    assert (folder / "out" / "photo.jpg").stat().st_mode & 0o777 == 0o666 & ~_umask()
+    (folder / "out" / "photo.jpg").write_bytes(b"precious")
+
+    refused, kept = run("in", "out", "--to", "jpg"), run("-n", "in", "out", "--to", "jpg")
+    assert (refused.exit_code, kept.exit_code) == (1, 0)
+    assert "use -y to replace it" in refused.stderr
+    assert (folder / "out" / "photo.jpg").read_bytes() == b"precious"
+    assert run("-y", "in", "out", "--to", "jpg").exit_code == 0
+
+    assert run("pages.pdf", "out/page.png", "--pages", "all").exit_code == 0
+    assert {path.name for path in (folder / "out").iterdir()} == {"photo.jpg", "page.zip"}
+
+    piped = subprocess.run(
+        [COMMAND, *command, "-", "--to", "png"],
+        cwd=folder,
+        input=(folder / "out" / "photo.jpg").read_bytes(),
+        capture_output=True,
+        env={**os.environ, "CONVERTD_API_KEY": key},
+        check=False,
+    )
+    assert (piped.returncode, piped.stdout[:4]) == (0, b"\x89PNG")
+
+
+def test_a_result_that_cannot_be_written(folder: Path, server: Running) -> None:
+    arguments = ("convert", "--remote", server.url, "photo.heic", "/proc/photo.jpg")
+    done = invoke(folder, *arguments, CONVERTD_API_KEY=server.account(10))
+
+    assert done.exit_code == 1
+    assert done.stderr.startswith("photo.heic: cannot write /proc/photo.jpg: ")
+    assert done.stderr.count("\n") == 1
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+def test_an_invalid_key(folder: Path, servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir) as server:  # a new one: no other test has used up its limit of invalid keys
+        arguments = ("convert", "--remote", server.url, "photo.heic", "photo.jpg")
+        done = invoke(folder, *arguments, CONVERTD_API_KEY="cvd_live_wrong")
+
+    assert (done.exit_code, done.stderr) == (1, "photo.heic: The API key is missing or invalid.\n")
+    assert not (folder / "photo.jpg").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "arguments", "key"),
+    [
+        ("http://localhost:1", ("photo.heic", "photo.xyz"), "k"),
+        ("http://localhost:1", ("photo.png", "--to", "png"), "k"),
+        ("http://localhost:1", ("photo.heic", "photo.jpg", "--quality", "0"), "k"),
+        ("http://localhost:1", ("photo.heic", "photo.jpg", "--explain"), "k"),
+        ("http://localhost:1", ("photo.heic", "photo.jpg"), ""),
+        ("localhost:1", ("photo.heic", "photo.jpg"), "k"),
+    ],
+)
+def test_invalid_arguments_exit_with_2(folder: Path, url: str, arguments: tuple[str, ...], key: str) -> None:
+    before = {path.name for path in folder.rglob("*")}
+
+    done = invoke(folder, "convert", "--remote", url, *arguments, CONVERTD_API_KEY=key)
+
+    assert done.exit_code == 2
+    assert done.stderr.startswith("convertd: ")
+    assert isinstance(done.exception, SystemExit)
+    assert {path.name for path in folder.rglob("*")} == before

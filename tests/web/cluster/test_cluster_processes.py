@@ -1,0 +1,102 @@
+"""`convertd serve` and `convertd worker` as processes: conversions on a worker, and none without one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.requests import http
+from tests.support.samples.forms import picture
+from tests.support.servers.cluster import SchedulerProcess
+from tests.support.servers.in_process import eventually, made_key
+from tests.support.servers.processes import serving
+
+_README = Path(__file__).parents[3] / "config" / "README.md"
+_CONVERTD = str(Path(sys.executable).with_name("convertd"))
+
+
+@contextmanager
+def working(folder: Path, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs a worker process."""
+    environment = {**os.environ, "CONVERTD_DATA_DIR": str(folder), "CONVERTD_METRICS_PORT": "0", **settings}
+    command = [_CONVERTD, "worker", "--jobs", "1", "--memory", "2GiB"]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as worker:
+        try:
+            yield worker
+        finally:
+            worker.kill()
+
+
+def tls_variables(folder: Path) -> dict[str, str]:
+    """Creates a certificate. Returns the variables of README for the scheduler, servers and workers that use it."""
+    key, certificate = folder / "cluster-key.pem", folder / "cluster.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=cluster", "-days", "2"]
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    shutil.copy(certificate, folder / "cluster-ca.pem")
+    lines = re.findall(r"^(DASK_DISTRIBUTED__COMM__\w+)=(\S+)$", _README.read_text(), re.MULTILINE)
+    return {
+        name.replace("SCHEDULER", process): value.replace("/etc/convertd", str(folder))
+        for name, value in lines
+        for process in ("SCHEDULER", "CLIENT", "WORKER")
+    }
+
+
+def assert_certificate_required(port: int, authority: Path) -> None:
+    context = ssl.create_default_context(cafile=authority)
+    context.check_hostname = False
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        encrypted = context.wrap_socket(connection)
+        with pytest.raises(ssl.SSLError, match="certificate required"), encrypted:
+            encrypted.recv(1)
+
+
+@pytest.mark.long
+def test_a_server_converts_on_a_worker(tmp_path: Path) -> None:
+    """Over TLS."""
+    (tmp_path / "server").mkdir()
+    database = f"sqlite:///{tmp_path}/server/convertd.db"
+    tls = tls_variables(tmp_path)
+    with SchedulerProcess(tls) as scheduler:
+        settings = {"CONVERTD_CLUSTER": scheduler.address, "CONVERTD_BLOB_URL": f"file://{tmp_path}/blobs", **tls}
+        with serving(tmp_path / "server", database, **settings) as (_, url):
+            auth = {"Authorization": f"Bearer {made_key(tmp_path / 'server')}"}
+
+            def convert(content: bytes, target: str) -> httpx.Response:
+                files, data = {"file": ("photo.png", content)}, {"output_format": target}
+                return http.post(f"{url}/api/v1/convert", files=files, data=data, headers=auth, timeout=60)
+
+            def ready() -> httpx.Response:
+                return http.get(f"{url}/readyz")
+
+            refused = convert(picture(), "webp")
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "not_ready")
+            assert int(refused.headers["Retry-After"]) > 0
+            assert ready().json()["error"]["details"]["cluster"]["connected"]
+
+            of_worker = {name: value for name, value in settings.items() if "TLS__CLIENT" not in name}
+            with working(tmp_path / "worker", **of_worker) as worker:
+                assert eventually(lambda: ready().status_code == 200, 30)
+                small = convert(picture(), "webp")
+                assert (small.status_code, small.content[8:12]) == (200, b"WEBP")
+                large = convert(picture(size=(1500, 1500)), "bmp")
+                assert (large.status_code, large.content[:2]) == (200, b"BM")
+                assert ready().json()["cluster"]["usable"] == 1
+                assert "1 of version" in http.get(f"{url}/status").text
+                worker.send_signal(signal.SIGTERM)
+                assert worker.wait(30) == 0
+
+            assert_certificate_required(scheduler.port, tmp_path / "cluster-ca.pem")
+            account = http.get(f"{url}/api/v1/account", headers=auth).json()["data"]
+            assert account["credits_remaining"] == 1_001 - 2

@@ -1,0 +1,218 @@
+"""POST /convert and the download of its results."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+import pytest
+from PIL import Image
+
+from engine.errors import StepFailed
+from engine.executor import Job, JobLimits, JobResult
+from tests.support.executors.fake import EndlessExecutor
+from tests.support.requests import http
+from tests.support.samples.forms import FILE, FORM, TARGET, conversion_request, form, part, picture
+from tests.support.servers.in_process import Running, Servers, eventually, parsed
+
+JSON = {"Accept": "application/json"}
+
+
+class Noting:
+    """An executor that records its jobs and runs none."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+
+    async def run(
+        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
+    ) -> JobResult:
+        self.jobs.append(job)
+        raise StepFailed("Nothing is done here.")
+
+    async def ready(self) -> bool:
+        return True
+
+
+def opened(content: bytes) -> Image.Image:
+    return Image.open(io.BytesIO(content))
+
+
+def test_the_response_is_the_converted_file(server: Running) -> None:
+    response = server.convert(picture(), "png")
+    assert response.status_code == 200
+    assert response.headers["Content-Type"] == "image/png"
+    assert response.headers["Content-Disposition"] == ("attachment; filename=\"photo.png\"; filename*=UTF-8''photo.png")
+    assert response.headers["Content-Length"] == str(len(response.content))
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["X-Credits-Remaining"].isdigit()
+    assert opened(response.content).size == (64, 48)
+
+
+def test_responses_name_the_warnings_of_the_result(server: Running) -> None:
+    transparent = io.BytesIO()
+    Image.new("RGBA", (8, 8), (255, 0, 0, 128)).save(transparent, "PNG")
+    response = server.convert(transparent.getvalue(), "jpeg")
+    assert response.headers["X-Warnings"] == "alpha_flattened"
+    assert "X-Warnings" in response.headers["Access-Control-Expose-Headers"]
+    stored = server.convert(transparent.getvalue(), "jpeg", headers=JSON).json()["data"]
+    downloaded = server.request("GET", f"/files/{stored['file_id']}/download")
+    assert downloaded.headers["X-Warnings"] == "alpha_flattened"
+    assert "X-Warnings" not in server.convert(picture(), "webp").headers
+
+
+def test_risky_formats_are_isolated(servers: Servers, data_dir: Path) -> None:
+    executor = Noting()
+    with servers.running(data_dir, executor) as server:
+        for target in ("webp", "pdf"):
+            assert server.convert(picture(), target).status_code == 500
+    assert [(job.target, job.isolated) for job in executor.jobs] == [("webp", False), ("pdf", True)]
+
+
+def test_small_files_are_never_on_the_disk(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir) as server:
+        for folder in ("jobs", "blobs"):
+            (data_dir / folder).rmdir()  # so that no file can be created there
+        before = set(data_dir.rglob("*"))
+        small, large = picture(), picture("BMP", (1000, 1000))
+        assert server.convert(small, "webp").status_code == 200
+        assert set(data_dir.rglob("*")) == before
+        assert server.convert(large, "webp").status_code == 500
+    assert eventually(lambda: not server.work_files())
+
+
+@pytest.mark.parametrize("headers", [{}, {"Accept": "application/json"}, {"Idempotency-Key": "key"}])
+def test_large_files_leave_nothing(servers: Servers, data_dir: Path, headers: dict[str, str]) -> None:
+    with servers.running(data_dir) as server:
+        large = picture("BMP", (1000, 1000))
+        assert server.convert(large, "bmp", headers=headers).status_code == 200
+        assert server.convert(b"no picture" * 200_000, "bmp").status_code == 400
+        assert eventually(lambda: not server.work_files())
+        assert list((data_dir / "jobs").iterdir()) == []
+
+
+def test_a_large_result_is_complete(server: Running) -> None:
+    file = io.BytesIO()
+    Image.frombytes("RGB", (1500, 1000), os.urandom(4_500_000)).save(file, "PNG")
+    response = server.convert(file.getvalue(), "bmp")
+    assert len(response.content) > 4_500_000
+    assert opened(response.content).tobytes() == opened(file.getvalue()).tobytes()
+
+
+def test_quality_reaches_the_encoder(server: Running) -> None:
+    noise = Image.frombytes("RGB", (200, 200), os.urandom(120_000))
+    file = io.BytesIO()
+    noise.save(file, "PNG")
+    low, high = (server.convert(file.getvalue(), "jpeg", quality=q) for q in ("10", "95"))
+    assert len(low.content) < len(high.content) / 2
+
+
+@pytest.mark.parametrize("name", ["JPG", "jpeg", "Jpeg"])
+def test_formats_have_aliases_in_any_case(server: Running, name: str) -> None:
+    assert server.convert(picture("PNG"), name).headers["Content-Type"] == "image/jpeg"
+
+
+def test_the_content_decides_the_type(server: Running) -> None:
+    response = server.convert(picture("PNG"), "webp", name="really.jpg", headers=JSON)
+    assert response.json()["data"]["input_format"] == "png"
+
+
+def test_the_json_response_describes_the_result(server: Running) -> None:
+    content = picture()
+    response = server.convert(content, "TIF", headers=JSON)
+    body = response.json()
+    assert response.status_code == 200
+    assert body["meta"] == {
+        "request_id": response.headers["X-Request-Id"],
+        "credits_remaining": int(response.headers["X-Credits-Remaining"]),
+    }
+    data = body["data"]
+    file_id, size = data["file_id"], data["processed_size"]
+    assert data == {
+        "file_id": file_id,
+        "input_format": "jpeg",
+        "output_format": "tiff",
+        "original_size": len(content),
+        "processed_size": size,
+        "reduction_percent": round((1 - size / len(content)) * 100, 1),
+        "download_url": f"/api/v1/files/{file_id}/download",
+        "processing_time_ms": data["processing_time_ms"],
+        "warnings": [],
+        "container": None,
+        "file_count": 1,
+        "quality_used": None,
+    }
+    downloaded = http.get(f"{server.url}{data['download_url']}", headers=server.auth)
+    assert len(downloaded.content) == size
+    assert opened(downloaded.content).format == "TIFF"
+    assert "photo.tif" in downloaded.headers["Content-Disposition"]
+    assert http.head(f"{server.url}{data['download_url']}", headers=server.auth).headers["Content-Length"] == str(size)
+
+
+def test_quality_of_a_lossless_target_is_a_warning(server: Running) -> None:
+    response = server.convert(picture(), "png", quality="50", headers=JSON)
+    assert [entry["code"] for entry in response.json()["data"]["warnings"]] == ["quality_ignored"]
+
+
+@pytest.mark.parametrize("file_id", ["file_0", "..%2f..%2fsecret", "file_%00", "%ff"])
+def test_unknown_results_are_refused(server: Running, file_id: str) -> None:
+    response = http.get(f"{server.api}/files/{file_id}/download", headers=server.auth)
+    assert response.json()["error"]["code"] in {"not_found", "invalid_parameter"}
+
+
+def test_a_large_result_arrives_whole(server: Running) -> None:
+    noise = Image.frombytes("RGB", (1200, 1000), os.urandom(3_600_000))
+    file = io.BytesIO()
+    noise.save(file, "PNG")
+    response = server.convert(file.getvalue(), "bmp")
+    assert len(response.content) > 3_600_000
+    assert opened(response.content).tobytes() == noise.tobytes()
+
+
+async def test_many_at_once(server: Running) -> None:
+    async with http.AsyncClient(timeout=60) as client:
+
+        async def one() -> httpx.Response:
+            return await client.post(
+                f"{server.api}/convert", content=form(FILE, TARGET), headers={**FORM, **server.auth}
+            )
+
+        answers = await asyncio.gather(*(one() for _ in range(12)))
+    assert [response.status_code for response in answers] == [200] * 12
+    assert len({response.headers["X-Request-Id"] for response in answers}) == 12
+
+
+def test_a_disconnect_cancels_the_job(servers: Servers, data_dir: Path) -> None:
+    endless = EndlessExecutor()
+    with servers.running(data_dir, executor=endless) as server:
+        body = form(FILE, TARGET)
+        with server.connect() as connection:
+            connection.sendall(conversion_request(server.posting, body))
+            assert eventually(lambda: endless.running == 1)
+            assert server.work_files()
+        assert eventually(lambda: endless.cancelled == 1)
+        assert eventually(lambda: not server.work_files())
+
+
+def test_a_disconnect_during_the_download_removes_files(server: Running) -> None:
+    body = form(
+        part(picture("BMP", (3000, 2000)), 'name="file"; filename="a.bmp"'), part(b"bmp", 'name="output_format"')
+    )
+    with server.connect() as connection:
+        connection.sendall(conversion_request(server.posting, body))
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+        assert server.work_files()
+        assert not any(name.startswith("/memfd:") for name in server.work_files())
+    assert eventually(lambda: not server.work_files())
+
+
+def test_keep_alive_survives_an_error(server: Running) -> None:
+    with server.connect() as connection:
+        for _ in range(3):
+            connection.sendall(b"GET /nothing HTTP/1.1\r\nHost: here\r\n\r\n")
+            response = parsed(connection.recv(65_536))
+            assert (response.status_code, response.headers.get("Connection")) == (404, None)

@@ -1,0 +1,155 @@
+"""Options of conversions, over all endpoints that take them."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+
+import pytest
+from PIL import Image
+
+from tests.support.requests.checks import problem
+from tests.support.samples.forms import picture
+from tests.support.samples.pdf_documents import document
+from tests.support.servers.in_process import Running
+
+JSON = {"Accept": "application/json"}
+
+
+def _opened(content: bytes) -> Image.Image:
+    return Image.open(io.BytesIO(content))
+
+
+def noise() -> bytes:
+    image, file = Image.effect_noise((200, 150), 60), io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+def test_pages_of_a_document_are_sent_as_a_zip(server: Running) -> None:
+    response = server.convert(
+        document("page", 3), "png", name="my report.pdf", pages="all", headers={"Idempotency-Key": "zip"}
+    )
+    assert response.headers["Content-Type"] == "application/zip"
+    assert 'filename="my report.zip"' in response.headers["Content-Disposition"]
+    with zipfile.ZipFile(io.BytesIO(response.content)) as archive:
+        assert archive.namelist() == [f"my report-{number:02}.png" for number in (1, 2, 3)]
+        assert all(_opened(archive.read(name)).format == "PNG" for name in archive.namelist())
+
+
+def test_stored_results_describe_their_container(server: Running) -> None:
+    before = server.request("GET", "/account").json()["data"]["credits_remaining"]
+    answer = server.convert(document("page", 3), "png", name="report.pdf", pages="2-3", headers=JSON).json()
+    data = answer["data"]
+    assert (data["container"], data["file_count"], data["output_format"]) == ("zip", 2, "png")
+    assert answer["meta"]["credits_remaining"] == before - 1
+    downloaded = server.request("GET", f"/files/{data['file_id']}/download")
+    assert downloaded.headers["Content-Type"] == "application/zip"
+    assert 'filename="report.zip"' in downloaded.headers["Content-Disposition"]
+    status = server.request("GET", f"/files/{data['file_id']}").json()["data"]
+    assert (status["container"], status["file_count"]) == ("zip", 2)
+    alone = server.convert(document("page", 3), "png", pages="2", headers=JSON).json()["data"]
+    assert (alone["container"], alone["file_count"]) == (None, 1)
+
+
+def test_the_quality_for_a_size_is_returned(server: Running) -> None:
+    photo = noise()
+    large = len(server.convert(photo, "jpeg", quality="95").content)
+    data = server.convert(photo, "jpeg", quality="95", max_bytes=str(large // 2), headers=JSON).json()["data"]
+    assert data["processed_size"] <= large // 2
+    assert 1 <= data["quality_used"] < 95
+    assert server.convert(picture(), "jpeg", headers=JSON).json()["data"]["quality_used"] is None
+
+
+def test_options_in_json(server: Running) -> None:
+    file_id = server.upload(document("page", 2), "a.pdf")["file_id"]
+    body = {"output_format": "png", "pages": "all", "password": None}
+    data = server.request("POST", f"/files/{file_id}/convert", json=body).json()["data"]
+    assert (data["container"], data["file_count"]) == ("zip", 2)
+    text = {"output_format": "jpeg", "quality": "80"}
+    refused = server.request("POST", f"/files/{file_id}/convert", json=text)
+    problem(refused, 400, "invalid_parameter", param="quality", reason="not_an_integer")
+
+
+def test_options_of_a_batch(server: Running) -> None:
+    batch = server.request("POST", "/batch", json={"output_format": "jpeg"}).json()["data"]["batch_id"]
+    ids = [server.upload(document("page", 2), f"{n}.pdf", f"/batch/{batch}/files")["file_id"] for n in range(2)]
+    body = {"output_format": "png", "file_ids": ids, "pages": "1-2"}
+    results = server.request("POST", f"/batch/{batch}/convert", json=body).json()["data"]["results"]
+    assert [result["file_count"] for result in results] == [2, 2]
+
+
+def test_idempotency_compares_options(server: Running) -> None:
+    once = {"headers": {"Idempotency-Key": "options"}}
+    first = server.convert(picture(), "png", width="10", **once)
+    again = server.convert(picture(), "png", width="10", **once)
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert again.content == first.content
+    assert _opened(first.content).width == 10
+    problem(server.convert(picture(), "png", width="20", **once), 422, "idempotency_key_reused")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"pages": "3"}, "out_of_range"),
+        ({"pages": "0"}, "out_of_range"),
+        ({"pages": "x"}, "malformed"),
+        ({"quality": "101"}, "out_of_range"),
+        ({"quality": "80.5"}, "not_an_integer"),
+        ({"max_bytes": "999"}, "out_of_range"),
+        ({"bit_depth": "9"}, "unknown"),
+        ({"qualty": "80"}, "unknown_parameter"),
+        ({"dry_run": "maybe"}, "malformed"),
+        ({"lossless": "Truely"}, "malformed"),
+    ],
+)
+def test_invalid_options_cost_nothing(server: Running, options: dict[str, str], reason: str) -> None:
+    before = server.request("GET", "/account").json()["data"]["credits_remaining"]
+    response = server.convert(document("page", 2), "png", **options)
+    problem(response, 400, "invalid_parameter", param=next(iter(options)), reason=reason)
+    assert server.request("GET", "/account").json()["data"]["credits_remaining"] == before
+
+
+def test_an_unknown_color_is_explained(server: Running) -> None:
+    response = server.convert(picture(), "png", background="colorless")
+    problem(response, 400, "invalid_parameter", param="background", reason="malformed")
+    assert response.json()["error"]["message"] == "background must be a CSS color such as #fff or white."
+
+
+def test_options_without_effect_are_reported(server: Running) -> None:
+    response = server.convert(picture(), "png", password="secret", quality="70")
+    assert response.headers["X-Warnings"] == "quality_ignored, option_ignored"
+
+
+def test_defaults_are_as_if_not_given(server: Running) -> None:
+    defaults = {"progressive": "false", "raw_mode": "develop", "effort": "5", "lossless": "False", "metadata": "safe"}
+    headers = {"Idempotency-Key": "defaults"}
+    plain = server.convert(picture(), "bmp", headers=headers)
+    explicit = server.convert(picture(), "bmp", headers=headers, **defaults)
+    assert explicit.headers["Idempotency-Replayed"] == "true"
+    assert "X-Warnings" not in explicit.headers
+    assert explicit.content == plain.content
+
+
+def test_a_dry_run_describes_the_conversion(server: Running) -> None:
+    before = server.request("GET", "/account").json()["data"]
+    response = server.convert(picture(), "webp", dry_run="true", quality="70")
+    assert response.headers["Content-Type"] == "application/json"
+    data = response.json()["data"]
+    assert (data["input_format"], data["output_format"], data["credits"]) == ("jpeg", "webp", 1)
+    assert (data["width"], data["height"], data["pages"]) == (64, 48, 1)
+    assert data["path"] == ["jpeg -> raster", "metadata", "raster -> webp"]
+    assert data["losses"] == ["detail"]
+    assert data["options"]["quality"] == 70
+    described = server.convert(document("page", 7), "png", dry_run="true", password="secret").json()["data"]
+    assert described["pages"] == 7
+    assert "password" not in described["options"]
+    after = server.request("GET", "/account").json()["data"]
+    assert after["credits_remaining"] == before["credits_remaining"]
+
+
+def test_a_dry_run_of_a_broken_file(server: Running) -> None:
+    problem(server.convert(b"words", "png", dry_run="true"), 400, "invalid_file_type")
+    problem(server.convert(picture()[:60], "png", dry_run="true"), 500, "processing_failed", reason="corrupt_input")
+    problem(server.convert(picture(), "xyz", dry_run="true"), 400, "unsupported_conversion")

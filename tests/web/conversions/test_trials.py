@@ -1,0 +1,249 @@
+"""Trial conversions without an API key: POST /try/convert and /try/preview."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pikepdf
+import pytest
+from PIL import Image
+
+from config.pricing import MIB, TRIAL_CREDITS_PER_DAY, TRIAL_PREVIEWS_PER_ADDRESS, TRIAL_TIER, TRIALS_PER_ADDRESS
+from engine.executor import Job, JobLimits, JobResult
+from storage.tables import accounts, ledger_audit
+from tests.support.executors.fake import EndlessExecutor
+from tests.support.requests import http
+from tests.support.requests.checks import problem
+from tests.support.samples.generated import sample
+from tests.support.samples.pdf_documents import document, opened, saved
+from tests.support.servers.in_process import Running, Servers, eventually
+from tests.support.servers.stores import shared_stores
+from web.services import trials
+from web.services.trials import TRIAL_EMAIL
+
+PREVIEWED = ("heic", "cr2", "pdf", "psd", "tiff", "svg")
+
+
+@pytest.fixture
+def site(servers: Servers, data_dir: Path) -> Iterator[Running]:
+    """A new server that trusts X-Forwarded-For of this machine."""
+    with servers.running(data_dir, trusted_proxies="127.0.0.1") as running:
+        yield running
+
+
+def posted(
+    site: Running, path: str, content: bytes, address: str = "192.0.2.1", auth: str = "", **form: str
+) -> httpx.Response:
+    """Sends the form as a page of the site does."""
+    headers = {"Origin": site.url, "X-Forwarded-For": address, **({"Authorization": auth} if auth else {})}
+    return http.post(site.url + path, files={"file": ("photo", content)}, data=form, headers=headers, timeout=60)
+
+
+def tried(site: Running, content: bytes, target: str, address: str = "192.0.2.1", **form: str) -> httpx.Response:
+    return posted(site, "/try/convert", content, address, output_format=target, **form)
+
+
+def previewed(site: Running, content: bytes, address: str = "192.0.2.1", **form: str) -> httpx.Response:
+    return posted(site, "/try/preview", content, address, **form)
+
+
+def audited(site: Running) -> accounts.Account:
+    """The account of trials, whose ledger is sound."""
+    assert site.database.run_blocking(ledger_audit.check) == ()
+    account = site.database.run_blocking(accounts.find, TRIAL_EMAIL)
+    assert account is not None
+    return account
+
+
+def _abandoned(site: Running, address: str) -> None:
+    """Sends a file for a conversion, and disconnects after a second."""
+    headers = {"Origin": site.url, "X-Forwarded-For": address}
+    form: dict[str, Any] = {"files": {"file": ("photo", sample("png"))}, "data": {"output_format": "jpeg"}}
+    with suppress(httpx.ReadTimeout):
+        http.post(f"{site.url}/try/convert", headers=headers, timeout=1, **form)
+
+
+def encrypted_pdf() -> bytes:
+    return saved(opened(document("secret", 2)), encryption=pikepdf.Encryption(owner="o", user="secret"))
+
+
+class TestConversions:
+    def test_the_result_is_that_of_the_api_with_a_description(self, site: Running) -> None:
+        response = tried(site, sample("png"), "jpeg", quality="40")
+        assert response.status_code == 200
+        assert response.content == site.convert(sample("png"), "jpeg", quality="40").content
+        described = json.loads(response.headers["X-Result"])
+        assert (described["input_format"], described["output_format"]) == ("png", "jpeg")
+        assert described["processed_size"] == len(response.content)
+        assert described["trials_remaining"] == TRIALS_PER_ADDRESS - 1
+        assert response.headers["Content-Disposition"].startswith('attachment; filename="photo.jpg"')
+        assert "X-Credits-Remaining" not in response.headers
+
+    def test_warnings_have_messages(self, site: Running) -> None:
+        translucent = io.BytesIO()
+        Image.new("RGBA", (8, 8), (200, 80, 0, 100)).save(translucent, "PNG")
+        (warning,) = json.loads(tried(site, translucent.getvalue(), "jpeg").headers["X-Result"])["warnings"]
+        assert warning["code"] == "alpha_flattened"
+        assert warning["message"].endswith(".")
+
+    def test_inspection_costs_no_trial(self, site: Running) -> None:
+        for _ in range(TRIALS_PER_ADDRESS + 1):
+            response = tried(site, document("pages", 3), "png", dry_run="true")
+            assert response.json()["data"]["pages"] == 3
+            assert response.json()["meta"].keys() == {"request_id"}
+        assert audited(site).used == 0
+
+    def test_nothing_is_stored(self, site: Running) -> None:
+        assert tried(site, sample("png"), "jpeg").status_code == 200
+        assert [*(site.data_dir / "blobs").rglob("blob_*")] == []
+        assert eventually(lambda: site.work_files() == [])
+
+
+class TestLimits:
+    def test_trials_of_an_address(self, site: Running) -> None:
+        with ThreadPoolExecutor(8) as pool:
+            answers = [*pool.map(lambda _: tried(site, sample("png"), "jpeg"), range(TRIALS_PER_ADDRESS + 3))]
+        assert sorted(answer.status_code for answer in answers) == [200] * TRIALS_PER_ADDRESS + [429] * 3
+        refused = tried(site, sample("png"), "jpeg")
+        problem(refused, 429, "rate_limit_exceeded", reason="trials", retryable=True)
+        assert "Register for an API key" in refused.json()["error"]["message"]
+        assert refused.json()["error"]["details"]["register_url"] == "/register"
+        assert (
+            f">0 of {TRIALS_PER_ADDRESS} conversions left today<"
+            in http.get(site.url, headers={"X-Forwarded-For": "192.0.2.1"}).text
+        )
+        assert 0 < int(refused.headers["Retry-After"]) <= 86_400
+        assert tried(site, sample("png"), "jpeg", "192.0.2.2").status_code == 200
+        assert audited(site).used == TRIALS_PER_ADDRESS + 1
+
+    def test_size(self, site: Running) -> None:
+        for path in ("/try/convert", "/try/preview"):
+            response = posted(site, path, bytes(5 * MIB + 1))
+            problem(response, 413, "file_too_large", details={"max_file_size": 5 * MIB})
+
+    @pytest.mark.parametrize(
+        "headers",
+        [{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "https://evil.example"}, {}],
+    )
+    @pytest.mark.parametrize("path", ["/try/convert", "/try/preview"])
+    def test_only_pages_of_this_site(self, server: Running, path: str, headers: dict[str, str]) -> None:
+        files = {"file": ("photo.png", sample("png"))}
+        response = http.post(server.url + path, files=files, data={"output_format": "jpeg"}, headers=headers)
+        problem(response, 400, "invalid_parameter", reason="cross_site")
+
+    def test_previews_of_an_address(self, servers: Servers, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(trials, "TRIAL_PREVIEWS_PER_ADDRESS", 2)
+        with servers.running(data_dir) as site:
+            assert [previewed(site, sample("png")).status_code for _ in range(3)] == [200, 200, 429]
+        assert TRIAL_PREVIEWS_PER_ADDRESS > 2 * TRIALS_PER_ADDRESS
+
+    def test_credits_of_a_day_are_shared_by_all_addresses(self, site: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(trials, "TRIAL_CREDITS_PER_DAY", 2)
+        answers = [tried(site, sample("png"), "jpeg", f"192.0.2.{number}") for number in range(3)]
+        assert [answer.status_code for answer in answers] == [200, 200, 429]
+        problem(answers[-1], 429, "rate_limit_exceeded", reason="trials")
+        assert "credits_remaining" not in answers[-1].text
+        assert audited(site).balance == 0
+
+    def test_all_trials_are_one_account_in_the_job_queue(self, servers: Servers, data_dir: Path) -> None:
+        executor = EndlessExecutor()
+        with servers.running(data_dir, executor, workers=8, trusted_proxies="127.0.0.1") as site:
+            with ThreadPoolExecutor(4) as pool:
+                for number in range(4):
+                    pool.submit(_abandoned, site, f"192.0.2.{number}")
+            assert executor.most_running == TRIAL_TIER.max_concurrent
+
+    def test_failed_conversions_are_not_charged(self, site: Running) -> None:
+        problem(tried(site, b"\x89PNG\r\n\x1a\n" + bytes(99), "jpeg"), 500, "processing_failed")
+        account = audited(site)
+        assert (account.balance, account.held, account.used) == (TRIAL_CREDITS_PER_DAY, 0, 0)
+
+
+class TestAccount:
+    @pytest.mark.parametrize("path", ["/register", "/api/v1/register"])
+    def test_registration_refuses_its_address(self, site: Running, path: str) -> None:
+        assert tried(site, sample("png"), "jpeg").status_code == 200
+        fields: dict[str, Any] = {"email": TRIAL_EMAIL, "name": "Mallory"}
+        body: dict[str, Any] = {"json": fields} if "api" in path else {"data": fields}
+        response = http.post(site.url + path, headers={"Origin": site.url}, **body)
+        assert response.status_code == 400
+        assert not (site.data_dir / "outbox").exists() or [*(site.data_dir / "outbox").iterdir()] == []
+
+    def test_servers_with_one_database_share_the_account(
+        self, servers: Servers, tmp_path: Path, new_postgres_url: Any, s3_server: Any
+    ) -> None:
+        settings = shared_stores(tmp_path, new_postgres_url(), s3_server)
+        with settings as stores, servers.running(tmp_path / "a", **stores) as one:
+            with servers.running(tmp_path / "b", **stores) as two, ThreadPoolExecutor(6) as pool:
+                answers = [*pool.map(lambda number: previewed((one, two)[number % 2], sample("png")), range(6))]
+            assert [answer.status_code for answer in answers] == [200] * 6
+            account = audited(one)
+        assert (account.used, account.balance) == (6, TRIAL_CREDITS_PER_DAY - 6)
+
+    def test_clients_share_no_process(self, servers: Servers, data_dir: Path) -> None:
+        executor = _RecordingExecutor(servers)
+        with servers.running(data_dir, executor, trusted_proxies="127.0.0.1") as site:
+            for address in ("192.0.2.1", "192.0.2.1", "192.0.2.2"):
+                assert tried(site, sample("png"), "jpeg", address).status_code == 200
+        first, second, third = executor.accounts
+        assert first == second != third
+
+
+class _RecordingExecutor:
+    """Records the account of each job."""
+
+    def __init__(self, servers: Servers) -> None:
+        self.accounts: list[str] = []
+        self._executor = servers.executor
+
+    async def run(
+        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
+    ) -> JobResult:
+        self.accounts.append(account)
+        return await self._executor.run(job, account, inputs, output, limits)
+
+    async def ready(self) -> bool:
+        return True
+
+
+class TestPreviews:
+    @pytest.mark.parametrize("name", PREVIEWED)
+    def test_formats(self, server: Running, name: str) -> None:
+        response = previewed(server, sample(name))
+        assert response.status_code == 200, response.text
+        picture = Image.open(io.BytesIO(response.content))
+        assert picture.format == "WEBP"
+        assert max(picture.size) <= 640
+
+    def test_large_pictures_are_made_small(self, server: Running) -> None:
+        large = io.BytesIO()
+        Image.new("L", (3000, 1500)).save(large, "TIFF", compression="tiff_lzw")
+        assert Image.open(io.BytesIO(previewed(server, large.getvalue()).content)).size == (640, 320)
+
+    def test_first_page_of_an_encrypted_document(self, server: Running) -> None:
+        problem(previewed(server, encrypted_pdf()), 400, "invalid_file_type", reason="pdf_encrypted")
+        assert previewed(server, encrypted_pdf(), password="secret").status_code == 200
+
+    def test_previews_cost_no_trial(self, site: Running) -> None:
+        for _ in range(TRIALS_PER_ADDRESS + 1):
+            assert previewed(site, sample("heic")).status_code == 200
+        assert tried(site, sample("png"), "jpeg").status_code == 200
+
+    def test_with_an_api_key_files_may_be_as_large_as_the_accounts(self, site: Running) -> None:
+        large, key = sample("png") + bytes(6 * MIB), site.account(credits=1, purchased=1)
+        assert previewed(site, large).status_code == 413
+        response = posted(site, "/try/preview", large, auth=f"Bearer {key}")
+        assert response.status_code == 200, response.text
+        assert site.request("GET", "/account", key).json()["meta"]["credits_remaining"] == 2
+        problem(posted(site, "/try/preview", large, auth="Bearer none"), 401, "invalid_api_key")
+
+
+def test_it_is_no_api(server: Running) -> None:
+    assert not any("/try" in path for path in http.get(f"{server.api}/openapi.json").json()["paths"])

@@ -1,0 +1,175 @@
+"""Work files: their content, and limits on memory, disk space and open files."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import mmap
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.errors import StepFailed
+from tests.support.servers.in_process import open_work_files
+from web.api.errors import NoSpace, RateLimited, error_headers, public_error
+from web.services.work_files import MEMORY_LIMIT, WorkFile, WorkFiles
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def work_files(tmp_path: Path) -> Iterator[WorkFiles]:
+    """The folder `jobs` has space for 20 MiB. Every test has to close its files."""
+    made = WorkFiles(tmp_path / "jobs", space=20 * MIB)
+    made.prepare()
+    yield made
+    assert (made._used_memory, dict(made._used_space), dict(made._open_files)) == (0, {}, {})
+    assert list((tmp_path / "jobs").iterdir()) == []
+    assert open_work_files(tmp_path) == []
+
+
+async def written(work_files: WorkFiles, size: int, account: str = "account") -> WorkFile:
+    file = work_files.create(account)
+    try:
+        for start in range(0, size, 65_536):
+            await file.write(os.urandom(min(65_536, size - start)))
+        await file.flush()
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+@pytest.mark.parametrize("size", [0, 1, MEMORY_LIMIT, MEMORY_LIMIT + 1, 3 * MIB + 7])
+async def test_content(work_files: WorkFiles, size: int) -> None:
+    with await written(work_files, size) as file:
+        content = file.read()
+        assert (file.size, len(content), file.in_memory) == (size, size, size <= MEMORY_LIMIT)
+        assert b"".join([block async for block in file.blocks()]) == content
+        assert await file.digest() == hashlib.sha256(content).hexdigest()
+
+
+def test_what_an_earlier_server_left_is_deleted(tmp_path: Path) -> None:
+    (tmp_path / "jobs" / "job-1").mkdir(parents=True)
+    (tmp_path / "jobs" / "job-1" / "input.jpg").write_bytes(b"x")
+    WorkFiles(tmp_path / "jobs").prepare()
+    assert list((tmp_path / "jobs").iterdir()) == []
+    assert (tmp_path / "jobs").stat().st_mode & 0o777 == 0o700
+
+
+async def test_a_large_result_is_moved_to_the_disk(work_files: WorkFiles, tmp_path: Path) -> None:
+    content = os.urandom(3 * MIB)
+    with work_files.create("account") as file:
+        os.write(file.descriptor, content)
+        kept = os.dup(file.descriptor)
+        await file.seal(len(content))
+        assert (file.in_memory, file.read() == content) == (False, True)
+        assert os.fstat(kept).st_size == 0
+        for change in (lambda: os.pwrite(kept, b"x", 0), lambda: os.ftruncate(kept, 1)):
+            with pytest.raises(PermissionError):
+                change()
+        os.close(kept)
+        assert all(name.startswith(f"{tmp_path}/jobs/") for name in open_work_files(tmp_path))
+
+
+async def test_a_small_result_stays_in_memory_and_cannot_be_changed(work_files: WorkFiles) -> None:
+    with work_files.create("account") as file:
+        os.write(file.descriptor, bytes(MEMORY_LIMIT))
+        await file.seal(MEMORY_LIMIT)
+        assert file.in_memory
+        for change in (lambda: os.pwrite(file.descriptor, b"x", 0), lambda: os.ftruncate(file.descriptor, 1)):
+            with pytest.raises(PermissionError):
+                change()
+
+
+@pytest.mark.parametrize("size", [10, 3 * MIB])
+async def test_a_result_of_another_size_is_refused(work_files: WorkFiles, size: int) -> None:
+    with work_files.create("account") as file:
+        os.write(file.descriptor, bytes(size))
+        with pytest.raises(StepFailed):
+            await file.seal(size + 1)
+
+
+async def test_a_result_that_a_process_can_still_write_is_refused(work_files: WorkFiles) -> None:
+    with work_files.create("account") as file:
+        os.write(file.descriptor, bytes(10))
+        with mmap.mmap(file.descriptor, 10), pytest.raises(StepFailed):
+            await file.seal(10)
+
+
+async def test_files_share_a_limit_of_space(work_files: WorkFiles) -> None:
+    with await written(work_files, 6 * MIB, "a"), await written(work_files, 9 * MIB, "b"):
+        with pytest.raises(RateLimited) as refused:
+            await written(work_files, 6 * MIB, "c")
+        assert refused.value.reason == "queue_full"
+        with await written(work_files, MEMORY_LIMIT, "c"):
+            pass
+    with await written(work_files, 6 * MIB, "c"):
+        pass
+
+
+async def test_an_account_may_use_half_of_the_space(work_files: WorkFiles) -> None:
+    with await written(work_files, 6 * MIB, "a"):
+        with pytest.raises(RateLimited):
+            await written(work_files, 6 * MIB, "a")
+        with await written(work_files, 6 * MIB, "b"):
+            pass
+
+
+async def test_beyond_a_limit_of_memory_small_files_are_on_the_disk(tmp_path: Path) -> None:
+    work_files = WorkFiles(tmp_path / "jobs", memory=MIB)
+    work_files.prepare()
+    with await written(work_files, MIB // 2) as first, await written(work_files, MIB // 2) as second:
+        with await written(work_files, 1) as third:
+            assert [file.in_memory for file in (first, second, third)] == [True, True, False]
+        second.close()
+        with await written(work_files, 1) as fourth:
+            assert fourth.in_memory
+
+
+def test_an_account_may_use_half_of_the_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _limit: (40, 40))
+    work_files = WorkFiles(tmp_path / "jobs")
+    files = [work_files.create("a") for _ in range(10)]
+    with pytest.raises(RateLimited):
+        work_files.create("a")
+    files += [work_files.create("b") for _ in range(10)]
+    with pytest.raises(RateLimited):
+        work_files.create("c")
+    for file in files:
+        file.close()
+    work_files.create("c").close()
+
+
+async def test_a_reserve_of_the_disk_stays_free(work_files: WorkFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("web.services.work_files._DISK_RESERVE", 1 << 60)
+    monkeypatch.setattr("web.services.work_files._DISK_RESERVE_SHARE", 1)
+    with pytest.raises(NoSpace):
+        await written(work_files, 2 * MIB)
+
+
+async def test_a_full_disk_is_for_the_client_to_wait_for(work_files: WorkFiles) -> None:
+    with await written(work_files, 2 * MIB) as file:
+        full = os.open("/dev/full", os.O_WRONLY)
+        os.dup2(full, file.descriptor, inheritable=False)
+        os.close(full)
+        with pytest.raises(OSError, match="No space") as failed:
+            await file.write(bytes(MIB))
+    shown = public_error(failed.value)
+    assert (shown.code, shown.reason, shown.retryable) == ("not_ready", "disk_full", True)
+    assert int(error_headers(shown)["Retry-After"]) > 0
+
+
+async def test_a_file_closed_while_it_is_written(work_files: WorkFiles) -> None:
+    """The threads that write have descriptors of their own."""
+    for pause in range(20):
+        writing = asyncio.create_task(written(work_files, 8 * MIB))
+        await asyncio.sleep(pause / 2000)
+        writing.cancel()
+        (outcome,) = await asyncio.gather(writing, return_exceptions=True)
+        if isinstance(outcome, WorkFile):
+            outcome.close()
+    await asyncio.get_running_loop().shutdown_default_executor()

@@ -1,0 +1,141 @@
+"""Charges during an outage of the database: its content decides the outcome once it is reachable again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from engine.errors import StepFailed
+from storage.database import Database
+from storage.errors import CommitUnknown, DatabaseBusy
+from storage.tables import api_keys, ledger
+from storage.tables.ledger import ServerInstance
+from storage.tables.usage import UsageRecord
+from tests.support.samples.storage import open_account
+from web.services import charging
+from web.services.charging import Charges
+
+pytestmark = pytest.mark.both_databases
+
+OWNER = ServerInstance("server", "boot")
+USE = UsageRecord("convert", "png", "webp", 1)
+Payer = tuple[str, str]
+"""The ids of an account and of its key."""
+
+
+class UnreliableDatabase(Database):
+    """A database whose commits of charges have an unknown outcome and whose next `away` calls fail."""
+
+    away = 0
+    saves = True
+
+    async def run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        if function is charging._settle:
+            if self.saves:
+                await super().run(function, *args, **kwargs)
+            raise CommitUnknown
+        if self.away:
+            self.away -= 1
+            raise DatabaseBusy
+        return await super().run(function, *args, **kwargs)
+
+
+@pytest.fixture
+def unreliable(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnreliableDatabase]:
+    monkeypatch.setattr(charging, "_RETRY_DELAYS", (0.01, 0.01, 0.01))
+    database = UnreliableDatabase(url)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def account(unreliable: UnreliableDatabase) -> Payer:
+    account = open_account(unreliable, 3).id
+    return account, unreliable.run_blocking(api_keys.issue, account, "a key").key.id
+
+
+@pytest.fixture
+async def opened(unreliable: UnreliableDatabase) -> AsyncIterator[Charges]:
+    charges = Charges(unreliable, OWNER)
+    yield charges
+    await charges.close()
+
+
+async def _settled(opened: Charges, unreliable: UnreliableDatabase, account: Payer, away: int) -> tuple[int, object]:
+    async with opened.hold(*account, 1, USE, None) as charge:
+        unreliable.away = away
+        return await charge.settle(10)
+
+
+async def _failed(opened: Charges, unreliable: UnreliableDatabase, account: Payer, away: int) -> None:
+    async with opened.hold(*account, 1, USE, None):
+        unreliable.away = away
+        raise StepFailed("It failed.")
+
+
+async def _left(opened: Charges, unreliable: UnreliableDatabase, account: Payer) -> int:
+    await opened.close()
+    unreliable.away = 0
+    balance: int = await unreliable.run(ledger.balance, account[0])
+    return balance
+
+
+async def test_a_reservation_is_refused_if_the_database_is_busy_for_long(
+    opened: Charges, unreliable: UnreliableDatabase, account: Payer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.database.database.TIMEOUT", 0.1)
+    monkeypatch.setattr(charging, "_RELEASE_TIMEOUT", 0.1)
+    end = threading.Event()
+    slow = [asyncio.create_task(unreliable.run(lambda _: end.wait(30))) for _ in range(8)]
+    await asyncio.sleep(0.05)
+    with pytest.raises(DatabaseBusy):
+        await _settled(opened, unreliable, account, away=0)
+    assert not any(task.done() for task in slow)
+    end.set()
+    await asyncio.gather(*slow)
+    assert await _left(opened, unreliable, account) == 3
+
+
+async def test_a_committed_charge_is_settled(opened: Charges, unreliable: UnreliableDatabase, account: Payer) -> None:
+    assert await _settled(opened, unreliable, account, away=2) == (2, None)
+    assert await _left(opened, unreliable, account) == 2
+
+
+async def test_an_uncommitted_charge_is_released(
+    opened: Charges, unreliable: UnreliableDatabase, account: Payer
+) -> None:
+    unreliable.saves = False
+    with pytest.raises(CommitUnknown):
+        await _settled(opened, unreliable, account, away=2)
+    assert await _left(opened, unreliable, account) == 3
+
+
+async def test_an_unknown_outcome_is_reported_as_unknown(
+    opened: Charges, unreliable: UnreliableDatabase, account: Payer
+) -> None:
+    with pytest.raises(CommitUnknown):  # not DatabaseBusy, which means that nothing was changed
+        await _settled(opened, unreliable, account, away=1000)
+    assert await _left(opened, unreliable, account) == 2
+
+
+async def test_credits_are_released_when_the_database_is_back(
+    opened: Charges, unreliable: UnreliableDatabase, account: Payer
+) -> None:
+    with pytest.raises(StepFailed):  # the original error
+        await _failed(opened, unreliable, account, away=2)
+    assert await _left(opened, unreliable, account) == 3
+
+
+async def test_an_error_does_not_wait_long_for_the_release(
+    opened: Charges, unreliable: UnreliableDatabase, account: Payer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(charging, "_RETRY_DELAYS", (3,))
+    monkeypatch.setattr(charging, "_RELEASE_TIMEOUT", 0.05)
+    async with asyncio.timeout(2):
+        with pytest.raises(StepFailed):
+            await _failed(opened, unreliable, account, away=1)
+    assert await _left(opened, unreliable, account) == 3

@@ -1,0 +1,211 @@
+"""Batches: states, limits and failures of single files."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.tables import ledger_audit
+from tests.support.requests.batches import add, convert, counts, create, known
+from tests.support.requests.checks import problem
+from tests.support.samples.forms import picture
+from tests.support.samples.generated import sample
+from tests.support.servers.in_process import Running, Servers
+
+BROKEN = picture("PNG")[:60]
+
+
+def test_a_new_batch_is_empty(either: Running) -> None:
+    key = either.account(credits=0)
+    response = either.request("POST", "/batch", key, json={"output_format": "JPG"})
+    data = response.json()["data"]
+    assert (data["output_format"], data["status"], data["max_files"]) == ("jpeg", "created", 50)
+    assert data["expires_at"] > data["created_at"]
+    assert counts(known(either, data["batch_id"], key)) == ("created", 0, 0, 0, 0)
+
+
+def test_added_files_are_not_converted(either: Running) -> None:
+    key = either.account(credits=0)
+    batch = create(either, key)
+    data = either.upload(picture(), "a.jpg", f"/batch/{batch}/files", key)
+    assert (data["batch_id"], data["total"], data["status"], data["extension"]) == (batch, 1, "pending", "jpg")
+    assert counts(known(either, batch, key)) == ("created", 1, 1, 0, 0)
+    file = either.request("GET", f"/files/{data['file_id']}", key).json()["data"]
+    assert (file["batch_id"], file["status"]) == (batch, "pending")
+
+
+def test_converting_all_files(either: Running) -> None:
+    key = either.account()
+    batch = create(either, key)
+    ids = add(either, batch, key, picture(), picture("BMP"), picture("TIFF"))
+    response = convert(either, batch, key, [ids[2], ids[0], ids[1], ids[0]], "webp")
+    data, meta = response.json()["data"], response.json()["meta"]
+    assert response.status_code == 200
+    assert (data["total"], data["successful"], data["failed"], meta["credits_remaining"]) == (3, 3, 0, 47)
+    assert [entry["file_id"] for entry in data["results"]] == [ids[2], ids[0], ids[1]]
+    for entry in data["results"]:
+        assert (entry["status"], entry["output_format"]) == ("success", "webp")
+        path = entry["download_url"].removeprefix("/api/v1")
+        assert len(either.request("GET", path, key).content) == entry["processed_size"]
+    assert counts(known(either, batch, key)) == ("completed", 3, 0, 3, 0)
+    assert either.database.run_blocking(ledger_audit.check) == ()
+
+
+def test_converting_some_files_and_then_the_rest(either: Running) -> None:
+    key = either.account()
+    batch = create(either, key)
+    ids = add(either, batch, key, picture(), BROKEN, picture())
+    data = convert(either, batch, key, ids[:2]).json()["data"]
+    assert (data["successful"], data["failed"]) == (1, 1)
+    failed = data["results"][1]
+    assert (failed["status"], failed["download_url"]) == ("failed", None)
+    assert (failed["error"]["code"], failed["error"]["reason"]) == ("processing_failed", "corrupt_input")
+    assert counts(known(either, batch, key)) == ("partial", 3, 1, 1, 1)
+    files = known(either, batch, key)["files"]
+    assert [file["status"] for file in files] == ["processed", "failed", "pending"]
+    assert files[1]["error"]["reason"] == "corrupt_input"
+    convert(either, batch, key, ids[2:])
+    assert counts(known(either, batch, key)) == ("partial", 3, 0, 2, 1)
+
+
+def test_only_failures(either: Running) -> None:
+    key = either.account()
+    batch = create(either, key)
+    ids = add(either, batch, key, BROKEN)
+    response = convert(either, batch, key, ids)
+    assert (response.status_code, response.json()["data"]["failed"]) == (200, 1)
+    assert response.json()["meta"]["credits_remaining"] == 50
+    assert counts(known(either, batch, key)) == ("failed", 1, 0, 0, 1)
+
+
+def test_a_refusal_leaves_it_created(either: Running) -> None:
+    key = either.account(credits=0)
+    batch = create(either, key)
+    ids = add(either, batch, key, picture())
+    problem(convert(either, batch, key, ids), 402, "no_credits")
+    assert counts(known(either, batch, key)) == ("created", 1, 1, 0, 0)
+    assert known(either, batch, key)["files"][0]["error"] is None
+
+
+def test_unknown_ids_alone_change_no_state(either: Running) -> None:
+    key = either.account()
+    batch = create(either, key)
+    add(either, batch, key, picture())
+    outside = either.upload(picture(), key=key)["file_id"]
+    assert convert(either, batch, key, ["no id", outside]).json()["data"]["failed"] == 2
+    assert counts(known(either, batch, key)) == ("created", 1, 1, 0, 0)
+    assert either.request("GET", f"/files/{outside}", key).json()["data"]["error"] is None
+
+
+def test_failures_of_every_reason_are_counted(either: Running) -> None:
+    key = either.account(credits=1)
+    batch = create(either, key)
+    ids = add(either, batch, key, picture("BMP"), sample("pdf"), sample("pdf"))
+    convert(either, batch, key, ids, "svg")
+    data = known(either, batch, key)
+    assert counts(data) == ("partial", 3, 0, 1, 2)
+    codes = [file["error"] and file["error"]["code"] for file in data["files"]]
+    assert codes[0] == "unsupported_conversion"
+    assert {*codes[1:]} == {None, "no_credits"}
+
+
+def test_files_outside_the_batch(either: Running) -> None:
+    key = either.account()
+    batch, other = create(either, key), create(either, key)
+    (inside,), (outside,) = add(either, batch, key, picture()), add(either, other, key, picture())
+    alone = either.upload(picture(), key=key)["file_id"]
+    results = convert(either, batch, key, [outside, "no id", alone, inside]).json()["data"]["results"]
+    assert [entry["status"] for entry in results] == ["failed"] * 3 + ["success"]
+    assert {entry["error"]["code"] for entry in results[:3]} == {"not_found"}
+
+
+def test_a_second_conversion_creates_another_file(either: Running) -> None:
+    key = either.account()
+    batch = create(either, key)
+    ids = add(either, batch, key, picture())
+    first, second = (convert(either, batch, key, ids, target).json()["data"]["results"][0] for target in ("png", "gif"))
+    assert first["file_id"] == second["file_id"] == first["result_file_id"] == ids[0]
+    assert second["download_url"] == f"/api/v1/files/{second['result_file_id']}/download" != first["download_url"]
+    assert counts(known(either, batch, key)) == ("completed", 1, 0, 1, 0)
+
+
+def test_credits_run_out_midway(either: Running) -> None:
+    key = either.account(credits=2)
+    batch = create(either, key)
+    ids = add(either, batch, key, *[picture()] * 4)
+    response = convert(either, batch, key, ids)
+    data = response.json()["data"]
+    assert (data["successful"], data["failed"], response.json()["meta"]["credits_remaining"]) == (2, 2, 0)
+    assert {entry["error"]["code"] for entry in data["results"] if entry["status"] == "failed"} == {"no_credits"}
+    problem(convert(either, batch, key, ids), 402, "no_credits")
+    assert either.database.run_blocking(ledger_audit.check) == ()
+
+
+def test_a_repeat_is_charged_once(either: Running) -> None:
+    key = either.account()
+    batch = create(either, key)
+    ids = add(either, batch, key, picture(), BROKEN)
+    once: dict[str, Any] = {"headers": {"Idempotency-Key": "once"}}
+    first, again = (convert(either, batch, key, ids, **once) for _ in range(2))
+    assert "Idempotency-Replayed" not in first.headers
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert again.json()["data"] == first.json()["data"]
+    assert again.json()["meta"]["credits_remaining"] == 49
+    problem(convert(either, batch, key, ids[:1], **once), 422, "idempotency_key_reused")
+
+
+def test_a_batch_has_a_maximum_size(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir, max_batch_files=2, rate_limit_paid=1000) as server:
+        batch = create(server)
+        add(server, batch, "", picture(), picture())
+        third = server.request("POST", f"/batch/{batch}/files", files={"file": picture()})
+        problem(third, 400, "invalid_parameter", param="file")
+        problem(convert(server, batch, "", ["a", "b", "c"]), 400, "invalid_parameter", param="file_ids")
+        assert server.request("GET", "/account").json()["data"]["limits"]["max_batch_files"] == 2
+        assert not list((data_dir / "blobs").rglob("*tmp*"))
+
+
+def test_concurrent_uploads_keep_the_maximum_size(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir, max_batch_files=3, rate_limit_paid=1000) as server:
+        batch = create(server)
+        with ThreadPoolExecutor(6) as pool:
+            posting = [
+                pool.submit(server.request, "POST", f"/batch/{batch}/files", files={"file": picture()})
+                for _ in range(6)
+            ]
+        assert sorted(one.result().status_code for one in posting) == [200] * 3 + [400] * 3
+        assert known(server, batch, "")["total"] == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"output_format": "png"}, "file_ids"),
+        ({"output_format": "png", "file_ids": []}, "file_ids"),
+        ({"output_format": "png", "file_ids": "file_1"}, "file_ids"),
+        ({"output_format": "png", "file_ids": ["a", 1]}, "file_ids"),
+        ({"output_format": "png", "file_ids": ["a"] * 51}, "file_ids"),
+        ({"file_ids": ["a"]}, "output_format"),
+        ({"output_format": "png", "file_ids": ["a"], "quality": "9"}, "quality"),
+    ],
+)
+def test_parameters(server: Running, body: dict[str, object], param: str) -> None:
+    path = f"/batch/{create(server)}/convert"
+    problem(server.request("POST", path, json=body), 400, "invalid_parameter", param=param)
+
+
+def test_refusals(server: Running) -> None:
+    problem(server.request("POST", "/batch", json={}), 400, "invalid_parameter", param="output_format")
+    problem(server.request("POST", "/batch", json={"output_format": "xyz"}), 400, "unsupported_conversion")
+    problem(server.request("POST", "/batch", json={"output_format": "cr2"}), 400, "unsupported_conversion")
+    problem(server.request("GET", "/batch/batch_x"), 404, "not_found")
+    for content in (picture(), b"words"):
+        problem(server.request("POST", "/batch/batch_x/files", files={"file": content}), 404, "not_found")
+    problem(convert(server, "batch_x", "", ["a"]), 404, "not_found")
+    problem(convert(server, create(server), "", ["a"], "xyz"), 400, "unsupported_conversion")
+    problem(
+        server.request("POST", f"/batch/{create(server)}/files", files={"file": b"words"}), 400, "invalid_file_type"
+    )

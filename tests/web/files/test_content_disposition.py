@@ -1,0 +1,77 @@
+"""Names of results, and the header that carries them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.samples.forms import FORM, TARGET, form, part, picture
+from tests.support.servers.in_process import Running, parsed
+from web.services.files import content_disposition, extension_of, stem
+
+
+@pytest.mark.parametrize(
+    ("client", "result"),
+    [
+        ("photo.jpg", "photo.webp"),
+        ("photo", "photo.webp"),
+        ("archive.tar.gz", "archive.tar.webp"),
+        ("/etc/passwd", "passwd.webp"),
+        ("C:\\Users\\me\\photo.jpg", "photo.webp"),
+        ("../../..", "file.webp"),
+        ("", "file.webp"),
+        (".htaccess", "htaccess.webp"),
+        ("a\r\nSet-Cookie: b.jpg", "aSet-Cookie_ b.webp"),
+        ('say "hi".png', "say _hi_.webp"),
+        ("Häuser am Fluß.png", "Häuser am Fluß.webp"),
+        ("photo\u202egpj.exe", "photogpj.webp"),
+        ("写真" * 100 + ".jpg", "写真" * 25 + ".webp"),
+    ],
+)
+def test_names_of_results(client: str, result: str) -> None:
+    assert f"{stem(client)}.webp" == result
+
+
+@pytest.mark.parametrize(
+    ("name", "header"),
+    [
+        ("photo.webp", "attachment; filename=\"photo.webp\"; filename*=UTF-8''photo.webp"),
+        ("Häuser.png", "attachment; filename=\"Hauser.png\"; filename*=UTF-8''H%C3%A4user.png"),
+        (
+            "Отчёт 2.png",
+            "attachment; filename=\"Otchet 2.png\"; filename*=UTF-8''%D0%9E%D1%82%D1%87%D1%91%D1%82%202.png",
+        ),
+        ("\u0301.png", "attachment; filename=\"file.png\"; filename*=UTF-8''%CC%81.png"),
+        ("写真.png", "attachment; filename=\"XieZhen.png\"; filename*=UTF-8''%E5%86%99%E7%9C%9F.png"),
+        ("100%.png", "attachment; filename=\"100_.png\"; filename*=UTF-8''100%25.png"),
+        ("it's (1).png", "attachment; filename=\"it's (1).png\"; filename*=UTF-8''it%27s%20%281%29.png"),
+    ],
+)
+def test_content_disposition(name: str, header: str) -> None:
+    assert content_disposition(name) == header
+
+
+@given(st.text())
+def test_file_names_do_not_break_the_header(client: str) -> None:
+    name = f"{stem(client)}.png"
+    header = content_disposition(name)
+    assert name.endswith(".png")
+    assert len(name.encode()) < 255
+    assert not set("/\\\0\r\n") & set(name)
+    assert header.isascii()
+    assert header.isprintable()
+    assert header.count('"') == 2
+
+
+@pytest.mark.parametrize(("name", "extension"), [("a.JPG", "jpg"), ("a", ""), ("a.b/c", ""), ("a.", "")])
+def test_extension_of(name: str, extension: str) -> None:
+    assert extension_of(name) == extension
+
+
+def test_a_name_with_a_line_break_reaches_no_header(server: Running) -> None:
+    body = form(part(picture(), 'name="file"; filename="a%0d%0aX-Evil: 1.jpg"'), TARGET)
+    head = f"{server.posting}Content-Type: {FORM['Content-Type']}\r\n"
+    response = parsed(server.raw(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body))
+    assert response.status_code == 200
+    assert "X-Evil" not in response.headers

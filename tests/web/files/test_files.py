@@ -1,0 +1,260 @@
+"""Stored files: every state, and every status of each endpoint."""
+
+from __future__ import annotations
+
+import io
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from config.pricing import TIERS
+from storage.database import Transaction
+from storage.tables import ledger_audit, models
+from tests.support.requests.checks import problem
+from tests.support.samples.forms import picture
+from tests.support.servers.in_process import Running
+
+KNOWN_AT_ONCE = {
+    "status": "pending",
+    "original_name": "photo.JPG",
+    "extension": "jpg",
+    "input_format": "jpeg",
+    "output_format": None,
+    "processed_size": None,
+    "reduction_percent": None,
+    "download_url": None,
+    "batch_id": None,
+    "source_file_id": None,
+    "error": None,
+    "processed_at": None,
+}
+
+
+def status(server: Running, file_id: str, key: str = "") -> Any:
+    response = server.request("GET", f"/files/{file_id}", key)
+    assert response.status_code == 200
+    return response.json()["data"]
+
+
+def convert(server: Running, file_id: str, target: str = "png", key: str = "", **body: Any) -> Any:
+    response = server.request("POST", f"/files/{file_id}/convert", key, json={"output_format": target, **body})
+    assert response.status_code == 200, response.text
+    return response.json()["data"]
+
+
+def credits(server: Running, key: str) -> int:
+    return int(server.request("GET", "/account", key).json()["meta"]["credits_remaining"])
+
+
+def test_an_upload_is_pending(either: Running) -> None:
+    key = either.account()
+    content = picture()
+    response = either.request("POST", "/files/upload", key, files={"file": ("photo.JPG", content)})
+    data, meta = response.json()["data"], response.json()["meta"]
+    assert response.status_code == 200
+    assert (data["extension"], data["size"], data["original_name"]) == ("jpg", len(content), "photo.JPG")
+    assert meta == {"request_id": response.headers["X-Request-Id"], "credits_remaining": 50}
+    known = status(either, data["file_id"], key)
+    assert KNOWN_AT_ONCE.items() <= known.items()
+    assert known["original_size"] == known["size"] == len(content)
+    problem(either.request("GET", f"/files/{data['file_id']}/download", key), 404, "not_found", reason="not_processed")
+    assert status(either, data["file_id"], key)["status"] == "pending"
+
+
+def test_a_conversion_makes_it_processed(either: Running) -> None:
+    key = either.account()
+    file_id = either.upload(picture(), key=key)["file_id"]
+    response = either.request("POST", f"/files/{file_id}/convert", key, json={"output_format": "PNG"})
+    data = response.json()["data"]
+    assert response.json()["meta"]["credits_remaining"] == 49
+    assert data["file_id"] == file_id
+    assert (data["input_format"], data["output_format"]) == ("jpeg", "png")
+    assert data["reduction_percent"] == round((1 - data["processed_size"] / data["original_size"]) * 100, 1)
+    assert data["warnings"] == []
+    known = status(either, file_id, key)
+    assert (known["status"], known["download_url"]) == ("processed", f"/api/v1/files/{file_id}/download")
+    download = either.request("GET", f"/files/{file_id}/download", key)
+    assert download.status_code == 200
+    assert len(download.content) == data["processed_size"]
+    assert Image.open(io.BytesIO(download.content)).format == "PNG"
+    assert download.headers["Content-Type"] == "image/png"
+    assert "photo.png" in download.headers["Content-Disposition"]
+    assert download.headers["X-Content-Type-Options"] == "nosniff"
+    assert status(either, file_id, key)["status"] == "processed"
+
+
+def test_converted_again_it_is_another_file(either: Running) -> None:
+    key = either.account()
+    first = either.upload(picture(), key=key)["file_id"]
+    convert(either, first, key=key)
+    before = either.request("GET", f"/files/{first}/download", key).content
+    second = convert(either, first, "webp", key, quality=50)["file_id"]
+    assert second != first
+    assert credits(either, key) == 48
+    known = status(either, second, key)
+    assert (known["source_file_id"], known["status"], known["output_format"]) == (first, "processed", "webp")
+    assert either.request("GET", f"/files/{first}/download", key).content == before
+    assert Image.open(io.BytesIO(either.request("GET", f"/files/{second}/download", key).content)).format == "WEBP"
+    assert either.request("DELETE", f"/files/{first}", key).status_code == 200
+    assert either.request("GET", f"/files/{second}/download", key).status_code == 200
+    assert convert(either, second, "bmp", key)["input_format"] == "webp"  # the upload is erased
+
+
+def test_a_failure_leaves_it_pending(either: Running) -> None:
+    key = either.account()
+    file_id = either.upload(picture("PNG")[:60], "cut.png", key=key)["file_id"]
+    response = either.request("POST", f"/files/{file_id}/convert", key, json={"output_format": "jpeg"})
+    problem(response, 500, "processing_failed", reason="corrupt_input")
+    known = status(either, file_id, key)
+    assert known["status"] == "pending"
+    assert known["error"].items() >= {"code": "processing_failed", "reason": "corrupt_input"}.items()
+    assert credits(either, key) == 50
+
+
+def test_two_conversions_at_once_are_two_files(either: Running) -> None:
+    key = either.account()
+    file_id = either.upload(picture(), key=key)["file_id"]
+    with ThreadPoolExecutor(2) as pool:
+        made = list(pool.map(lambda target: convert(either, file_id, target, key), ["png", "webp"]))
+    assert len({one["file_id"] for one in made}) == 2
+    assert file_id in {one["file_id"] for one in made}
+    assert credits(either, key) == 48
+    assert either.database.run_blocking(ledger_audit.check) == ()
+
+
+def test_deleted_it_is_gone(either: Running) -> None:
+    key = either.account()
+    file_id = either.upload(picture(), key=key)["file_id"]
+    convert(either, file_id, key=key)
+    assert either.request("DELETE", f"/files/{file_id}", key).json()["data"] == {"file_id": file_id, "deleted": True}
+    for method, path in (("GET", ""), ("GET", "/download"), ("DELETE", ""), ("POST", "/convert")):
+        body = {"json": {"output_format": "png"}} if method == "POST" else {}
+        problem(either.request(method, f"/files/{file_id}{path}", key, **body), 404, "not_found")
+
+
+def test_results_of_one_request_are_stored(either: Running) -> None:
+    made = either.convert(picture(), headers={"Accept": "application/json"}).json()["data"]
+    known = status(either, made["file_id"])
+    assert known["status"] == "processed"
+    assert made.items() <= known.items()
+    assert convert(either, made["file_id"], "gif")["input_format"] == "png"
+
+
+def test_a_repeat_is_charged_once(either: Running) -> None:
+    key = either.account()
+    file_id = either.upload(picture(), key=key)["file_id"]
+    request = {"json": {"output_format": "png"}, "headers": {"Idempotency-Key": "once"}}
+    first, again = (either.request("POST", f"/files/{file_id}/convert", key, **request) for _ in range(2))
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert again.json()["data"] == first.json()["data"]
+    assert credits(either, key) == 49
+    other = {**request, "json": {"output_format": "webp"}}
+    problem(either.request("POST", f"/files/{file_id}/convert", key, **other), 422, "idempotency_key_reused")
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({}, "output_format"),
+        ({"output_format": 5}, "output_format"),
+        ({"output_format": "../png"}, "output_format"),
+        ({"output_format": "png", "quality": "80"}, "quality"),
+        ({"output_format": "png", "quality": True}, "quality"),
+        ({"output_format": "png", "quality": 80.5}, "quality"),
+        ({"output_format": "png", "quality": 0}, "quality"),
+        ({"output_format": "png", "quality": 101}, "quality"),
+        ({"output_format": "png", "password": 7}, "password"),
+    ],
+)
+def test_parameters(server: Running, body: dict[str, object], param: str) -> None:
+    file_id = server.upload(picture())["file_id"]
+    problem(server.request("POST", f"/files/{file_id}/convert", json=body), 400, "invalid_parameter", param=param)
+
+
+def test_refusals(either: Running) -> None:
+    key = either.account(credits=0)
+    file_id = either.upload(picture(), key=key)["file_id"]
+    body = {"json": {"output_format": "png"}}
+    problem(either.request("POST", f"/files/{file_id}/convert", key, **body), 402, "no_credits")
+    unknown = either.request("POST", f"/files/{file_id}/convert", key, json={"output_format": "xyz"})
+    problem(unknown, 400, "unsupported_conversion")
+    problem(either.request("POST", "/files/file_x/convert", key, **body), 404, "not_found")
+    problem(either.request("POST", "/files/upload", key, files={"file": b"words"}), 400, "invalid_file_type")
+    empty = either.request("POST", "/files/upload", key, files={"file": b""})
+    problem(empty, 400, "invalid_file_type", reason="empty_file")
+    other = either.request("POST", "/files/upload", key, files={"other": b"x"})
+    problem(other, 400, "invalid_parameter", param="other", reason="unknown_parameter", details={"available": ["file"]})
+    large = either.request("POST", "/files/upload", key, files={"file": bytes(10_485_761)})
+    problem(large, 413, "file_too_large", reason="bytes")
+
+
+def test_a_format_whose_plugin_is_gone(server: Running) -> None:
+    file_id = server.upload(picture())["file_id"]
+    gone = models.File.update(input_format="gone").where(models.File.id == file_id)
+    server.database.run_blocking(Transaction.execute, gone)
+    response = server.request("POST", f"/files/{file_id}/convert", json={"output_format": "png"})
+    problem(response, 400, "invalid_file_type", reason="unrecognized")
+
+
+def test_extensions_tell_the_content(server: Running) -> None:
+    assert server.upload(picture("PNG"), "photo.jpg")["extension"] == "png"
+    assert server.upload(picture("TIFF"), "scan.TIF")["extension"] == "tif"
+    assert server.upload(picture(), "../../etc/passwd")["original_name"] == "passwd"
+
+
+def _grown(server: Running, file_id: str, size: int, column: str = "original_size") -> None:
+    """Sets the recorded size of an upload or its result, which counts towards the account's quota."""
+    grown = models.File.update({column: size}).where(models.File.id == file_id)
+    server.database.run_blocking(Transaction.execute, grown)
+
+
+def test_stored_uploads_have_a_quota(either: Running) -> None:
+    key, most, content = either.account(), TIERS["free"].max_stored, picture("JPEG")
+    first = either.upload(content, key=key)["file_id"]
+    _grown(either, first, most - len(content))
+    last = either.upload(content, key=key)["file_id"]
+    batch = either.request("POST", "/batch", key, json={"output_format": "png"}).json()["data"]["batch_id"]
+    for path in ("/files/upload", f"/batch/{batch}/files"):
+        response = either.request("POST", path, key, files={"file": ("a.jpg", content)})
+        details = {"max_stored_bytes": most, "stored_bytes": most}
+        problem(response, 413, "file_too_large", reason="storage", param="file", details=details)
+    details = {"max_stored_bytes": most, "stored_bytes": most}
+    response = either.request("POST", f"/files/{last}/convert", key, json={"output_format": "png"})
+    problem(response, 413, "file_too_large", reason="storage", details=details)
+    headers = {"Authorization": f"Bearer {either.account()}"}
+    assert either.convert(content, "png", headers=headers).status_code == 200
+    assert either.request("DELETE", f"/files/{first}", key).status_code == 200
+    either.upload(content, path=f"/batch/{batch}/files", key=key)
+
+
+def test_results_count_towards_the_quota(either: Running) -> None:
+    key, most, content = either.account(credits=9), TIERS["free"].max_stored, picture("JPEG")
+    headers = {"Authorization": f"Bearer {key}", "Accept": "application/json"}
+    first = either.convert(content, "bmp", headers=headers).json()["data"]
+    assert _storage(either, key) == {"stored_bytes": first["processed_size"], "max_stored_bytes": most}
+    _grown(either, first["file_id"], most - 1, "result_size")
+    for extra in ({}, {"Accept": "*/*", "Idempotency-Key": "one"}):  # the result of the second is kept for repeats
+        response = either.convert(content, "bmp", headers=headers | extra)
+        details = {"max_stored_bytes": most, "stored_bytes": most - 1}
+        problem(response, 413, "file_too_large", reason="storage", details=details)
+    assert either.convert(content, "bmp", headers={**headers, "Accept": "*/*"}).status_code == 200
+    assert either.request("DELETE", f"/files/{first['file_id']}", key).status_code == 200
+    assert either.convert(content, "bmp", headers=headers | {"Idempotency-Key": "one"}).status_code == 200
+    account = either.request("GET", "/account", key).json()["data"]
+    assert (account["credits_remaining"], account["credits_used_total"]) == (6, 3)
+    assert either.database.run_blocking(ledger_audit.check) == ()
+
+
+def test_a_repeat_of_a_stored_response_needs_no_space(server: Running) -> None:
+    key, most = server.account(credits=9), TIERS["free"].max_stored
+    headers = {"Authorization": f"Bearer {key}", "Accept": "application/json", "Idempotency-Key": "one"}
+    first = server.convert(picture("JPEG"), "bmp", headers=headers).json()["data"]
+    _grown(server, first["file_id"], most, "result_size")
+    repeated = server.convert(picture("JPEG"), "bmp", headers=headers)
+    assert (repeated.status_code, repeated.headers["Idempotency-Replayed"]) == (200, "true")
+
+
+def _storage(server: Running, key: str) -> Any:
+    return server.request("GET", "/account", key).json()["data"]["storage"]

@@ -1,0 +1,75 @@
+"""No endpoint that takes an id gives access to resources of another account."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+import pytest
+from tornado.routing import PathMatches
+
+from tests.support.requests.checks import problem
+from tests.support.samples.forms import picture
+from tests.support.servers.in_process import Running
+from web.routes import build_application
+from web.services.serializers import API
+
+FORMAT = {"json": {"output_format": "png"}}
+BODIES: dict[str, dict[str, Any]] = {
+    "/files/{file}/convert": FORMAT,
+    "/batch/{batch}/files": {"files": {"file": picture()}},
+    "/batch/{batch}/convert": {"json": {"output_format": "png", "file_ids": ["x"]}},
+    "/account/keys/{key}/rotate": {"json": {}},
+}
+PATHS = (
+    ("GET", "/files/{file}"),
+    ("DELETE", "/files/{file}"),
+    ("POST", "/files/{file}/convert"),
+    ("GET", "/files/{file}/download"),
+    ("GET", "/batch/{batch}"),
+    ("POST", "/batch/{batch}/files"),
+    ("POST", "/batch/{batch}/convert"),
+    ("DELETE", "/account/keys/{key}"),
+    ("POST", "/account/keys/{key}/rotate"),
+)
+
+
+@pytest.fixture(scope="module")
+def owned(either: Running) -> dict[str, str]:
+    """A processed file, a batch and a key of one account."""
+    owner = either.account()
+    batch = either.request("POST", "/batch", owner, **FORMAT).json()["data"]["batch_id"]
+    file = either.upload(picture(), key=owner)["file_id"]
+    either.request("POST", f"/files/{file}/convert", owner, **FORMAT)
+    key = either.request("GET", "/account/keys", owner).json()["data"]["keys"][0]["key_id"]
+    return {"owner": owner, "file": file, "batch": batch, "key": key}
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+def test_a_foreign_id_is_not_found(either: Running, owned: dict[str, str], method: str, path: str) -> None:
+    stranger = either.account()
+    response = either.request(method, path.format(**owned), stranger, **BODIES.get(path, {}))
+    problem(response, 404, "not_found")
+
+
+def test_resources_of_the_owner_are_unchanged(either: Running, owned: dict[str, str]) -> None:
+    assert either.request("GET", f"/files/{owned['file']}/download", owned["owner"]).status_code == 200
+    assert either.request("GET", f"/batch/{owned['batch']}", owned["owner"]).json()["data"]["total"] == 0
+
+
+def test_a_foreign_file_fails_alone_in_a_batch(either: Running, owned: dict[str, str]) -> None:
+    stranger = either.account()
+    batch = either.request("POST", "/batch", stranger, **FORMAT).json()["data"]["batch_id"]
+    own = either.upload(picture(), path=f"/batch/{batch}/files", key=stranger)["file_id"]
+    body = {"output_format": "png", "file_ids": [owned["file"], own]}
+    results = either.request("POST", f"/batch/{batch}/convert", stranger, json=body).json()["data"]["results"]
+    assert [entry["status"] for entry in results] == ["failed", "success"]
+    assert results[0]["error"]["code"] == "not_found"
+
+
+def test_every_path_with_an_id_is_tried() -> None:
+    rules = build_application(cast(Any, None)).wildcard_router.rules
+    matchers = [rule.matcher for rule in rules if isinstance(rule.matcher, PathMatches)]
+    patterns = [matcher.regex.pattern.removesuffix("$") for matcher in matchers]
+    with_ids = {path.removeprefix(API) for path in patterns if path.startswith(API) and "([^/]+)" in path}
+    assert with_ids == {re.sub(r"{\w+}", "([^/]+)", path) for _, path in PATHS}

@@ -1,0 +1,137 @@
+"""The dashboard in a real browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, ViewportSize, expect
+
+from tests.support.browser import sign_in, violations
+from tests.support.samples.generated import sample
+from tests.support.servers.in_process import Running
+
+pytestmark = pytest.mark.long
+
+DESK, PHONE = ViewportSize(width=1280, height=800), ViewportSize(width=360, height=800)
+
+
+def test_purchase(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
+    sign_in(page, site.account(credits=0))
+    expect(page.locator("#credits")).to_have_text("0")
+    expect(page.locator("#purchases")).to_have_count(0)
+    page.get_by_role("button", name="Buy starter").click()
+    expect(page.get_by_text("This is a simulation")).to_be_visible()
+    keep(page, "checkout")
+    assert violations(page) == []
+    page.get_by_role("button", name="Pay").click()
+    expect(page.locator("#credits")).to_have_text("500")
+    expect(page.get_by_role("status")).to_contain_text("500 credits were added to your account")
+    row = page.get_by_role("row").filter(has_text="5.00 EUR")
+    expect(row).to_contain_text("starter")
+    expect(row).to_contain_text("paid")
+    for size in (DESK, PHONE):
+        page.set_viewport_size(size)
+        keep(page, f"dashboard-paid-{size['width']}")
+        assert violations(page) == []
+    row.get_by_role("link", name="Receipt").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Receipt")
+    expect(page.get_by_role("row", name="Amount")).to_contain_text("5.00 EUR")
+    expect(page.get_by_role("row", name="Item")).to_contain_text("500 conversion credits (pack starter)")
+    keep(page, "receipt")
+    assert violations(page) == []
+    page.emulate_media(media="print")
+    expect(page.get_by_role("banner")).to_be_hidden()
+    expect(page.get_by_role("row", name="Amount")).to_be_visible()
+
+
+def test_nothing_is_said_after_a_cancelled_purchase(page: Page, site: Running) -> None:
+    sign_in(page, site.account(credits=3))
+    page.get_by_role("button", name="Buy starter").click()
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#credits")).to_have_text("3")
+    expect(page.get_by_role("status")).to_have_count(0)
+    expect(page.locator("#purchases")).to_have_count(0)
+
+
+def test_usage_and_errors_on_the_dashboard(
+    page: Page, browser: Browser, site: Running, keep: Callable[[Page, str], None]
+) -> None:
+    key = site.account()
+    auth = {"Authorization": f"Bearer {key}"}
+    for target in ("jpeg", "jpeg", "webp"):
+        assert site.convert(sample("png"), target, headers=auth).status_code == 200
+    assert site.convert(b"\x89PNG\r\n\x1a\n" + bytes(99), "jpeg", headers=auth).status_code == 500
+    sign_in(page, key)
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        keep(page, f"dashboard-{scheme}-signed-in")
+        assert violations(page) == []
+    chart = page.locator(".chart")
+    heights = [float(chart.locator(f"rect.{name}").get_attribute("height") or 0) for name in ("done", "failed")]
+    assert heights[0] == 3 * heights[1] > 0
+    expect(page.get_by_role("listitem").first).to_have_text("png → jpeg: 3")
+    expect(page.get_by_role("row").filter(has_text="processing_failed").first).to_contain_text("500")
+    assert page.get_by_role("row").filter(has_text="POST /convert").count() == 4
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Download CSV").click()
+    assert saved.value.path().read_text().splitlines()[1].split(",")[1:4] == ["4", "1", "3"]
+
+
+def test_dashboard_on_a_phone(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
+    """The newest days and every button are on the screen, without scrolling sideways."""
+    key = site.account()
+    site.request("POST", "/account/keys", key, json={"name": "a second key"})
+    site.convert(sample("png"), "jpeg", headers={"Authorization": f"Bearer {key}"})
+    page.set_viewport_size(PHONE)
+    sign_in(page, key)
+    keep(page, "dashboard-phone")
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    shown = [page.locator(".chart rect.done").last, *page.get_by_role("main").get_by_role("button").all()]
+    assert len(shown) > 8
+    for element in shown:
+        box = element.bounding_box()
+        assert box
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 360
+    page.get_by_label("Revoke").first.click()
+    revoke = page.get_by_role("button", name="Revoke now").first.bounding_box()
+    assert revoke
+    assert revoke["x"] + revoke["width"] <= 360
+
+
+def test_keys_on_the_dashboard(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
+    sign_in(page, site.account())
+    page.get_by_label("Name of the new key").fill("second")
+    page.get_by_role("button", name="Create an API key").click()
+    made = page.get_by_role("textbox", name="API key").input_value()
+    assert site.request("GET", "/account", made).status_code == 200
+    keep(page, "dashboard-new-key")
+    assert violations(page) == []
+    page.reload()
+    expect(page.get_by_role("textbox", name="API key")).to_have_count(0)
+    expect(page.get_by_role("row").filter(has_text="second")).to_have_count(1)
+    row = page.get_by_role("row").filter(has_text="second")
+    row.get_by_text("Revoke…").click()
+    row.get_by_role("button", name="Revoke now").click()
+    expect(row).to_have_count(0)
+    assert site.request("GET", "/account", made).status_code == 401
+    page.get_by_role("button", name=re.compile("Replace")).click()
+    assert site.request("GET", "/account", page.get_by_role("textbox", name="API key").input_value()).status_code == 200
+
+
+def test_session_survives_a_link_from_another_site(page: Page, site: Running) -> None:
+    sign_in(page, site.account(credits=7))
+    port = urlsplit(site.url).port
+    page.route(
+        "http://elsewhere.test/",
+        lambda route: route.fulfill(
+            content_type="text/html", body=f'<a href="http://localhost:{port}/dashboard?purchase=pur_1">back</a>'
+        ),
+    )
+    page.goto("http://elsewhere.test/")
+    page.get_by_role("link", name="back").click()
+    expect(page.locator("#credits")).to_have_text("7")

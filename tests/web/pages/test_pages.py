@@ -1,0 +1,214 @@
+"""The pages over plain HTTP: security headers, caching, errors and forms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from tornado.escape import xhtml_escape
+
+from engine.decode_limits import MAX_FRAMES, MAX_PIXELS
+from tests.support.requests import http
+from tests.support.requests.account_requests import posted
+from tests.support.requests.checks import dressed, problem
+from tests.support.requests.log_lines import captured_log, entry_of
+from tests.support.samples.forms import BROWSER_HEADERS
+from tests.support.servers.in_process import Running, Servers
+from tests.support.servers.outbox import emails_to, token_sent_to
+from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
+from web.api.errors import STATUS
+
+PUBLIC_PAGES = ("/", "/docs", "/status")
+PAGES = (*PUBLIC_PAGES, "/register", "/developers/verify", "/dashboard")
+
+
+@pytest.fixture(scope="module")
+def server(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A separate server: failed sign-ins are counted per address."""
+    with servers.running(tmp_path_factory.mktemp("pages"), rate_limit_paid=10_000) as running:
+        yield running
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_security_headers(server: Running, path: str) -> None:
+    response = http.get(server.url + path, headers=BROWSER_HEADERS)
+    assert response.status_code == 200
+    dressed(response)
+    assert response.headers["Content-Type"] == "text/html; charset=utf-8"
+    policy = response.headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?! type=\"module\" src=\"/static/)", response.text)
+    assert not re.search(r"(src|href)=.(https?:)?//", response.text)
+    assert response.headers["Cache-Control"] == ("no-cache" if path in PUBLIC_PAGES else "no-store")
+    assert "Set-Cookie" not in response.headers
+    assert http.head(server.url + path).status_code == 200
+
+
+def test_verify_page_sends_no_referrer(server: Running) -> None:
+    assert http.get(f"{server.url}/developers/verify").headers["Referrer-Policy"] == "no-referrer"
+
+
+def test_assets_are_cached(server: Running) -> None:
+    page = http.get(server.url).text
+    assets = set(re.findall(r"/static/[\w.]+\?v=\w+", page))
+    assert len(assets) >= 4
+    for path in assets:
+        response = http.get(server.url + path)
+        assert response.status_code == 200
+        assert "immutable" in response.headers["Cache-Control"]
+        again = http.get(server.url + path, headers={"If-None-Match": response.headers["ETag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        dressed(response)
+        head = http.head(server.url + path)
+        assert (head.headers["Content-Length"], head.content) == (response.headers["Content-Length"], b"")
+    for path in ("/static/site.css", "/static/site.css?v=0"):
+        assert http.get(server.url + path).headers["Cache-Control"] == "no-cache"
+    assert http.get(f"{server.url}/static/site.css").headers["Content-Type"] == "text/css; charset=utf-8"
+    assert http.get(f"{server.url}/static/try.js").headers["Content-Type"] == "text/javascript; charset=utf-8"
+    for name in ("none.css", "..%2fapp.py", "%2e%2e", "", "../app.py", "%00", "a" * 300):
+        problem(http.get(f"{server.url}/static/{name}"), 404, "not_found")
+
+
+def test_static_files_answer_to_get_only_and_are_logged(server: Running) -> None:
+    for verb in ("POST", "BREW"):
+        problem(http.request(verb, f"{server.url}/static/site.css"), 405, "method_not_allowed")
+    with captured_log() as lines:
+        entry = entry_of(lines, http.get(f"{server.url}/static/site.css"))
+    assert (entry["message"], entry["status"]) == ("GET /static/{}", 200)
+
+
+def test_errors_are_html_for_browsers_and_json_otherwise(server: Running) -> None:
+    problem(http.get(f"{server.url}/checkout/none"), 404, "not_found")
+    shown = http.get(f"{server.url}/checkout/none", headers=BROWSER_HEADERS)
+    assert shown.status_code == 404
+    assert "No such page." in shown.text
+    assert shown.headers["X-Request-Id"] in shown.text
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/dashboard/nothing", "/apis", "/static/none.css"])
+def test_unknown_paths_are_a_page_for_browsers(server: Running, path: str) -> None:
+    shown = http.get(server.url + path, headers=BROWSER_HEADERS)
+    assert (shown.status_code, shown.headers["Content-Type"]) == (404, "text/html; charset=utf-8")
+    assert "<h1>Page not found</h1>" in shown.text
+    assert 'href="/docs#not_found"' in shown.text
+    assert "default-src 'none'" in shown.headers["Content-Security-Policy"]
+    problem(http.get(server.url + path), 404, "not_found")
+
+
+def test_unknown_methods_are_a_page_for_browsers(server: Running) -> None:
+    shown = http.delete(f"{server.url}/docs", headers=BROWSER_HEADERS)
+    assert (shown.status_code, shown.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
+    assert "<h1>Method not allowed</h1>" in shown.text
+    problem(http.delete(f"{server.url}/docs"), 405, "method_not_allowed")
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/nothing", 404), ("GET", "/convert", 405)])
+def test_errors_of_the_api_are_json_for_browsers_too(server: Running, method: str, path: str, status: int) -> None:
+    code = "not_found" if status == 404 else "method_not_allowed"
+    problem(http.request(method, server.api + path, headers=BROWSER_HEADERS), status, code)
+
+
+@pytest.mark.parametrize(
+    ("name", "media_type", "start"),
+    [
+        ("favicon.ico", "image/vnd.microsoft.icon", b"\0\0\1\0"),
+        ("robots.txt", "text/plain; charset=utf-8", b"User-agent: *\n"),
+    ],
+)
+def test_files_that_browsers_and_crawlers_look_for(server: Running, name: str, media_type: str, start: bytes) -> None:
+    response = http.get(f"{server.url}/{name}")
+    assert (response.status_code, response.headers["Content-Type"]) == (200, media_type)
+    assert response.headers["Cache-Control"] == "no-cache"
+    assert response.content.startswith(start)
+
+
+def test_docs_cover_every_error_code() -> None:
+    assert set(ERROR_CATALOGUE) == set(STATUS)
+
+
+def test_docs_list_every_option_and_warning(server: Running, servers: Servers) -> None:
+    text = http.get(f"{server.url}/docs").text
+    anchors = re.findall(r'id="([^"]+)"', text)
+    assert len(anchors) == len(set(anchors))
+    assert set(re.findall(r'href="#([^"]+)"', text)) <= set(anchors)
+    taken = {name: option for plan in servers.registry.catalogue() for name, option in plan.options.items()}
+    rows = dict(re.findall(r'<tr id="option-(\w+)">(.*?)</tr>', text))
+    assert {*rows} == {*taken}
+    for name, row in rows.items():
+        assert f">{xhtml_escape(taken[name].values)}<" in row
+        assert xhtml_escape(taken[name].schema["description"]).partition("`")[0] in row
+    assert re.search(r">from any; to [^<]*\bjpeg\b", rows["quality"])
+    assert re.search(r">from [^<]*\bpdf\b[^<]*; to any<", rows["password"])
+    for code, meaning in WARNING_CATALOGUE.items():
+        row = re.search(rf'<tr id="{code}">(.*?)</tr>', text)
+        assert row is not None
+        assert meaning.partition("`")[0] in row[1]
+
+
+def test_docs_explain_every_reason_limit_and_client(server: Running) -> None:
+    text = http.get(f"{server.url}/docs").text
+    for code, description in ERROR_CATALOGUE.items():
+        row = re.search(rf'<tr id="{code}">(.*?)</tr>', text, re.DOTALL)
+        assert row is not None
+        assert all(f"<code>{reason}</code>" in row[1] for reason in description.reasons)
+    limits = text.partition('id="limits"')[2].partition("</section>")[0]
+    for value in (f"{MAX_PIXELS:,}", f"{MAX_FRAMES};", "10 MB", "100 MB", "1 GB", "20 GB", "55 s", "30 s"):
+        assert value in limits
+    for section in ("command", "client"):
+        assert "CONVERTD_API_KEY" in text.partition(f'id="{section}"')[2].partition("</section>")[0]
+
+
+def test_status_page(server: Running) -> None:
+    text = http.get(f"{server.url}/status").text
+    assert "This server is ready" in text
+    assert "pdf_tools" in text
+    assert str(server.data_dir) not in text
+
+
+class TestRegistration:
+    def test_without_scripts(self, server: Running) -> None:
+        form = {"email": "fay@example.test", "name": "Fay & <b>Co</b>"}
+        response = posted(server, "/register", form)
+        assert response.status_code == 200
+        assert "fay@example.test" in response.text
+        assert token_sent_to(server, "fay@example.test")
+
+    @pytest.mark.parametrize(("field", "value"), [("email", '"><script>'), ("name", "x")])
+    def test_invalid_input_is_reported_and_kept(self, server: Running, field: str, value: str) -> None:
+        form = {"email": "gil@example.test", "name": "Gil's app", field: value}
+        response = posted(server, "/register", form)
+        assert response.status_code == 400
+        assert f'id="{field}"' in response.text.partition("aria-invalid")[0].rpartition("<input")[2]
+        assert "<script>" not in response.text
+        assert "Gil" in response.text or "gil@example.test" in response.text
+        assert emails_to(server.data_dir, "gil@example.test") == []
+
+    def test_rate_limit(self, server: Running) -> None:
+        form = {"email": "hal@example.test", "name": "Hal"}
+        answers = [posted(server, "/register", form) for _ in range(6)]
+        assert [response.status_code for response in answers] == [200] * 5 + [429]
+        assert "Retry-After" in answers[-1].headers
+
+
+class TestForms:
+    @pytest.mark.parametrize(
+        "headers",
+        [{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "https://evil.example"}, {}],
+    )
+    @pytest.mark.parametrize("path", ["/register", "/dashboard/sign-in", "/dashboard/keys", "/dashboard/credits"])
+    def test_cross_site_forms_are_rejected(self, server: Running, path: str, headers: dict[str, str]) -> None:
+        form = {"email": "ivy@example.test", "name": "Ivy", "key": server.key}
+        with http.Client(headers={"User-Agent": "a browser"}) as client:
+            response = client.post(server.url + path, data=form, headers={"Cookie": "other=1", **headers})
+        problem(response, 400, "invalid_parameter", reason="cross_site")
+        assert "Set-Cookie" not in response.headers
+        assert emails_to(server.data_dir, "ivy@example.test") == []
+
+    @pytest.mark.parametrize("body", [b"key=%ff", b"a&" * 60, b"\xff", b"key=" + b"x" * 70_000])
+    def test_malformed_bodies(self, server: Running, body: bytes) -> None:
+        headers = {"Origin": server.url, "Content-Type": "application/x-www-form-urlencoded"}
+        response = http.post(f"{server.url}/dashboard/sign-in", content=body, headers=headers)
+        assert response.status_code in (400, 401, 413)

@@ -1,0 +1,185 @@
+"""The pages in a real browser. Screenshots are saved in the folder given by --screenshots."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.browser import add_file, sign_in, violations
+from tests.support.samples.generated import sample
+from tests.support.servers.in_process import Running
+from tests.support.servers.outbox import email_to
+
+pytestmark = pytest.mark.long
+
+PAGES = ("/", "/docs", "/register", "/developers/verify", "/status", "/dashboard", "/checkout/none", "/nothing")
+WIDTHS = (1280, 360)  # pixels
+MAX_BYTES = 220_000  # of a page with its assets, uncompressed
+REPEATED = "tbody tr:nth-child(n+3)"  # rows that are checked once, at the first width in light colors
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_accessibility_size_and_narrow_screens(
+    browser: Browser, site: Running, keep: Callable[[Page, str], None], path: str
+) -> None:
+    """No accessibility violations, no external requests, at most MAX_BYTES, no horizontal scrolling."""
+    context = browser.new_context(color_scheme="light")
+    page = context.new_page()
+    sizes: dict[str, int] = {}
+    page.on("response", lambda response: sizes.update({response.url: len(response.body())}))
+    page.goto(f"{site.url}{path}")
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 800})
+        keep(page, f"{path.strip('/').replace('/', '-') or 'landing'}-light-{width}")
+        page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true; })")
+        assert violations(page, exclude="" if width == WIDTHS[0] else REPEATED) == []
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert {urlsplit(url).netloc for url in sizes} == {urlsplit(site.url).netloc}
+    assert sum(sizes.values()) < MAX_BYTES
+    context.close()
+
+
+def test_copy_buttons_do_not_cover_the_code_on_a_phone(page: Page) -> None:
+    page.set_viewport_size({"width": 360, "height": 700})
+    page.goto("/")
+    button, code = (page.locator(f"pre {part}").first.bounding_box() for part in (".copy", "code"))
+    assert button
+    assert code
+    assert button["y"] + button["height"] <= code["y"]
+
+
+@pytest.mark.parametrize("path", ["/docs", "/status"])
+def test_contrast_in_the_dark(browser: Browser, site: Running, keep: Callable[[Page, str], None], path: str) -> None:
+    context = browser.new_context(color_scheme="dark")
+    page = context.new_page()
+    page.goto(f"{site.url}{path}")
+    keep(page, f"{path.strip('/')}-dark")
+    assert violations(page, "color-contrast", exclude=REPEATED) == []
+    context.close()
+
+
+def test_registration_to_first_conversion(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
+    page.goto("/register")
+    page.get_by_label("Email address").fill("ann@example.test")
+    page.get_by_label("Name of your application").fill("Ann's app")
+    page.get_by_role("button", name="Send the email").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Check your email")
+    keep(page, "register-sent")
+    assert violations(page) == []
+    (link,) = re.findall(r"^http://localhost:\d+/api/v1/verify\?token=\w+$", email_to(site, "ann@example.test"), re.M)
+    page.goto(link)
+    page.get_by_role("button", name="Show my API key").click()
+    shown = page.get_by_label("API key", exact=True).and_(page.locator("input"))
+    expect(shown).to_have_value(re.compile(r"cvd_live_\w{38}"))
+    assert "token" not in page.url
+    keep(page, "verify-shown")
+    assert violations(page) == []
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Download as .env").click()
+    assert saved.value.path().read_text() == f"CONVERTD_API_KEY={shown.input_value()}\n"
+    page.get_by_role("link", name="Convert a file in the browser").click()
+    expect(page.locator("#balance")).to_have_text("50 credits")
+    added = add_file(page, sample("heic"), "photo.heic", "jpeg")
+    added.get_by_role("button", name="Convert", exact=True).click()
+    expect(page.locator("#balance")).to_have_text("49 credits")
+
+
+def test_used_verification_link(page: Page) -> None:
+    page.goto(f"/developers/verify#token={'ab' * 32}")
+    page.get_by_role("button", name="Show my API key").click()
+    expect(page.get_by_role("status")).to_contain_text("has been used")
+    expect(page.get_by_role("link", name="Send a new email")).to_be_visible()
+
+
+def test_keyboard_navigation(page: Page, site: Running) -> None:
+    page.goto("/dashboard")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.get_by_label("API key")).to_be_focused()
+    page.keyboard.type(site.account(credits=2))
+    page.keyboard.press("Enter")
+    expect(page.locator("#credits")).to_have_text("2")
+
+
+def test_search_for_a_format(page: Page, keep: Callable[[Page, str], None]) -> None:
+    page.goto("/")
+    page.get_by_label("Find a format").fill("heif to webp")
+    rows = page.locator("#matrix tbody tr:visible")
+    expect(rows).to_have_count(1)
+    expect(rows.first.locator("td.highlighted")).to_contain_text("yes")
+    page.get_by_label("Find a format").fill("docx")
+    expect(page.get_by_text("No matching format")).to_be_visible()
+
+
+def test_every_format_is_shown(page: Page) -> None:
+    """No row of the table is behind a scroll bar, and no column is on a phone."""
+    page.goto("/")
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 800})
+        sizes = page.locator(".matrix").evaluate(
+            "box => [box.scrollHeight - box.clientHeight, box.scrollWidth - box.clientWidth]"
+        )
+        assert sizes == [0, 0]
+
+
+def test_search_in_the_docs(page: Page) -> None:
+    page.goto("/docs")
+    page.get_by_text("Go", exact=True).click()
+    page.reload()
+    expect(page.locator('#quickstart .sample[data-language="Go"]')).to_be_visible()
+    search, status = page.get_by_label("Search the docs"), page.locator("#search-status")
+    expect(status).to_be_hidden()
+    search.fill("idempotency-key")
+    expect(page.locator("#repeating")).to_be_visible()
+    expect(page.locator("#quickstart")).to_be_hidden()
+    expect(status).to_have_text(re.compile(r"^\d+ sections found\.$"))
+    search.fill("nothing has these words")
+    expect(status).to_have_text("Nothing found for “nothing has these words”. Try fewer or shorter words.")
+    expect(page.locator(".contents-list h2:visible")).to_have_count(0)
+    search.fill("")
+    expect(status).to_be_hidden()
+    expect(page.locator("#quickstart")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_anchors_of_the_docs_are_below_the_sticky_bar(page: Page, width: int) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    page.set_viewport_size({"width": width, "height": 800})
+    for anchor in ("errors", "no_credits", "alpha_flattened", "option-width", "convert"):
+        page.goto(f"/docs#{anchor}")
+        bar, target = page.locator(".picker").bounding_box(), page.locator(f"#{anchor}").bounding_box()
+        assert bar
+        assert target
+        assert bar["y"] == pytest.approx(0, abs=1)
+        assert bar["height"] <= target["y"] < 200
+
+
+def test_contents_of_the_docs(page: Page) -> None:
+    """Open beside the text, closed above it."""
+    page.goto("/docs")
+    entry = page.get_by_role("navigation", name="Contents").get_by_role("link", name="Quickstart")
+    expect(entry).to_be_visible()
+    page.set_viewport_size({"width": 360, "height": 800})
+    expect(entry).to_be_hidden()
+    page.get_by_text("Contents", exact=True).click()
+    expect(entry).to_be_visible()
+
+
+def test_pages_without_javascript(browser: Browser, site: Running) -> None:
+    context = browser.new_context(java_script_enabled=False, base_url=site.url)
+    page = context.new_page()
+    page.goto("/docs")
+    expect(page.locator('#quickstart .sample[data-language="curl"]')).to_be_visible()
+    page.get_by_text("PHP", exact=True).click()
+    expect(page.locator('#quickstart .sample[data-language="PHP"]')).to_be_visible()
+    sign_in(page, site.account(credits=5))
+    page.goto("/")
+    expect(page.locator("#trial")).to_be_hidden()
+    expect(page.locator("#matrix")).to_be_visible()
+    context.close()

@@ -1,0 +1,389 @@
+"""The try-it form of the landing page in a real browser. Screenshots are saved in the folder given by --screenshots."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pikepdf
+import pytest
+from PIL import Image
+from playwright.sync_api import Locator, Page, Route, expect
+
+from config.pricing import FREE_CREDITS, MIB, TRIALS_PER_ADDRESS
+from tests.support.browser import add_file, violations
+from tests.support.executors.fake import EndlessExecutor
+from tests.support.samples.corpus import load_corpus
+from tests.support.samples.generated import sample
+from tests.support.samples.generated import saved as saved_picture
+from tests.support.samples.pdf_documents import document, opened, saved
+from tests.support.servers.in_process import Running, Servers, eventually
+
+pytestmark = pytest.mark.long
+
+Save = Callable[[Page, str], None]
+
+
+@pytest.fixture
+def trial_page(servers: Servers, data_dir: Path, open_page: Callable[[str], Page]) -> Iterator[Page]:
+    """The landing page of a new server, without an API key."""
+    with servers.running(data_dir) as running:
+        opened_page = open_page(running.url)
+        opened_page.goto("/")
+        yield opened_page
+
+
+@pytest.fixture
+def stalled(servers: Servers, data_dir: Path, open_page: Callable[[str], Page]) -> Iterator[tuple[Page, Any]]:
+    """The landing page of a server whose conversions do not end, and their executor."""
+    executor = EndlessExecutor()
+    with servers.running(data_dir, executor) as running:
+        opened_page = open_page(running.url)
+        opened_page.goto("/")
+        yield opened_page, executor
+
+
+def photo() -> bytes:
+    """Returns a HEIC photo from the corpus, or a generated one if there is none."""
+    real = [entry for entry in load_corpus() if entry.format == "HEIC" and entry.sound]
+    small = min(real, key=lambda entry: entry.path.stat().st_size, default=None)
+    return small.path.read_bytes() if small else sample("heic")
+
+
+def translucent_png() -> bytes:
+    return saved_picture(Image.new("RGBA", (40, 30), (200, 80, 0, 100)), "PNG")
+
+
+def use_key(page: Page, key: str) -> None:
+    if not page.get_by_label("API key").is_visible():
+        page.get_by_text("Use an API key").click()
+    page.get_by_label("API key").fill(key)
+    page.get_by_role("button", name="Use this key").click()
+
+
+def convert(entry: Locator) -> None:
+    entry.get_by_role("button", name=re.compile("^Convert")).click()
+
+
+def download(page: Page, entry: Locator) -> Any:
+    with page.expect_download() as found:
+        entry.get_by_role("link", name="Download").click()
+    return found.value
+
+
+def state(entry: Locator) -> Locator:
+    return entry.locator(".state")
+
+
+def drop(page: Page, *names: str) -> None:
+    """Drops generated PNG files with these names on the form."""
+    transfer = page.evaluate_handle(
+        """([names, bytes]) => {
+            const transfer = new DataTransfer();
+            for (const name of names) transfer.items.add(new File([new Uint8Array(bytes)], name));
+            return transfer;
+        }""",
+        [list(names), list(sample("png"))],
+    )
+    page.dispatch_event("#drop", "drop", {"dataTransfer": transfer})
+
+
+def test_conversion_with_a_key(page: Page, site: Running, keep: Save) -> None:
+    page.goto("/")
+    use_key(page, site.account(credits=3))
+    expect(page.locator("#balance")).to_have_text("3 credits")
+    entry = add_file(page, photo(), "holiday.heic", "webp")
+    convert(entry)
+    expect(state(entry)).to_have_text("Done: heic to webp.")
+    expect(page.locator("#message")).to_have_text("holiday.heic: Done: heic to webp.")
+    expect(page.locator("#balance")).to_have_text("2 credits")
+    assert entry.locator(".after img").evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
+    curl, fetch = page.locator('.sample[data-language="curl"]').all()
+    expect(curl).to_contain_text('-F "file=@holiday.heic"')
+    expect(fetch).to_contain_text("/download")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    fetch.get_by_role("button", name="Copy").click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == fetch.locator("code").text_content()
+    page.get_by_text("Python", exact=True).click()
+    expect(page.locator('.sample[data-language="Python"]').first).to_be_visible()
+    expect(curl).to_be_hidden()
+    keep(page, "landing-tried")
+    assert violations(page, within="#trial") == []
+    found = download(page, entry)
+    assert found.suggested_filename == "holiday.webp"
+    assert found.path().read_bytes()[8:12] == b"WEBP"
+    drawing = add_file(page, sample("png"), "drawing.png", "tiff")
+    convert(drawing)
+    expect(state(drawing)).to_have_text("Done: png to tiff.")
+    programs = page.locator(".sample code").all_text_contents()
+    assert sum("drawing.tiff" in text for text in programs) == sum("drawing.png" in text for text in programs) == 3
+    assert not any("holiday" in text for text in programs)
+
+
+def test_options_of_the_pair(page: Page, site: Running, keep: Save) -> None:
+    """The options of the pair are fields of the form; those that differ from their defaults are sent."""
+    page.goto("/")
+    use_key(page, site.account(credits=3))
+    entry = add_file(page, sample("heic"), "photo.heic", "jpeg")
+    entry.locator("summary").click()
+    declared = site.request("GET", "/formats/heic/jpeg").json()["data"]["options"]["properties"]
+    fields = entry.locator(".options").locator("input, select")
+    expect(fields).to_have_count(len(declared))
+    quality = entry.get_by_label("quality", exact=False).first
+    assert quality.get_attribute("max") == "100"
+    expect(quality).to_have_value(str(declared["quality"]["default"]))
+    quality.fill("7")
+    expect(entry.locator(".options-set")).to_have_text("(1 set)")
+    for width in (1280, 360):
+        page.set_viewport_size({"width": width, "height": 900})
+        keep(page, f"landing-options-{width}")
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert violations(page, within="#trial") == []
+    convert(entry)
+    expect(state(entry)).to_have_text("Done: heic to jpeg.")
+    content = download(page, entry).path().read_bytes()
+    assert content == site.convert(sample("heic"), "jpeg", quality="7").content
+    expect(page.locator('.sample[data-language="curl"]').first).to_contain_text("-F quality=7")
+    entry.get_by_label("Convert to").select_option("webp")
+    expect(quality).to_have_value("7")
+
+
+def test_password_of_an_encrypted_pdf(page: Page, site: Running, keep: Save) -> None:
+    page.goto("/")
+    use_key(page, site.account(credits=2))
+    secret = saved(opened(document("secret", 1)), encryption=pikepdf.Encryption(owner="o", user="not shown"))
+    entry = add_file(page, secret, "secret.pdf", "png")
+    expect(entry.locator(".error")).to_contain_text("Enter the password and convert again.")
+    password = entry.get_by_label("password", exact=False)
+    assert password.get_attribute("type") == "password"
+    keep(page, "landing-password")
+    assert violations(page, within="#trial") == []
+    password.fill("not shown")
+    convert(entry)
+    expect(state(entry)).to_have_text("Done: pdf to png.")
+    expect(entry.locator(".error")).to_be_hidden()
+    expect(entry.get_by_role("img", name="Preview of secret.pdf")).to_be_visible()
+    expect(page.locator("#balance")).to_have_text("1 credit")
+    assert not any("not shown" in text for text in page.locator(".sample code").all_text_contents())
+
+
+def test_warnings(page: Page, site: Running, keep: Save) -> None:
+    page.goto("/")
+    use_key(page, site.account(credits=1))
+    entry = add_file(page, translucent_png(), "drawing.png", "jpeg")
+    convert(entry)
+    expect(entry.locator(".warnings")).to_contain_text("(alpha_flattened)")
+    keep(page, "landing-warnings")
+    assert violations(page, within="#trial") == []
+
+
+def test_what_is_in_a_file(page: Page, site: Running, keep: Save) -> None:
+    page.goto("/")
+    use_key(page, site.account(credits=1))
+    entry = add_file(page, document("pages", 3), "pages", "jpeg")  # whose name does not show its format
+    expect(entry.locator(".inspection")).to_have_text(
+        re.compile(r"^pdf, \d+ . \d+ pixels, 3 pages. To jpeg: text, vectors, layers or pages become pixels; the ")
+    )
+    expect(entry.locator(".before img")).to_be_visible()
+    keep(page, "landing-inspected")
+    assert violations(page, within="#trial") == []
+    entry.locator("summary").click()
+    entry.locator("[name=pages]").fill("all")
+    convert(entry)
+    expect(entry.locator(".after")).to_have_text("A ZIP archive of 3 files")
+    found = download(page, entry)
+    assert found.suggested_filename == "pages.zip"
+    assert len(ZipFile(found.path()).namelist()) == 3
+    expect(page.locator("#balance")).to_have_text("0 credits")
+
+
+def test_errors(page: Page, site: Running, keep: Save, tmp_path: Path) -> None:
+    page.goto("/")
+    use_key(page, "cvd_live_none")
+    expect(page.locator("#key-error")).to_contain_text("invalid_api_key")
+    expect(page.get_by_label("API key")).to_be_focused()
+    use_key(page, site.account(credits=0))
+    expect(page.locator("#balance")).to_have_text("0 credits")
+    broken = add_file(page, b"no picture at all", "photo.png", "jpeg")
+    expect(broken.locator(".error")).to_contain_text("invalid_file_type")
+    expect(broken.get_by_role("link", name="About this error")).to_have_attribute("href", "/docs#invalid_file_type")
+    unpaid = add_file(page, sample("png"), "drawing.png", "jpeg")
+    convert(unpaid)
+    expect(unpaid.get_by_role("link", name="Buy credits")).to_have_attribute("href", "/dashboard#credits-section")
+    expect(unpaid.get_by_role("button", name="Convert")).to_be_focused()
+    (tmp_path / "large.png").write_bytes(bytes(10 * MIB + 1))
+    large = add_file(page, tmp_path / "large.png")
+    convert(large)
+    expect(large.locator(".error")).to_contain_text("The file is larger than 10 MB.")
+    page.route("**/convert", lambda route: route.abort())
+    convert(unpaid)
+    expect(unpaid.locator(".error")).to_contain_text("The server cannot be reached.")
+    keep(page, "landing-refused")
+    assert violations(page, within="#trial") == []
+
+
+def test_trials_without_a_key(trial_page: Page, keep: Save) -> None:
+    page = trial_page
+    expect(page.get_by_text("Trial", exact=True)).to_be_visible()
+    entry = add_file(page, sample("tiff"), "scan.tiff", "png")
+    for left in range(TRIALS_PER_ADDRESS - 1, -1, -1):
+        convert(entry)
+        expect(page.locator("#trials-left")).to_have_text(f"{left} of {TRIALS_PER_ADDRESS} conversions left today")
+        expect(state(entry)).to_have_text("Done: tiff to png.")
+    assert download(page, entry).path().read_bytes().startswith(b"\x89PNG")
+    assert entry.locator(".after img").evaluate("image => image.naturalWidth") == 168
+    convert(entry)
+    expect(entry.locator(".error")).to_contain_text(f"{FREE_CREDITS} free conversions")
+    expect(entry.get_by_role("link", name="Get an API key")).to_have_attribute("href", "/register")
+    expect(entry.get_by_role("link", name="Download")).to_be_visible()
+    for width in (1280, 360):
+        page.set_viewport_size({"width": width, "height": 900})
+        keep(page, f"landing-trials-used-{width}")
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert violations(page, within="#trial") == []
+
+
+def test_previews_of_what_the_browser_cannot_show(page: Page) -> None:
+    page.goto("/")
+    for name in ("heic", "cr2", "pdf", "psd", "tiff"):
+        entry = add_file(page, sample(name), f"picture.{name}")
+        picture = entry.get_by_role("img", name=f"Preview of picture.{name}")
+        expect(picture).to_be_visible()
+        assert picture.evaluate("image => image.naturalWidth") > 0
+
+
+def test_several_files(page: Page, site: Running, keep: Save) -> None:
+    """Files that are chosen or dropped while others convert are added to the list."""
+    page.goto("/")
+    use_key(page, site.account(credits=9))
+    expect(page.locator("#balance")).to_have_text("9 credits")
+    drop(page, "one.png", "two.png")
+    entries = page.locator("#files > li")
+    expect(entries).to_have_count(2)
+    page.get_by_label("Convert all to").select_option("webp")
+    page.get_by_role("button", name="Convert 2 files").click()
+    drop(page, "three.png")
+    expect(entries).to_have_count(3)
+    for index in range(2):
+        expect(state(entries.nth(index))).to_have_text("Done: png to webp.")
+    expect(state(entries.nth(2))).to_have_text("")
+    page.get_by_label("Convert all to").select_option("tiff")
+    page.get_by_role("button", name="Convert 3 files").click()
+    for index, name in enumerate(("one", "two", "three")):
+        expect(state(entries.nth(index))).to_have_text("Done: png to tiff.")
+        assert download(page, entries.nth(index)).suggested_filename == f"{name}.tiff"
+    expect(page.locator("#balance")).to_have_text("4 credits")
+    expect(entries.last.get_by_role("img", name="Preview of three.tiff")).to_be_visible()
+    for width in (1280, 360):
+        page.set_viewport_size({"width": width, "height": 900})
+        keep(page, f"landing-several-{width}")
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+    page.emulate_media(color_scheme="dark")
+    keep(page, "landing-several-dark")
+    assert violations(page, within="#trial") == []
+
+
+def test_progress_and_cancellation(stalled: tuple[Page, EndlessExecutor], keep: Save) -> None:
+    """Two files convert at a time. A cancelled conversion ends on the server, and the next one starts."""
+    page, executor = stalled
+    names = ("one.png", "two.png", "three.png")
+    entries = [add_file(page, sample("png"), name, "jpeg") for name in names]
+    expect(page.locator("#message")).to_have_text("three.png: added.")
+    inspections = executor.cancelled  # which the conversions end
+    for entry in entries:
+        convert(entry)
+    expect(state(entries[0])).to_have_text("Converting…")
+    expect(state(entries[1])).to_have_text("Converting…")
+    expect(state(entries[2])).to_have_text("Waiting…")
+    expect(entries[0].get_by_role("progressbar")).to_be_visible()
+    keep(page, "landing-converting")
+    assert violations(page, within="#trial") == []
+    cancel = entries[0].get_by_role("button", name="Cancel")
+    cancel.click()
+    expect(state(entries[0])).to_have_text("Cancelled.")
+    expect(entries[0].get_by_role("button", name="Convert")).to_be_focused()
+    expect(state(entries[2])).to_have_text("Converting…")
+    convert(entries[0])
+    expect(state(entries[0])).to_have_text("Waiting…")
+    cancel.click()
+    expect(state(entries[0])).to_have_text("Cancelled.")
+    assert eventually(lambda: executor.cancelled > inspections)
+    entries[1].get_by_role("button", name="Remove").click()
+    expect(page.locator("#files > li")).to_have_count(2)
+    assert page.evaluate("document.activeElement.textContent") == "Remove"
+    add_file(page, sample("png"), "four.png")
+    page.get_by_role("button", name="Remove all").click()
+    expect(page.locator("#files > li")).to_have_count(0)
+    expect(page.locator("#file")).to_be_focused()
+    assert eventually(lambda: executor.running == 0)
+
+
+def test_changes_during_an_upload(page: Page, site: Running) -> None:
+    """The upload shows its progress. A conversion keeps the options with which it started."""
+    page.goto("/")
+    use_key(page, site.account(credits=1))
+    entry = add_file(page, sample("png") + bytes(2 * MIB), "drawing.png", "webp")
+    expect(entry.locator(".inspection")).to_contain_text("pixels")
+    network = page.context.new_cdp_session(page)
+    network.send("Network.enable")
+    slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": MIB}
+    network.send("Network.emulateNetworkConditions", slow)
+    convert(entry)
+    bar = entry.get_by_role("progressbar", name="Upload of drawing.png").element_handle()
+    page.wait_for_function("bar => bar.value > 0 && bar.value < 1", arg=bar)
+    entry.get_by_label("Convert to").select_option("tiff")
+    drop(page, "another.png")
+    expect(state(entry)).to_have_text("Done: png to webp.")
+    assert download(page, entry).suggested_filename == "drawing.webp"
+    expect(page.locator("#files > li")).to_have_count(2)
+
+
+def test_rate_limits_are_waited_for(page: Page, site: Running) -> None:
+    page.goto("/")
+    use_key(page, site.account(credits=1))
+    entry = add_file(page, sample("png"), "drawing.png", "webp")
+    expect(entry.locator(".inspection")).to_contain_text("pixels")
+    error = {"code": "rate_limit_exceeded", "message": "More than 60 requests in 60 seconds.", "retryable": True}
+    answers = iter([error])
+
+    def refuse_once(route: Route) -> None:
+        refusal = next(answers, None)
+        if refusal is None:
+            route.continue_()
+        else:
+            route.fulfill(status=429, headers={"Retry-After": "2"}, json={"error": refusal})
+
+    page.route("**/api/v1/convert", refuse_once)
+    convert(entry)
+    expect(state(entry)).to_have_text("Too many requests, waiting 2 s…")
+    expect(state(entry)).to_have_text("Done: png to webp.")
+
+
+def test_removal_of_the_key(page: Page, site: Running) -> None:
+    page.goto("/")
+    use_key(page, site.account(credits=1))
+    expect(page.get_by_role("button", name="Remove the key")).to_be_focused()
+    page.get_by_role("button", name="Remove the key").click()
+    expect(page.get_by_label("API key")).to_be_focused()
+    expect(page.get_by_text("Trial", exact=True)).to_be_visible()
+    assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_keyboard(page: Page) -> None:
+    page.goto("/")
+    entry = add_file(page, sample("png"), "drawing.png", "webp")
+    entry.get_by_label("Convert to").focus()
+    page.keyboard.press("Tab")
+    expect(entry.get_by_role("button", name="Convert")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(state(entry)).to_have_text("Done: png to webp.")
+    expect(entry.get_by_role("button", name="Convert", exact=True)).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(entry.get_by_role("link", name="Download")).to_be_focused()
+    entry.get_by_role("button", name="Remove").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#file")).to_be_focused()

@@ -1,0 +1,129 @@
+"""Slow uploads and endless jobs of some accounts do not affect the conversions of others."""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+from engine.executor import Executor, Job, JobLimits, JobResult
+from tests.support.requests import http
+from tests.support.requests.checks import problem
+from tests.support.samples.forms import FORM, TARGET, form, part, picture
+from tests.support.samples.hostile import eps
+from tests.support.servers.in_process import Running, Servers, eventually
+
+MIB = 1 << 20
+_UPLOADS = 16
+_DEADLINE = 0.5  # seconds
+_ATTACKERS = 3
+
+
+class ShortDeadlines:
+    """Runs jobs with a short deadline, once `accounts` are known only theirs, and counts them by account."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self.running: Counter[str] = Counter()
+        self.ended: Counter[str] = Counter()
+        self.accounts: set[str] = set()  # that are to share one slot
+        self.most_together = 0  # of these accounts
+        self.limits: dict[str, float] = {}  # the latest deadline in seconds by account
+
+    async def run(
+        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
+    ) -> JobResult:
+        self.running[account] += 1
+        self.limits[account] = limits.seconds
+        self.most_together = max(self.most_together, sum(self.running[name] for name in self.accounts))
+        try:
+            if not self.accounts or account in self.accounts:  # others have time on a busy machine
+                limits = replace(limits, seconds=_DEADLINE)
+            return await self._executor.run(job, account, inputs, output, limits)
+        finally:
+            self.running[account] -= 1
+            self.ended[account] += 1
+
+    async def ready(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("purchased", "size"), [(1, 100 * MIB), (0, 10 * MIB)], ids=["paid", "free"])
+@pytest.mark.parametrize("chunked", [False, True], ids=["announced", "chunked"])
+def test_slow_uploads_take_no_place(server: Running, purchased: int, size: int, *, chunked: bool) -> None:
+    slow, other = server.account(purchased=purchased), server.account()
+    with ExitStack() as stack:
+        uploads = [stack.enter_context(_upload(server, slow, size, chunked=chunked)) for _ in range(_UPLOADS)]
+        assert eventually(lambda: len(server.work_files()) >= _UPLOADS)
+        for _ in range(5):
+            for upload in uploads:
+                upload.sendall(_chunk(bytes(100)) if chunked else bytes(100))
+            for key in (other, slow):
+                response = _convert(server, key, picture("PNG", (8, 8)))
+                assert response.status_code == 200, response.text
+        refused, _, _ = select.select(uploads, [], [], 0)
+        assert not refused
+
+
+def test_accounts_with_endless_jobs_share_one_slot(servers: Servers, tmp_path: Path) -> None:
+    executor = ShortDeadlines(servers.executor)
+    with servers.running(tmp_path, executor=executor, workers=2, rate_limit_free=10_000) as server:
+        attackers = [server.account() for _ in range(_ATTACKERS)]
+        with _endless_jobs(server, attackers):
+            assert eventually(lambda: sum(count >= 4 for count in executor.ended.values()) == _ATTACKERS, 60)
+            executor.accounts, executor.most_together = set(executor.ended), 0
+            before = executor.ended.total()
+            responses = [_convert(server, server.key, picture("PNG", (8, 8))) for _ in range(10)]
+            assert [response.status_code for response in responses] == [200] * 10
+            assert eventually(lambda: executor.ended.total() >= before + len(responses) + _ATTACKERS, 60)
+    assert executor.most_together == 1
+    assert {executor.limits[account] for account in executor.accounts} == {10}
+    assert max(executor.limits.values()) == 55
+
+
+@contextmanager
+def _endless_jobs(server: Running, keys: Sequence[str]) -> Iterator[None]:
+    """Each key sends two endless jobs at a time during the block."""
+    ended = threading.Event()
+    endless = eps("{} loop")
+
+    def send(key: str) -> None:
+        while not ended.is_set():
+            problem(_convert(server, key, endless), 500, "processing_failed", reason="timeout")
+
+    threads = [threading.Thread(target=send, args=(key,)) for key in (*keys, *keys)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+
+
+def _convert(server: Running, key: str, content: bytes) -> httpx.Response:
+    body = form(part(content, 'name="file"; filename="a"'), TARGET.replace(b"png", b"jpeg"))
+    return http.post(f"{server.api}/convert", content=body, headers={**FORM, "Authorization": f"Bearer {key}"})
+
+
+def _upload(server: Running, key: str, size: int, *, chunked: bool) -> socket.socket:
+    """A request whose body has begun to arrive: enough of it that its file is on the disk."""
+    begin = form(part(bytes(2 * MIB), 'name="file"; filename="a"'), TARGET)[: 2 * MIB]
+    length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {size}"
+    head = f"{server.posting.replace(server.key, key)}Content-Type: {FORM['Content-Type']}\r\n{length}\r\n\r\n"
+    connection = server.connect()
+    connection.sendall(head.encode() + (_chunk(begin) if chunked else begin))
+    return connection
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)

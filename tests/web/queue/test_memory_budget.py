@@ -1,0 +1,91 @@
+"""Memory estimates and deadlines of jobs, and the memory budget of the machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from engine.executor import JobLimits
+from engine.registry import load_registry
+from tests.support.samples.generated import quadrants
+from web.services.job_queue import deadline_seconds, estimate_memory, memory_budget
+
+REGISTRY = load_registry()
+MIB = 1 << 20
+MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def job(source: str, target: str, size: int) -> int:
+    """The estimate in bytes for an input of `size` bytes."""
+    return estimate_memory(REGISTRY.plan([REGISTRY.formats[source]], target), size)
+
+
+def test_estimates_grow_with_file_size_and_depend_on_the_formats() -> None:
+    assert job("jpeg", "png", 1) == job("jpeg", "avif", 1000) == 256 * MIB
+    assert job("jpeg", "png", 5 * MIB) > job("jpeg", "png", 3 * MIB) > 256 * MIB
+    assert job("jpeg", "heic", 5 * MIB) > job("jpeg", "avif", 5 * MIB) > job("jpeg", "webp", 5 * MIB)
+    assert job("webp", "jpeg", 2 * MIB) > job("heic", "jpeg", 2 * MIB)
+    assert job("bmp", "png", 20 * MIB) < job("jpeg", "png", 20 * MIB)
+
+
+def test_deadlines_of_drawings_and_programs_grow_with_their_size() -> None:
+    def seconds(source: str, size: int) -> float:
+        return deadline_seconds(REGISTRY.plan([REGISTRY.formats[source]], "png"), size)
+
+    assert [seconds("jpeg", size) for size in (1, 10 * MIB)] == [55, 55]
+    for source in ("svg", "eps", "pdf"):
+        assert [seconds(source, size) for size in (0, 400_000, 10 * MIB)] == [25, 35, 55]
+
+
+def test_estimates_stay_below_the_limit_of_a_job() -> None:
+    assert job("jpeg", "heic", 10**9) == JobLimits().memory
+    assert 256 * MIB < job("jpeg", "png", 10**9) < JobLimits().memory
+
+
+def test_estimates_include_the_result_in_memory() -> None:
+    plan, pixels = REGISTRY.plan([REGISTRY.formats["png"]], "bmp"), 50_000_000
+    size = round(pixels * plan.source.bytes_per_pixel)
+    assert estimate_memory(plan, size) >= pixels * (plan.memory + 3)
+
+
+def test_a_file_of_the_usual_density_is_not_underestimated(tmp_path: Path) -> None:
+    path, size = tmp_path / "picture.webp", (4000, 3000)
+    quadrants(size).effect_spread(6).save(path, "WEBP", quality=80)
+    assert job("webp", "jpeg", path.stat().st_size) >= size[0] * size[1] * 16
+
+
+def group(root: Path, membership: str, **limits: str) -> Path:
+    """A root folder with control groups; `limits` name folders with `__` for `/`."""
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/cgroup").write_text(membership)
+    for name, limit in limits.items():
+        version_1 = name.startswith("memory")
+        folder = root / "sys/fs/cgroup" / name.replace("__", "/").removeprefix("top")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ("memory.limit_in_bytes" if version_1 else "memory.max")).write_text(f"{limit}\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("membership", "limits", "expected"),
+    [
+        ("", {}, MACHINE),
+        ("0::/service/convertd\n", {"service__convertd": "max", "service": "max"}, MACHINE),
+        ("0::/service/convertd\n", {"service__convertd": str(64 * MIB), "service": "max"}, 64 * MIB),
+        ("0::/service/convertd\n", {"service__convertd": "max", "service": str(32 * MIB)}, 32 * MIB),
+        ("0::/\n", {"top": str(16 * MIB)}, 16 * MIB),
+        ("5:memory:/box\n0::/\n", {"memory__box": str(8 * MIB), "memory": str(2**63 - 4096)}, 8 * MIB),
+        ("5:memory:/elsewhere\n", {"memory": str(4 * MIB)}, 4 * MIB),
+        ("5:cpu,cpuacct:/box\n", {"box": str(MIB)}, MACHINE),
+    ],
+)
+def test_the_smallest_control_group_limit_applies(
+    tmp_path: Path, membership: str, limits: dict[str, str], expected: int
+) -> None:
+    assert memory_budget(group(tmp_path, membership, **limits)) == round(0.7 * expected)
+
+
+def test_this_machine_has_a_budget() -> None:
+    assert 0 < memory_budget() <= MACHINE

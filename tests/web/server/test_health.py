@@ -1,0 +1,176 @@
+"""/readyz: essential and optional checks, and checks that hang."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sqlite3
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from config.settings import Settings
+from engine.errors import StepFailed
+from engine.executor import Job, JobLimits, JobResult, LocalExecutor
+from engine.executor.pool import WorkerPool
+from engine.plugin_loader import Plugin
+from engine.registry import Registry, load_registry
+from storage.errors import StoreUnavailable
+from tests.support.requests import http
+from tests.support.requests.checks import problem
+from tests.support.servers.in_process import Running, Servers, eventually
+from tests.support.servers.redis_server import RedisServer
+from web.app import assemble
+from web.metrics.cluster import ClusterState
+from web.services.files import Files
+
+
+class Idle:
+    """An executor that answers readiness checks and runs no jobs."""
+
+    def __init__(self, *, answers: bool = True, ready: bool = True) -> None:
+        self._answers = answers
+        self._ready = ready
+        self.checks = 0
+
+    async def run(
+        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
+    ) -> JobResult:
+        raise StepFailed("Nothing is done here.")
+
+    async def ready(self) -> bool:
+        self.checks += 1
+        if not self._answers:
+            await asyncio.Event().wait()
+        return self._ready
+
+
+def reasons(response: httpx.Response) -> list[str]:
+    problem(response, 503, "not_ready", retryable=True)
+    found: list[str] = response.json()["error"]["details"]["reasons"]
+    return found
+
+
+def ready(server: Running) -> bool:
+    return bool(http.get(f"{server.url}/readyz", timeout=30).json() == {"status": "ok"})
+
+
+@pytest.fixture
+def executor(servers: Servers) -> Iterator[LocalExecutor]:
+    """A separate executor for one test."""
+    made = LocalExecutor(1)
+    servers._run(made.start())
+    yield made
+    servers._run(made.close())
+
+
+def test_a_fork_server_that_hangs_is_replaced(servers: Servers, executor: LocalExecutor, data_dir: Path) -> None:
+    assert isinstance(executor._pool, WorkerPool)
+    running = executor._pool._forkserver._running
+    assert running is not None
+    supervisor = running[0].pid
+    serving = int(Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text())
+    with servers.running(data_dir, executor) as server:
+        assert eventually(lambda: ready(server))
+        os.kill(serving, signal.SIGSTOP)
+        assert "the executor cannot run jobs" in reasons(http.get(f"{server.url}/readyz", timeout=30))
+        assert eventually(lambda: ready(server))
+
+
+def test_a_full_disk(servers: Servers, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(data_dir.parent)
+    with servers.running(data_dir) as server:
+        assert eventually(lambda: ready(server))
+        monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=5 << 20))
+        assert reasons(http.get(f"{server.url}/readyz")) == ["the disk of the data folder is almost full"]
+
+
+def test_hanging_checks_are_shared(servers: Servers, data_dir: Path) -> None:
+    executor = Idle(answers=False)
+    with servers.running(data_dir, executor) as server, ThreadPoolExecutor(5) as threads:
+        answers = list(threads.map(lambda _: http.get(f"{server.url}/readyz", timeout=30), range(5)))
+        assert all("the executor cannot run jobs" in reasons(response) for response in answers)
+        assert executor.checks == 1
+
+
+def test_a_database_locked_by_another_process(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir, Idle()) as server:
+        other = sqlite3.connect(data_dir / "convertd.db", isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        assert "the database does not respond" in reasons(http.get(f"{server.url}/readyz", timeout=30))
+        assert http.get(f"{server.url}/healthz").json() == {"status": "ok"}
+        other.close()
+        assert eventually(lambda: ready(server))
+
+
+def test_an_outage_of_redis_only_degrades_the_service(servers: Servers, data_dir: Path, tmp_path: Path) -> None:
+    with RedisServer(tmp_path) as redis, servers.running(data_dir, Idle(), redis_url=redis.url) as server:
+        assert eventually(lambda: ready(server))
+        redis.kill()
+        response = http.get(f"{server.url}/readyz")
+        assert (response.status_code, response.json()) == (
+            200,
+            {"status": "degraded", "reasons": ["Redis does not respond"]},
+        )
+
+
+async def test_plugins(data_dir: Path) -> None:
+    broken = Registry([*load_registry().plugins, Plugin("broken", "", error="ImportError: no such library")])
+    services = assemble(Settings(data_dir=data_dir), broken, Idle())
+    assert (await services.readiness.state()).reasons == ("the server is starting or stopping",)
+    services.readiness.start()
+    state = await services.readiness.state()
+    assert (state.reasons, state.degraded) == ((), ("the plugin broken cannot be loaded",))
+    await asyncio.to_thread(services.database.close)
+
+
+@pytest.mark.parametrize(
+    ("connected", "reason"),
+    [
+        (False, "the scheduler of the cluster does not respond"),
+        (True, "the cluster has no worker with the version, the plugins and the blob store of this server"),
+    ],
+)
+async def test_a_cluster_without_workers(data_dir: Path, connected: bool, reason: str) -> None:
+    state = ClusterState(connected)
+    services = assemble(Settings(data_dir=data_dir), load_registry(), Idle(ready=False), lambda: state)
+    services.readiness.start()
+    assert (await services.readiness.state()).reasons == (reason,)
+    await asyncio.to_thread(services.database.close)
+
+
+async def test_a_lost_file_store_is_one_line_of_the_log(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sweeps, repeated = 0, asyncio.Event()
+
+    async def sweep(_files: Files) -> None:
+        nonlocal sweeps
+        sweeps += 1
+        if sweeps > 1:
+            repeated.set()
+            await asyncio.Event().wait()
+        raise StoreUnavailable
+
+    monkeypatch.setattr(Files, "sweep", sweep)
+    monkeypatch.setattr("web.services.maintenance._INTERVAL", 0)
+    services = assemble(Settings(data_dir=data_dir), load_registry(), Idle())
+    maintenance = asyncio.create_task(services.maintenance.run())
+    await repeated.wait()
+    maintenance.cancel()
+    await asyncio.wait([maintenance])
+    (record,) = [record for record in caplog.records if record.name == "convertd.maintenance"]
+    assert (record.levelname, record.exc_info) == ("WARNING", None)
+    await asyncio.to_thread(services.database.close)
+
+
+async def test_no_formats(data_dir: Path) -> None:
+    services = assemble(Settings(data_dir=data_dir), Registry([]), Idle())
+    services.readiness.start()
+    assert (await services.readiness.state()).reasons == ("no plugin declares a format",)
+    await asyncio.to_thread(services.database.close)
