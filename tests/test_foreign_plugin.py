@@ -12,13 +12,13 @@ import venv
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 from PIL import Image
 
+from convertd_client import Client, InvalidParameter
 from tests.support.requests import http
-from web.client import Client, InvalidParameter
 
 _ROOT = Path(__file__).parents[1]
 
@@ -113,12 +113,24 @@ class TestTheOptionOfThePlugin:
 
     def test_in_requests_and_the_client(self, binaries: Path, url: str) -> None:
         with Client(url, (binaries / "key").read_text()) as client:
-            result = client.convert(_png(), "ppm", plain=True)
+            right, wrong = (
+                cast(Any, {"plain": True}),
+                cast(Any, {"plan": True}),
+            )  # options that the client does not know
+            result = client.convert(_png(), "ppm", **right)
             with pytest.raises(InvalidParameter) as caught:
-                client.convert(_png(), "ppm", plan=True)
+                client.convert(_png(), "ppm", **wrong)
 
         assert result.content.startswith(b"P3 3 2 255\n2")
         assert caught.value.details["available"][0] == "plain"
+
+    def test_in_the_command_with_a_server(self, binaries: Path, url: str, tmp_path: Path) -> None:
+        (tmp_path / "in.png").write_bytes(_png())
+        environment = {"CONVERTD_API_KEY": (binaries / "key").read_text()}
+        command: list[str | Path] = [binaries / "convertd", "convert", "--remote", url, "--plain", "in.png", "out.ppm"]
+        subprocess.run(command, check=True, cwd=tmp_path, env=environment)
+
+        assert (tmp_path / "out.ppm").read_bytes().startswith(b"P3 ")
 
     def test_in_the_command(self, binaries: Path, tmp_path: Path) -> None:
         (tmp_path / "in.png").write_bytes(_png())

@@ -30,6 +30,7 @@ pytestmark = pytest.mark.slow
 
 _README = read("README.md")
 _BENCHMARKS = read("benchmarks/README.md")
+_CLIENT = read("web/client/README.md")
 _OPERATION = read("config/README.md")
 _PLUGINS = read("plugins/README.md")
 _SANDBOX = read("engine/sandbox/README.md")
@@ -45,10 +46,10 @@ _COMMANDS = [
 
 
 def test_every_document_with_commands_is_covered() -> None:
-    """They are executed or parsed, here and in test_production."""
+    """They are executed or parsed, here, in test_production and test_client."""
     with_commands = [document for document in documents() if document.commands()]
 
-    assert with_commands == [_README, _BENCHMARKS, _OPERATION, _SANDBOX, _PLUGINS]
+    assert with_commands == [_README, _BENCHMARKS, _OPERATION, _SANDBOX, _PLUGINS, _CLIENT]
 
 
 def test_the_readme_has_commands() -> None:
@@ -171,7 +172,7 @@ def test_the_settings_are_those_of_the_program() -> None:
 
 def test_the_settings_that_are_named_exist() -> None:
     known = {variable(name) for name in Settings.model_fields}
-    known |= {"CONVERTD_CONFIG", "CONVERTD_API_KEY", "CONVERTD_TEST_CORPUS"}
+    known |= {"CONVERTD_CONFIG", "CONVERTD_API_KEY", "CONVERTD_URL", "CONVERTD_TEST_CORPUS"}
     for document in documents():
         for name in re.findall(r"\bCONVERTD_[A-Z_]+[A-Z]\b", document.text):
             assert name in known, (document.path, name)

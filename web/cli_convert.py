@@ -28,7 +28,7 @@ from web.cli_tasks import Arguments, ConversionTask, UsageError, make_tasks
 from web.executor_setup import SandboxIncomplete, check_sandbox, command_executor
 
 if TYPE_CHECKING:
-    from web.client import AsyncClient
+    from convertd_client import AsyncClient
 
 _ACCOUNT = "command"  # all files of a command belong to one user
 _MAX_REQUESTS = 2  # concurrent requests; more would only wait in the server's queue
@@ -182,7 +182,7 @@ def _failure(task: ConversionTask, error: ConversionError | OSError) -> TaskResu
 
 def _open_client(server: str) -> AsyncClient:
     """Returns a client of the server. Raises ValueError for an invalid URL or API key."""
-    from web.client import AsyncClient  # noqa: PLC0415, local conversions do not need httpx
+    from convertd_client import AsyncClient  # noqa: PLC0415, local conversions do not need httpx
 
     if not os.environ.get("CONVERTD_API_KEY"):
         raise UsageError("set CONVERTD_API_KEY to your API key for the server.")
@@ -191,7 +191,7 @@ def _open_client(server: str) -> AsyncClient:
 
 async def _run_remotely(client: AsyncClient, tasks: Sequence[ConversionTask], options: OptionValues) -> int:
     """Converts on the server, prints the results and the remaining credits. Returns the number of failures."""
-    from web.client import ConvertdError  # noqa: PLC0415, as above
+    from convertd_client import ConvertdError  # noqa: PLC0415, as above
 
     async with client:
         failures = await _report(_convert_remotely(client, tasks, options), len(tasks))
@@ -206,7 +206,7 @@ async def _convert_remotely(
     client: AsyncClient, tasks: Sequence[ConversionTask], options: OptionValues
 ) -> AsyncIterator[TaskResult]:
     """Yields results in order of completion."""
-    from web.client import ConvertdError  # noqa: PLC0415, as above
+    from convertd_client import ConvertdError  # noqa: PLC0415, as above
 
     slots = asyncio.Semaphore(_MAX_REQUESTS)
     fields: dict[str, Any] = {**options}

@@ -20,7 +20,7 @@ convertd convert --remote {{url}} photo.heic photo.png"""
 """The command line; `url` is the one of the server, without the path of the API."""
 
 CLIENT_SAMPLE = """\
-from client import Client, ConvertdError
+from convertd_client import Client, ConvertdError
 
 with Client("{url}") as client:
     result = client.convert("photo.heic", "webp", to="photo.webp", width=800)

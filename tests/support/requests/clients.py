@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import isasyncgen
 from typing import Any
 
-from web.client import AsyncClient, Client
+from convertd_client import AsyncClient, Client
 
 KINDS = ("Client", "AsyncClient")
 
@@ -23,7 +24,8 @@ class _Waiting:
         call = getattr(self._client, name)
 
         async def done(*args: Any, **kwargs: Any) -> Any:
-            return await call(*args, **kwargs)
+            result = call(*args, **kwargs)
+            return [one async for one in result] if isasyncgen(result) else await result
 
         return lambda *args, **kwargs: self._runner.run(done(*args, **kwargs))
 

@@ -15,7 +15,6 @@ import pytest
 from tests.support.requests import http
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running
-from web import client
 from web.services.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, VARIABLE, Call
 
 _RUN = {
@@ -92,7 +91,6 @@ def test_the_command_line(server: Running, tmp_path: Path) -> None:
 
 def test_the_python_client(server: Running, tmp_path: Path) -> None:
     (tmp_path / "photo.heic").write_bytes(sample("heic"))
-    shutil.copy(client.__file__, tmp_path)
     environment = {**os.environ, VARIABLE: server.account(credits=5)}
     program = CLIENT_SAMPLE.format(url=server.url)
     command = [sys.executable, "-c", program]

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from convertd_client import ConnectionFailed, NotReady, ProcessingFailed, RateLimited, UnexpectedAnswer
 from tests.support.requests.clients import KINDS, calling
 from tests.support.samples.generated import sample
 from tests.support.servers.flaky import Proxy, cut, flaky, lost, passing, responding
 from tests.support.servers.in_process import Running
-from web.client import ConnectionFailed, NotReady, ProcessingFailed, RateLimited, UnexpectedAnswer
 
 _CREDITS = 10
 
@@ -134,7 +134,7 @@ def test_failed_download_leaves_no_file_and_can_be_repeated(client: Any, proxy: 
     proxy.faults.extend([passing, *[lost] * 5])
 
     with pytest.raises(ConnectionFailed) as caught:
-        client.convert(sample("png"), "bmp", to=tmp_path / "out.bmp")
+        client.convert(sample("png"), "bmp", to=tmp_path / "out.bmp", overwrite=True)
 
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("out.bmp", b"what was there")]
     assert client.download(caught.value.details["file_id"]).content.startswith(b"BM")

@@ -1,0 +1,121 @@
+"""The distribution of the Python client: its files, its generated module, and its examples."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+from pathlib import Path
+from typing import Any, Literal, get_args, get_type_hints
+
+import httpx
+import pytest
+
+from convertd_client import AsyncClient, Client, ConvertdError, NotFound
+from convertd_client.schema import ConvertOptions
+from engine.options import Option
+from engine.registry import load_registry
+from tests.support.readme import ROOT
+from tests.support.samples.generated import sample
+from tests.support.servers.in_process import Running
+from web.api.errors import STATUS
+
+_FOLDER = ROOT / "web" / "client"
+_IGNORED = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
+_TYPES: dict[str, Any] = {"integer": int, "number": float, "string": str, "boolean": bool}
+
+
+def test_the_generated_module_is_current(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, _FOLDER / "generate.py", tmp_path / "schema.py"], check=True)
+
+    current = (_FOLDER / "convertd_client" / "schema.py").read_text()
+    assert (tmp_path / "schema.py").read_text() == current, "run python web/client/generate.py"
+
+
+def test_the_options_are_those_of_all_conversions() -> None:
+    def hint(option: Option) -> Any:
+        values = option.schema.get("enum")
+        return Literal[tuple(values)] if values else _TYPES[option.schema["type"]]
+
+    registry = load_registry()
+    declared: dict[str, Any] = {}
+    for plan in registry.catalogue():
+        declared |= {name: hint(registry.options[name]) for name in plan.options}
+
+    assert {name: get_args(one) or one for name, one in get_type_hints(ConvertOptions).items()} == {
+        name: get_args(one) or one for name, one in declared.items()
+    }
+
+
+def test_every_code_has_an_error_class() -> None:
+    assert {kind.code for kind in ConvertdError.__subclasses__()} >= set(STATUS)
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    def calls(kind: type) -> set[str]:
+        return {name for name in dir(kind) if not name.startswith("_")}
+
+    assert calls(Client) == calls(AsyncClient)
+
+
+def test_the_readme_examples(server: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("photo.heic", "page.pdf"):
+        (tmp_path / name).write_bytes(sample(name.rpartition(".")[2]))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONVERTD_URL", server.url)
+    monkeypatch.setenv("CONVERTD_API_KEY", server.key)
+
+    done = doctest.testfile(str(_FOLDER / "README.md"), module_relative=False)
+
+    assert done.attempted >= 9
+    assert done.failed == 0
+
+
+def test_files_among_the_options_of_a_tool_are_sent_as_files(tmp_path: Path) -> None:
+    (tmp_path / "logo.png").write_bytes(b"a picture")
+    sent = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, json={"data": {"tools": [], "total": 0}, "meta": {"request_id": "req_1"}})
+        sent.append(request.read())
+        return httpx.Response(404, json={"error": {"code": "not_found", "message": "No."}})
+
+    client = Client("http://a.example", http_transport=httpx.MockTransport(respond))
+    with client, pytest.raises(NotFound):
+        client.tool("pdf-stamp", b"%PDF", name="a.pdf", stamp=tmp_path / "logo.png", text="Copy", pages=None)
+
+    parts = re.findall(rb"form-data; (.*)\r\n(?:Content-Type: .*\r\n)?\r\n(.*)\r\n", sent[0])
+    assert dict(parts) == {
+        b'name="text"': b"Copy",
+        b'name="file"; filename="a.pdf"': b"%PDF",
+        b'name="stamp"; filename="logo.png"': b"a picture",
+    }
+
+
+def test_the_metadata_is_that_of_the_server() -> None:
+    client, server = (tomllib.loads((path / "pyproject.toml").read_text())["project"] for path in (_FOLDER, ROOT))
+
+    assert client["version"] == server["version"]
+    assert set(client["dependencies"]) <= set(server["dependencies"])
+
+
+def test_it_is_installed_from_its_folder(tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", symlinks=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    (packages,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    source = shutil.copytree(_FOLDER, tmp_path / "client", ignore=_IGNORED)
+    pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps"]
+    subprocess.run([*pip, "--no-build-isolation", "--ignore-installed", source], check=True)
+
+    program = "import convertd_client; print(convertd_client.__file__, convertd_client.Client())"
+    shown = subprocess.run([python, "-Ic", program], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    installed = packages / "convertd_client"
+    assert shown == f"{installed / '__init__.py'} Client('http://localhost:8000/api/v1')\n"
+    assert (installed / "py.typed").exists()

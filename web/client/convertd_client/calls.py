@@ -1,0 +1,342 @@
+"""All calls of the API, as coroutines."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias, Unpack, cast
+from urllib.parse import quote
+
+from convertd_client import schema, transfers
+from convertd_client.schema import ConvertOptions
+from convertd_client.transfers import FilePath, PartialDownload, Progress, Source
+from convertd_client.transport import ConvertdError, Transport
+
+ToolOption: TypeAlias = "str | float | Sequence[str] | os.PathLike[str] | BinaryIO | None"
+"""The value of a tool's option, None if it is not given. Path objects, bytes and open files are sent as files."""
+
+
+@dataclass(frozen=True)
+class Download:
+    """A downloaded file, in `content` or in the file at `path`. `size` is in bytes."""
+
+    size: int
+    content: bytes = field(default=b"", repr=False)
+    path: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(schema.ConversionResult):
+    """The result of a conversion, downloaded to `content` or `path` unless the source is a stored file."""
+
+    content: bytes = field(default=b"", repr=False)
+    path: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileResult(schema.BatchEntry):
+    """The result of one file of `convert_many`: the file `path` is written, or `error` is set."""
+
+    source: Path
+    path: Path | None = None
+
+
+class Calls:
+    """All calls of the API. The coroutines never suspend if the transport blocks."""
+
+    def __init__(self, api: Transport) -> None:
+        self._api = api
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._api.close()
+
+    async def convert(
+        self,
+        /,
+        source: Source,
+        target: str,
+        *,
+        to: FilePath | None = None,
+        overwrite: bool = False,
+        name: str | None = None,
+        progress: Progress | None = None,
+        **options: Unpack[ConvertOptions],
+    ) -> Result:
+        """Converts a file. Writes the result to the file `to`, or returns it as `content`.
+
+        `name` replaces the filename of the source. `conversion` returns the options of a pair of formats. If the result
+        is a ZIP archive, the file has the suffix .zip. Raises OSError before the request if the file cannot be written,
+        FileExistsError if it exists and `overwrite` is not set.
+        """
+        fields = {**options, "output_format": target}
+        return await self._convert("/convert", [("file", source)], fields, to, overwrite, name, progress)
+
+    async def inspect(
+        self,
+        /,
+        source: Source,
+        target: str,
+        *,
+        name: str | None = None,
+        progress: Progress | None = None,
+        **options: Unpack[ConvertOptions],
+    ) -> schema.Inspection:
+        """Identifies a file and returns what its conversion would do. Converts nothing, and costs nothing."""
+        form = _form(**options, output_format=target, dry_run=True)
+        with transfers.open_uploads([("file", source)], name, progress) as uploads:
+            return await self._api.call(schema.Inspection, "POST", "/convert", data=form, files=uploads)
+
+    async def tool(
+        self,
+        /,
+        tool: str,
+        files: Source | Sequence[Source],
+        *,
+        to: FilePath | None = None,
+        overwrite: bool = False,
+        name: str | None = None,
+        progress: Progress | None = None,
+        **options: ToolOption,
+    ) -> Result:
+        """Runs a tool on a file, or on a sequence of files. `tools` returns the tools with their options.
+
+        The other arguments are those of `convert`; `name` replaces the filename of the first file.
+        """
+        is_single = isinstance(files, str) or _is_file(files)
+        sent: list[tuple[str, Any]] = [("file", files)] if is_single else [("files[]", one) for one in cast(Any, files)]
+        sent += [(option, value) for option, value in options.items() if _is_file(value)]
+        fields = {option: value for option, value in options.items() if not _is_file(value)}
+        endpoint = next((known.endpoint for known in await self.tools() if known.id == tool), f"/tools/{_quoted(tool)}")
+        return await self._convert(endpoint.removeprefix("/api/v1"), sent, fields, to, overwrite, name, progress)
+
+    async def merge_pdfs(self, /, sources: Sequence[Source], **options: Any) -> Result:
+        """Merges 2 to 20 PDFs into one, in their order. Further arguments are those of `tool`, such as `to`."""
+        return await self.tool("pdf-merge", sources, **options)
+
+    async def delete_pages(self, /, source: Source, pages: str | Sequence[int], **options: Any) -> Result:
+        """Removes pages from a PDF. Pages count from 1: [2, 5] or "2,5,8-10". Further arguments are those of `tool`."""
+        listed = pages if isinstance(pages, str) else ",".join(map(str, pages))
+        return await self.tool("pdf-delete-pages", source, pages=listed, **options)
+
+    async def upload(
+        self, source: Source, *, name: str | None = None, progress: Progress | None = None
+    ) -> schema.StoredFile:
+        """Uploads a file for later conversions."""
+        return await self._store("/files/upload", source, name, progress)
+
+    async def file(self, file_id: str) -> schema.StoredFile:
+        """Returns a stored file's properties."""
+        return await self._api.call(schema.StoredFile, "GET", f"/files/{_quoted(file_id)}")
+
+    async def convert_file(self, /, file_id: str, target: str, **options: Unpack[ConvertOptions]) -> Result:
+        """Converts a stored file. `download` fetches the result."""
+        body = {**options, "output_format": target}
+        return await self._api.call(Result, "POST", f"/files/{_quoted(file_id)}/convert", json=body, idempotent=True)
+
+    async def download(
+        self, file_id: str, *, to: FilePath | None = None, overwrite: bool = False, progress: Progress | None = None
+    ) -> Download:
+        """Downloads a result. Resumes after a lost connection. Writes the file at `to` only when it is complete."""
+        with transfers.open_download(to, overwrite=overwrite, progress=progress) as download:
+            await self._fetch(file_id, download)
+            return Download(download.size, download.content, download.path)
+
+    async def delete_file(self, file_id: str) -> None:
+        """Deletes a stored file and its results."""
+        await self._api.send("DELETE", f"/files/{_quoted(file_id)}")
+
+    async def create_batch(self, target: str) -> schema.Batch:
+        """Creates an empty batch."""
+        return await self._api.call(schema.Batch, "POST", "/batch", json={"output_format": target})
+
+    async def add_to_batch(
+        self, batch_id: str, source: Source, *, name: str | None = None, progress: Progress | None = None
+    ) -> schema.StoredFile:
+        """Uploads a file to a batch."""
+        return await self._store(f"/batch/{_quoted(batch_id)}/files", source, name, progress)
+
+    async def convert_batch(
+        self, /, batch_id: str, file_ids: Sequence[str], target: str, **options: Unpack[ConvertOptions]
+    ) -> schema.BatchResult:
+        """Converts files of a batch in parallel, with the same options. A failed file does not affect the others."""
+        path = f"/batch/{_quoted(batch_id)}/convert"
+        body = {**options, "file_ids": [*file_ids], "output_format": target}
+        return await self._api.call(schema.BatchResult, "POST", path, json=body, idempotent=True)
+
+    async def batch(self, batch_id: str) -> schema.Batch:
+        """Returns a batch and its files."""
+        return await self._api.call(schema.Batch, "GET", f"/batch/{_quoted(batch_id)}")
+
+    def convert_many(
+        self,
+        /,
+        paths: Sequence[FilePath],
+        target: str,
+        *,
+        folder: FilePath | None = None,
+        overwrite: bool = False,
+        progress: Progress | None = None,
+        **options: Unpack[ConvertOptions],
+    ) -> AsyncGenerator[FileResult, None]:
+        """Converts files in one or more batches. Writes the results to `folder`, or next to their sources.
+
+        Yields the result of each file as it arrives, not in the order of the paths. A file that cannot be read,
+        converted or written does not affect the others. Raises ValueError if two results would have the same path, or
+        one would overwrite its source.
+        """
+        outputs = transfers.output_paths([Path(path) for path in paths], target, folder)
+        return self._convert_many(outputs, target, options, overwrite=overwrite, progress=progress)
+
+    async def formats(self) -> schema.Formats:
+        """Returns all supported conversions."""
+        return await self._api.call(schema.Formats, "GET", "/formats")
+
+    async def conversion(self, input_format: str, output_format: str) -> schema.Conversion:
+        """Returns the steps and the options of a conversion."""
+        path = f"/formats/{_quoted(input_format)}/{_quoted(output_format)}"
+        return await self._api.call(schema.Conversion, "GET", path)
+
+    async def tools(self) -> tuple[schema.Tool, ...]:
+        """Returns the operations of the server."""
+        return await self._api.call(tuple[schema.Tool, ...], "GET", "/tools", member="tools")
+
+    async def account(self) -> schema.Account:
+        """Returns the account of the API key."""
+        return await self._api.call(schema.Account, "GET", "/account")
+
+    async def usage(self, period: str | None = None) -> schema.Usage:
+        """Returns the usage of a month (YYYY-MM) or since a day (YYYY-MM-DD). The default is the current month."""
+        return await self._api.call(schema.Usage, "GET", "/account/usage", params=_form(period=period))
+
+    async def keys(self) -> tuple[schema.Key, ...]:
+        """Returns the account's active API keys."""
+        return await self._api.call(tuple[schema.Key, ...], "GET", "/account/keys", member="keys")
+
+    async def create_key(self, name: str | None = None) -> schema.NewKey:
+        """Creates an API key."""
+        return await self._api.call(schema.NewKey, "POST", "/account/keys", json=_form(name=name), repeatable=False)
+
+    async def rotate_key(self, key_id: str, *, grace_period_seconds: int = 86_400) -> schema.NewKey:
+        """Replaces an API key. The old key keeps working for the grace period."""
+        path, body = f"/account/keys/{_quoted(key_id)}/rotate", {"grace_period_seconds": grace_period_seconds}
+        return await self._api.call(schema.NewKey, "POST", path, json=body, repeatable=False)
+
+    async def revoke_key(self, key_id: str) -> None:
+        """Revokes an API key."""
+        await self._api.send("DELETE", f"/account/keys/{_quoted(key_id)}")
+
+    async def purchase(self, pack: str, *, language: str = "en") -> schema.Purchase:
+        """Opens a checkout for a pack of credits: starter, pro or business."""
+        body = {"pack": pack, "language": language}
+        return await self._api.call(schema.Purchase, "POST", "/credits/purchase", json=body, idempotent=True)
+
+    async def register(self, email: str, name: str) -> schema.Registration:
+        """Registers an account and sends a verification email. Needs no API key."""
+        body = {"email": email, "name": name}
+        return await self._api.call(schema.Registration, "POST", "/register", json=body, repeatable=False)
+
+    async def verify(self, token: str) -> schema.NewKey:
+        """Exchanges the token from the email's link for an API key. Needs no API key."""
+        return await self._api.call(schema.NewKey, "GET", "/verify", params={"token": token}, repeatable=False)
+
+    async def _convert(
+        self,
+        path: str,
+        files: Sequence[tuple[str, Source]],
+        fields: Mapping[str, object],
+        to: FilePath | None,
+        overwrite: bool,
+        name: str | None,
+        progress: Progress | None,
+    ) -> Result:
+        # Asks for JSON and downloads the result separately: only the download of a stored result can be resumed.
+        with transfers.open_download(to, overwrite=overwrite, progress=progress) as download:
+            with transfers.open_uploads(files, name, progress) as uploads:
+                form = _form(**fields)
+                result = await self._api.call(Result, "POST", path, data=form, files=uploads, idempotent=True)
+            try:
+                await self._fetch(result.file_id, download, result.container)
+            except ConvertdError as error:
+                error.details["file_id"] = result.file_id
+                raise
+            return replace(result, content=download.content, path=download.path)
+
+    async def _fetch(self, file_id: str, download: PartialDownload, container: str | None = None) -> None:
+        if container == "zip" and download.path is not None:
+            download.path = download.path.with_suffix(".zip")
+        await self._api.send("GET", f"/files/{_quoted(file_id)}/download", download=download)
+
+    async def _store(self, path: str, source: Source, name: str | None, progress: Progress | None) -> schema.StoredFile:
+        with transfers.open_uploads([("file", source)], name, progress) as uploads:
+            return await self._api.call(schema.StoredFile, "POST", path, files=uploads)
+
+    async def _convert_many(
+        self,
+        outputs: Mapping[Path, Path],
+        target: str,
+        options: ConvertOptions,
+        *,
+        overwrite: bool,
+        progress: Progress | None,
+    ) -> AsyncGenerator[FileResult, None]:
+        pending = list[Path]()
+        for path, output in outputs.items():
+            try:
+                transfers.check_access(path, output, overwrite=overwrite)
+                pending.append(path)
+            except OSError as error:
+                yield _failure(path, error)
+        while pending:
+            batch, uploaded = await self.create_batch(target), dict[str, Path]()
+            for path in pending[: batch.max_files]:
+                try:
+                    uploaded[(await self.add_to_batch(batch.batch_id, path, progress=progress)).file_id] = path
+                except (schema.InvalidFileType, schema.FileTooLarge, OSError) as error:
+                    yield _failure(path, error)
+            pending = pending[len(pending[: batch.max_files]) :]
+            result = await self.convert_batch(batch.batch_id, [*uploaded], target, **options) if uploaded else None
+            for entry in result.results if result else ():
+                source = uploaded[entry.file_id]
+                yield await self._save(entry, source, outputs[source], overwrite=overwrite, progress=progress)
+
+    async def _save(
+        self, entry: schema.BatchEntry, source: Path, output: Path, *, overwrite: bool, progress: Progress | None
+    ) -> FileResult:
+        result = FileResult(**vars(entry), source=source)
+        if entry.error is not None:
+            return result
+        try:
+            with transfers.open_download(output, overwrite=overwrite, progress=progress) as download:
+                await self._fetch(entry.result_file_id or entry.file_id, download, entry.container)
+        except (ConvertdError, OSError) as error:
+            return replace(result, error=_file_error(error))
+        return replace(result, path=download.path)
+
+
+def _failure(source: Path, error: ConvertdError | OSError) -> FileResult:
+    return FileResult(file_id="", status="failed", source=source, error=_file_error(error))
+
+
+def _file_error(error: ConvertdError | OSError) -> schema.FileError:
+    if isinstance(error, OSError):
+        message = f"{error.filename}: {error.strerror}"
+        return schema.FileError(code="file_not_accessible", message=message, retryable=False)
+    return schema.FileError(code=error.code, message=error.message, reason=error.reason, retryable=error.retryable)
+
+
+def _form(**fields: object) -> dict[str, str]:
+    """The fields as text: strings as they are, other values as in JSON. Omits None."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
+
+
+def _is_file(value: object) -> bool:
+    return isinstance(value, bytes | os.PathLike) or hasattr(value, "read")
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")

@@ -1,0 +1,423 @@
+"""Options, errors and models of the convertd API.
+
+Generated from its OpenAPI document by web/client/generate.py, which overwrites this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypedDict
+
+from convertd_client.transport import ConvertdError
+
+
+class ConvertOptions(TypedDict, total=False):
+    """The options of all conversions."""
+
+    pages: str  # Pages or frames from 1, such as 1, 2-5,8 or all.
+    quality: int  # Quality of a lossy encoder; higher is better and larger.
+    lossless: bool  # Keeps every pixel exactly.
+    effort: int  # Higher is slower and smaller, at the same quality.
+    max_bytes: int  # Size limit in bytes; the best quality that fits is used.
+    # `safe` removes position, serial numbers, owner, maker notes and thumbnails.
+    metadata: Literal["all", "safe", "none"]
+    crop: str  # x,y,width,height in pixels of the upright input; applied before resizing.
+    rotate: Literal[0, 90, 180, 270]  # Degrees clockwise.
+    flip: Literal["horizontal", "vertical"]  # Mirrors the picture.
+    width: int  # Width in pixels; without `height`, the aspect ratio is kept.
+    height: int  # Height in pixels; without `width`, the aspect ratio is kept.
+    # How the picture fits `width` and `height`; as object-fit of CSS.
+    fit: Literal["inside", "outside", "cover", "contain", "fill"]
+    enlarge: bool  # Whether a picture may become larger than its source.
+    # The part of the picture that `cover` keeps, and its position in `contain`.
+    gravity: Literal["center", "north", "northeast", "east", "southeast", "south", "southwest", "west", "northwest"]
+    background: str  # #rgb, #rrggbb, #rrggbbaa or a CSS color name; replaces transparency and pads `contain`.
+    color_space: Literal["keep", "srgb", "gray"]  # Color space into which the pixels are converted.
+    bit_depth: Literal[8, 10, 12, 16]  # Bits per sample of the result.
+    progressive: bool  # Lets viewers show the picture before it is complete.
+    subsampling: Literal["4:2:0", "4:4:4"]  # 4:2:0 halves the resolution of colors; by default with a quality below 90.
+    password: str  # Opens an encrypted PDF.
+    dpi: int  # Resolution at which pages and vectors become pixels.
+    # `preview` uses the largest JPEG that the camera stored in the file; it can be small.
+    raw_mode: Literal["develop", "preview"]
+    compression: Literal["none", "lzw", "deflate", "jpeg"]  # Compression of TIFF.
+
+
+class FileTooLarge(ConvertdError, code="file_too_large"):
+    """`reason` names the exceeded limit: bytes, pixels, frames, pages, scans, elements, or the account's storage."""
+
+
+class IdempotencyConflict(ConvertdError, code="idempotency_conflict"):
+    """The first request with this idempotency key is still running."""
+
+
+class IdempotencyKeyReused(ConvertdError, code="idempotency_key_reused"):
+    """Use a new idempotency key for another file or other parameters."""
+
+
+class InvalidApiKey(ConvertdError, code="invalid_api_key"):
+    """Send a valid API key as `Authorization: Bearer …`."""
+
+
+class InvalidFileType(ConvertdError, code="invalid_file_type"):
+    """The file's content decides its type, not its name."""
+
+
+class InvalidParameter(ConvertdError, code="invalid_parameter"):
+    """`param` names the field, and `reason` what is wrong with it."""
+
+
+class KeyNotVerified(ConvertdError, code="key_not_verified"):
+    """Open the link in the email that was sent at registration."""
+
+
+class MethodNotAllowed(ConvertdError, code="method_not_allowed"):
+    """The header `Allow` lists the methods that the path supports."""
+
+
+class NoCredits(ConvertdError, code="no_credits"):
+    """Buy a pack of credits."""
+
+
+class NotFound(ConvertdError, code="not_found"):
+    """The path is wrong, or the resource was deleted or has expired: files and batches are kept for a limited time."""
+
+
+class NotReady(ConvertdError, code="not_ready"):
+    """The service is starting, stopping, or a part of it fails."""
+
+
+class ProcessingFailed(ConvertdError, code="processing_failed"):
+    """`corrupt_input`, `engine_error` and `target_unreachable` fail again if repeated."""
+
+
+class RangeNotSatisfiable(ConvertdError, code="range_not_satisfiable"):
+    """Request a `Range` that starts before the end of the file."""
+
+
+class RateLimited(ConvertdError, code="rate_limit_exceeded"):
+    """Wait for `Retry-After` seconds and repeat the request."""
+
+
+class RequestTimeout(ConvertdError, code="request_timeout"):
+    """The request arrived too slowly."""
+
+
+class ServerError(ConvertdError, code="server_error"):
+    """The server is at fault."""
+
+
+class UnsupportedConversion(ConvertdError, code="unsupported_conversion"):
+    """`details.available` lists the output formats for this input format."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """The account, its balance and its limits."""
+
+    name: str
+    email: str
+    tier: str  # `paid` from the first purchase of credits on.
+    credits_remaining: int
+    credits_total_purchased: int
+    credits_used_total: int
+    max_file_size: int  # Bytes.
+    created_at: str  # UTC.
+    last_used_at: str | None = None  # UTC.
+    storage: Storage
+    rate_limit: RateLimit
+    limits: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """A batch and its files, in upload order."""
+
+    batch_id: str  # The batch's id.
+    output_format: str  # The canonical name of the target format.
+    status: str  # `completed`: all files are processed; `partial`: some; `failed`: none.
+    total: int | None = None
+    pending: int | None = None
+    processed: int | None = None
+    failed: int | None = None
+    created_at: str  # UTC.
+    updated_at: str | None = None  # UTC.
+    expires_at: str  # UTC.
+    files: tuple[StoredFile, ...] = ()
+    max_files: int | None = None  # Maximum number of files.
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchEntry:
+    """A converted file of a batch."""
+
+    file_id: str  # The file's id.
+    input_format: str | None = None  # The format detected from the file's content.
+    output_format: str | None = None  # The canonical name of the target format.
+    original_size: int | None = None  # Size of the input in bytes.
+    processed_size: int | None = None  # Size of the result in bytes.
+    reduction_percent: float | None = None  # Size reduction in percent.
+    download_url: str | None = None  # Path to download the result.
+    processing_time_ms: int | None = None  # Duration of the conversion in milliseconds.
+    warnings: tuple[FidelityWarning, ...] = ()  # What the target format cannot hold.
+    container: str | None = None  # Present if the result has several files, in a ZIP.
+    file_count: int | None = None  # Files in the result; for PDF operations, files that were sent.
+    quality_used: int | None = None  # The quality that `max_bytes` led to.
+    status: str
+    result_file_id: str | None = None  # The file of the result.
+    error: FileError | None = None  # Why the conversion failed.
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchResult:
+    """The results of a batch conversion."""
+
+    batch_id: str  # The batch's id.
+    results: tuple[BatchEntry, ...]  # In the order of `file_ids`.
+    total: int
+    successful: int
+    failed: int
+    request_id: str  # The request's id in the server's log.
+    credits_remaining: int  # The balance after this request.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversion:
+    """A supported conversion: its steps and its options."""
+
+    input_format: str
+    output_format: str
+    path: tuple[str, ...]  # The steps, without those that only options add.
+    losses: tuple[str, ...]  # `detail`: lossy encoding or fewer colors.
+    credits: int
+    options: Mapping[str, Any]  # The JSON Schema (2020-12) of an object with the options of the conversion.
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConversionResult:
+    """The result of a conversion."""
+
+    file_id: str  # The file's id.
+    input_format: str  # The format detected from the file's content.
+    output_format: str  # The canonical name of the target format.
+    original_size: int  # Size of the input in bytes.
+    processed_size: int  # Size of the result in bytes.
+    reduction_percent: float  # Size reduction in percent.
+    download_url: str  # Path to download the result.
+    processing_time_ms: int  # Duration of the conversion in milliseconds.
+    warnings: tuple[FidelityWarning, ...]  # What the target format cannot hold.
+    container: str | None = None  # Present if the result has several files, in a ZIP.
+    file_count: int  # Files in the result; for PDF operations, files that were sent.
+    quality_used: int | None = None  # The quality that `max_bytes` led to.
+    original_name: str | None = None  # The client's file name, without a path.
+    page_count: int | None = None  # Pages of the result.
+    original_page_count: int | None = None  # Pages of the input.
+    deleted_pages: tuple[int, ...] = ()  # Counted from 1.
+    request_id: str  # The request's id in the server's log.
+    credits_remaining: int  # The balance after this request.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Day:
+    """Usage on a day (UTC)."""
+
+    date: str
+    conversions: int
+    failed: int
+    credits: int
+    bytes_in: int  # Bytes.
+    bytes_out: int  # Bytes.
+
+
+@dataclass(frozen=True, kw_only=True)
+class FidelityWarning:
+    """A loss of fidelity: something that the target format cannot hold."""
+
+    code: str
+    message: str  # A sentence for people.
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileError:
+    """The error of a file's last conversion, which was not charged."""
+
+    code: str
+    message: str  # A sentence for people.
+    reason: str | None = None
+    retryable: bool
+    param: str | None = None  # The invalid field.
+    details: Mapping[str, Any] | None = None  # Values that explain the error.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Formats:
+    """All supported conversions."""
+
+    conversions: tuple[Pair, ...]
+    by_input_format: Mapping[str, tuple[str, ...]]
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspection:
+    """A conversion that was not run, because of `dry_run`."""
+
+    input_format: str  # The format detected from the file's content.
+    output_format: str  # The canonical name of the target format.
+    path: tuple[str, ...]  # The steps.
+    losses: tuple[str, ...]  # As in `GET /formats/{input}/{output}`.
+    options: Mapping[str, Any]  # The options with their values or defaults.
+    credits: int  # The price of the conversion.
+    width: int | None = None  # Of the first page, in pixels.
+    height: int | None = None  # Of the first page, in pixels.
+    pages: int | None = None  # Number of pages or frames.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    """An API key without its secret."""
+
+    key_id: str  # The key's id.
+    key_prefix: str  # The first characters of the key, to identify it.
+    name: str
+    created_at: str  # UTC.
+    last_used_at: str | None = None  # UTC.
+    expires_at: str | None = None  # When the key expires, if it was rotated.
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewKey:
+    """A new API key."""
+
+    key_id: str  # The key's id.
+    key_prefix: str  # The first characters of the key, to identify it.
+    name: str
+    created_at: str | None = None  # UTC.
+    last_used_at: str | None = None  # UTC.
+    expires_at: str | None = None  # When the key expires, if it was rotated.
+    api_key: str = field(repr=False)  # Shown only once.
+    message: str  # A sentence for people.
+    replaced_key_id: str | None = None  # The key's id.
+    grace_period_seconds: int | None = None  # How long the replaced key stays valid, in seconds.
+    email: str | None = None
+    tier: str | None = None  # `paid` from the first purchase of credits on.
+    credits_remaining: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A supported conversion."""
+
+    input_format: str
+    output_format: str
+    count: int | None = None
+    credits: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Purchase:
+    """An open checkout."""
+
+    checkout_url: str  # The page to open in a browser.
+    session_id: str  # The payment provider's id of the checkout.
+    purchase_id: str  # The id of the purchase.
+    pack: str
+    credits: int
+    amount: int  # The price in cents.
+    currency: str
+    language: str  # The language of the checkout page.
+    status: str
+    expires_at: str  # UTC.
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateLimit:
+    """The account's rate limit, and its current state."""
+
+    limit: int  # Requests per window.
+    window_seconds: int
+    remaining: int
+    reset: int  # End of the window in Unix time (seconds).
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registration:
+    """The response to a registration."""
+
+    email: str
+    verification_sent: bool
+    message: str  # A sentence for people.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage:
+    """The account's stored uploads and results, and its storage quota."""
+
+    stored_bytes: int
+    max_stored_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredFile:
+    """A stored file."""
+
+    file_id: str  # The file's id.
+    extension: str  # The client's extension if it matches the content, else the format's usual one.
+    size: int  # Bytes.
+    original_name: str  # The client's file name, without a path.
+    status: str  # `processed` after a successful conversion.
+    input_format: str  # The format detected from the file's content.
+    expires_at: str  # UTC.
+    output_format: str | None = None  # The canonical name of the target.
+    original_size: int | None = None  # Size of the input in bytes.
+    processed_size: int | None = None  # Size of the result in bytes.
+    reduction_percent: float | None = None  # Size reduction in percent.
+    download_url: str | None = None  # Path to download the result.
+    processing_time_ms: int | None = None  # Duration of the conversion in milliseconds.
+    warnings: tuple[FidelityWarning, ...] = ()  # What the target format cannot hold.
+    container: str | None = None  # Present if the result has several files, in a ZIP.
+    file_count: int | None = None  # Files in the result.
+    quality_used: int | None = None  # The quality that `max_bytes` led to.
+    batch_id: str | None = None  # The batch's id.
+    source_file_id: str | None = None  # The file that was converted again to make this one.
+    error: FileError | None = None  # The error of the last conversion, if it failed.
+    created_at: str | None = None  # UTC.
+    processed_at: str | None = None  # UTC.
+    total: int | None = None  # Number of files in the batch.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """A conversion tool."""
+
+    id: str
+    name: str
+    category: str
+    description: str
+    endpoint: str
+    credits: int
+    input_formats: tuple[str, ...]
+    output_formats: tuple[str, ...]
+    options: tuple[Mapping[str, Any], ...]
+    files: Mapping[str, Any] | None = None
+    plugin: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """Usage in a period."""
+
+    period: str
+    start: str  # UTC.
+    end: str  # UTC.
+    total_conversions: int
+    successful_conversions: int
+    failed_conversions: int
+    credits_used: int
+    bytes_in: int  # Bytes.
+    bytes_out: int  # Bytes.
+    bytes_total: int  # Bytes.
+    by_operation: Mapping[str, Any]
+    by_conversion: tuple[Pair, ...]  # Most frequent first.
+    by_day: tuple[Day, ...]
