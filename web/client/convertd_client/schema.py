@@ -116,15 +116,15 @@ class UnsupportedConversion(ConvertdError, code="unsupported_conversion"):
 class Account:
     """The account, its balance and its limits."""
 
-    name: str
     email: str
-    tier: str  # `paid` from the first purchase of credits on.
+    name: str
     credits_remaining: int
     credits_total_purchased: int
     credits_used_total: int
-    max_file_size: int  # Bytes.
     created_at: str  # UTC.
     last_used_at: str | None = None  # UTC.
+    tier: str  # `paid` from the first purchase of credits on.
+    max_file_size: int  # Bytes.
     storage: Storage
     rate_limit: RateLimit
     limits: Mapping[str, Any]
@@ -136,36 +136,48 @@ class Batch:
 
     batch_id: str  # The batch's id.
     output_format: str  # The canonical name of the target format.
-    status: str  # `completed`: all files are processed; `partial`: some; `failed`: none.
-    total: int | None = None
-    pending: int | None = None
-    processed: int | None = None
-    failed: int | None = None
     created_at: str  # UTC.
-    updated_at: str | None = None  # UTC.
+    updated_at: str  # UTC.
     expires_at: str  # UTC.
-    files: tuple[StoredFile, ...] = ()
-    max_files: int | None = None  # Maximum number of files.
+    files: tuple[StoredFile, ...]
+    max_files: int  # Maximum number of files.
+    status: str  # `completed`: all files are processed; `partial`: some; `failed`: none.
+    total: int
+    pending: int
+    processed: int
+    failed: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchEntry:
     """A converted file of a batch."""
 
-    file_id: str  # The file's id.
+    file_id: str  # The requested file.
+    original_name: str | None = None  # The client's file name, without a path.
+    extension: str | None = None  # The client's extension if it matches the content, else the format's usual one.
     input_format: str | None = None  # The format detected from the file's content.
-    output_format: str | None = None  # The canonical name of the target format.
     original_size: int | None = None  # Size of the input in bytes.
+    batch_id: str | None = None  # The batch's id.
+    source_file_id: str | None = None  # The file that was converted again to make this one.
+    created_at: str | None = None  # UTC.
+    processed_at: str | None = None  # UTC.
+    expires_at: str | None = None  # UTC.
+    output_format: str | None = None  # The canonical name of the target format.
     processed_size: int | None = None  # Size of the result in bytes.
-    reduction_percent: float | None = None  # Size reduction in percent.
-    download_url: str | None = None  # Path to download the result.
+    media_type: str | None = None  # The media type of the result.
+    filename: str | None = None  # The name of the result.
     processing_time_ms: int | None = None  # Duration of the conversion in milliseconds.
     warnings: tuple[FidelityWarning, ...] = ()  # What the target format cannot hold.
-    container: str | None = None  # Present if the result has several files, in a ZIP.
-    file_count: int | None = None  # Files in the result; for PDF operations, files that were sent.
+    container: str | None = None  # Set if the result is an archive of the files.
+    file_count: int | None = None  # Files in the `container`; without one, files that were sent.
     quality_used: int | None = None  # The quality that `max_bytes` led to.
-    status: str
+    page_count: int | None = None  # Pages of the result of a tool.
+    original_page_count: int | None = None  # Pages of all files that a tool received.
+    deleted_pages: tuple[int, ...] = ()  # Deleted pages, counted from 1.
+    reduction_percent: float | None = None  # Size reduction in percent.
+    download_url: str | None = None  # Path to download the result.
     result_file_id: str | None = None  # The file of the result.
+    status: str
     error: FileError | None = None  # Why the conversion failed.
 
 
@@ -199,21 +211,29 @@ class ConversionResult:
     """The result of a conversion."""
 
     file_id: str  # The file's id.
+    original_name: str  # The client's file name, without a path.
+    extension: str  # The client's extension if it matches the content, else the format's usual one.
     input_format: str  # The format detected from the file's content.
-    output_format: str  # The canonical name of the target format.
     original_size: int  # Size of the input in bytes.
+    batch_id: str | None = None  # The batch's id.
+    source_file_id: str | None = None  # The file that was converted again to make this one.
+    created_at: str  # UTC.
+    processed_at: str | None = None  # UTC.
+    expires_at: str  # UTC.
+    output_format: str  # The canonical name of the target format.
     processed_size: int  # Size of the result in bytes.
-    reduction_percent: float  # Size reduction in percent.
-    download_url: str  # Path to download the result.
+    media_type: str  # The media type of the result.
+    filename: str  # The name of the result.
     processing_time_ms: int  # Duration of the conversion in milliseconds.
     warnings: tuple[FidelityWarning, ...]  # What the target format cannot hold.
-    container: str | None = None  # Present if the result has several files, in a ZIP.
-    file_count: int  # Files in the result; for PDF operations, files that were sent.
+    container: str | None = None  # Set if the result is an archive of the files.
+    file_count: int  # Files in the `container`; without one, files that were sent.
     quality_used: int | None = None  # The quality that `max_bytes` led to.
-    original_name: str | None = None  # The client's file name, without a path.
-    page_count: int | None = None  # Pages of the result.
-    original_page_count: int | None = None  # Pages of the input.
-    deleted_pages: tuple[int, ...] = ()  # Counted from 1.
+    page_count: int | None = None  # Pages of the result of a tool.
+    original_page_count: int | None = None  # Pages of all files that a tool received.
+    deleted_pages: tuple[int, ...] = ()  # Deleted pages, counted from 1.
+    reduction_percent: float  # Size reduction in percent.
+    download_url: str  # Path to download the result.
     request_id: str  # The request's id in the server's log.
     credits_remaining: int  # The balance after this request.
 
@@ -263,15 +283,15 @@ class Formats:
 class Inspection:
     """A conversion that was not run, because of `dry_run`."""
 
-    input_format: str  # The format detected from the file's content.
-    output_format: str  # The canonical name of the target format.
+    width: int | None = None  # Of the first page, in pixels.
+    height: int | None = None  # Of the first page, in pixels.
+    pages: int | None = None  # Number of pages or frames.
+    input_format: str
+    output_format: str
     path: tuple[str, ...]  # The steps.
     losses: tuple[str, ...]  # As in `GET /formats/{input}/{output}`.
     options: Mapping[str, Any]  # The options with their values or defaults.
     credits: int  # The price of the conversion.
-    width: int | None = None  # Of the first page, in pixels.
-    height: int | None = None  # Of the first page, in pixels.
-    pages: int | None = None  # Number of pages or frames.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,6 +341,7 @@ class Purchase:
 
     checkout_url: str  # The page to open in a browser.
     session_id: str  # The payment provider's id of the checkout.
+    expires_at: str  # UTC.
     purchase_id: str  # The id of the purchase.
     pack: str
     credits: int
@@ -328,7 +349,6 @@ class Purchase:
     currency: str
     language: str  # The language of the checkout page.
     status: str
-    expires_at: str  # UTC.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -336,9 +356,9 @@ class RateLimit:
     """The account's rate limit, and its current state."""
 
     limit: int  # Requests per window.
-    window_seconds: int
     remaining: int
     reset: int  # End of the window in Unix time (seconds).
+    window_seconds: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -360,30 +380,35 @@ class Storage:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredFile:
-    """A stored file."""
+    """A file and its conversion."""
 
     file_id: str  # The file's id.
-    extension: str  # The client's extension if it matches the content, else the format's usual one.
-    size: int  # Bytes.
     original_name: str  # The client's file name, without a path.
-    status: str  # `processed` after a successful conversion.
+    extension: str  # The client's extension if it matches the content, else the format's usual one.
     input_format: str  # The format detected from the file's content.
-    expires_at: str  # UTC.
-    output_format: str | None = None  # The canonical name of the target.
-    original_size: int | None = None  # Size of the input in bytes.
-    processed_size: int | None = None  # Size of the result in bytes.
-    reduction_percent: float | None = None  # Size reduction in percent.
-    download_url: str | None = None  # Path to download the result.
-    processing_time_ms: int | None = None  # Duration of the conversion in milliseconds.
-    warnings: tuple[FidelityWarning, ...] = ()  # What the target format cannot hold.
-    container: str | None = None  # Present if the result has several files, in a ZIP.
-    file_count: int | None = None  # Files in the result.
-    quality_used: int | None = None  # The quality that `max_bytes` led to.
+    original_size: int  # Size of the input in bytes.
     batch_id: str | None = None  # The batch's id.
     source_file_id: str | None = None  # The file that was converted again to make this one.
-    error: FileError | None = None  # The error of the last conversion, if it failed.
-    created_at: str | None = None  # UTC.
+    created_at: str  # UTC.
     processed_at: str | None = None  # UTC.
+    expires_at: str  # UTC.
+    output_format: str | None = None  # The canonical name of the target format.
+    processed_size: int | None = None  # Size of the result in bytes.
+    media_type: str | None = None  # The media type of the result.
+    filename: str | None = None  # The name of the result.
+    processing_time_ms: int | None = None  # Duration of the conversion in milliseconds.
+    warnings: tuple[FidelityWarning, ...]  # What the target format cannot hold.
+    container: str | None = None  # Set if the result is an archive of the files.
+    file_count: int | None = None  # Files in the `container`; without one, files that were sent.
+    quality_used: int | None = None  # The quality that `max_bytes` led to.
+    page_count: int | None = None  # Pages of the result of a tool.
+    original_page_count: int | None = None  # Pages of all files that a tool received.
+    deleted_pages: tuple[int, ...] = ()  # Deleted pages, counted from 1.
+    reduction_percent: float | None = None  # Size reduction in percent.
+    download_url: str | None = None  # Path to download the result.
+    error: FileError | None = None  # The error of the last conversion, if it failed.
+    status: str  # `processed` after a successful conversion.
+    size: int  # Bytes.
     total: int | None = None  # Number of files in the batch.
 
 
@@ -408,7 +433,6 @@ class Tool:
 class Usage:
     """Usage in a period."""
 
-    period: str
     start: str  # UTC.
     end: str  # UTC.
     total_conversions: int
@@ -418,6 +442,7 @@ class Usage:
     bytes_in: int  # Bytes.
     bytes_out: int  # Bytes.
     bytes_total: int  # Bytes.
-    by_operation: Mapping[str, Any]
+    by_operation: Mapping[str, int]  # Conversions by endpoint, or by the id of a tool, with `_` for `-`.
     by_conversion: tuple[Pair, ...]  # Most frequent first.
     by_day: tuple[Day, ...]
+    period: str
