@@ -188,17 +188,23 @@ class Tool(Generic[T]):
     `inputs` is the range of the number of files, `count` returns the number of pages of a payload. `run` receives the
     payload, or a list if there can be several, and may modify it. It returns a payload or a ToolResult. `files` are the
     further files that it can receive, by the name of the parameter. `isolated` is as in `conversion`.
+
+    The result is a file of the format `target`, or an `archive` of such files. Its name is `output_name`, by default
+    the name of the first file.
     """
 
     name: str
     format: Format[T]
     run: Callable[..., T | ToolResult[T]]
     sources: tuple[FileFormat, ...]
+    target: FileFormat
     inputs: range
     count: Callable[[T], int] | None
     title: str
     summary: str
     isolated: bool = False
+    archive: bool = False
+    output_name: str | None = None
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
     files: Mapping[str, InputFile] = field(default_factory=dict, compare=False)
 
@@ -208,6 +214,11 @@ class Tool(Generic[T]):
         """Runs the tool with those of the options that it has, and with further files."""
         given = {**_own(self.options, options), **files}
         return self.run(payloads if self.takes_several else payloads[0], **given)
+
+    @property
+    def operation(self) -> str:
+        """The name of its runs in usage reports and metrics."""
+        return self.name.replace("-", "_")
 
     @property
     def takes_several(self) -> bool:
@@ -249,20 +260,38 @@ def tool(
     *,
     title: str,
     sources: tuple[FileFormat, ...],
+    target: FileFormat | None = None,
     count: Callable[[T], int] | None = None,
     inputs: range = range(1, 2),
     isolated: bool = False,
+    archive: bool = False,
+    output_name: str | None = None,
 ) -> Callable[[Callable[..., T | ToolResult[T]]], Tool[T]]:
     """Declares the decorated function as a tool, and its keyword-only parameters as the tool's options and files.
 
     Its positional parameter is a payload, or a list of payloads if `inputs` allows several. `name` is its id for
-    clients, such as `pdf-merge`, and `title` its name for people. The first line of the docstring describes it.
+    clients, such as `pdf-merge`, and `title` its name for people. The first line of the docstring describes it. The
+    default of `target` is the first of the `sources`.
     """
 
     def declare(run: Callable[..., T | ToolResult[T]]) -> Tool[T]:
         summary = (run.__doc__ or title).strip().splitlines()[0]
-        options, files = read_options(run), read_input_files(run)
-        return Tool(name, format, run, sources, inputs, count, title, summary, isolated, options, files)
+        return Tool(
+            name,
+            format,
+            run,
+            sources,
+            target or sources[0],
+            inputs,
+            count,
+            title,
+            summary,
+            isolated,
+            archive,
+            output_name,
+            read_options(run),
+            read_input_files(run),
+        )
 
     return declare
 

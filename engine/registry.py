@@ -130,8 +130,7 @@ class Registry:
         tool = self.tools.get(name)
         if tool is None:
             return {}
-        source = tool.sources[0]
-        steps = (*self.path(source, tool.format), *self.path(tool.format, source))
+        steps = (*self.path(tool.sources[0], tool.format), *self.path(tool.format, tool.target))
         return join_options([tool.options, *(step.options for step in steps)])
 
     def plan(

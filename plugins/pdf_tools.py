@@ -83,6 +83,7 @@ def write(document: pikepdf.Pdf) -> bytes:
     sources=(PDF,),
     count=_page_count,
     inputs=range(2, 21),
+    output_name="merged",
 )
 def merge(documents: list[pikepdf.Pdf]) -> pikepdf.Pdf:
     """Merges PDFs in the given order, with their outlines, links, forms, page labels and attachments."""

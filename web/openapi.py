@@ -14,7 +14,8 @@ from web.api.error_catalogue import ERROR_CATALOGUE
 from web.api.errors import STATUS
 from web.api.fields import FieldDescription, IdempotencyHeader, RequestModel, describe, describe_option
 from web.api.headers import header_components, header_refs
-from web.api.operations import ALL_TARGETS, API, ZIP, Access, FileField, FormFields, Operation, Response
+from web.api.operations import ALL_TARGETS, ZIP, Access, FileField, FormFields, Operation, Response
+from web.api.schemas.common import API
 from web.openapi_schemas import DESCRIPTION, SECURITY, SUMMARY, TAGS, Schemas, error_name, reference
 
 _TEXT = {"type": "string"}
@@ -65,6 +66,7 @@ def document(operations: Sequence[DocumentedOperation], registry: Registry, base
     """The document for clients that reach the API at `base_url`."""
     schemas = Schemas(response.schema for op in operations for response in op.operation.responses if response.schema)
     responses = _Responses(schemas, (ZIP, *(plan.target.media_type for plan in registry.catalogue())))
+    used_tags = {op.operation.tag for op in operations}
     paths: dict[str, Any] = {}
     for op in operations:
         outside = {} if op.path.startswith(API) else {"servers": [{"url": base_url.removesuffix(API)}]}
@@ -80,7 +82,7 @@ def document(operations: Sequence[DocumentedOperation], registry: Registry, base
         },
         "servers": [{"url": base_url}],
         "security": [{"apiKey": []}],
-        "tags": [{"name": name, "description": description} for name, description in TAGS.items()],
+        "tags": [{"name": name, "description": text} for name, text in TAGS.items() if name in used_tags],
         "paths": paths,
         "components": {
             "securitySchemes": {"apiKey": {"type": "http", "scheme": "bearer", "description": SECURITY}},
@@ -152,10 +154,12 @@ def _request_body(operation: Operation, options: Sequence[FieldDescription]) -> 
 
 def _form_body(form: FormFields, options: Sequence[FieldDescription]) -> dict[str, Any]:
     fields = [*describe(form.fields), *options]
-    properties = {form.file.name: _file(form.file), **{field.name: _property(field) for field in fields}}
-    required = [form.file.name, *(field.name for field in fields if field.required)]
+    files = {file.name: _file(file) for file in form.files}
+    properties = {**files, **{field.name: _property(field) for field in fields}}
+    required = [file.name for file in form.files if file.minimum]
+    required += [field.name for field in fields if field.required]
     schema = {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
-    encoding = {form.file.name: {"contentType": form.file.media_type}}
+    encoding = {file.name: {"contentType": file.media_type} for file in form.files}
     return {"required": True, "content": {"multipart/form-data": {"schema": schema, "encoding": encoding}}}
 
 

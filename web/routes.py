@@ -10,17 +10,12 @@ from typing import TypeAlias
 from tornado.routing import URLSpec
 from tornado.web import Application
 
-from web.api.operations import API, JSON_FORM, operation_of
+from engine.registry import Registry
+from web.api.operations import JSON_FORM, Route, operations_of, tool_operation, tool_path
+from web.api.schemas.common import API
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Usage
 from web.handlers.batches import BatchConversion, Batches, BatchFiles, BatchResource
-from web.handlers.conversions import (
-    Convert,
-    ConvertToJson,
-    DeletePages,
-    DeletePagesToJson,
-    Merge,
-    MergeToJson,
-)
+from web.handlers.conversions import Convert, RunTool
 from web.handlers.credits import CheckoutAction, CheckoutPage, Purchase, StripeWebhook
 from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Receipt, Session, UsageCsv
 from web.handlers.files import Download, FileConversion, FileResource, Upload
@@ -40,15 +35,15 @@ from web.handlers.service import Conversion, Formats, Health, NotFoundHandler, O
 from web.handlers.trials import TryConvert, TryPreview
 from web.http.handler import BaseHandler
 from web.http.responses import TextCompression
+from web.metrics.conversions import OTHER
 from web.openapi import DocumentedOperation
 from web.services.container import Services
 
-Route: TypeAlias = tuple[str, type[BaseHandler]]
+Resource: TypeAlias = tuple[str, type[BaseHandler]]
 """A regular expression of paths, and the handler."""
 
-API_ROUTES: tuple[Route, ...] = (
+API_RESOURCES: tuple[Resource, ...] = (
     (f"{API}/convert", Convert),
-    (f"{API}/convert{JSON_FORM}", ConvertToJson),
     (f"{API}/files/upload", Upload),
     (f"{API}/files/([^/]+)", FileResource),
     (f"{API}/files/([^/]+)/convert", FileConversion),
@@ -57,10 +52,6 @@ API_ROUTES: tuple[Route, ...] = (
     (f"{API}/batch/([^/]+)", BatchResource),
     (f"{API}/batch/([^/]+)/files", BatchFiles),
     (f"{API}/batch/([^/]+)/convert", BatchConversion),
-    (f"{API}/pdf/merge", Merge),
-    (f"{API}/pdf/merge{JSON_FORM}", MergeToJson),
-    (f"{API}/pdf/delete-pages", DeletePages),
-    (f"{API}/pdf/delete-pages{JSON_FORM}", DeletePagesToJson),
     (f"{API}/account", AccountResource),
     (f"{API}/account/usage", Usage),
     (f"{API}/account/keys", Keys),
@@ -79,7 +70,7 @@ API_ROUTES: tuple[Route, ...] = (
     ("/version", Version),
 )
 
-PAGE_ROUTES: tuple[Route, ...] = (
+PAGE_RESOURCES: tuple[Resource, ...] = (
     ("/checkout/([^/]+)", CheckoutPage),
     ("/checkout/([^/]+)/(pay|decline|cancel)", CheckoutAction),
     ("/", Landing),
@@ -96,7 +87,8 @@ PAGE_ROUTES: tuple[Route, ...] = (
     ("/dashboard/usage.csv", UsageCsv),
 )
 
-TRIAL_ROUTES: tuple[Route, ...] = (  # for the script of the landing page, not part of the API
+# The script of the landing page uses these. They are not part of the API.
+TRIAL_RESOURCES: tuple[Resource, ...] = (
     ("/try/convert", TryConvert),
     ("/try/preview", TryPreview),
 )
@@ -104,39 +96,63 @@ TRIAL_ROUTES: tuple[Route, ...] = (  # for the script of the landing page, not p
 
 def build_application(services: Services) -> Application:
     """The Tornado application with all routes."""
-    arguments, routes = {"services": services}, (*API_ROUTES, *PAGE_ROUTES, *TRIAL_ROUTES)
+    pages = [(pattern, handler, _route(pattern, handler)) for pattern, handler in (*PAGE_RESOURCES, *TRIAL_RESOURCES)]
+    routes = [*api_routes(services.registry), *pages, ("/api/.*", NotFoundHandler, Route(OTHER))]
     return Application(
-        [URLSpec(pattern, handler, arguments) for pattern, handler in (*routes, ("/api/.*", NotFoundHandler))],
-        routes={
-            handler: re.sub(r"\(.*?\)", "{}", pattern) for pattern, handler in (*routes, ("/static/(.*)", StaticFile))
-        },
+        [URLSpec(pattern, handler, {"services": services, "route": route}) for pattern, handler, route in routes],
         transforms=[TextCompression],
         log_function=lambda _handler: None,  # handlers log their requests themselves
         static_path=str(STATIC_FOLDER),
         static_handler_class=StaticFile,
-        static_handler_args=dict(arguments),  # Tornado adds to it
+        static_handler_args={"services": services, "route": Route("/static/{}")},
         template_loader=load_templates(),
         default_handler_class=PageNotFound,
-        default_handler_args=arguments,
+        default_handler_args={"services": services, "route": Route(OTHER)},
     )
 
 
-def documented_operations() -> Iterator[DocumentedOperation]:
-    """The operations of the API, for the OpenAPI document."""
-    for pattern, handler in API_ROUTES:
-        for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
-            operation = operation_of(handler, method)
-            if operation is None:
+def api_routes(registry: Registry) -> Iterator[tuple[str, type[BaseHandler], Route]]:
+    """The routes of the API. Operations whose response can be a file or JSON have a second path, for JSON only."""
+    for pattern, handler in API_RESOURCES:
+        route = _route(pattern, handler)
+        yield pattern, handler, route
+        yield from _json_routes(pattern, handler, route)
+    for tool in registry.tools.values():
+        operations = {"POST": tool_operation(tool)}
+        for path in dict.fromkeys((tool_path(tool), f"/tools/{tool.name}")):
+            route = Route(API + path, operations)
+            yield API + path, RunTool, route
+            yield from _json_routes(API + path, RunTool, route)
+
+
+def _route(pattern: str, handler: type[BaseHandler]) -> Route:
+    return Route(re.sub(r"\(.*?\)", "{}", pattern), operations_of(handler))
+
+
+def _json_routes(
+    pattern: str, handler: type[BaseHandler], route: Route
+) -> Iterator[tuple[str, type[BaseHandler], Route]]:
+    path = route.label.removeprefix(API)
+    twins = {method: one.as_json(path) for method, one in route.operations.items() if one.negotiated}
+    if twins:
+        yield pattern + JSON_FORM, handler, Route(route.label + JSON_FORM, twins)
+
+
+def documented_operations(registry: Registry) -> Iterator[DocumentedOperation]:
+    """The operations of the API, for the OpenAPI document: those of a tool at its own path."""
+    seen: set[str] = set()
+    for pattern, handler, route in api_routes(registry):
+        for method, operation in route.operations.items():
+            if operation.id in seen:
                 continue
-            function = getattr(handler, method.lower())
-            _, *variables = inspect.signature(function).parameters  # the path's variables, in order
-            path = re.sub(r"\([^)]*\)", "{}", pattern).format(*(f"{{{variable}}}" for variable in variables))
+            seen.add(operation.id)
+            _, *variables = inspect.signature(getattr(handler, method.lower())).parameters  # in the order of the path
             yield DocumentedOperation(
                 method=method,
-                path=path,
+                path=re.sub(r"\([^)]*\)", "{}", pattern).format(*(f"{{{variable}}}" for variable in variables)),
                 variables=tuple(variables),
                 operation=operation,
                 access=handler.access,
                 headers=tuple(handler.fixed_headers),
-                documentation=inspect.getdoc(function) or "",
+                documentation=operation.documentation,
             )

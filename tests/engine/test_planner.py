@@ -73,7 +73,7 @@ def test_a_plan_is_isolated_if_one_of_its_steps_is() -> None:
         return Conversion(PNG, PNG, lambda payload: payload, isolated=isolated)
 
     def tool(*, isolated: bool) -> Tool[bytes]:
-        return Tool("tool", PNG, lambda payloads: payloads[0], (PNG,), range(1, 3), len, "Tool", "", isolated)
+        return Tool("tool", PNG, lambda payloads: payloads[0], (PNG,), PNG, range(1, 3), len, "Tool", "", isolated)
 
     def planned(*parts: bool) -> Plan:
         steps = [step(isolated=isolated) for isolated in parts[1:]]

@@ -104,7 +104,7 @@ def test_forms(fuzz_seconds: float) -> None:
             work_files = WorkFiles(Path(folder))
             reader = MultipartBody(
                 "multipart/form-data; boundary=b",
-                FileField("file", "The file."),
+                [FileField("file", "The file.")],
                 ("output_format",),
                 max_file_size=1 << 20,
                 create_file=lambda: work_files.create("account"),
@@ -113,7 +113,7 @@ def test_forms(fuzz_seconds: float) -> None:
             try:
                 asyncio.run(feed(reader, body, size))
                 form = reader.form
-                for upload in form.uploads:
+                for upload in form.uploads("file"):
                     assert upload.file.size == upload.size
             except (ApiError, InvalidOption):
                 return

@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from benchmarks.processes import ConvertdServer
-from tests.support.load import Clients, assert_no_work_files, charged, create_accounts, sqlite_url
 from tests.support.requests import http
 from tests.support.samples.hostile import DONE, Canary, Hostile, Outcome, hostile_files
+from tests.support.servers.load import Clients, assert_no_work_files, charged, create_accounts, sqlite_url
 
 pytestmark = pytest.mark.long
 

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.load_generator import LoadPlan, TimedResponse, generate_load
 from benchmarks.processes import WORKERS, ConvertdServer
 from benchmarks.report import p99
-from tests.support.load import charged, create_accounts, picture, sqlite_url
+from tests.support.servers.load import charged, create_accounts, picture, sqlite_url
 
 pytestmark = pytest.mark.long
 

@@ -13,7 +13,9 @@ from time import sleep
 import pytest
 
 from benchmarks.processes import ConvertdServer
-from tests.support.load import (
+from tests.support.samples.forms import TARGET, conversion_request, form, part
+from tests.support.servers.in_process import eventually
+from tests.support.servers.load import (
     Clients,
     assert_no_work_files,
     charged,
@@ -22,8 +24,6 @@ from tests.support.load import (
     running_jobs,
     sqlite_url,
 )
-from tests.support.samples.forms import TARGET, conversion_request, form, part
-from tests.support.servers.in_process import eventually
 
 pytestmark = pytest.mark.long
 

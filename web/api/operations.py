@@ -6,17 +6,22 @@ The HTTP layer reads requests as declared; the OpenAPI document is generated fro
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal, TypeVar
 
+from engine.conversions import AnyTool
 from engine.options import Option
 from engine.registry import Registry
-from web.api.fields import RequestModel, field_names
+from web.api.fields import IdempotencyHeader, RequestModel, field_names
 from web.api.headers import DOWNLOAD_HEADERS
+from web.api.schemas.files import ConversionResult
 
-Tag = Literal["Conversion", "Files", "Batches", "PDF", "Account", "Credits", "Registration", "Catalogue", "Service"]
+Tag = Literal[
+    "Conversion", "Files", "Batches", "PDF", "Tools", "Account", "Credits", "Registration", "Catalogue", "Service"
+]
 Access = Literal["key", "address", "not_cross_site", "open", "form", "session", "trial", "preview"]
 """Who may send requests to a resource.
 
@@ -26,12 +31,6 @@ whose forms must come from a page of this server. `session`, `trial` and `previe
 the dashboard, a trial conversion or a preview that is left. With an API key, previews may be of larger files.
 """
 Method = TypeVar("Method", bound=Callable[..., Any])
-
-API: Final = "/api/v1"
-"""The path prefix of the API."""
-
-CONVERSION_OPTIONS: Final = "conversion"
-"""The options of all conversions."""
 
 ZIP: Final = "application/zip"
 """The media type of results with several files."""
@@ -51,6 +50,9 @@ CONVERSION_ERRORS: Final = (
 )
 """The error codes of conversions."""
 
+METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+_BYTES: Final = "application/octet-stream"
 _ATTRIBUTE: Final = "__operation__"
 _FILE_HEADERS: Final = ("Content-Disposition", "X-Warnings", *DOWNLOAD_HEADERS)
 _RANGE_HEADERS: Final = ("Accept-Ranges", "ETag")
@@ -75,10 +77,16 @@ class FileField:
 
 @dataclass(frozen=True)
 class FormFields:
-    """A multipart form: files and text fields."""
+    """A multipart form: the files to process, text fields, and `further` files."""
 
     file: FileField
     fields: type[RequestModel] = RequestModel
+    further: tuple[FileField, ...] = ()
+
+    @property
+    def files(self) -> tuple[FileField, ...]:
+        """All fields with files."""
+        return (self.file, *self.further)
 
     @cached_property
     def text_names(self) -> tuple[str, ...]:
@@ -132,10 +140,10 @@ def cacheable(response: Response) -> tuple[Response, ...]:
 class Operation:
     """Decorates a method of a handler, whose docstring is the documentation: a summary line, then a description.
 
-    `codes` are error codes in addition to those that the other arguments imply. `options` is CONVERSION_OPTIONS, or the
-    name of a tool: the body has these options as further fields. If `queued` is set, the request is refused before its
-    body arrives while the job queue is full. If `negotiated` is set, the response is a file, or for
-    clients that accept JSON, that of the operation at the same path with JSON_FORM.
+    `codes` are error codes in addition to those that the other arguments imply. If `conversion_options` is set, the
+    body has the options of all conversions as further fields, and with a `tool` those of the tool. If `queued` is set,
+    the request is refused before its body arrives while the job queue is full. If `json_schema` is set, the response is
+    a file, or for clients that accept JSON a value of this schema; with `always_json` it is JSON for all clients.
     """
 
     id: str
@@ -146,23 +154,86 @@ class Operation:
     headers: type[RequestModel] | None = None
     json: type[RequestModel] | None = None
     form: FormFields | None = None
-    options: str | None = None
+    conversion_options: bool = False
+    tool: AnyTool | None = None
     queued: bool = False
-    negotiated: bool = False
+    json_schema: Any = None
+    always_json: bool = False
+    documentation: str = ""
 
     def __call__(self, method: Method) -> Method:
-        setattr(method, _ATTRIBUTE, self)
+        setattr(method, _ATTRIBUTE, replace(self, documentation=inspect.getdoc(method) or ""))
         return method
+
+    @property
+    def negotiated(self) -> bool:
+        """Whether the Accept header decides between a file and JSON."""
+        return self.json_schema is not None and not self.always_json
 
     def options_of(self, registry: Registry) -> Mapping[str, Option]:
         """The options that the body may have, by name."""
-        if self.options is None:
-            return {}
-        return registry.options if self.options == CONVERSION_OPTIONS else registry.tool_options(self.options)
+        if self.tool is not None:
+            return registry.tool_options(self.tool.name)
+        return registry.options if self.conversion_options else {}
+
+    def as_json(self, path: str) -> Operation:
+        """The operation at the path with JSON_FORM, which stores the result of the operation at `path`."""
+        summary, _, _ = self.documentation.partition("\n")
+        description = f"Does the same as `POST {path}`. The response describes the stored result."
+        return replace(
+            self,
+            id=f"{self.id}ToJson",
+            responses=(json_response(self.json_schema, "The stored result."),),
+            always_json=True,
+            documentation=f"{summary} and store the result\n\n{description} Costs one credit.",
+        )
 
 
-def operation_of(handler: type, method: str) -> Operation | None:
-    """The operation of the handler's method; None if the method has none. HEAD has the operation of GET."""
-    name = "get" if method == "HEAD" else method.lower()
-    operation = getattr(getattr(handler, name, None), _ATTRIBUTE, None)
-    return operation if isinstance(operation, Operation) else None
+def operations_of(handler: type) -> Mapping[str, Operation]:
+    """The operations of a handler's methods."""
+    methods = {name: getattr(handler, name.lower(), None) for name in METHODS}
+    found = {name: getattr(method, _ATTRIBUTE, None) for name, method in methods.items()}
+    return {name: operation for name, operation in found.items() if operation is not None}
+
+
+@dataclass(frozen=True)
+class Route:
+    """A resource: its path for logs and metrics, with {} for variables, and the operations of its methods."""
+
+    label: str
+    operations: Mapping[str, Operation] = field(default_factory=dict)
+
+
+def tool_operation(tool: AnyTool) -> Operation:
+    """The operation that runs a tool on the files of a form."""
+    names = " or ".join(source.name.upper() for source in tool.sources)
+    media_type = tool.sources[0].media_type if len(tool.sources) == 1 else _BYTES
+    first, last = tool.inputs[0], tool.inputs[-1]
+    if tool.takes_several:
+        file = FileField("files[]", f"The {names} files, in order.", first, last, ("files",), media_type)
+    else:
+        file = FileField("file", f"The {names} file.", media_type=media_type)
+    path = tool_path(tool)
+    return Operation(
+        id=_camel_case(tool.title),
+        tag="PDF" if path.startswith("/pdf/") else "Tools",
+        form=FormFields(file, further=tuple(FileField(name, one.description, 0) for name, one in tool.files.items())),
+        tool=tool,
+        headers=IdempotencyHeader,
+        responses=(file_response((tool.target.media_type, *([ZIP] if tool.archive else []))),),
+        codes=CONVERSION_ERRORS,
+        queued=True,
+        json_schema=ConversionResult,
+        documentation=f"{tool.title}\n\n{tool.summary} With `Accept: application/json`, the response is the JSON of "
+        f"`POST {path}{JSON_FORM}`. Costs one credit.",
+    )
+
+
+def tool_path(tool: AnyTool) -> str:
+    """The path of a tool below that of the API: tools of PDFs are below /pdf."""
+    return f"/pdf/{tool.name.removeprefix('pdf-')}" if tool.name.startswith("pdf-") else f"/tools/{tool.name}"
+
+
+def _camel_case(title: str) -> str:
+    words: list[str] = re.findall("[A-Za-z0-9]+", title)
+    return words[0].lower() + "".join(word.capitalize() for word in words[1:])

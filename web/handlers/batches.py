@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from web.api.errors import InvalidParameter
 from web.api.fields import BatchConversionFields, IdempotencyHeader, NewBatchFields
-from web.api.operations import CONVERSION_OPTIONS, FileField, FormFields, Operation, json_response
+from web.api.operations import FileField, FormFields, Operation, json_response
 from web.api.schemas.files import AddedFile, BatchResult, BatchStatus
 from web.http.handler import BaseHandler
 from web.services.batches import BatchRequest
@@ -67,7 +67,7 @@ class BatchConversion(BaseHandler):
         id="convertBatch",
         tag="Batches",
         json=BatchConversionFields,
-        options=CONVERSION_OPTIONS,
+        conversion_options=True,
         headers=IdempotencyHeader,
         responses=(json_response(BatchResult),),
         codes=("unsupported_conversion", "no_credits"),

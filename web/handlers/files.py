@@ -5,7 +5,6 @@ from __future__ import annotations
 from web.api.fields import ConversionFields, IdempotencyHeader
 from web.api.operations import (
     CONVERSION_ERRORS,
-    CONVERSION_OPTIONS,
     FileField,
     FormFields,
     Operation,
@@ -64,7 +63,7 @@ class FileConversion(BaseHandler):
         id="convertFile",
         tag="Files",
         json=ConversionFields,
-        options=CONVERSION_OPTIONS,
+        conversion_options=True,
         headers=IdempotencyHeader,
         responses=(json_response(ConversionResult),),
         codes=CONVERSION_ERRORS,

@@ -33,7 +33,8 @@ from storage.tables.email_verification import VALIDITY
 from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
 from web.api.errors import STATUS, ApiError, InvalidParameter, NotFound, PublicError, envelope, public_error
 from web.api.fields import RegistrationFields, validate
-from web.api.operations import API, Access
+from web.api.operations import Access, Route
+from web.api.schemas.common import API
 from web.http.handler import BaseHandler
 from web.http.responses import wants_html
 from web.services.api_reference import Endpoint
@@ -300,8 +301,8 @@ class StatusPage(PageHandler):
 class StaticFile(PageHandler, StaticFileHandler):
     """A file of the static folder. Browsers cache it for as long as its versioned URL is current."""
 
-    def initialize(self, services: Services, path: str) -> None:  # type: ignore[override]
-        PageHandler.initialize(self, services)
+    def initialize(self, services: Services, route: Route, path: str) -> None:  # type: ignore[override]
+        PageHandler.initialize(self, services, route)
         StaticFileHandler.initialize(self, path)
 
     def compute_etag(self) -> str | None:

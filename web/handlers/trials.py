@@ -10,7 +10,7 @@ from types import MappingProxyType
 from engine.options import OptionValues
 from storage.errors import NoCredits
 from web.api.fields import DirectConversionFields
-from web.api.operations import CONVERSION_OPTIONS, FileField, FormFields, Operation
+from web.api.operations import FileField, FormFields, Operation
 from web.api.values import to_json
 from web.handlers.pages import PageHandler
 from web.http.downloads import send_file
@@ -30,7 +30,7 @@ class TryConvert(PageHandler):
         id="tryConvert",
         tag="Conversion",
         form=FormFields(FileField("file", "The file to convert."), DirectConversionFields),
-        options=CONVERSION_OPTIONS,
+        conversion_options=True,
         responses=(),
         queued=True,
     )
@@ -68,7 +68,7 @@ class TryPreview(PageHandler):
         id="tryPreview",
         tag="Conversion",
         form=FormFields(FileField("file", "The file to show.")),
-        options=CONVERSION_OPTIONS,
+        conversion_options=True,
         responses=(),
         queued=True,
     )

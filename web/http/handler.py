@@ -29,13 +29,13 @@ from web.api.errors import (
     public_error,
 )
 from web.api.headers import PREFLIGHT_HEADERS, common_headers, rate_limit_headers
-from web.api.operations import Access, operation_of
+from web.api.operations import METHODS, Access, Route
 from web.api.values import to_json
 from web.http.authorization import Authorization
 from web.http.request_input import DiscardedBody, RequestInput
 from web.http.responses import write_json
 from web.http.server import UNKNOWN_METHOD, connection_of
-from web.metrics.conversions import OTHER, RequestContext
+from web.metrics.conversions import RequestContext
 from web.services.accounts import Account
 from web.services.container import Services
 from web.services.idempotency import Replayed, ResponseData
@@ -44,12 +44,11 @@ from web.services.request_tracking import CompletedRequest
 log = logging.getLogger("convertd.web")
 
 _CLIENT_CLOSED_REQUEST = 499  # for the access log only
-_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 @stream_request_body
 class BaseHandler(RequestHandler):
-    """A resource. Its methods are decorated with the Operation that they implement.
+    """A resource. Its methods are decorated with the Operation that they implement, unless the route has them.
 
     `access` is the policy of who may send requests, `fixed_headers` are sent with all its responses, `max_body` is the
     maximum size in bytes of bodies other than multipart forms. A resource without methods does not exist.
@@ -60,8 +59,10 @@ class BaseHandler(RequestHandler):
     max_body: ClassVar[int] = 64 << 10
     SUPPORTED_METHODS = (*RequestHandler.SUPPORTED_METHODS, UNKNOWN_METHOD)
 
-    def initialize(self, services: Services) -> None:
+    def initialize(self, services: Services, route: Route) -> None:
         self.services = services
+        self.route = route
+        self.operation = route.operations.get("GET" if self.request.method == "HEAD" else str(self.request.method))
         self.context = RequestContext(self.request_id)
         self.authorization = Authorization(services, self.request)
         self.input = RequestInput(self.request)
@@ -90,8 +91,7 @@ class BaseHandler(RequestHandler):
     async def prepare(self) -> None:
         try:
             method, methods = str(self.request.method), supported_methods(type(self))
-            operation = operation_of(type(self), method)
-            queued = operation is not None and operation.queued
+            queued = self.operation is not None and self.operation.queued
             if method == "OPTIONS" or method not in methods:
                 await self.authorization.peek(self.access)
             if not methods:
@@ -106,7 +106,7 @@ class BaseHandler(RequestHandler):
             if queued:
                 account = self.client()
                 self.services.job_queue.check(account.id, account.tier.max_concurrent)
-            self.input.expect_body(operation, self.max_body, self.authorization.account, self.services)
+            self.input.expect_body(self.operation, self.max_body, self.authorization.account, self.services)
         except Exception as error:
             await self._refuse(error)
 
@@ -227,7 +227,7 @@ class BaseHandler(RequestHandler):
         completed = CompletedRequest(
             method=str(self.request.method),
             path=self.request.path,
-            route=str(self.settings["routes"].get(type(self), OTHER)),
+            route=self.route.label,
             status=self.get_status(),
             seconds=self.request.request_time(),
             context=self.context,
@@ -254,7 +254,7 @@ class BaseHandler(RequestHandler):
 
 def supported_methods(handler: type[RequestHandler]) -> tuple[str, ...]:
     """The HTTP methods of a resource; none for a handler that implements none."""
-    methods = [name for name in _METHODS if getattr(handler, name.lower()) is not getattr(RequestHandler, name.lower())]
+    methods = [name for name in METHODS if getattr(handler, name.lower()) is not getattr(RequestHandler, name.lower())]
     return (*methods, *(["HEAD"] if "GET" in methods else []), "OPTIONS") if methods else ()
 
 

@@ -39,14 +39,13 @@ class Form:
     files: Sequence[tuple[str, Upload]]
     texts: Mapping[str, str]
 
-    @property
-    def uploads(self) -> tuple[Upload, ...]:
-        """All files of all fields."""
-        return tuple(upload for _, upload in self.files)
+    def uploads(self, *fields: str) -> tuple[Upload, ...]:
+        """The files of these fields, in the order sent."""
+        return tuple(upload for name, upload in self.files if name in fields)
 
     def file(self, field: str) -> Upload:
         """The only file of the field. Raises InvalidParameter if there are none or several."""
-        found = [upload for name, upload in self.files if name == field]
+        found = self.uploads(field)
         if len(found) != 1:
             reason, count = ("duplicate", "more than one file") if found else ("missing", "no file")
             raise InvalidParameter(f"The form has {count} in the field {field}.", reason=reason, param=field)
@@ -72,7 +71,7 @@ class MultipartBody:
     def __init__(
         self,
         content_type: str,
-        files: FileField,
+        files: Sequence[FileField],
         texts: tuple[str, ...],
         *,
         max_file_size: int,
@@ -82,10 +81,11 @@ class MultipartBody:
     ) -> None:
         self._create_file = create_file
         self._registry = registry
-        self._file_fields = files.names
+        self._file_fields = [name for field in files for name in field.names]
         self._text_fields = texts
         self._max_file_size = max_file_size
-        self._max_size = min(max_file_size * files.maximum, max(max_file_size, _MAX_TOTAL)) + _FRAMING
+        all_files = max_file_size * sum(field.maximum for field in files)
+        self._max_size = min(all_files, max(max_file_size, _MAX_TOTAL)) + _FRAMING
         if length > self._max_size:
             raise FileTooLarge(max_file_size)
         self._received = 0

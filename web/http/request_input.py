@@ -109,7 +109,7 @@ class RequestInput:
         assert account is not None  # operations with files need an account
         self.body = MultipartBody(
             self._request.headers.get("Content-Type", ""),
-            operation.form.file,
+            operation.form.files,
             (*operation.form.text_names, *self.options),
             max_file_size=account.tier.max_file_size,
             length=length,

@@ -160,7 +160,8 @@ class _Reader:
         for name, declared in schema.get("properties", {}).items():
             resolved = self._resolve(declared)
             if _is_file(resolved):
-                files += [(name, "page.pdf" if "/pdf/" in path else "photo.heic")] * (2 if "items" in resolved else 1)
+                if name in schema.get("required", []):
+                    files += [(name, _sample_file(resolved))] * (2 if "items" in resolved else 1)
             elif name in schema.get("required", []) or name == "quality":
                 values[name] = _example(declared) or _example(resolved) or "…"
         url = re.sub(r"\{(\w+)\}", lambda part: part[1].upper(), path)
@@ -177,7 +178,7 @@ class _Reader:
             files=tuple(files),
             body=values if media_type == _JSON else None,
             needs_key=needs_key,
-            saves=_output_file(path, values) if first not in (_JSON, "text/csv") else None,
+            saves=_output_file(content, values) if first not in (_JSON, "text/csv") else None,
         )
 
     def _is_rooted(self, path: str) -> bool:
@@ -199,6 +200,14 @@ def _example(holder: Schema) -> Any:
     return examples[0] if examples else holder.get("example")
 
 
-def _output_file(path: str, values: Mapping[str, Any]) -> str:
-    """The name of the file that a binary response is written to."""
-    return "result.pdf" if "/pdf/" in path else f"result.{values.get('output_format', 'file')}"
+def _sample_file(schema: Schema) -> str:
+    """The name of a file for a field, or for each file of a field with several."""
+    media_type = schema.get("items", schema).get("contentMediaType")
+    return "page.pdf" if media_type == "application/pdf" else "photo.heic"
+
+
+def _output_file(content: Schema, values: Mapping[str, Any]) -> str:
+    """The name of the file that a binary response with one of the media types is written to."""
+    if "output_format" not in values and "application/pdf" in content:
+        return "result.pdf"
+    return f"result.{values.get('output_format', 'file')}"

@@ -16,7 +16,8 @@ from engine.options import Option
 from engine.plugin_loader import Plugin
 from engine.registry import Registry
 from web.api.fields import describe_option
-from web.api.operations import API
+from web.api.operations import tool_path
+from web.api.schemas.common import API
 
 _MAX_EXCEPTIONS = 4  # formats that a text lists as exceptions
 
@@ -98,13 +99,13 @@ def _conversion_tool(registry: Registry, plugin: Plugin) -> dict[str, Any]:
 def _tool(registry: Registry, plugin: Plugin, tool: AnyTool) -> dict[str, Any]:
     return {
         "id": tool.name,
-        "name": tool.name.replace("-", " ").replace("pdf", "PDF"),
-        "category": "document",
+        "name": tool.title,
+        "category": "image" if tool.target.media_type.startswith("image/") else "document",
         "description": tool.summary,
-        "endpoint": f"{API}/pdf/{tool.name.removeprefix('pdf-')}",
+        "endpoint": API + tool_path(tool),
         "credits": CREDITS_PER_CONVERSION,
         "input_formats": [fmt.name for fmt in tool.sources],
-        "output_formats": [fmt.name for fmt in tool.sources],
+        "output_formats": [tool.target.name],
         "files": {"minimum": tool.inputs[0], "maximum": tool.inputs[-1]},
         "options": [_option(option) for option in registry.tool_options(tool.name).values()],
         "plugin": plugin.name,

@@ -185,7 +185,7 @@ class Cluster:
     async def process(self, jobs: int = 2) -> asyncio.subprocess.Process:
         """Starts a worker process, which is killed with the cluster."""
         command = [sys.executable, "-m", "tests.support.servers.cluster", self.scheduler, str(self._folder), str(jobs)]
-        process = await asyncio.create_subprocess_exec(*command, cwd=Path(__file__).parents[2])
+        process = await asyncio.create_subprocess_exec(*command, cwd=Path(__file__).parents[3])
         self._stack.push_async_callback(_killed, process)
         return process
 

@@ -13,12 +13,12 @@ import httpx
 import pytest
 
 from benchmarks.processes import ConvertdServer, ConvertdWorker, SchedulerProcess
-from tests.support.load import CREDITS, create_accounts, sqlite_url
 from tests.support.requests import http
 from tests.support.samples.forms import picture
 from tests.support.servers.in_process import eventually
+from tests.support.servers.load import CREDITS, create_accounts, sqlite_url
 
-_README = Path(__file__).parents[2] / "config" / "README.md"
+_README = Path(__file__).parents[3] / "config" / "README.md"
 
 
 def tls_variables(folder: Path) -> dict[str, str]:

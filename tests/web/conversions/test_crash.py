@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.processes import ConvertdServer
-from tests.support.load import Clients, charged, create_accounts, repeat
+from tests.support.servers.load import Clients, charged, create_accounts, repeat
 
 pytestmark = [pytest.mark.slow, pytest.mark.both_databases]
 

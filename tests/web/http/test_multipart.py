@@ -38,7 +38,7 @@ def work_files(folder: Path) -> WorkFiles:
 def reader(files: WorkFiles, max_file_size: int = 1 << 20) -> Iterator[MultipartBody]:
     made = MultipartBody(
         FORM["Content-Type"],
-        FileField("file", "The file."),
+        [FileField("file", "The file.")],
         ("output_format",),
         max_file_size=max_file_size,
         create_file=lambda: files.create("account"),
@@ -152,7 +152,7 @@ async def test_one_byte_more_is_not(tmp_path: Path) -> None:
 def test_uploads_are_identified(tmp_path: Path) -> None:
     body = form(part(picture(), 'name="file"; filename="a.bin"'), part(b"x", 'name="file"'), part(b"", 'name="file"'))
     with read(tmp_path, body) as read_form:
-        first, *others = read_form.uploads
+        first, *others = read_form.uploads("file")
     assert first.format.name == "jpeg"
     for upload, reason in zip(others, ("unrecognized", "empty_file"), strict=True):
         with pytest.raises(UnknownFormat) as unknown:

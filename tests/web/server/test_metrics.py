@@ -27,7 +27,7 @@ from tests.support.servers.redis_server import RedisServer
 from web import metrics
 from web.metrics.cluster import ClusterState, ClusterWorkerMetrics
 
-_README = (Path(__file__).parents[2] / "config" / "README.md").read_text()
+_README = (Path(__file__).parents[3] / "config" / "README.md").read_text()
 CANARY = "canary"
 
 

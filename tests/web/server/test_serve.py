@@ -15,11 +15,11 @@ import httpx
 import pytest
 
 from benchmarks.processes import ConvertdServer, child_processes
-from tests.support.load import create_accounts, sqlite_url
 from tests.support.requests import http
 from tests.support.samples.forms import FORM, TARGET, conversion_request, form, part
 from tests.support.samples.forms import picture as picture_of
 from tests.support.servers.in_process import eventually, open_work_files
+from tests.support.servers.load import create_accounts, sqlite_url
 
 _ONE_WORKER = {"CONVERTD_WORKERS": "1"}
 

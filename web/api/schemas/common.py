@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NotRequired, TypeAlias
+from typing import Annotated, Any, Final, NotRequired, TypeAlias
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -12,6 +12,9 @@ from config.pricing import TierName
 Timestamp: TypeAlias = Annotated[
     str, Field(pattern=r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", description="UTC.", examples=["2026-11-21 05:23:00"])
 ]
+API: Final = "/api/v1"
+"""The path prefix of the API."""
+
 RequestId: TypeAlias = Annotated[
     str,
     Field(

@@ -12,8 +12,7 @@ from engine.outcome import Outcome
 from storage.field_types import BatchId, Count, FileId, Size
 from storage.tables.batches import Batch
 from storage.tables.files import File
-from web.api.operations import API
-from web.api.schemas.common import DownloadUrl, ErrorBody, Message, Reduction
+from web.api.schemas.common import API, DownloadUrl, ErrorBody, Message, Reduction
 from web.api.values import Flat, Inline
 
 
