@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine import ConversionError, CorruptInput, sandbox
+from engine import ConversionError, CorruptInput, StepFailed, sandbox
 from engine.errors import WorkerCrashed
 from engine.executor import jobs
 from engine.executor.jobs import Inspection, JobResult
@@ -117,6 +117,11 @@ def test_messages_lose_what_cannot_be_sent() -> None:
 def test_an_unusual_reply_is_a_crash(reply: bytes) -> None:
     with pytest.raises(WorkerCrashed, match="unreadable"):
         jobs.parse_result(reply)
+
+
+def test_an_error_that_is_too_long_becomes_another() -> None:
+    with pytest.raises(StepFailed, match="too long"):
+        jobs.parse_result(jobs.error_reply(CorruptInput("x" * jobs.MAX_MESSAGE)))
 
 
 def test_an_unknown_class_of_errors_is_a_failed_conversion() -> None:

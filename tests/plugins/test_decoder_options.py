@@ -10,7 +10,7 @@ import pikepdf
 import pytest
 from PIL import Image
 
-from engine import OptionValues, pipeline
+from engine import InvalidOption, OptionValues, pipeline
 from engine.executor import Job, LocalExecutor
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
@@ -131,6 +131,14 @@ def test_pages_stay_documents() -> None:
     result = _convert(sample("pdf"), "pdf", width=100)
 
     assert [warned.code for warned in result.outcome.warnings] == ["option_ignored"]
+
+
+@pytest.mark.parametrize("source", ["jpeg", "png", "tiff", "gif", "webp", "pdf", "svg"])
+def test_a_crop_outside_of_a_reduced_picture_is_refused(source: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        _convert(sample(source), "webp", crop="0,0,9000,10", width=10)
+
+    assert caught.value.param == "crop"
 
 
 @pytest.mark.asyncio(loop_scope="session")

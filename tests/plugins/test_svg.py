@@ -173,9 +173,10 @@ def test_only_the_part_with_an_effect_becomes_a_picture() -> None:
 
 
 def test_markup_in_entities() -> None:
-    prolog = b'<!DOCTYPE svg [<!ENTITY ns_svg "http://www.w3.org/2000/svg"><!ENTITY st0 "fill:#0000ff;">]>'
     data = (
-        prolog + b'<svg xmlns="&ns_svg;" width="100" height="100"><rect style="&st0;" width="100" height="100"/></svg>'
+        b'<!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN" "svg11.dtd" '
+        b'[<!ENTITY ns_svg "http://www.w3.org/2000/svg"><!ENTITY st0 "fill:#0000ff;">]>'
+        b'<svg xmlns="&ns_svg;" width="100" height="100"><rect style="&st0;" width="100" height="100"/></svg>'
     )
 
     result = pipeline.run(_REGISTRY.plan([_REGISTRY.formats["svg"]], "png"), [data])
@@ -183,11 +184,17 @@ def test_markup_in_entities() -> None:
     assert _picture(result).getpixel((50, 50)) == _BLUE
 
 
-@pytest.mark.parametrize("style", ["href:{}", "xlink:href:{}", "*zoom:1;href:{}", "--a:{};href:var(--a)"])
-def test_a_style_refers_to_no_file(tmp_path: Path, style: str) -> None:
+@pytest.mark.parametrize(
+    "reference",
+    [
+        *('href="{}"', 'xlink:href="file://{}"', 'style="href:{}"', 'style="xlink:href:{}"'),
+        *('style="*zoom:1;href:{}"', 'style="--a:{};href:var(--a)"'),
+    ],
+)
+def test_no_other_file_is_drawn(tmp_path: Path, reference: str) -> None:
     secret = tmp_path / "secret.png"
     Image.new("RGB", (9, 9), "red").save(secret)
-    attributes = f'width="100" height="100" style="{style.format(secret)}"'
+    attributes = f'width="100" height="100" {reference.format(secret)}'
 
     drawn = _convert(f"<style>image{{href:{secret}}}</style><image {attributes}/><feImage {attributes}/>")
 

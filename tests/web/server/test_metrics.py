@@ -270,6 +270,13 @@ def test_the_readme_lists_all_metrics(scraped: Scraped) -> None:
     assert documented == {name: labels for name, labels in found.items() if name.startswith("convertd_")}
 
 
+def test_the_metrics_of_a_worker_of_a_cluster() -> None:
+    ClusterWorkerMetrics(worker := CollectorRegistry())
+    installation = {"convertd_build", "convertd_plugin_up", "convertd_sandbox_layer", "convertd_ready"}
+    jobs = {"convertd_cluster_worker_running", "convertd_cluster_worker_jobs"}
+    assert {family.name for family in worker.collect()} == installation | jobs
+
+
 def test_the_queue_and_disconnecting_clients(servers: Servers, data_dir: Path) -> None:
     form = httpx.Request("POST", "http://here", data={"output_format": "webp"}, files={"file": sample("png")})
     head = f"Content-Type: {form.headers['Content-Type']}\r\nContent-Length: {form.headers['Content-Length']}\r\n\r\n"
