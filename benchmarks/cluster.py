@@ -31,7 +31,7 @@ class _CpuClock:
     readings: list[Mapping[str, float]] = field(default_factory=list)
 
     def __call__(self) -> float:
-        """Returns the seconds of all parts, and keeps those of each."""
+        """Returns the seconds of all parts together, and keeps a reading of each part."""
         self.readings.append({part: sum(map(cpu_seconds, pids)) for part, pids in self.parts.items()})
         return sum(self.readings[-1].values())
 

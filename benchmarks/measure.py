@@ -66,7 +66,7 @@ async def load(plan: LoadPlan, cpu_clock: Callable[[], float]) -> Run:
     cpu = cpu_clock() - before
     successes = [response for response in responses if response.status == HTTPStatus.OK]
     latencies = tuple(response.seconds for response in successes)
-    # Until the last response: what is done of the others when the last request is sent would otherwise not count.
+    # The period ends with the last response, because the requests in flight are counted too.
     started, ended = min(one.sent_at for one in responses), max(one.received_at for one in responses)
     failures = len(responses) - len(successes)
     return Run(latencies, len(successes) / (ended - started), cpu / max(1, len(successes)), failures)
@@ -75,7 +75,7 @@ async def load(plan: LoadPlan, cpu_clock: Callable[[], float]) -> Run:
 async def repeat(action: Callable[[], Awaitable[object]], seconds: float) -> Run:
     """Repeats an action one after the other, once at least, after a warm-up.
 
-    CPU time is that of this process and of its running children.
+    CPU time includes this process and its running children.
     """
     await action()
     latencies: list[float] = []

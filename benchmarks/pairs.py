@@ -39,7 +39,7 @@ from engine.registry import load_registry
 Codec = Callable[..., object]
 
 _COLUMNS = ("input", "output", "codec ms", "convertd ms", "ratio", "spread %", "codec CPU ms", "CPU ms", "CPU ratio")
-_RESOLUTION = 150  # dpi of pages
+_RESOLUTION = 150  # dpi
 
 
 def _pillow(encoder: str, **parameters: object) -> Codec:
@@ -88,7 +88,7 @@ CODECS: Mapping[tuple[str, str], Codec] = MappingProxyType(
         ("pdf", "png"): _pdf_to_png,
     }
 )
-"""The usual call for a conversion, by input and output format. Those of lossy formats have an argument `quality`."""
+"""The usual call for a conversion, by input and output format. Calls for lossy formats take a `quality`."""
 
 
 def measure(rounds: int, seconds: float, *, every: bool) -> list[Report]:
@@ -130,7 +130,7 @@ async def _call(plan: Plan, data: bytes) -> None:
 
 
 def _row(pair: tuple[str, str], runs: Mapping[str, list[Run]]) -> Row:
-    """Times per conversion: medians over the rounds. The spread is that of the executor."""
+    """Times per conversion: medians over the rounds. The spread is measured for the executor."""
     own, codec = runs["convertd"], runs.get("codec")
     if codec is None:
         return *pair, nan, p50_ms(own), nan, spread(own), nan, cpu_ms(own), nan

@@ -166,7 +166,7 @@ class _PeerProcess(ServerProcess):
         return self._command
 
     def answers(self) -> bool:
-        """Whether a request has succeeded: that of a conversion for servers with GET requests."""
+        """Whether a GET request succeeds, which is a conversion for servers that convert on GET."""
         with suppress(httpx.HTTPError):
             return httpx.get(_address(self.url, TINY), timeout=60).is_success
         return False
@@ -184,7 +184,7 @@ def _address(url: str, workload: Workload) -> str:
 
 @dataclass(frozen=True)
 class Running:
-    """A running server. `url` is that of conversions; for GET requests, it has places for the file and the options."""
+    """A running server. `url` converts; for GET requests, it has places for the file and the options."""
 
     pid: int
     url: str

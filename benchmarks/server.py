@@ -43,7 +43,7 @@ LOOPS = "2 Pillow loops"
 
 _ACCOUNTS, _CREDITS = 16, 10**6
 _ONE_JOB_PER_PROCESS = {"CONVERTD_JOBS_PER_PROCESS": "1"}
-_IDLE_SECONDS = 2.0  # before the memory of an idle server is measured
+_IDLE_SECONDS = 2.0  # pause after the start; idle memory is measured at its end
 _START_TIMEOUT, _POLL_INTERVAL = 60.0, 0.02  # seconds
 
 Runs = Mapping[str, Sequence[Run]]

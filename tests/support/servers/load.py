@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 from PIL import Image, ImageChops
 
-from benchmarks.processes import ConvertdServer, process_tree
+from benchmarks.processes import ConvertdServer, process_status, process_tree
 from storage.database import Database, Transaction
 from storage.tables import accounts, api_keys, ledger, ledger_audit, totals
 from tests.support.servers.in_process import eventually, open_work_files
@@ -30,6 +30,7 @@ _NOISE = 6.0  # standard deviation, in 8-bit levels
 _COLOR_TOLERANCE = 12  # 8-bit levels
 _TIMEOUT = 120  # seconds, longer than the deadline of a job
 _RETRY_DELAY = 0.3  # seconds
+_SUCCESS_TIMEOUT = 300  # seconds, longer than any outage
 
 
 @dataclass
@@ -50,13 +51,17 @@ class Clients:
     most_attempts: int = 0
 
     async def convert_while(self, work: asyncio.Future[Any], concurrency: int = 8) -> None:
-        """Starts conversions until the work is done, and completes them. Raises what the work raises."""
+        """Starts conversions until the work is done, and completes them. Raises what the work raises.
+
+        Raises TimeoutError if a conversion does not succeed.
+        """
         content, numbers = picture(self.size, self.color), count()
         async with httpx.AsyncClient(timeout=_TIMEOUT, verify=self.trust) as client:
 
             async def convert() -> None:
                 while not work.done():
-                    await self._convert(client, content, next(numbers))
+                    async with asyncio.timeout(_SUCCESS_TIMEOUT):
+                        await self._convert(client, content, next(numbers))
 
             await asyncio.gather(*(convert() for _ in range(concurrency)))
         await work
@@ -154,6 +159,14 @@ def assert_no_work_files(server: ConvertdServer) -> None:
     """Asserts that the server closes all uploads and results, and that none has a name in the data folder."""
     assert eventually(lambda: not open_work_files(server.folder, server.pid))
     assert list((server.folder / "jobs").iterdir()) == []
+
+
+def kill_with_its_processes(server: ConvertdServer) -> None:
+    """Kills the server. Asserts that all processes below it end."""
+    processes = process_tree(server.pid)
+    server.kill()
+    # Orphans remain zombies in containers whose first process does not wait for them.
+    assert eventually(lambda: all(process_status(pid)[:1] in ([], ["Z"]) for pid in processes))
 
 
 def running_jobs(server: ConvertdServer) -> list[int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.processes import ConvertdServer
-from tests.support.servers.load import Clients, charged, create_accounts, repeat
+from tests.support.servers.load import Clients, charged, create_accounts, kill_with_its_processes, repeat
 
 pytestmark = [pytest.mark.slow, pytest.mark.both_databases]
 
@@ -16,14 +16,21 @@ _KILL_INTERVAL = 0.5  # seconds
 
 
 def test_each_response_is_charged_once(tmp_path: Path, url: str, request: pytest.FixtureRequest) -> None:
-    """The server is killed and started again in the middle of conversions, once for each of `--rounds`."""
+    """The server is killed in the middle of conversions, ends with all its processes, and starts again.
+
+    That is repeated as often as `--rounds`.
+    """
     rounds = int(request.config.getoption("--rounds"))
     (key,) = create_accounts(url, 1)
     with ConvertdServer(tmp_path, {"CONVERTD_DATABASE_URL": url}) as server:
         clients = Clients(server.api, key, (64, 48))
 
+        def kill_and_start() -> None:
+            kill_with_its_processes(server)
+            server.start()
+
         async def convert_during_kills() -> None:
-            kills = asyncio.create_task(repeat(rounds, _KILL_INTERVAL, server.restart))
+            kills = asyncio.create_task(repeat(rounds, _KILL_INTERVAL, kill_and_start))
             await clients.convert_while(kills, concurrency=4)
 
         asyncio.run(convert_during_kills())
