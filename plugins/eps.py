@@ -1,4 +1,4 @@
-"""EPS (Encapsulated PostScript): read, and written from documents, by Ghostscript; pictures are written here."""
+"""EPS (Encapsulated PostScript): read, and written from documents, by Ghostscript. `_postscript` writes pictures."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ EPS = FileFormat(
 
 _PROGRAM = shutil.which("gs")
 PROGRAMS = (str(Path(_PROGRAM).resolve()),) if _PROGRAM else ()
+"""The path of Ghostscript, if it is installed."""
 _REQUIREMENT = Requirement(
     "Ghostscript",
     "reading EPS, and writing EPS with vectors from PDF",
