@@ -16,7 +16,7 @@ from lxml import etree
 from PIL import Image
 
 from engine import FidelityWarning
-from plugins._svg import document, resvg_renderer
+from plugins._svg import document
 from plugins._svg.coordinates import IDENTITY, Box, Matrix, inherited, scale_to, shown_box, size, to_root
 from plugins._svg.document import LINK
 from plugins._svg.source import SVG
@@ -215,7 +215,7 @@ def _draw(root: etree._Element, parts: int) -> Image.Image:
     across, down = size(root)
     scale = min(_SCALE, math.sqrt(_MAX_PIXELS / (across * down * parts)))
     wanted = max(1, round(across * scale)), max(1, round(down * scale))
-    return resvg_renderer.render(scale_to(deepcopy(root), wanted), wanted)
+    return document.render(scale_to(deepcopy(root), wanted), wanted)
 
 
 def _image(image: Image.Image, box: Box, to_picture: Matrix) -> etree._Element:
