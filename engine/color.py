@@ -93,7 +93,7 @@ def matching_profile(mode: str, profile: bytes | None) -> bytes | None:
         space = ImageCms.ImageCmsProfile(BytesIO(profile)).profile.xcolor_space.strip()
     except (OSError, ImageCms.PyCMSError):
         return None
-    return profile if space == _COLOR_SPACES.get(mode, "RGB") else None
+    return profile if space == _color_space(mode) else None
 
 
 def convert_for(

@@ -33,7 +33,9 @@ def in_color_space(frame: Frame, *, gray: bool) -> Frame:
         array, mode = pixels.array, pixels.mode
         profile = color.matching_profile(mode, frame.icc_profile)
         if mode == "CMYK" and profile is None:
-            return in_color_space(replace(frame, pixels=DeepPixels.from_image(_srgb(pixels.as_image()))), gray=gray)
+            return in_color_space(
+                replace(frame, pixels=DeepPixels.from_image(color.to_srgb(pixels.as_image(), None))), gray=gray
+            )
         if not gray or profile or mode not in ("L", "LA"):
             array, mode = color.deep_to_srgb(array, mode, profile)
             array, mode = color.srgb_to_gray(array, mode) if gray else (array, mode)
@@ -42,15 +44,11 @@ def in_color_space(frame: Frame, *, gray: bool) -> Frame:
     profile = color.matching_profile(image.mode, frame.icc_profile)
     if gray and profile is None and image.mode in ("1", "L", "LA"):
         return replace(frame, pixels=image, icc_profile=None)
-    image = _srgb(image, profile)
+    image = color.to_srgb(image, profile)
     if gray:
         array, mode = color.srgb_to_gray(np.asarray(image), image.mode)
         image = Image.fromarray(array, mode)
     return replace(frame, pixels=image, icc_profile=None)
-
-
-def _srgb(image: Image.Image, profile: bytes | None = None) -> Image.Image:
-    return color.to_srgb(image, profile)
 
 
 def map_frames(

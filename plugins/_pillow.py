@@ -97,7 +97,7 @@ def to_raster(
         animated=animated,
         loop_count=int(image.info.get("loop", 0) or 0),
         exif=_exif.read(image),
-        xmp=_read_xmp(image),
+        xmp=upright_xmp(image.info.get("xmp")),
         dpi=read_dpi(image),
         lossy=lossy,
         turned=_exif.read_orientation(image) > 1,
@@ -140,13 +140,8 @@ def _has_preview(segment: bytes) -> bool:
     return segment.startswith(b"JFXX") or (segment.startswith(b"JFIF") and segment[12:14] != b"\0\0")
 
 
-def _read_xmp(image: Image.Image) -> bytes | None:
-    """The XMP packet with the orientation reset, because the pixels are turned upright."""
-    return upright_xmp(image.info.get("xmp"))
-
-
 def upright_xmp(packet: object) -> bytes | None:
-    """An XMP packet, as bytes or text, with the orientation reset. None for other values."""
+    """An XMP packet, as bytes or text, for upright pixels: with the orientation reset. None for other values."""
     packet = packet.encode() if isinstance(packet, str) else packet
     return _XMP_ORIENTATION.sub(rb"\g<1>1", packet) if isinstance(packet, bytes) else None
 

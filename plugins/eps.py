@@ -1,11 +1,15 @@
-"""EPS (Encapsulated PostScript): read, and written from documents, by Ghostscript; pictures are written here."""
+"""EPS (Encapsulated PostScript): read, and written from documents, by Ghostscript. `_postscript` writes pictures."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import struct
+import subprocess
 from collections.abc import Iterable
 from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from warnings import warn
 
@@ -26,7 +30,7 @@ from engine import (
     hookimpl,
 )
 from engine.option_types import Metadata
-from plugins import _ghostscript, _postscript
+from plugins import _postscript
 from plugins.jpeg import JPEG
 from plugins.pdf import PDF, filter_document, to_bytes, warn_pages_dropped
 
@@ -41,6 +45,16 @@ EPS = FileFormat(
     extensions=("eps", "epsf", "epsi", "ps"),
     sniff=any_of(Signature((0, b"%!PS")), Signature((0, _DOS_HEADER)), Signature((0, b"\x04%!PS"))),
     is_complete=ends_with(b"%%EOF"),
+)
+
+_PROGRAM = shutil.which("gs")
+PROGRAMS = (str(Path(_PROGRAM).resolve()),) if _PROGRAM else ()
+"""The path of Ghostscript, if it is installed."""
+_REQUIREMENT = Requirement(
+    "Ghostscript",
+    "reading EPS, and writing EPS with vectors from PDF",
+    "apt-get install ghostscript",
+    present=_PROGRAM is not None,
 )
 
 _BOUNDING_BOX = re.compile(rb"^%%(HiRes|Page)?BoundingBox: [-\d. ]+$", re.MULTILINE)
@@ -63,13 +77,13 @@ _LOSSLESS = [
 ]
 
 
-@conversion(EPS, PDF, cost=10, programs=_ghostscript.PROGRAMS, isolated=True)
+@conversion(EPS, PDF, cost=10, programs=PROGRAMS, isolated=True)
 def to_pdf(data: bytes) -> bytes:
     from engine.mupdf import pymupdf
 
     program = _extract_program(data)
     _check_bounding_box(program)
-    pdf = _ghostscript.run(program, "pdfwrite", "-dEPSCrop", *_LOSSLESS, *_TWO_PAGES)
+    pdf = _run_ghostscript(program, "pdfwrite", "-dEPSCrop", *_LOSSLESS, *_TWO_PAGES)
     document = pymupdf.open(stream=pdf, filetype="pdf")
     # Ghostscript renders a program that is truncated before its first mark as a blank page.
     if not document[0].get_bboxlog():
@@ -81,6 +95,35 @@ def to_pdf(data: bytes) -> bytes:
         warn(FidelityWarning("pages_dropped", message), stacklevel=2)
     document.select([0])
     return to_bytes(document)
+
+
+def _run_ghostscript(data: bytes, device: str, *arguments: str) -> bytes:
+    """Renders `data` (PostScript or PDF) with `device`. Raises CorruptInput."""
+    # -dSAFER permits access to TMPDIR, so TMPDIR is a separate folder.
+    with TemporaryDirectory() as folder:
+        source, result = Path(folder, "in"), Path(folder, "out")
+        source.write_bytes(data)
+        command = [
+            *PROGRAMS,
+            *("-q", "-dSAFER", "-dBATCH", "-dNOPAUSE"),
+            f"-sDEVICE={device}",
+            f"-sOutputFile={result}",
+            *arguments,
+            str(source),
+        ]
+        process = subprocess.run(
+            command,
+            env={"TMPDIR": folder},
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+        # Ghostscript exits with 0 for empty and truncated files too.
+        if process.returncode or not result.exists() or not result.stat().st_size:
+            raise CorruptInput("The PostScript program cannot be rendered.")
+        return result.read_bytes()
 
 
 def _check_bounding_box(program: bytes) -> None:
@@ -121,7 +164,7 @@ def _box_in_trailer(data: bytes, deferred: re.Match[bytes]) -> bytes:
     return deferred[1] + boxes[-1] if boxes else deferred[0]
 
 
-@conversion(DOCUMENT, EPS, cost=10, terminal=True, programs=_ghostscript.PROGRAMS, isolated=True)
+@conversion(DOCUMENT, EPS, cost=10, terminal=True, programs=PROGRAMS, isolated=True)
 def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
     """Writes the first page as vectors, as viewers show it."""
     warn_pages_dropped(document)
@@ -132,7 +175,7 @@ def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") ->
     width, height = _make_upright(document)
     _check_size(width, height)
     _remove_structures(document)
-    program = _ghostscript.run(document.tobytes(garbage=1), "eps2write", "-dPDFSTOPONERROR")
+    program = _run_ghostscript(document.tobytes(garbage=1), "eps2write", "-dPDFSTOPONERROR")
     return _set_bounding_box(program, width, height)
 
 
@@ -215,9 +258,9 @@ from_raster = conversion(RASTER, EPS, loss=Loss.DETAIL, cost=1, memory=16, termi
 @hookimpl
 def conversions() -> list[AnyConversion]:
     pictures: list[AnyConversion] = [embed_jpeg, from_raster]
-    return [to_pdf, from_document, *pictures] if _ghostscript.REQUIREMENT.present else pictures
+    return [to_pdf, from_document, *pictures] if _REQUIREMENT.present else pictures
 
 
 @hookimpl
 def requirements() -> list[Requirement]:
-    return [_ghostscript.REQUIREMENT]
+    return [_REQUIREMENT]

@@ -1,4 +1,4 @@
-"""PNG, still and animated: 8 bits per sample through Pillow, 16 through libpng. libdeflate compresses stills."""
+"""PNG, still and animated: 8 bits per sample are read through Pillow, 16 through libpng. `_png_encoder` writes it."""
 
 import struct
 from collections.abc import Iterator, Mapping

@@ -78,14 +78,14 @@ def render(
     rotate: Rotate = 0,
 ) -> Raster:
     """Draws at `dpi`, or at the requested size. A crop is in pixels at `dpi`."""
-    from plugins._svg import coordinates, document, resvg_renderer
+    from plugins._svg import coordinates, document
 
     root = document.read(data)
     across, down = coordinates.size(root)
     full: Size = (max(1, round(across * dpi / 96)), max(1, round(down * dpi / 96)))
     wanted = needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)
     check_size(*wanted)
-    image = resvg_renderer.render(coordinates.scale_to(root, wanted), wanted)
+    image = document.render(coordinates.scale_to(root, wanted), wanted)
     return Raster(
         [Frame(image, full_size=full if full != wanted else None)],
         dpi=(dpi * wanted[0] / full[0], dpi * wanted[1] / full[1]),

@@ -34,11 +34,6 @@ def remove_signatures(document: Pdf) -> None:
         warn(FidelityWarning("xfa_dropped", "The XFA form was removed; its form fields are kept."), stacklevel=2)
 
 
-def fields(form: Object) -> Iterator[Object]:
-    """All fields and their widgets, parents first."""
-    return (field for field, _ in _walk(form))
-
-
 def merge_forms(ours: Object, theirs: Object) -> None:
     """Adds the fields of another form. Fields with a name in use are renamed, so that each keeps its value."""
     renamed = _merge_resources(ours, theirs)
@@ -94,7 +89,7 @@ def _rename_fonts(appearance: bytes, renamed: dict[bytes, bytes]) -> String:
 
 
 def _walk(form: Object) -> Iterator[tuple[Object, dict[str, Any]]]:
-    """Every field with its inherited attributes."""
+    """Every field and widget with its inherited attributes, parents first."""
     seen: Ids = set()
     pending: list[tuple[Any, dict[str, Any]]] = [(field, {}) for field in form.get("/Fields") or ()]
     while pending:

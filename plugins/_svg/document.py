@@ -1,14 +1,22 @@
-"""Reads SVG into a tree that renderers of SVG 1.1 draw as browsers do, and warns about what they do not draw."""
+"""Reads SVG into a tree that renderers of SVG 1.1 draw as browsers do, and draws it with resvg.
+
+Issues warnings for what resvg does not draw.
+"""
 
 import math
 import re
 from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
 from warnings import warn
 
 from lxml import etree
+from PIL import Image
+from resvg import render as _render
+from resvg import usvg
 
-from engine import FidelityWarning
-from plugins._svg import coordinates, resvg_renderer, source, style, text
+from engine import CorruptInput, FidelityWarning, Size
+from plugins._svg import coordinates, source, style, text
 from plugins._svg.coordinates import inherited
 from plugins._svg.source import SVG
 from plugins._svg.text import Families
@@ -24,6 +32,19 @@ _SHAPES = re.compile(r"\b(?:inset|circle|ellipse|polygon|path|rect|xywh)\(")
 _STROKES = ("stroke-width", "stroke-dashoffset", "stroke-dasharray")
 _NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(px)?")
 _SIMILARITY = 1e-3  # relative tolerance of scales
+_FONT_FOLDERS = ("/usr/share/fonts", "/usr/local/share/fonts")  # jobs may read these
+
+
+def _load_options() -> usvg.Options:
+    options = usvg.Options.default()
+    for folder in filter(Path.is_dir, map(Path, _FONT_FOLDERS)):
+        options.load_fonts_dir(str(folder))
+    options.font_size = 16
+    return options
+
+
+_OPTIONS = _load_options()  # at import, because a fork server imports once what jobs share
+_FAMILIES = frozenset(_OPTIONS.list_fonts())  # installed font families
 
 
 def read(data: bytes) -> etree._Element:
@@ -31,7 +52,7 @@ def read(data: bytes) -> etree._Element:
 
     Raises TooLarge, CorruptInput. Issues a FidelityWarning for each kind of loss.
     """
-    families = Families(resvg_renderer.FAMILIES)
+    families = Families(_FAMILIES)
     missing: set[str] = set()
 
     def normalize(root: etree._Element) -> None:
@@ -112,3 +133,18 @@ def _scale_stroke(element: etree._Element) -> bool:
         if value != "none":
             element.set(name, _NUMBER.sub(lambda match: f"{float(match[1]) / scale:.6g}", value))
     return math.isclose(first, second, rel_tol=_SIMILARITY) and abs(a * c + b * d) < _SIMILARITY * first * second
+
+
+def render(root: etree._Element, size: Size) -> Image.Image:
+    """An SVG whose root has the size `size` as an RGBA picture. Raises CorruptInput."""
+    try:
+        tree = usvg.Tree.from_str(etree.tostring(root, encoding="unicode"), _OPTIONS)
+        png = _render(tree, (1, 0, 0, 0, 1, 0), bg_size=size)
+    except Exception as error:
+        raise CorruptInput("The SVG cannot be drawn.") from error
+    except BaseException as error:
+        # A panic in Rust is no Exception.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise CorruptInput("The SVG cannot be drawn.") from error
+    return Image.open(BytesIO(png), formats=["PNG"])

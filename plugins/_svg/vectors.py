@@ -16,7 +16,7 @@ from lxml import etree
 from PIL import Image
 
 from engine import FidelityWarning
-from plugins._svg import document, resvg_renderer
+from plugins._svg import document
 from plugins._svg.coordinates import IDENTITY, Box, Matrix, inherited, scale_to, shown_box, size, to_root
 from plugins._svg.document import LINK
 from plugins._svg.source import SVG
@@ -114,7 +114,7 @@ def _effects(element: etree._Element, by_id: dict[str | None, etree._Element]) -
         yield "filter"
     if "mix-blend-mode" in element.get("style", ""):
         yield "mix-blend-mode"
-    mask, clip = (_target(element, name, by_id) for name in ("mask", "clip-path"))
+    mask, clip = (_linked(element.get(name, ""), by_id) for name in ("mask", "clip-path"))
     if mask is not None and mask.get("mask-type", "luminance") != "alpha":
         yield "mask"
     if clip is not None and any(inherited(part, "clip-rule") == "evenodd" for part in clip.iter(etree.Element)):
@@ -140,17 +140,16 @@ def _text_effects(text: etree._Element) -> Iterator[str]:
         yield "text-decoration"
 
 
-def _target(element: etree._Element, name: str, by_id: dict[str | None, etree._Element]) -> etree._Element | None:
-    """The element that the property `name` refers to."""
-    link = LINK.match(element.get(name, ""))
+def _linked(value: str, by_id: dict[str | None, etree._Element]) -> etree._Element | None:
+    """The element that the value of a property refers to."""
+    link = LINK.match(value)
     return by_id.get(link[1]) if link else None
 
 
 def _markers(element: etree._Element, by_id: dict[str | None, etree._Element]) -> Iterator[etree._Element]:
     """The elements of the markers of an element."""
     for place in ("start", "mid", "end"):
-        link = LINK.match(inherited(element, f"marker-{place}"))
-        marker = by_id.get(link[1]) if link else None
+        marker = _linked(inherited(element, f"marker-{place}"), by_id)
         if marker is not None:
             yield from marker.iter(etree.Element)
 
@@ -216,7 +215,7 @@ def _draw(root: etree._Element, parts: int) -> Image.Image:
     across, down = size(root)
     scale = min(_SCALE, math.sqrt(_MAX_PIXELS / (across * down * parts)))
     wanted = max(1, round(across * scale)), max(1, round(down * scale))
-    return resvg_renderer.render(scale_to(deepcopy(root), wanted), wanted)
+    return document.render(scale_to(deepcopy(root), wanted), wanted)
 
 
 def _image(image: Image.Image, box: Box, to_picture: Matrix) -> etree._Element:

@@ -109,3 +109,11 @@ def test_plugins_that_disagree_on_a_format() -> None:
 
     assert [plugin.error is None for plugin in registry.plugins] == [True, False]
     assert registry.identify_content(b"1").name == "odd"
+
+
+def test_a_plan_names_the_modules_of_the_files_that_define_its_steps() -> None:
+    webp, svg = (_REGISTRY.formats[name] for name in ("webp", "svg"))
+
+    assert _REGISTRY.plan([webp], "webp").modules == {"PIL.WebPImagePlugin"}
+    assert "plugins._svg.vectors" not in _REGISTRY.plan([svg], "webp").modules
+    assert _REGISTRY.plan([svg], "webp").modules < _REGISTRY.modules

@@ -21,7 +21,7 @@ from engine import ConversionError, sandbox
 from engine.executor import Job, JobLimits, LocalExecutor
 from engine.executor.disk_quota import reachable_by_jobs
 from engine.registry import load_registry
-from plugins._ghostscript import PROGRAMS
+from plugins.eps import PROGRAMS
 from tests.support.executors.isolated import ALL_MODULES, MISBEHAVING, PNG_MODULES, FileJob, ObservedExecutor, run_files
 from tests.support.samples.generated import sample
 

@@ -24,7 +24,7 @@ from engine import (
     hookimpl,
     tool,
 )
-from plugins import _ghostscript
+from plugins import eps
 from tests.support.executors.misbehaving import attacks, leftovers
 
 TROUBLE = FileFormat("trouble", media_type="x/trouble", extensions=("trouble",), sniff=Signature((0, b"TROUBLE ")))
@@ -74,7 +74,7 @@ def decode(data: bytes) -> Raster:
 
 
 # The same step in a process that is allowed to run Ghostscript.
-launch = conversion(LAUNCHER, RASTER, programs=_ghostscript.PROGRAMS)(decode.run)
+launch = conversion(LAUNCHER, RASTER, programs=eps.PROGRAMS)(decode.run)
 
 
 @tool("trouble-row", RASTER, title="Row", sources=(TROUBLE,), count=lambda raster: raster.count, inputs=range(2, 4))
