@@ -94,10 +94,10 @@ class Registry:
         name = name.lower()
         return self.formats.get(name) or self._aliases.get(name)
 
-    def identify(self, path: Path) -> FileFormat:
-        """Detects a file's format as `identify_content` does. Blocks."""
+    def identify(self, path: Path, filename: str = "") -> FileFormat:
+        """Detects a file's format as `identify_content` does, by default with its own name. Blocks."""
         with path.open("rb", buffering=0) as file:
-            return self.identify_descriptor(file.fileno(), path.name)
+            return self.identify_descriptor(file.fileno(), filename or path.name)
 
     def identify_descriptor(self, descriptor: int, filename: str = "") -> FileFormat:
         """Detects the format of an open file as `identify_content` does. Blocks."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -13,11 +14,13 @@ from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar, cast
+from zipfile import ZipFile
 
 import pytest
 from PIL import Image
 
 from convertd_client import Client, InvalidParameter
+from tests.support.readme import read
 from tests.support.requests import http
 
 _ROOT = Path(__file__).parents[1]
@@ -145,6 +148,87 @@ class TestTheOptionOfThePlugin:
         assert wrong.returncode == 2
         assert "--plain" in wrong.stderr
         assert "Writes the samples as text." in shown.stdout
+
+
+class TestTheToolOfThePlugin:
+    """`ppm-tiles`, which takes a second file and returns several."""
+
+    def test_over_http(self, binaries: Path, url: str) -> None:
+        key = {"Authorization": f"Bearer {(binaries / 'key').read_text().strip()}"}
+        files = {"file": ("photo.ppm", _ppm()), "stamp": ("mark.png", _png())}
+        path = f"{url}/api/v1/tools/ppm-tiles"
+        answer = http.post(path, headers=key, files=files, data={"columns": "3"})
+        described = http.post(f"{path}/json", headers=key, files=files).json()["data"]
+        refused = http.post(path, headers=key, files={**files, "other": b"x"}).json()["error"]
+        used = http.get(f"{url}/api/v1/account/usage", headers=key).json()["data"]["by_operation"]
+
+        assert answer.headers["Content-Type"] == "application/zip"
+        with ZipFile(BytesIO(answer.content)) as archive:
+            assert archive.namelist() == [f"photo-tile-{number}.ppm" for number in (1, 2, 3)]
+            with Image.open(BytesIO(archive.read("photo-tile-2.ppm"))) as tile:
+                assert (tile.size, tile.getpixel((0, 0)), tile.getpixel((9, 9))) == (
+                    (10, 10),
+                    (255, 165, 0),
+                    (0, 0, 255),
+                )
+        assert (described["container"], described["file_count"], described["output_format"]) == ("zip", 2, "ppm")
+        assert (refused["param"], refused["reason"]) == ("other", "unknown_parameter")
+        assert used["ppm_tiles"] == 2
+
+    def test_in_the_documents(self, url: str) -> None:
+        (tool,) = [one for one in http.get(f"{url}/api/v1/tools").json()["data"]["tools"] if one["id"] == "ppm-tiles"]
+        paths = http.get(f"{url}/api/v1/openapi.json").json()["paths"]
+        form = paths["/tools/ppm-tiles"]["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
+
+        assert (tool["endpoint"], tool["name"], tool["plugin"]) == ("/api/v1/tools/ppm-tiles", "Cut into tiles", "ppm")
+        assert paths["/tools/ppm-tiles"]["post"]["operationId"] == "cutIntoTiles"
+        assert (form["required"], {"stamp", "columns"} <= {*form["properties"]}) == (["file"], True)
+        assert paths["/tools/ppm-tiles/json"]["post"]["operationId"] == "cutIntoTilesToJson"
+        assert "cutIntoTiles" in http.get(f"{url}/docs").text
+
+    def test_in_the_command_and_the_client(self, binaries: Path, url: str, tmp_path: Path) -> None:
+        (tmp_path / "photo.ppm").write_bytes(_ppm())
+        (tmp_path / "mark.png").write_bytes(_png())
+        key = (binaries / "key").read_text().strip()
+        command: list[str | Path] = [
+            binaries / "convertd",
+            "ppm-tiles",
+            "photo.ppm",
+            "--stamp",
+            "mark.png",
+            "--columns",
+            "3",
+        ]
+        for output, more in (("here.zip", []), ("there.zip", ["--remote", url])):
+            environment = {**os.environ, "CONVERTD_API_KEY": key}
+            subprocess.run([*command, "--columns", "3", "-o", output, *more], check=True, cwd=tmp_path, env=environment)
+        with Client(url, key) as client:
+            client.tool(
+                "ppm-tiles", tmp_path / "photo.ppm", stamp=tmp_path / "mark.png", columns=3, to=tmp_path / "c.zip"
+            )
+
+        for name in ("here.zip", "there.zip", "c.zip"):
+            with ZipFile(tmp_path / name) as archive:
+                assert len(archive.namelist()) == 3
+
+    def test_the_commands_of_the_readme(self, binaries: Path, url: str, tmp_path: Path) -> None:
+        (tmp_path / "photo.ppm").write_bytes(_ppm())
+        (tmp_path / "mark.png").write_bytes(_png())
+        environment = {**os.environ, "CONVERTD_API_KEY": (binaries / "key").read_text().strip()}
+        for command in read("plugins/README.md").section("Declaring a tool").commands():
+            here = command.replace("http://localhost:8000", url).replace("localhost:8000", url)
+            here = here.replace(".venv/bin", str(binaries))
+            subprocess.run(["sh", "-ec", here], check=True, cwd=tmp_path, env=environment)
+
+            with ZipFile(tmp_path / "tiles.zip") as archive:
+                assert len(archive.namelist()) == 3
+            (tmp_path / "tiles.zip").unlink()
+
+
+def _ppm() -> bytes:
+    file = BytesIO()
+    Image.new("RGB", (30, 10), "blue").save(file, "PPM")
+    return file.getvalue()
 
 
 def _png() -> bytes:

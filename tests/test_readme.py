@@ -30,14 +30,15 @@ pytestmark = pytest.mark.slow
 
 _README = read("README.md")
 _BENCHMARKS = read("benchmarks/README.md")
-_CLIENT = read("web/client/README.md")
 _OPERATION = read("config/README.md")
 _PLUGINS = read("plugins/README.md")
+_TOOL = "Declaring a tool"  # its commands are executed in test_foreign_plugin
 _SANDBOX = read("engine/sandbox/README.md")
 _SECURITY = read("SECURITY.md")
 
 _SET_UP = ["sh config/setup.sh && .venv/bin/convertd serve", "sh config/setup.sh test && .venv/bin/pytest"]
-_EXECUTED = [_README, _OPERATION.without("Daily operation"), _PLUGINS, _SANDBOX]  # in the same folder, in this order
+# In the same folder, in this order.
+_EXECUTED = [_README, _OPERATION.without("Daily operation"), _PLUGINS.without(_TOOL), _SANDBOX]
 _SAMPLES = 3  # commands that make the files of the others
 _COMMANDS = [
     # Once each: those that are in several documents, such as `convertd doctor`, change nothing.
@@ -46,10 +47,10 @@ _COMMANDS = [
 
 
 def test_every_document_with_commands_is_covered() -> None:
-    """They are executed or parsed, here, in test_production and test_client."""
+    """They are executed or parsed, here, in test_production and test_foreign_plugin."""
     with_commands = [document for document in documents() if document.commands()]
 
-    assert with_commands == [_README, _BENCHMARKS, _OPERATION, _SANDBOX, _PLUGINS, _CLIENT]
+    assert with_commands == [_README, _BENCHMARKS, _OPERATION, _SANDBOX, _PLUGINS]
 
 
 def test_the_readme_has_commands() -> None:
@@ -243,7 +244,7 @@ def test_the_keywords_of_conversions_are_as_documented() -> None:
     defaults = {"none": (), "Loss.NOTHING": Loss.NOTHING, "False": False, "1.0": 1.0, "8.0": 8.0}
     parameters = signature(conversion).parameters
 
-    documented = {row[0]: defaults[row[1]] for row in _PLUGINS.table("keyword")}
+    documented = {row[0]: defaults[row[1]] for row in _PLUGINS.without(_TOOL).table("keyword")}
 
     assert documented == {name: parameters[name].default for name in documented}
 

@@ -1,4 +1,4 @@
-"""The `convertd` command: serve, worker, convert, formats, account, config, doctor.
+"""The `convertd` command: serve, worker, convert, formats, tools, account, config, doctor, and a command a tool.
 
 Each command imports what it needs when it runs: `convertd --help` must not wait for the engine or the database.
 """
@@ -10,7 +10,6 @@ import asyncio
 import gc
 import json
 from dataclasses import asdict
-from inspect import Parameter, Signature, signature
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,18 +17,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from web import cli_flags
 from web.cli_account import account_cli
+from web.cli_flags import Overwrite, Server
 from web.cli_output import FAILED, WRONG_USAGE, Json, exit_on_storage_errors, exit_with, load_settings_or_exit
 
 if TYPE_CHECKING:
     from config.settings import Settings
-    from engine.options import Option
     from engine.registry import Registry
     from engine.sandbox import SandboxReport
 
 
 class Commands(TyperGroup):
-    """The commands. `convert` has flags for the options of conversions, which are read only if a flag needs them."""
+    """The commands, and one for each tool, which is read only if no other command has the name.
+
+    `convert` has flags for the options of conversions, which are read only if a flag needs them.
+    """
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return super().get_command(ctx, cmd_name) or cli_flags.tool_command(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
@@ -38,7 +44,7 @@ class Commands(TyperGroup):
             flags = list(takewhile(lambda arg: arg != "--", rest))
             unknown = any(arg.startswith("--") and arg.partition("=")[0] not in known for arg in flags)
             if unknown or ctx.resilient_parsing:  # the shell completes flags
-                command = _convert_with_options()
+                command = cli_flags.convert_command(convert, _convert)
                 rest = [*map(_with_hyphens, flags), *rest[len(flags) :]]
         return name, command, rest
 
@@ -159,19 +165,9 @@ From = Annotated[
     str | None,
     typer.Option("--from", metavar="FORMAT", help="Format of the INPUT files whose content is ambiguous or unknown."),
 ]
-Overwrite = Annotated[
-    bool | None,
-    typer.Option(
-        "--overwrite/--no-overwrite", "-y/-n", help="Replace existing files, or keep them.", show_default=False
-    ),
-]
 Explain = Annotated[
     bool,
     typer.Option("--explain", help="Print what is in the file, the path, the losses, the options and the times."),
-]
-Server = Annotated[
-    str | None,
-    typer.Option("--remote", metavar="URL", help="Convert on this server, with the API key in CONVERTD_API_KEY."),
 ]
 
 
@@ -204,41 +200,6 @@ def _convert(
     cli_convert.run(cli_tasks.Arguments(files, to, source_format, overwrite), given, server, explain=explain)
 
 
-def _convert_with_options() -> Any:
-    """Returns the command `convert` with a flag for each option of the registry."""
-    from engine.registry import load_registry
-
-    def run(**values: Any) -> None:
-        _convert(**values)
-
-    own = signature(convert, eval_str=True).parameters
-    flags = [_flag(option) for name, option in load_registry().options.items() if name not in own]
-    parameters = {parameter.name: parameter for parameter in (*own.values(), *flags)}
-    run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
-    vars(run)["__signature__"] = Signature(list(parameters.values()))
-    app = typer.Typer(add_completion=False)
-    app.command("convert", help=convert.__doc__)(run)
-    return typer.main.get_command(app)
-
-
-def _flag(option: Option) -> Parameter:
-    """The parameter of an option, None by default. Booleans have the flags `--name` and `--no-name`."""
-    flag, is_switch = option.name.replace("_", "-"), option.schema["type"] == "boolean"
-    details = [] if is_switch else [option.values]
-    if option.default is not None:
-        details.append(f"default {option.default}".lower())
-    description = option.schema.get("description", "").replace("`", "")
-    declaration = typer.Option(
-        f"--{flag}/--no-{flag}" if is_switch else f"--{flag}",
-        help=f"{description} ({'; '.join(details)})" if details else description,
-        metavar="" if is_switch else "VALUE",
-        show_default=False,
-        rich_help_panel="Options of conversions; a pair of formats has some of them",
-    )
-    annotation = Annotated[bool | None if is_switch else str | None, declaration]  # type: ignore[valid-type]
-    return Parameter(option.name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-
-
 @cli.command()
 def formats(as_json: Json = False) -> None:
     """List the supported conversions."""
@@ -254,6 +215,23 @@ def formats(as_json: Json = False) -> None:
     table = Table("input", "outputs")
     for source, targets in catalogue["by_input_format"].items():
         table.add_row(source, " ".join(targets))
+    return Console().print(table)
+
+
+@cli.command()
+def tools(as_json: Json = False) -> None:
+    """List the tools. Each is a command, too: convertd TOOL INPUT... -o OUTPUT."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from engine.registry import load_registry
+
+    known = load_registry().tools.values()
+    if as_json:
+        return print(json.dumps([{"id": tool.name, "name": tool.title} for tool in known], indent=2))
+    table = Table("tool", "description")
+    for tool in known:
+        table.add_row(tool.name, tool.summary)
     return Console().print(table)
 
 

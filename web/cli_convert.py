@@ -1,4 +1,4 @@
-"""The `convert` command: converts files in worker processes of this machine, or on a server with `--remote`."""
+"""`convert` and the commands of tools: in worker processes of this machine, or on a server with `--remote`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,15 +21,16 @@ from config.settings import Settings
 from engine import ConversionError, OptionValues
 from engine.errors import UnknownFormat
 from engine.executor import Executor, Job, JobResult
+from engine.options import Option, validate_options
 from engine.outcome import Outcome, WarningRecord
 from engine.planner import Plan
 from engine.registry import Registry, load_registry
 from web.cli_output import FAILED, WRONG_USAGE, exit_with, load_settings_or_exit, print_message, progress
-from web.cli_tasks import Arguments, ConversionTask, UsageError, make_tasks
+from web.cli_tasks import Arguments, ConversionTask, ToolArguments, UsageError, make_tasks, make_tool_task
 from web.executor_setup import SandboxIncomplete, check_sandbox, command_executor
 
 if TYPE_CHECKING:
-    from convertd_client import AsyncClient
+    from convertd_client import AsyncClient, Result
 
 _ACCOUNT = "command"  # all files of a command belong to one user
 _MAX_REQUESTS = 2  # concurrent requests; more would only wait in the server's queue
@@ -47,18 +49,37 @@ class TaskResult:
 
 
 def run(arguments: Arguments, given: Mapping[str, object], server: str | None, *, explain: bool) -> None:
-    """Runs the command with the given options, as text. Exits with FAILED if a conversion fails, with WRONG_USAGE for
+    """Runs `convert` with the given options, as text. Exits with FAILED if a conversion fails, with WRONG_USAGE for
     invalid arguments."""
+    if explain and server is not None:
+        exit_with("--explain cannot be used with --remote.", WRONG_USAGE)
     registry = load_registry()
+    _run(registry, registry.options, given, server, partial(make_tasks, registry, arguments), explain=explain)
+
+
+def run_tool(arguments: ToolArguments, given: Mapping[str, object], server: str | None) -> None:
+    """Runs a tool as `run` runs `convert`."""
+    registry = load_registry()
+    known = registry.tool_options(arguments.tool)
+    _run(registry, known, given, server, lambda files: [make_tool_task(registry, arguments, files)])
+
+
+def _run(
+    registry: Registry,
+    known: Mapping[str, Option],
+    given: Mapping[str, object],
+    server: str | None,
+    make: Callable[[ExitStack], list[ConversionTask]],
+    *,
+    explain: bool = False,
+) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # removes temporary files, as SIGINT does
     signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel sends it on behalf of processes that share a descriptor
     with ExitStack() as files:
         try:
-            options = registry.validate(given, from_text=True)
-            if explain and server is not None:
-                raise UsageError("--explain cannot be used with --remote.")
+            options = validate_options(known, given, from_text=True)
             client = None if server is None else _open_client(server)
-            tasks = make_tasks(registry, arguments, files)
+            tasks = make(files)
         except (ValueError, ConversionError) as error:
             exit_with(str(error), WRONG_USAGE)
         except OSError as error:
@@ -109,15 +130,16 @@ async def convert_locally(
 
 
 def _make_plan(registry: Registry, task: ConversionTask, options: OptionValues) -> Plan:
-    """Returns the plan of a task. Raises ConversionError, and OSError if the input cannot be read."""
-    with task.input.open("rb") as source:
-        try:
-            format = registry.identify_descriptor(source.fileno(), task.name)
-        except UnknownFormat as error:
-            if task.source_format is None or error.reason == "empty_file":
-                raise
-            format = task.source_format
-    return registry.plan([format], task.target, options=options)
+    """Returns the plan of a task. Raises ConversionError, and OSError if an input cannot be read."""
+    first, *others = task.inputs
+    try:
+        formats = [registry.identify(first, task.name)]
+    except UnknownFormat as error:
+        if task.source_format is None or error.reason == "empty_file":
+            raise
+        formats = [task.source_format]
+    formats += [registry.identify(path) for path in (*others, *task.files.values())]
+    return registry.plan(formats, task.target, task.tool, options, tuple(task.files))
 
 
 async def _convert_locally(
@@ -127,9 +149,11 @@ async def _convert_locally(
     if explain:
         jobs.insert(0, Job.of(plan, options, inspect=True))
     try:
-        with task.input.open("rb") as source, _temporary_path(task) as path:
+        with ExitStack() as stack, _temporary_path(task) as path:
+            sources = [stack.enter_context(one.open("rb")) for one in (*task.inputs, *task.files.values())]
+            inputs = [source.fileno() for source in sources]
             with path.open("x+b") as file:
-                results = [await executor.run(job, _ACCOUNT, [source.fileno()], file.fileno()) for job in jobs]
+                results = [await executor.run(job, _ACCOUNT, inputs, file.fileno()) for job in jobs]
             explanation = _explain(plan, options, *results) if explain else ()
             return _publish(task, path, results[-1].outcome, explanation)
     except (ConversionError, OSError) as error:
@@ -175,7 +199,7 @@ def _refusal(task: ConversionTask, output: Path | None) -> TaskResult | None:
 def _failure(task: ConversionTask, error: ConversionError | OSError) -> TaskResult:
     if isinstance(error, ConversionError):
         return TaskResult(task, error=f"{error} ({error.reason})" if error.reason else str(error))
-    if error.filename == str(task.input):
+    if error.filename in map(str, task.inputs):
         return TaskResult(task, error=f"cannot read the file: {error.strerror}")
     return TaskResult(task, error=f"cannot write {task.output or 'standard output'}: {error.strerror}")
 
@@ -217,7 +241,7 @@ async def _convert_remotely(
         async with slots:
             try:
                 with _temporary_path(task) as path:
-                    done = await client.convert(task.input, task.target.name, to=path, name=task.name, **fields)
+                    done = await _request(client, task, path, fields)
                     warnings = tuple(WarningRecord(warning.code, warning.message) for warning in done.warnings)
                     container: Literal["zip"] | None = "zip" if done.container else None
                     outcome = Outcome(
@@ -235,6 +259,15 @@ async def _convert_remotely(
 
     for result in asyncio.as_completed([convert(task) for task in tasks]):
         yield await result
+
+
+async def _request(client: AsyncClient, task: ConversionTask, path: Path, options: Mapping[str, Any]) -> Result:
+    """Converts on the server, and writes the result to the path."""
+    if task.tool is None:
+        return await client.convert(task.inputs[0], task.target.name, to=path, name=task.name, **options)
+    several = load_registry().tools[task.tool].takes_several
+    files = task.inputs if several else task.inputs[0]
+    return await client.tool(task.tool, files, to=path, name=task.name, **{**task.files, **options})
 
 
 async def _report(results: AsyncIterator[TaskResult], total: int) -> int:

@@ -1,4 +1,4 @@
-"""The arguments of the `convert` command: which files are converted, and where the results are written."""
+"""The arguments of `convert` and of the commands of tools: which files are read, and where results are written."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import typer
@@ -35,20 +35,55 @@ class Arguments:
 
 
 @dataclass(frozen=True)
+class ToolArguments:
+    """The arguments of a tool, as given. `files` are its further files by name. `overwrite` is as in Arguments."""
+
+    tool: str
+    paths: Sequence[Path]
+    output: Path
+    overwrite: bool | None
+    files: Mapping[str, Path]
+
+
+@dataclass(frozen=True)
 class ConversionTask:
     """A file to convert, the output format, and the output file, None for standard output.
 
-    `label` names the input in messages. Its format is detected by its content and its filename `name`; it is
+    With a tool, `inputs` can be several files, and `files` are the tool's further files by name. `label` names the
+    input in messages. The format of the first input is detected by its content and its filename `name`; it is
     `source_format` if the content is not recognized. `overwrite` is whether to replace an existing output; None: fail.
     """
 
-    input: Path
+    inputs: tuple[Path, ...]
     label: str
     name: str
     source_format: FileFormat | None
     output: Path | None
     target: FileFormat
     overwrite: bool | None
+    tool: str | None = None
+    files: Mapping[str, Path] = field(default_factory=dict)
+
+
+def make_tool_task(registry: Registry, arguments: ToolArguments, files: ExitStack) -> ConversionTask:
+    """Returns the task of a tool. Copies standard input as `make_tasks` does. Raises UsageError and OSError."""
+    target = registry.tools[arguments.tool].target
+    output = None if arguments.output == _STANDARD_STREAM else arguments.output
+    for path in (*arguments.paths, *arguments.files.values()):
+        _check(path, output)
+    overwrite = arguments.overwrite
+    if overwrite is None and output is not None:
+        overwrite = _may_replace(output)
+    opened = [_open(path, None, files) for path in arguments.paths]
+    inputs, (_, label, name) = tuple(path for path, _, _ in opened), opened[0]
+    return ConversionTask(inputs, label, name, None, output, target, overwrite, arguments.tool, arguments.files)
+
+
+def _may_replace(output: Path) -> bool | None:
+    """The answer to the question whether to replace an existing file, asked at a terminal; None elsewhere."""
+    if os.path.lexists(output) and sys.stdin.isatty() and sys.stderr.isatty():
+        return typer.confirm(f"{output} exists. Replace it?", err=True)
+    return None
 
 
 def make_tasks(registry: Registry, arguments: Arguments, files: ExitStack) -> list[ConversionTask]:
@@ -62,8 +97,8 @@ def make_tasks(registry: Registry, arguments: Arguments, files: ExitStack) -> li
     if arguments.to is None:
         path, output, target = _input_and_output(registry, arguments.paths)
         _check(path, output)
-        if overwrite is None and os.path.lexists(output) and sys.stdin.isatty() and sys.stderr.isatty():
-            overwrite = typer.confirm(f"{output} exists. Replace it?", err=True)
+        if overwrite is None:
+            overwrite = _may_replace(output)
         pairs: list[tuple[Path, Path | None]] = [(path, output)]
     else:
         target = _format(registry, arguments.to)
@@ -73,9 +108,10 @@ def make_tasks(registry: Registry, arguments: Arguments, files: ExitStack) -> li
     outputs = Counter(output for _, output in pairs)
     if len(outputs) < len(pairs):
         raise UsageError(f"two inputs have the output file {outputs.most_common(1)[0][0]}.")
+    opened = [(_open(path, source_format, files), output) for path, output in pairs]
     return [
-        ConversionTask(*_open(path, source_format, files), source_format, output, target, overwrite)
-        for path, output in pairs
+        ConversionTask((path,), label, name, source_format, output, target, overwrite)
+        for (path, label, name), output in opened
     ]
 
 

@@ -68,6 +68,15 @@ def test_a_merge_is_described(either: Running) -> None:
     assert heights(stored.content) == [1, 2, 1, 2, 3, 4]
 
 
+def test_tools_have_a_path_by_their_id(server: Running) -> None:
+    files = [("files[]", ("a.pdf", document(2))), ("files[]", ("b.pdf", document(1)))]
+    merged = server.request("POST", "/tools/pdf-merge", files=files)
+    data = server.request("POST", "/tools/pdf-merge/json", files=files).json()["data"]
+    assert heights(merged.content) == [1, 2, 1]
+    assert (data["page_count"], data["original_page_count"], data["original_name"]) == (3, 3, "merged.pdf")
+    problem(server.request("POST", "/tools/pdf-mirror", files=files), 404, "not_found")
+
+
 @pytest.mark.parametrize(("pages", "left"), [("2", [1, 3, 4, 5]), ("2,5,2", [1, 3, 4]), (" 1 , 3-4", [2, 5])])
 def test_pages_are_deleted(either: Running, pages: str, left: list[int]) -> None:
     response = delete(either, document(5), pages)

@@ -110,8 +110,7 @@ class Calls:
         sent: list[tuple[str, Any]] = [("file", files)] if is_single else [("files[]", one) for one in cast(Any, files)]
         sent += [(option, value) for option, value in options.items() if _is_file(value)]
         fields = {option: value for option, value in options.items() if not _is_file(value)}
-        endpoint = next((known.endpoint for known in await self.tools() if known.id == tool), f"/tools/{_quoted(tool)}")
-        return await self._convert(endpoint.removeprefix("/api/v1"), sent, fields, to, overwrite, name, progress)
+        return await self._convert(f"/tools/{_quoted(tool)}", sent, fields, to, overwrite, name, progress)
 
     async def merge_pdfs(self, /, sources: Sequence[Source], **options: Any) -> Result:
         """Merges 2 to 20 PDFs into one, in their order. Further arguments are those of `tool`, such as `to`."""

@@ -1,0 +1,76 @@
+"""The commands of tools: one for each tool that plugins declare."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pikepdf
+import pytest
+
+from tests.support.command_line import invoke
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with PDFs of one, two and three pages."""
+    for count in (1, 2, 3):
+        with pikepdf.new() as made:
+            for _ in range(count):
+                made.add_blank_page()
+            made.save(tmp_path / f"{count}.pdf")
+    return tmp_path
+
+
+def page_count(content: bytes) -> int:
+    with pikepdf.open(io.BytesIO(content)) as opened:
+        return len(opened.pages)
+
+
+def test_several_files_become_one(folder: Path) -> None:
+    assert invoke(folder, "pdf-merge", "1.pdf", "2.pdf", "3.pdf", "-o", "all.pdf").exit_code == 0
+
+    assert page_count((folder / "all.pdf").read_bytes()) == 6
+
+
+def test_options_are_flags(folder: Path) -> None:
+    assert invoke(folder, "pdf-delete-pages", "3.pdf", "-o", "left.pdf", "--pages", "1,3").exit_code == 0
+
+    assert page_count((folder / "left.pdf").read_bytes()) == 1
+
+
+def test_an_existing_file_is_replaced_only_on_request(folder: Path) -> None:
+    before = (folder / "1.pdf").read_bytes()
+    command = ("pdf-merge", "2.pdf", "3.pdf", "-o", "1.pdf")
+
+    refused, kept = invoke(folder, *command), invoke(folder, *command, "-n")
+    assert (refused.exit_code, "exists" in refused.stderr, kept.exit_code) == (1, True, 0)
+    assert (folder / "1.pdf").read_bytes() == before
+    assert invoke(folder, *command, "-y").exit_code == 0
+    assert page_count((folder / "1.pdf").read_bytes()) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("pdf-delete-pages", "3.pdf", "-o", "x.pdf"), 2, "pages is missing"),
+        (("pdf-delete-pages", "3.pdf", "-o", "x.pdf", "--pages", "9"), 1, "no page 9"),
+        (("pdf-delete-pages", "3.pdf", "2.pdf", "-o", "x.pdf", "--pages", "1"), 1, "takes 1 file"),
+        (("pdf-merge", "3.pdf", "-o", "x.pdf"), 1, "takes 2 to 20 files"),
+        (("pdf-merge", "3.pdf", "none.pdf", "-o", "x.pdf"), 2, "none.pdf is not a file"),
+        (("pdf-merge", "3.pdf", "2.pdf", "-o", "none/x.pdf"), 2, "none is not a folder"),
+        (("pdf-mirror", "3.pdf", "-o", "x.pdf"), 2, "No such command"),
+    ],
+)
+def test_wrong_arguments(folder: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
+    done = invoke(folder, *arguments)
+
+    assert (done.exit_code, message in done.stderr) == (code, True)
+    assert not (folder / "x.pdf").exists()
+
+
+def test_the_manual_has_the_options(folder: Path) -> None:
+    done = invoke(folder, "pdf-delete-pages", "--help")
+
+    assert all(text in done.stdout for text in ("--pages", "--password", "--remote", "Deletes pages"))
+    assert "pdf-merge" in invoke(folder, "tools").stdout
