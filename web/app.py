@@ -91,7 +91,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor, cluster
         payments=open_payments(settings, database, idempotency, metrics.credits),
         readiness=Readiness(registry, executor, limiter, work_files, database, blobs, metrics.installation, cluster),
         request_log=RequestLog(database, metrics.http),
-        openapi=cached_json(document(tuple(documented_operations(registry)), registry, settings.base_url)),
+        openapi=cached_json(document(documented_operations(registry), registry, settings.base_url)),
         maintenance=Maintenance(database, owner, charges, idempotency, files, totals),
         metrics=metrics,
     )

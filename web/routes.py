@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from tornado.routing import URLSpec
 from tornado.web import Application
 
 from engine.registry import Registry
-from web.api.operations import JSON_FORM, Route, operations_of, tool_operation, tool_path
+from web.api.operations import JSON_FORM, Route, Tag, operations_of, tool_operation, tool_path
 from web.api.schemas.common import API
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Usage
 from web.handlers.batches import BatchConversion, Batches, BatchFiles, BatchResource
@@ -138,8 +138,13 @@ def _json_routes(
         yield pattern + JSON_FORM, handler, Route(route.label + JSON_FORM, twins)
 
 
-def documented_operations(registry: Registry) -> Iterator[DocumentedOperation]:
-    """The operations of the API, for the OpenAPI document: those of a tool at its own path."""
+def documented_operations(registry: Registry) -> list[DocumentedOperation]:
+    """The operations of the API by tag, for the OpenAPI document: those of a tool at its own path."""
+    order = get_args(Tag)
+    return sorted(_operations(registry), key=lambda documented: order.index(documented.operation.tag))
+
+
+def _operations(registry: Registry) -> Iterator[DocumentedOperation]:
     seen: set[str] = set()
     for pattern, handler, route in api_routes(registry):
         for method, operation in route.operations.items():

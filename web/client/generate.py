@@ -74,7 +74,7 @@ A schema belongs to the first of its models. Objects of schemas that belong to n
 
 def main() -> None:
     """Writes the file that is given as argument, or the one of the client."""
-    api = document([*documented_operations(load_registry())], load_registry(), "http://localhost:8000/api/v1")
+    api = document(documented_operations(load_registry()), load_registry(), "http://localhost:8000/api/v1")
     Path(sys.argv[1] if len(sys.argv) > 1 else _FILE).write_text("\n\n".join(_Module(api).classes()))
 
 

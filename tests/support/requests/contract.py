@@ -25,7 +25,7 @@ _OF_HTTP = {
 @cache
 def published() -> dict[str, Any]:
     """The document of a server here."""
-    return document(tuple(documented_operations(load_registry())), load_registry(), f"http://localhost:8000{API}")
+    return document(documented_operations(load_registry()), load_registry(), f"http://localhost:8000{API}")
 
 
 def conforms(answer: httpx.Response) -> httpx.Response:
