@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.processes import ServerProcess, free_port
 
-CONFIGURATION = Path(__file__).parents[2] / "config" / "nginx.conf"
+CONFIGURATION = Path(__file__).parents[3] / "config" / "nginx.conf"
 _PROGRAM = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") or "nginx"  # users' paths lack /usr/sbin
 _AROUND = """
 master_process off;

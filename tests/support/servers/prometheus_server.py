@@ -10,7 +10,7 @@ import httpx
 from benchmarks.processes import ServerProcess
 from tests.support.requests import http
 
-_CONFIG = Path(__file__).parents[2] / "config"
+_CONFIG = Path(__file__).parents[3] / "config"
 _INTERVAL = "15s"
 _TARGET = "127.0.0.1:9464"
 

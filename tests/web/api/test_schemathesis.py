@@ -19,7 +19,7 @@ from tests.support.servers.in_process import Servers
 
 pytestmark = pytest.mark.slow
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 _PLENTY = 10_000_000  # requests a minute
 # A number of requests to every operation does not depend on the load of the machine, as a duration does.
 _EXAMPLES_PER_SECOND = 0.4

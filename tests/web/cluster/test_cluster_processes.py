@@ -18,7 +18,7 @@ from tests.support.requests import http
 from tests.support.samples.forms import picture
 from tests.support.servers.in_process import eventually
 
-_README = Path(__file__).parents[2] / "config" / "README.md"
+_README = Path(__file__).parents[3] / "config" / "README.md"
 
 
 def tls_variables(folder: Path) -> dict[str, str]:
