@@ -26,8 +26,8 @@ from web.executor_setup import open_blobs, server_executor, start_local_executor
 from web.http import metrics_server
 from web.http.server import Server
 from web.http.timeouts import ConnectionTimeouts
-from web.metrics import create_metrics
-from web.metrics.cluster import ReadState
+from web.metrics import Metrics
+from web.metrics.service import ReadState
 from web.openapi import document
 from web.routes import build_application, documented_operations
 from web.services.accounts import Accounts
@@ -59,7 +59,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor, cluster
     """Builds the services that handlers use and creates the data folder. `cluster` returns its state. Blocks."""
     work_files = WorkFiles(settings.data_dir.absolute() / "jobs")
     work_files.prepare()
-    metrics = create_metrics(version("convertd"), registry.plugins, cluster=cluster is not None)
+    metrics = Metrics(version("convertd"), registry.plugins, cluster=cluster is not None)
     database, blobs, limiter = open_database(settings), open_blobs(settings), open_rate_limiter(settings)
     email_queue = EmailQueue(open_email_transport(settings), on_result=metrics.credits.record_email)
     owner = server_instance(settings.data_dir)

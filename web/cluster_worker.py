@@ -9,7 +9,6 @@ from importlib.metadata import version
 
 import dask.config
 from dask.utils import parse_bytes
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, disable_created_metrics
 from tornado.netutil import bind_sockets
 
 from config.logs import configure
@@ -20,7 +19,8 @@ from web.cluster.jobs import Installation
 from web.cluster.worker import JobRunner, WorkerOptions, run_worker
 from web.executor_setup import local_executor, open_blobs, start_local_executor
 from web.http.metrics_server import start_metrics_server
-from web.metrics.cluster import ClusterWorkerMetrics
+from web.metrics import process_registry
+from web.metrics.service import ClusterWorkerMetrics
 from web.services.job_queue import memory_budget
 from web.services.maintenance import lock_data_folder
 from web.services.work_files import WorkFiles
@@ -93,10 +93,7 @@ async def _serve(settings: Settings, options: WorkerOptions) -> None:
     registry = load_registry()
     work_files = WorkFiles(settings.data_dir.absolute() / "jobs")
     work_files.prepare()
-    disable_created_metrics()
-    collectors = CollectorRegistry()
-    for collector in (ProcessCollector, PlatformCollector):
-        collector(registry=collectors)
+    collectors = process_registry()
     metrics = ClusterWorkerMetrics(collectors)
     metrics.installation.set_build(version("convertd"), registry.plugins)
     executor = local_executor(settings, options.jobs, settings.data_dir.absolute() / "workers")

@@ -20,7 +20,7 @@ from distributed import Client, Security
 from config.settings import SettingsError
 from storage.ids import new_id
 from web.cluster.jobs import Installation
-from web.metrics.cluster import ClusterState
+from web.metrics.service import ClusterState
 
 log = logging.getLogger("convertd.cluster")
 

@@ -30,7 +30,7 @@ from web.cluster.jobs import (
     send_file,
 )
 from web.cluster.worker import run_job
-from web.metrics.cluster import ClusterState
+from web.metrics.service import ClusterState
 
 log = logging.getLogger("convertd.cluster")
 

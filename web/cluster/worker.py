@@ -28,7 +28,7 @@ from web.cluster.jobs import (
     receive_file,
     send_file,
 )
-from web.metrics.cluster import ClusterWorkerMetrics, JobOutcome
+from web.metrics.service import ClusterWorkerMetrics, JobOutcome
 from web.services.work_files import WorkFile, WorkFiles
 
 log = logging.getLogger("convertd.cluster")

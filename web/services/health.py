@@ -14,8 +14,7 @@ from storage.blobs.blob_store import BlobStore, is_writable
 from storage.database import Database
 from storage.rate_limits import FailoverRateLimiter, RateLimiter
 from storage.tables import accounts
-from web.metrics.cluster import ClusterState, ReadState
-from web.metrics.service import InstallationMetrics
+from web.metrics.service import ClusterState, InstallationMetrics, ReadState
 from web.services.work_files import WorkFiles
 
 log = logging.getLogger("convertd.health")

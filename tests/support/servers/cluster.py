@@ -28,7 +28,7 @@ from storage.blobs.blob_store import FolderBlobStore
 from web.cluster.executor import ClusterExecutor
 from web.cluster.jobs import Installation
 from web.cluster.worker import JobRunner, WorkerOptions, run_worker
-from web.metrics.cluster import ClusterWorkerMetrics
+from web.metrics.service import ClusterWorkerMetrics
 from web.services.work_files import WorkFiles
 
 INSTALLATION = Installation("1.0.0", "catalogue", "store")
@@ -185,7 +185,7 @@ class Cluster:
     async def process(self, jobs: int = 2) -> asyncio.subprocess.Process:
         """Starts a worker process, which is killed with the cluster."""
         command = [sys.executable, "-m", "tests.support.servers.cluster", self.scheduler, str(self._folder), str(jobs)]
-        process = await asyncio.create_subprocess_exec(*command, cwd=Path(__file__).parents[2])
+        process = await asyncio.create_subprocess_exec(*command, cwd=Path(__file__).parents[3])
         self._stack.push_async_callback(_killed, process)
         return process
 
