@@ -27,9 +27,9 @@ from web.cluster.jobs import (
     Installation,
     OtherInstallation,
     receive_file,
+    run_job,
     send_file,
 )
-from web.cluster.worker import run_job
 from web.metrics.service import ClusterState
 
 log = logging.getLogger("convertd.cluster")
