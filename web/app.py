@@ -41,7 +41,7 @@ from web.services.files import Files
 from web.services.health import Readiness
 from web.services.idempotency import IdempotencyService
 from web.services.job_queue import JobQueue, memory_budget
-from web.services.maintenance import Maintenance, TotalsUpdater, lock_data_folder, server_instance
+from web.services.maintenance import Maintenance, lock_data_folder, server_instance
 from web.services.registration import Registrations
 from web.services.request_tracking import RequestLog
 from web.services.stripe import open_payments
@@ -69,7 +69,6 @@ def assemble(settings: Settings, registry: Registry, executor: Executor, cluster
     conversions = Conversions(registry, executor, job_queue, charges, idempotency, files, metrics)
     batches = Batches(database, registry, files, settings.max_batch_files)
     batch_conversions = BatchConversions(database, files, work_files, batches, conversions, idempotency, owner)
-    totals = TotalsUpdater(database, settings.data_dir, metrics.totals)
     return Services(
         settings=settings,
         registry=registry,
@@ -92,7 +91,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor, cluster
         readiness=Readiness(registry, executor, limiter, work_files, database, blobs, metrics.installation, cluster),
         request_log=RequestLog(database, metrics.http),
         openapi=cached_json(document(tuple(documented_operations()), registry, settings.base_url)),
-        maintenance=Maintenance(database, owner, charges, idempotency, files, totals),
+        maintenance=Maintenance(database, owner, files, settings.data_dir, metrics.totals),
         metrics=metrics,
     )
 

@@ -63,10 +63,6 @@ class IdempotencyService:
         self._database = database
         self._owner = owner
 
-    async def recover(self) -> None:
-        """Releases the claims of earlier runs of this server, so that their requests can be repeated."""
-        await self._database.run(idempotency.recover, self._owner)
-
     async def claim(
         self, request: IdempotentRequest, parameters: Mapping[str, Any], uploads: Sequence[WorkFile] = ()
     ) -> Claim | Replayed:
