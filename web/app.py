@@ -30,7 +30,7 @@ from web.metrics import Metrics
 from web.metrics.service import ReadState
 from web.openapi import document
 from web.routes import build_application, documented_operations
-from web.services.accounts import Accounts
+from web.services.accounts import Accounts, Registrations
 from web.services.batches import BatchConversions, Batches
 from web.services.catalogue import cached_json, formats_catalogue, tools_catalogue
 from web.services.charging import Charges
@@ -42,7 +42,6 @@ from web.services.health import Readiness
 from web.services.idempotency import IdempotencyService
 from web.services.job_queue import JobQueue, memory_budget
 from web.services.maintenance import Maintenance, lock_data_folder, server_instance
-from web.services.registration import Registrations
 from web.services.request_tracking import RequestLog
 from web.services.stripe import open_payments
 from web.services.trials import Trials
@@ -60,8 +59,9 @@ def assemble(settings: Settings, registry: Registry, executor: Executor, cluster
     work_files = WorkFiles(settings.data_dir.absolute() / "jobs")
     work_files.prepare()
     metrics = Metrics(version("convertd"), registry.plugins, cluster=cluster is not None)
-    database, blobs, limiter = open_database(settings), open_blobs(settings), open_rate_limiter(settings)
-    email_queue = EmailQueue(open_email_transport(settings), on_result=metrics.credits.record_email)
+    database, blobs = Database(settings.resolved_database_url()), open_blobs(settings)
+    limiter = open_rate_limiter(settings)
+    email_queue = EmailQueue(open_email_transport(settings), metrics.credits.record_email)
     owner = server_instance(settings.data_dir)
     charges, idempotency = Charges(database, owner), IdempotencyService(database, owner)
     job_queue = JobQueue(settings.workers, memory=memory_budget())
@@ -197,11 +197,6 @@ def _announce(registry: Registry, settings: Settings, url: str) -> None:
     log.info("listening on %s; %d formats, %d conversions, %s", url, formats, pairs, where)
     for need in registry.missing:
         log.warning("%s is missing, needed for %s; install it: %s", need.name, need.purpose, need.install)
-
-
-def open_database(settings: Settings) -> Database:
-    """Opens the database; creates a SQLite database that does not exist. Blocks."""
-    return Database(settings.resolved_database_url())
 
 
 def open_rate_limiter(settings: Settings) -> RateLimiter:

@@ -32,7 +32,7 @@ _STRIPE_LOCALES = (
     *("pt", "pt-BR", "ro", "ru", "sk", "sl", "sv", "th", "tr", "vi", "zh", "zh-HK", "zh-TW"),
 )
 DEFAULT_LANGUAGE = "en"
-_SESSION_LIFETIME = 23 * 3600  # seconds
+SESSION_LIFETIME = 23 * 3600  # seconds; Stripe allows 24 hours by its own clock
 _SIMULATED_SESSION = "cs_simulated"
 
 
@@ -168,7 +168,7 @@ class SimulatedCheckout:
 
     async def open(self, order: CheckoutOrder) -> CheckoutSession:
         session = new_id(_SIMULATED_SESSION)
-        return CheckoutSession(f"{self.root}/checkout/{session}", session, int(time.time()) + _SESSION_LIFETIME)
+        return CheckoutSession(f"{self.root}/checkout/{session}", session, int(time.time()) + SESSION_LIFETIME)
 
     async def close(self) -> None:
         """Does nothing: there are no connections."""

@@ -20,15 +20,21 @@ from storage.tables.purchases import CheckoutReport, State
 from storage.tables.refunds import Kind, Reversal
 from web.api.errors import CheckoutUnavailable, InvalidParameter
 from web.metrics.service import CreditMetrics
-from web.services.checkout import Checkout, CheckoutOrder, CheckoutSession, Provider, SimulatedCheckout
+from web.services.checkout import (
+    SESSION_LIFETIME,
+    Checkout,
+    CheckoutOrder,
+    CheckoutSession,
+    Provider,
+    SimulatedCheckout,
+)
 from web.services.idempotency import IdempotencyService
 
 log = logging.getLogger("convertd.payments")
 
 _STEP_TIMEOUT = 8.0  # seconds for each step of an attempt, such as connecting
-_TOTAL_TIMEOUT = 25.0  # seconds for all attempts together
+TOTAL_TIMEOUT = 25.0  # seconds for all attempts together
 _RETRIES = 2
-_SESSION_LIFETIME = 23 * 3600  # seconds; Stripe allows 24 hours by its own clock
 _SIGNATURE_TOLERANCE = 300  # seconds
 
 _SESSION_EVENT = "checkout.session."
@@ -101,12 +107,9 @@ def reversal_kind(event_type: str) -> Kind | None:
 class StripeCheckout:
     """Opens checkout sessions at Stripe. The order's id is the idempotency key, so retries open no second session."""
 
-    def __init__(
-        self, key: str, secrets: tuple[str, ...], api_base: str, *, total_timeout: float = _TOTAL_TIMEOUT
-    ) -> None:
+    def __init__(self, key: str, secrets: tuple[str, ...], api_base: str) -> None:
         self.secrets = secrets
         self.live = key.startswith(("sk_live_", "rk_live_"))
-        self._total_timeout = total_timeout
         self._http = stripe.HTTPXClient(timeout=_STEP_TIMEOUT)
         self._client = stripe.StripeClient(
             key, base_addresses={"api": api_base}, http_client=self._http, max_network_retries=_RETRIES
@@ -114,7 +117,7 @@ class StripeCheckout:
 
     async def open(self, order: CheckoutOrder) -> CheckoutSession:
         try:
-            async with asyncio.timeout(self._total_timeout):
+            async with asyncio.timeout(TOTAL_TIMEOUT):
                 session = await self._client.v1.checkout.sessions.create_async(
                     _session_parameters(order), {"idempotency_key": order.id}
                 )
@@ -151,7 +154,7 @@ def _session_parameters(order: CheckoutOrder) -> stripe.params.checkout.SessionC
         "locale": order.language,
         "success_url": order.success_url,
         "cancel_url": order.cancel_url,
-        "expires_at": int(time.time()) + _SESSION_LIFETIME,
+        "expires_at": int(time.time()) + SESSION_LIFETIME,
     }
 
 

@@ -164,8 +164,9 @@ def test_stripe_is_unreachable(servers: Servers, data_dir: Path, stripe: StripeS
         assert rows(server) == []
 
 
-async def test_stripe_does_not_answer(stripe: StripeServer) -> None:
-    provider = StripeCheckout(KEY, (SECRET,), stripe.url, total_timeout=0.3)
+async def test_stripe_does_not_answer(stripe: StripeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("web.services.stripe.TOTAL_TIMEOUT", 0.3)
+    provider = StripeCheckout(KEY, (SECRET,), stripe.url)
     order = CheckoutOrder("pur_1", PACKS["pro"], "a@example.com", "en", "https://a.example/", "https://a.example/")
     stripe.trouble = [1.0]
     with pytest.raises(CheckoutUnavailable):
