@@ -26,7 +26,7 @@ from storage.blobs.blob_store import BlobStore
 from storage.descriptors import run_in_thread
 from storage.errors import NotFound, StorageError
 from web.api.errors import ApiError
-from web.metrics.service import ClusterWorkerMetrics, JobOutcome
+from web.metrics.service import ClusterWorkerMetrics
 from web.services.catalogue import formats_catalogue, tools_catalogue
 from web.services.work_files import WorkFiles
 
@@ -178,8 +178,8 @@ class JobRunner(WorkerPlugin):
         try:
             await asyncio.wait([task])
             outcome = _outcome(task)
-            result: JobOutcome = "failed" if isinstance(outcome, ConversionError) else "succeeded"
-            self._metrics.record_job("cancelled" if task.cancelled() else result)
+            result = "failed" if isinstance(outcome, ConversionError) else "succeeded"
+            self._metrics.jobs.labels("cancelled" if task.cancelled() else result).inc()
             return outcome
         finally:
             del self._running[job.id]

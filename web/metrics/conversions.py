@@ -26,9 +26,6 @@ IN_PROCESS = "in_process"
 STAGES = ("upload", "queue", "decode", "convert", "tool", "encode", "check", "store")
 """The stages of a conversion, in order. Not every conversion has all of them."""
 
-OUTCOMES = ("success", "rejected", "failed", "cancelled")
-"""How a conversion ends: `rejected` for an invalid file or request, `failed` with a server error."""
-
 REASONS = frozenset(
     {
         *("timeout", "out_of_memory", "worker_crashed", "corrupt_input", "engine_error", "target_unreachable"),
@@ -74,7 +71,11 @@ class RequestContext:
 
 
 class ConversionMetrics:
-    """Metrics of the conversions of all endpoints. Idempotent replays are counted separately."""
+    """Metrics of the conversions of all endpoints. Idempotent replays are counted separately.
+
+    The outcome of a conversion is `success`, `rejected` (invalid file or request), `failed` (server error) or
+    `cancelled`.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
@@ -225,9 +225,6 @@ class InstallationMetrics:
             self._layers.labels(layer).set(active)
 
 
-JobOutcome: TypeAlias = Literal["succeeded", "failed", "cancelled"]
-
-
 @dataclass(frozen=True)
 class ClusterState:
     """The cluster as of the latest update.
@@ -298,14 +295,10 @@ class ClusterWorkerMetrics:
         self.running = Gauge(
             "convertd_cluster_worker_running", "Running conversions of this worker.", registry=registry
         )
-        self._jobs = _labelled_counter(
+        self.jobs = _labelled_counter(
             registry,
             "convertd_cluster_worker_jobs",
             "Conversions of this worker that ended, by outcome.",
             "outcome",
             ("succeeded", "failed", "cancelled"),
         )
-
-    def record_job(self, outcome: JobOutcome) -> None:
-        """Records the end of a job."""
-        self._jobs.labels(outcome).inc()

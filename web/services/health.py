@@ -21,6 +21,7 @@ log = logging.getLogger("convertd.health")
 
 _CHECK_TIMEOUT = 1.5  # seconds
 _INTERVAL = 15  # seconds between updates of the metrics
+_NO_EXECUTOR = "the executor cannot run jobs"
 _WITHOUT_REDIS = "Redis does not respond"
 
 Check: TypeAlias = Callable[[], Awaitable[bool]]
@@ -61,7 +62,7 @@ class Readiness:
         self._metrics = metrics
         self._serving = False
         self._checks: dict[str, Check] = {
-            **_executor_checks(executor, cluster_state),
+            _NO_EXECUTOR: executor.ready,
             "the data folder cannot be written to": lambda: asyncio.to_thread(is_writable, work_files.folder),
             "the disk of the data folder is almost full": lambda: asyncio.to_thread(work_files.has_space),
             "files cannot be stored": blobs.ready,
@@ -99,11 +100,13 @@ class Readiness:
         if not self._serving:
             return HealthState(("the server is starting or stopping",), ())
         failed = await self._failed_checks()
+        cluster = None if self.cluster_state is None else self.cluster_state()
         reasons = [reason for reason in failed if reason != _WITHOUT_REDIS]
+        if _NO_EXECUTOR in failed and cluster is not None:
+            reasons[reasons.index(_NO_EXECUTOR)] = _missing_in(cluster)
         if not self._registry.formats:
             reasons.append("no plugin declares a format")
         degraded = [reason for reason in failed if reason == _WITHOUT_REDIS]
-        cluster = None if self.cluster_state is None else self.cluster_state()
         if cluster is not None and cluster.unusable:
             degraded.append("the cluster has workers with another version, other plugins or another blob store")
         degraded += [f"the plugin {plugin.name} cannot be loaded" for plugin in self._registry.plugins if plugin.error]
@@ -127,21 +130,11 @@ class Readiness:
             del self._running[reason]
 
 
-def _executor_checks(executor: Executor, cluster_state: ReadState | None) -> dict[str, Check]:
-    """Returns the checks of the executor. If the scheduler of a cluster does not respond, only that check fails."""
-    if cluster_state is None:
-        return {"the executor cannot run jobs": executor.ready}
-
-    async def connected() -> bool:
-        return cluster_state().connected
-
-    async def has_worker() -> bool:
-        return not cluster_state().connected or await executor.ready()
-
-    return {
-        "the scheduler of the cluster does not respond": connected,
-        "the cluster has no worker with the version, the plugins and the blob store of this server": has_worker,
-    }
+def _missing_in(cluster: ClusterState) -> str:
+    """Returns why jobs cannot run on the cluster."""
+    if not cluster.connected:
+        return "the scheduler of the cluster does not respond"
+    return "the cluster has no worker with the version, the plugins and the blob store of this server"
 
 
 async def _database_responds(database: Database) -> bool:

@@ -16,17 +16,17 @@ from config.pricing import CURRENCY
 from config.settings import Settings
 from storage.database import Database
 from storage.tables import purchases, refunds
-from storage.tables.purchases import CheckoutReport, State
+from storage.tables.purchases import CheckoutReport, Purchase, State
 from storage.tables.refunds import Kind, Reversal
 from web.api.errors import CheckoutUnavailable, InvalidParameter
 from web.metrics.service import CreditMetrics
 from web.services.checkout import (
     SESSION_LIFETIME,
     Checkout,
-    CheckoutOrder,
     CheckoutSession,
     Provider,
     SimulatedCheckout,
+    return_urls,
 )
 from web.services.idempotency import IdempotencyService
 
@@ -105,27 +105,33 @@ def reversal_kind(event_type: str) -> Kind | None:
 
 
 class StripeCheckout:
-    """Opens checkout sessions at Stripe. The order's id is the idempotency key, so retries open no second session."""
+    """Opens checkout sessions at Stripe. After payment, buyers return to the dashboard below the URL `root`.
 
-    def __init__(self, key: str, secrets: tuple[str, ...], api_base: str) -> None:
+    The purchase's id is the idempotency key, so retries open no second session.
+    """
+
+    def __init__(self, key: str, secrets: tuple[str, ...], api_base: str, root: str) -> None:
         self.secrets = secrets
         self.live = key.startswith(("sk_live_", "rk_live_"))
+        self._root = root
         self._http = stripe.HTTPXClient(timeout=_STEP_TIMEOUT)
         self._client = stripe.StripeClient(
             key, base_addresses={"api": api_base}, http_client=self._http, max_network_retries=_RETRIES
         )
 
-    async def open(self, order: CheckoutOrder) -> CheckoutSession:
+    async def open(self, purchase: Purchase, email: str, language: str) -> CheckoutSession:
+        parameters = _session_parameters(purchase, email, language, *return_urls(self._root, purchase.purchase_id))
         try:
             async with asyncio.timeout(TOTAL_TIMEOUT):
                 session = await self._client.v1.checkout.sessions.create_async(
-                    _session_parameters(order), {"idempotency_key": order.id}
+                    parameters, {"idempotency_key": purchase.purchase_id}
                 )
             if session.url is None:
                 raise AttributeError("url")
             return CheckoutSession(session.url, session.id, session.expires_at)
         except (stripe.StripeError, TimeoutError, AttributeError) as error:
-            fields = {"purchase": order.id, "error": type(error).__name__, "code": getattr(error, "code", None)}
+            code = getattr(error, "code", None)
+            fields = {"purchase": purchase.purchase_id, "error": type(error).__name__, "code": code}
             log.error("Stripe opened no checkout: %s", error, extra={"fields": fields})
             raise CheckoutUnavailable from None
 
@@ -133,27 +139,29 @@ class StripeCheckout:
         await self._http.close_async()  # type: ignore[no-untyped-call]
 
 
-def _session_parameters(order: CheckoutOrder) -> stripe.params.checkout.SessionCreateParams:
-    metadata = {"purchase": order.id, "pack": order.pack.name}
+def _session_parameters(
+    purchase: Purchase, email: str, language: str, success_url: str, cancel_url: str
+) -> stripe.params.checkout.SessionCreateParams:
+    metadata = {"purchase": purchase.purchase_id, "pack": purchase.pack}
     return {
         "mode": "payment",
         "line_items": [
             {
                 "quantity": 1,
                 "price_data": {
-                    "currency": CURRENCY,
-                    "unit_amount": order.pack.price,
-                    "product_data": {"name": f"convertd: {order.pack.credits} credits"},
+                    "currency": purchase.currency,
+                    "unit_amount": purchase.amount,
+                    "product_data": {"name": f"convertd: {purchase.credits} credits"},
                 },
             }
         ],
-        "client_reference_id": order.id,
-        "customer_email": order.email,
+        "client_reference_id": purchase.purchase_id,
+        "customer_email": email,
         "metadata": metadata,
         "payment_intent_data": {"metadata": metadata},
-        "locale": order.language,
-        "success_url": order.success_url,
-        "cancel_url": order.cancel_url,
+        "locale": language,
+        "success_url": success_url,
+        "cancel_url": cancel_url,
         "expires_at": int(time.time()) + SESSION_LIFETIME,
     }
 
@@ -249,13 +257,12 @@ def open_payments(
         log.warning("checkout is simulated: clients on this machine get credits for free")
     elif provider is None:
         log.warning("credits cannot be bought: no Stripe keys are set")
-    checkout = Checkout(database, provider, root, idempotency)
-    return Payments(checkout, PaymentEvents(database, provider, metrics), simulation)
+    return Payments(Checkout(database, provider, idempotency), PaymentEvents(database, provider, metrics), simulation)
 
 
 def _provider(settings: Settings, root: str) -> Provider | None:
     key, secret = settings.stripe_secret_key, settings.stripe_webhook_secret
     if key is not None and secret is not None:
         secrets = tuple(part.strip() for part in secret.get_secret_value().split(",") if part.strip())
-        return StripeCheckout(key.get_secret_value(), secrets, settings.stripe_api_base)
+        return StripeCheckout(key.get_secret_value(), secrets, settings.stripe_api_base, root)
     return SimulatedCheckout(root) if settings.simulated_checkout else None
