@@ -130,10 +130,6 @@ def _sender(value: str) -> str:
     return value
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
-
-
 class Settings(BaseModel):
     """All settings. Each field is CONVERTD_<FIELD> in the environment, which takes precedence over the TOML file."""
 
@@ -148,7 +144,7 @@ class Settings(BaseModel):
     redis_url: Annotated[SecretStr, _secret_url("redis", "rediss", "unix")] | None = None  # None: per process
     smtp_url: Annotated[SecretStr, _secret_url("smtp", "smtps")] | None = None  # None: <data_dir>/outbox
     mail_from: Annotated[str, AfterValidator(_sender)] = "convertd <no-reply@localhost>"
-    workers: int = Field(default_factory=_cores, ge=1)  # concurrent conversions
+    workers: int = Field(default_factory=lambda: len(os.sched_getaffinity(0)), ge=1)  # concurrent conversions
     jobs_per_process: int = Field(100, ge=1)  # conversions of one account in a worker process
     metrics_port: int = Field(9464, ge=0, le=_MAX_PORT)  # on the loopback interface; 0: off
     sandbox: Literal["required", "best_effort", "off"] = "best_effort"

@@ -9,7 +9,6 @@ import resource
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib.metadata import version
 from urllib.parse import urlsplit
 
 from tornado.httpserver import HTTPServer
@@ -58,7 +57,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor, cluster
     """Builds the services that handlers use and creates the data folder. `cluster` returns its state. Blocks."""
     work_files = WorkFiles(settings.data_dir.absolute() / "jobs")
     work_files.prepare()
-    metrics = Metrics(version("convertd"), registry.plugins, cluster=cluster is not None)
+    metrics = Metrics(registry.plugins, cluster=cluster is not None)
     database, blobs = Database(settings.resolved_database_url()), open_blobs(settings)
     limiter = open_rate_limiter(settings)
     email_queue = EmailQueue(open_email_transport(settings), metrics.credits.record_email)

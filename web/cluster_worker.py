@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from random import uniform
 from typing import Any
 
@@ -129,7 +128,7 @@ async def _serve(settings: Settings, options: WorkerOptions) -> None:
     work_files.prepare()
     collectors = process_registry()
     metrics = ClusterWorkerMetrics(collectors)
-    metrics.installation.set_build(version("convertd"), registry.plugins)
+    metrics.installation.set_plugins(registry.plugins)
     executor = local_executor(settings, options.jobs, settings.data_dir.absolute() / "workers")
     blobs, installation = open_blobs(settings, durable=False), Installation.of(registry, settings)
     runner = JobRunner(installation, executor, blobs, work_files, metrics)

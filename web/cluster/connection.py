@@ -208,12 +208,11 @@ class ClusterConnection:
 
 def failure_cause(error: BaseException) -> str:
     """Returns why a connection to a scheduler failed."""
-    texts: list[str] = []
+    text = "no response"
     cause: BaseException | None = error
     while cause is not None:
-        texts.append(str(cause))
+        text = str(cause) or text
         cause = cause.__cause__ or cause.__context__
-    text = next((text for text in reversed(texts) if text), "no response")
     return f"{text}; check its address and that it runs, with TLS if and only if the address begins with tls://"
 
 

@@ -41,9 +41,9 @@ def process_registry() -> CollectorRegistry:
 
 
 class Metrics:
-    """All metrics of a server, in a registry of their own: of this version of convertd with these plugins."""
+    """All metrics of a server with these plugins, in a registry of their own."""
 
-    def __init__(self, version: str, plugins: Iterable[Plugin], *, cluster: bool = False) -> None:
+    def __init__(self, plugins: Iterable[Plugin], *, cluster: bool = False) -> None:
         self.registry = registry = process_registry()
         GCCollector(registry)
         self.http = HttpMetrics(registry)
@@ -52,5 +52,5 @@ class Metrics:
         self.credits = CreditMetrics(registry)
         self.totals = TotalsMetrics(registry)
         self.installation = InstallationMetrics(registry)
-        self.installation.set_build(version, plugins)
+        self.installation.set_plugins(plugins)
         self.cluster = ClusterMetrics(registry) if cluster else None

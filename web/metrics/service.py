@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
+from importlib.metadata import version
 from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
@@ -209,15 +210,15 @@ class InstallationMetrics:
         self.ready = gauge(
             "convertd_ready", "1 if the server is ready, as /readyz reports, or the worker is part of the cluster."
         )
-        self._build = Info("convertd_build", "Version of convertd and of Python.", registry=registry)
+        build = Info("convertd_build", "Version of convertd and of Python.", registry=registry)
+        build.info({"version": version("convertd"), "python": platform.python_version()})
         self._plugins = gauge("convertd_plugin_up", "1 if the plugin is loaded.", ("plugin", "version"))
         self._layers = gauge("convertd_sandbox_layer", "1 if the layer of the sandbox is active.", ("layer",))
 
-    def set_build(self, version: str, plugins: Iterable[Plugin]) -> None:
-        """Sets the version of convertd, which the built-in plugins share, and the state of each plugin."""
-        self._build.info({"version": version, "python": platform.python_version()})
+    def set_plugins(self, plugins: Iterable[Plugin]) -> None:
+        """Sets the state of each plugin. The built-in ones have the version of convertd."""
         for plugin in plugins:
-            self._plugins.labels(plugin.name, plugin.version or version).set(plugin.error is None)
+            self._plugins.labels(plugin.name, plugin.version or version("convertd")).set(plugin.error is None)
 
     def set_sandbox_layers(self, layers: Mapping[str, bool]) -> None:
         """Sets which layers of the sandbox are active."""
@@ -280,8 +281,8 @@ class ClusterMetrics:
         for name, gauge in self._gauges.items():
             gauge.set(getattr(state, name))
         self._workers.clear()  # forgets versions that no worker has
-        for version, count in state.workers.items():
-            self._workers.labels(version).set(count)
+        for running_version, count in state.workers.items():
+            self._workers.labels(running_version).set(count)
         self._retries.inc(state.retries - self._retries_before)
         self._retries_before = state.retries
 

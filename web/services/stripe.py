@@ -120,11 +120,10 @@ class StripeCheckout:
         )
 
     async def open(self, purchase: Purchase, email: str, language: str) -> CheckoutSession:
-        parameters = _session_parameters(purchase, email, language, *return_urls(self._root, purchase.purchase_id))
         try:
             async with asyncio.timeout(TOTAL_TIMEOUT):
                 session = await self._client.v1.checkout.sessions.create_async(
-                    parameters, {"idempotency_key": purchase.purchase_id}
+                    self._parameters(purchase, email, language), {"idempotency_key": purchase.purchase_id}
                 )
             if session.url is None:
                 raise AttributeError("url")
@@ -135,35 +134,33 @@ class StripeCheckout:
             log.error("Stripe opened no checkout: %s", error, extra={"fields": fields})
             raise CheckoutUnavailable from None
 
+    def _parameters(self, purchase: Purchase, email: str, language: str) -> stripe.params.checkout.SessionCreateParams:
+        success_url, cancel_url = return_urls(self._root, purchase.purchase_id)
+        metadata = {"purchase": purchase.purchase_id, "pack": purchase.pack}
+        return {
+            "mode": "payment",
+            "line_items": [
+                {
+                    "quantity": 1,
+                    "price_data": {
+                        "currency": purchase.currency,
+                        "unit_amount": purchase.amount,
+                        "product_data": {"name": f"convertd: {purchase.credits} credits"},
+                    },
+                }
+            ],
+            "client_reference_id": purchase.purchase_id,
+            "customer_email": email,
+            "metadata": metadata,
+            "payment_intent_data": {"metadata": metadata},
+            "locale": language,
+            "success_url": success_url,
+            "cancel_url": cancel_url,
+            "expires_at": int(time.time()) + SESSION_LIFETIME,
+        }
+
     async def close(self) -> None:
         await self._http.close_async()  # type: ignore[no-untyped-call]
-
-
-def _session_parameters(
-    purchase: Purchase, email: str, language: str, success_url: str, cancel_url: str
-) -> stripe.params.checkout.SessionCreateParams:
-    metadata = {"purchase": purchase.purchase_id, "pack": purchase.pack}
-    return {
-        "mode": "payment",
-        "line_items": [
-            {
-                "quantity": 1,
-                "price_data": {
-                    "currency": purchase.currency,
-                    "unit_amount": purchase.amount,
-                    "product_data": {"name": f"convertd: {purchase.credits} credits"},
-                },
-            }
-        ],
-        "client_reference_id": purchase.purchase_id,
-        "customer_email": email,
-        "metadata": metadata,
-        "payment_intent_data": {"metadata": metadata},
-        "locale": language,
-        "success_url": success_url,
-        "cancel_url": cancel_url,
-        "expires_at": int(time.time()) + SESSION_LIFETIME,
-    }
 
 
 class PaymentEvents:

@@ -257,7 +257,7 @@ def test_the_readme_lists_all_metrics(scraped: Scraped) -> None:
     documented = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
     scraped.server.convert(sample("png"), "jpeg")
     scraped.server.convert(b"no picture at all")
-    alone = Metrics("1", [], cluster=True)
+    alone = Metrics([], cluster=True)
     alone.installation.set_sandbox_layers({"landlock": True})  # only set by `serve`
     assert alone.cluster is not None
     alone.cluster.update(ClusterState(workers={"1": 1}))
