@@ -53,7 +53,7 @@ class HttpMetrics:
     """HTTP requests, refusals, and the state of Redis, which counts requests."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        labels = ("method", "route", "status")
+        gauge, labels = partial(Gauge, registry=registry), ("method", "route", "status")
         requests = Counter("convertd_http_requests", "Completed requests.", labels, registry=registry)
         seconds = Histogram(
             "convertd_http_request_duration_seconds",
@@ -62,14 +62,12 @@ class HttpMetrics:
             buckets=_REQUEST_SECONDS,
             registry=registry,
         )
-        self.in_progress = Gauge("convertd_http_requests_in_progress", "Requests in progress.", registry=registry)
+        self.in_progress = gauge("convertd_http_requests_in_progress", "Requests in progress.")
         self._limited = _labelled_counter(
             registry, "convertd_rate_limited", "Requests refused by a rate limit.", "scope", _SCOPES
         )
-        self.redis_breaker_open = Gauge(
-            "convertd_redis_breaker_open",
-            "1 while Redis fails and each process counts requests on its own.",
-            registry=registry,
+        self.redis_breaker_open = gauge(
+            "convertd_redis_breaker_open", "1 while Redis fails and each process counts requests on its own."
         )
         # Cached: the lookup by labels takes longer than the increment.
         self._requests = cache(requests.labels)
