@@ -71,7 +71,7 @@ class WorkerOptions:
 def worker_options(
     settings: Settings, scheduler: str | None, jobs: int | None, memory: str | None, host: str | None, port: int
 ) -> WorkerOptions:
-    """Returns the options of a worker, by default those of the settings and of this machine. Raises ValueError."""
+    """Returns the options of a worker. The settings and the machine give the defaults. Raises ValueError."""
     address = settings.cluster if scheduler is None else _scheduler(scheduler)
     if address is None:
         raise ValueError("a worker needs the address of a scheduler: --scheduler or CONVERTD_CLUSTER")
@@ -239,5 +239,5 @@ async def _drain(worker: Worker, runner: JobRunner) -> None:
                 if not worker.state.executing and not worker.data:
                     break
                 await asyncio.sleep(_RESULT_INTERVAL)
-            # Without this, jobs that wait here would count as those of a worker that died.
+            # Without this, jobs that wait here would count as jobs of a worker that died.
             await worker.scheduler.retire_workers(workers=[worker.address], close_workers=False, remove=True)
