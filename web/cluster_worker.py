@@ -72,7 +72,10 @@ def worker_options(
     settings: Settings, scheduler: str | None, jobs: int | None, memory: str | None, host: str | None, port: int
 ) -> WorkerOptions:
     """Returns the options of a worker. The settings and the machine give the defaults. Raises ValueError."""
-    address = settings.cluster if scheduler is None else _scheduler(scheduler)
+    try:
+        address = settings.cluster if scheduler is None else scheduler_address(scheduler)
+    except ValueError as error:
+        raise ValueError(f"--scheduler {error}") from None
     if address is None:
         raise ValueError("a worker needs the address of a scheduler: --scheduler or CONVERTD_CLUSTER")
     if settings.blob_url is None:
@@ -80,13 +83,6 @@ def worker_options(
     check_tls(address, "worker")
     size = memory_budget() if memory is None else _size(memory)
     return WorkerOptions(address, jobs or settings.workers, size, host, port, str(settings.data_dir.absolute()))
-
-
-def _scheduler(address: str) -> str:
-    try:
-        return scheduler_address(address)
-    except ValueError as error:
-        raise ValueError(f"--scheduler {error}") from None
 
 
 def _size(text: str) -> int:

@@ -248,18 +248,15 @@ def open_payments(
 ) -> Payments:
     """Payments through Stripe if its keys are set; simulated if the settings ask for it; else disabled."""
     root = settings.base_url.removesuffix("/api/v1")
-    provider = _provider(settings, root)
-    simulation = provider if isinstance(provider, SimulatedCheckout) else None
-    if simulation:
-        log.warning("checkout is simulated: clients on this machine get credits for free")
-    elif provider is None:
-        log.warning("credits cannot be bought: no Stripe keys are set")
-    return Payments(Checkout(database, provider, idempotency), PaymentEvents(database, provider, metrics), simulation)
-
-
-def _provider(settings: Settings, root: str) -> Provider | None:
     key, secret = settings.stripe_secret_key, settings.stripe_webhook_secret
+    provider: Provider | None = None
+    simulation: SimulatedCheckout | None = None
     if key is not None and secret is not None:
         secrets = tuple(part.strip() for part in secret.get_secret_value().split(",") if part.strip())
-        return StripeCheckout(key.get_secret_value(), secrets, settings.stripe_api_base, root)
-    return SimulatedCheckout(root) if settings.simulated_checkout else None
+        provider = StripeCheckout(key.get_secret_value(), secrets, settings.stripe_api_base, root)
+    elif settings.simulated_checkout:
+        provider = simulation = SimulatedCheckout(root)
+        log.warning("checkout is simulated: clients on this machine get credits for free")
+    else:
+        log.warning("credits cannot be bought: no Stripe keys are set")
+    return Payments(Checkout(database, provider, idempotency), PaymentEvents(database, provider, metrics), simulation)
