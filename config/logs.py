@@ -24,7 +24,6 @@ _SECRETS = re.compile(
 )
 _MARKERS = ("cvd_live_", "k_live_", "k_test_", "whsec_", "token=", "bearer ", "@")  # each secret has one
 FLUSH_TIMEOUT = 5.0  # seconds
-_FLUSH_INTERVAL = 0.01  # seconds
 _VERBOSE_LIBRARIES = (
     *("tornado", "python_multipart", "asyncio", "httpx", "stripe", "pikepdf"),
     *("tornado.application", "distributed", "distributed.client", "distributed.gc"),  # distributed configures each
@@ -129,28 +128,20 @@ class BackgroundHandler(logging.Handler):
 
     def close(self) -> None:
         """Writes the waiting records, for at most 5 seconds. Called by `logging` at exit."""
-        deadline = time.monotonic() + FLUSH_TIMEOUT
-        if self._thread is not None and self._is_flushed(deadline):
-            if self._dropped:
-                self._log_dropped()
-            if self._is_flushed(deadline):
-                self._records.put(None)
-                self._thread.join()
-        self._thread = None
+        if self._thread is not None:
+            deadline = time.monotonic() + FLUSH_TIMEOUT
+            with suppress(Full):  # the stream is blocked
+                if self._dropped:
+                    self._log_dropped(FLUSH_TIMEOUT)
+                self._records.put(None, timeout=max(0.0, deadline - time.monotonic()))
+            self._thread.join(max(0.0, deadline - time.monotonic()))
+            self._thread = None
         super().close()
 
-    def _is_flushed(self, deadline: float) -> bool:
-        """Waits until all records are written. Returns False if they are not by the deadline."""
-        while self._records.unfinished_tasks:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(_FLUSH_INTERVAL)
-        return True
-
-    def _log_dropped(self) -> None:
+    def _log_dropped(self, max_wait: float = 0.0) -> None:
         message = f"{self._dropped} log records were dropped: the log is not read fast enough."
         values = {"name": "convertd.logs", "levelno": logging.WARNING, "levelname": "WARNING", "msg": message}
-        self._records.put_nowait(logging.makeLogRecord(values))
+        self._records.put(logging.makeLogRecord(values), timeout=max_wait)
         self._dropped = 0
 
     def _write(self) -> None:
@@ -163,4 +154,3 @@ class BackgroundHandler(logging.Handler):
                 with suppress(OSError, ValueError):  # the reader is gone, or the stream is closed
                     self._stream.write(f"{line}\n")
                     self._stream.flush()
-            self._records.task_done()

@@ -130,10 +130,6 @@ def _sender(value: str) -> str:
     return value
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
-
-
 class Settings(BaseModel):
     """All settings. Each field is CONVERTD_<FIELD> in the environment, which takes precedence over the TOML file."""
 
@@ -148,7 +144,7 @@ class Settings(BaseModel):
     redis_url: Annotated[SecretStr, _secret_url("redis", "rediss", "unix")] | None = None  # None: per process
     smtp_url: Annotated[SecretStr, _secret_url("smtp", "smtps")] | None = None  # None: <data_dir>/outbox
     mail_from: Annotated[str, AfterValidator(_sender)] = "convertd <no-reply@localhost>"
-    workers: int = Field(default_factory=_cores, ge=1)  # concurrent conversions
+    workers: int = Field(default_factory=lambda: len(os.sched_getaffinity(0)), ge=1)  # concurrent conversions
     jobs_per_process: int = Field(100, ge=1)  # conversions of one account in a worker process
     metrics_port: int = Field(9464, ge=0, le=_MAX_PORT)  # on the loopback interface; 0: off
     sandbox: Literal["required", "best_effort", "off"] = "best_effort"
@@ -213,43 +209,31 @@ def load_settings() -> Settings:
     file = os.environ.get(TOML_VARIABLE)
     if file and not Path(file).is_file():
         raise SettingsError(f"{TOML_VARIABLE} names a file that does not exist: {file}")
-    errors = {name: _unknown_message(name) for name in _unknown_variables()}
     try:
         values = tomllib.loads(Path(file).read_text("utf-8")) if file else {}
-        settings = Settings.model_validate({**values, **_environment()})
+        return Settings.model_validate({**values, **_environment()})
     except ValidationError as error:
         # Without values: some settings are secrets.
-        errors |= dict(map(_error_message, error.errors()))
+        lines = [f"  {name}: {message}" for name, message in dict(map(_error_message, error.errors())).items()]
+        raise SettingsError("\n".join(["Invalid settings:", *lines])) from None
     except ValueError as error:
         raise SettingsError(f"{file} is not valid TOML: {error}") from None
-    if errors:
-        lines = [f"  {name}: {message}" for name, message in errors.items()]
-        raise SettingsError("\n".join(["Invalid settings:", *lines]))
-    return settings
 
 
 def _error_message(error: ErrorDetails) -> tuple[str, str]:
     name = variable(str(error["loc"][0]))
-    if error["type"] == "extra_forbidden":
-        return name, _unknown_message(name)
-    return name, error["msg"].removeprefix("Value error, ")
+    if error["type"] != "extra_forbidden":
+        return name, error["msg"].removeprefix("Value error, ")
+    nearest = get_close_matches(name, map(variable, Settings.model_fields), n=1)
+    return name, f"unknown setting; did you mean {nearest[0]}?" if nearest else "unknown setting"
 
 
 def _environment() -> dict[str, str]:
-    """Returns the settings in the environment, by field. The case of variables does not matter."""
-    variables = {name.upper(): value for name, value in os.environ.items()}
-    return {field: variables[variable(field)] for field in Settings.model_fields if variable(field) in variables}
-
-
-def _unknown_variables() -> list[str]:
-    """Returns the CONVERTD_* variables that are not settings and have no other meaning."""
-    known = {variable(field) for field in Settings.model_fields} | _OTHER_VARIABLES
-    return sorted(name for name in os.environ if name.upper().startswith(ENV_PREFIX) and name.upper() not in known)
-
-
-def _unknown_message(name: str) -> str:
-    nearest = get_close_matches(name.upper(), map(variable, Settings.model_fields), n=1)
-    return f"unknown setting; did you mean {nearest[0]}?" if nearest else "unknown setting"
+    """Returns the CONVERTD_* variables by field, unknown ones too. The case of variables does not matter."""
+    variables = {name.upper(): value for name, value in os.environ.items() if name.upper() not in _OTHER_VARIABLES}
+    return {
+        name.removeprefix(ENV_PREFIX).lower(): value for name, value in variables.items() if name.startswith(ENV_PREFIX)
+    }
 
 
 @dataclass(frozen=True)
@@ -263,17 +247,16 @@ class EffectiveSetting:
 
 def effective_settings(settings: Settings) -> list[EffectiveSetting]:
     """Returns all settings of this process in the order of their declaration."""
-    environment = {name.upper() for name in os.environ}
+    environment = _environment()
     report = []
     for field in Settings.model_fields:
-        name = variable(field)
-        if name in environment:
+        if field in environment:
             source = "environment"
         elif field in settings.model_fields_set:
             source = os.environ.get(TOML_VARIABLE, "")
         else:
             source = "default"
-        report.append(EffectiveSetting(name, _display_value(getattr(settings, field)), source))
+        report.append(EffectiveSetting(variable(field), _display_value(getattr(settings, field)), source))
     return report
 
 

@@ -9,7 +9,6 @@ import resource
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib.metadata import version
 from urllib.parse import urlsplit
 
 from tornado.httpserver import HTTPServer
@@ -26,11 +25,11 @@ from web.executor_setup import open_blobs, server_executor, start_local_executor
 from web.http import metrics_server
 from web.http.server import Server
 from web.http.timeouts import ConnectionTimeouts
-from web.metrics import create_metrics
-from web.metrics.cluster import ReadState
+from web.metrics import Metrics
+from web.metrics.service import ReadState
 from web.openapi import document
 from web.routes import build_application, documented_operations
-from web.services.accounts import Accounts
+from web.services.accounts import Accounts, Registrations
 from web.services.batches import BatchConversions, Batches
 from web.services.catalogue import cached_json, formats_catalogue, tools_catalogue
 from web.services.charging import Charges
@@ -41,8 +40,7 @@ from web.services.files import Files
 from web.services.health import Readiness
 from web.services.idempotency import IdempotencyService
 from web.services.job_queue import JobQueue, memory_budget
-from web.services.maintenance import Maintenance, TotalsUpdater, lock_data_folder, server_instance
-from web.services.registration import Registrations
+from web.services.maintenance import Maintenance, lock_data_folder, server_instance
 from web.services.request_tracking import RequestLog
 from web.services.stripe import open_payments
 from web.services.trials import Trials
@@ -59,9 +57,10 @@ def assemble(settings: Settings, registry: Registry, executor: Executor, cluster
     """Builds the services that handlers use and creates the data folder. `cluster` returns its state. Blocks."""
     work_files = WorkFiles(settings.data_dir.absolute() / "jobs")
     work_files.prepare()
-    metrics = create_metrics(version("convertd"), registry.plugins, cluster=cluster is not None)
-    database, blobs, limiter = open_database(settings), open_blobs(settings), open_rate_limiter(settings)
-    email_queue = EmailQueue(open_email_transport(settings), on_result=metrics.credits.record_email)
+    metrics = Metrics(registry.plugins, cluster=cluster is not None)
+    database, blobs = Database(settings.resolved_database_url()), open_blobs(settings)
+    limiter = open_rate_limiter(settings)
+    email_queue = EmailQueue(open_email_transport(settings), metrics.credits.record_email)
     owner = server_instance(settings.data_dir)
     charges, idempotency = Charges(database, owner), IdempotencyService(database, owner)
     job_queue = JobQueue(settings.workers, memory=memory_budget())
@@ -69,7 +68,6 @@ def assemble(settings: Settings, registry: Registry, executor: Executor, cluster
     conversions = Conversions(registry, executor, job_queue, charges, idempotency, files, metrics)
     batches = Batches(database, registry, files, settings.max_batch_files)
     batch_conversions = BatchConversions(database, files, work_files, batches, conversions, idempotency, owner)
-    totals = TotalsUpdater(database, settings.data_dir, metrics.totals)
     return Services(
         settings=settings,
         registry=registry,
@@ -92,7 +90,7 @@ def assemble(settings: Settings, registry: Registry, executor: Executor, cluster
         readiness=Readiness(registry, executor, limiter, work_files, database, blobs, metrics.installation, cluster),
         request_log=RequestLog(database, metrics.http),
         openapi=cached_json(document(documented_operations(registry), registry, settings.base_url)),
-        maintenance=Maintenance(database, owner, charges, idempotency, files, totals),
+        maintenance=Maintenance(database, owner, files, settings.data_dir, metrics.totals),
         metrics=metrics,
     )
 
@@ -198,11 +196,6 @@ def _announce(registry: Registry, settings: Settings, url: str) -> None:
     log.info("listening on %s; %d formats, %d conversions, %s", url, formats, pairs, where)
     for need in registry.missing:
         log.warning("%s is missing, needed for %s; install it: %s", need.name, need.purpose, need.install)
-
-
-def open_database(settings: Settings) -> Database:
-    """Opens the database; creates a SQLite database that does not exist. Blocks."""
-    return Database(settings.resolved_database_url())
 
 
 def open_rate_limiter(settings: Settings) -> RateLimiter:

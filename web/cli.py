@@ -136,7 +136,6 @@ def worker(
     settings = load_settings_or_exit()
     with exit_on_storage_errors():
         from web import cluster_worker
-        from web.cluster.worker import WrongInstallation
         from web.executor_setup import SandboxIncomplete
         from web.services.maintenance import DataFolderInUse
 
@@ -146,7 +145,7 @@ def worker(
             exit_with(str(error), WRONG_USAGE)
         try:
             asyncio.run(cluster_worker.serve_worker(settings, options))
-        except (SandboxIncomplete, DataFolderInUse, WrongInstallation) as error:
+        except (SandboxIncomplete, DataFolderInUse, cluster_worker.WrongInstallation) as error:
             exit_with(str(error), FAILED)
 
 

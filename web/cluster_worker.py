@@ -1,26 +1,31 @@
-"""The composition root of `convertd worker`: builds the executor of a worker of a cluster, runs and stops it."""
+"""The worker process of a cluster, `convertd worker`: joins the cluster, runs jobs of all its servers, and stops."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import signal
-from importlib.metadata import version
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from random import uniform
+from typing import Any
 
 import dask.config
 from dask.utils import parse_bytes
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, disable_created_metrics
+from distributed import Security, Worker, rpc
 from tornado.netutil import bind_sockets
 
 from config.logs import configure
 from config.settings import Settings, scheduler_address
 from engine.registry import load_registry
-from web.cluster.connection import check_tls
-from web.cluster.jobs import Installation
-from web.cluster.worker import JobRunner, WorkerOptions, run_worker
+from web.cluster.connection import CONNECT_TIMEOUT, INSTALLATION, MEMORY, SERVERS, check_tls, failure_cause
+from web.cluster.jobs import Installation, JobRunner
 from web.executor_setup import local_executor, open_blobs, start_local_executor
 from web.http.metrics_server import start_metrics_server
-from web.metrics.cluster import ClusterWorkerMetrics
+from web.metrics import process_registry
+from web.metrics.service import ClusterWorkerMetrics
 from web.services.job_queue import memory_budget
 from web.services.maintenance import lock_data_folder
 from web.services.work_files import WorkFiles
@@ -33,13 +38,44 @@ _DASK_DEFAULTS = {  # Dask's own wake an idle worker up to a hundred times a sec
         "admin": {"tick": {"interval": "500ms"}, "system-monitor": {"interval": "5s"}},
     }
 }
+_NO_BLOB_STORE = (
+    "its blob store accepts no files; check CONVERTD_BLOB_URL, and for S3 the bucket and the AWS_* variables"
+)
+_SERVER_TIMEOUT = 60.0  # a server without a sign for as many seconds is taken as gone
+_CHECK_TIMEOUT = 10.0  # seconds, which includes the connection
+REJOIN_INTERVAL = 3.0  # seconds at most
+DRAIN_TIMEOUT = 60.0  # seconds for running jobs, which is more than the longest deadline
+MESSAGES_TIMEOUT = 15.0  # seconds in addition, for the answers of the scheduler and until servers have read results
+_RESULT_CHECKS, _RESULT_INTERVAL = 100, 0.05  # checks whether servers have read the last results; seconds between
+
+
+class WrongInstallation(Exception):
+    """The servers of the cluster have another version, other plugins or another blob store."""
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """How a worker joins a cluster: the scheduler, the jobs at a time, their memory in bytes, and its own address.
+
+    Dask keeps files of its own in `folder`.
+    """
+
+    scheduler: str
+    jobs: int
+    memory: int
+    host: str | None = None
+    port: int = 0
+    folder: str | None = None
 
 
 def worker_options(
     settings: Settings, scheduler: str | None, jobs: int | None, memory: str | None, host: str | None, port: int
 ) -> WorkerOptions:
-    """Returns the options of a worker, by default those of the settings and of this machine. Raises ValueError."""
-    address = settings.cluster if scheduler is None else _scheduler(scheduler)
+    """Returns the options of a worker. The settings and the machine give the defaults. Raises ValueError."""
+    try:
+        address = settings.cluster if scheduler is None else scheduler_address(scheduler)
+    except ValueError as error:
+        raise ValueError(f"--scheduler {error}") from None
     if address is None:
         raise ValueError("a worker needs the address of a scheduler: --scheduler or CONVERTD_CLUSTER")
     if settings.blob_url is None:
@@ -47,13 +83,6 @@ def worker_options(
     check_tls(address, "worker")
     size = memory_budget() if memory is None else _size(memory)
     return WorkerOptions(address, jobs or settings.workers, size, host, port, str(settings.data_dir.absolute()))
-
-
-def _scheduler(address: str) -> str:
-    try:
-        return scheduler_address(address)
-    except ValueError as error:
-        raise ValueError(f"--scheduler {error}") from None
 
 
 def _size(text: str) -> int:
@@ -93,12 +122,9 @@ async def _serve(settings: Settings, options: WorkerOptions) -> None:
     registry = load_registry()
     work_files = WorkFiles(settings.data_dir.absolute() / "jobs")
     work_files.prepare()
-    disable_created_metrics()
-    collectors = CollectorRegistry()
-    for collector in (ProcessCollector, PlatformCollector):
-        collector(registry=collectors)
+    collectors = process_registry()
     metrics = ClusterWorkerMetrics(collectors)
-    metrics.installation.set_build(version("convertd"), registry.plugins)
+    metrics.installation.set_plugins(registry.plugins)
     executor = local_executor(settings, options.jobs, settings.data_dir.absolute() / "workers")
     blobs, installation = open_blobs(settings, durable=False), Installation.of(registry, settings)
     runner = JobRunner(installation, executor, blobs, work_files, metrics)
@@ -109,10 +135,105 @@ async def _serve(settings: Settings, options: WorkerOptions) -> None:
     listener = start_metrics_server(settings.metrics_port, collectors, runner.sample)
     try:
         await start_local_executor(settings, executor, metrics.installation)
-        await run_worker(options, installation, runner, stop)
+        await run_worker(options, runner, stop)
     finally:
         if listener is not None:
             listener.stop()
         await executor.close()
         await blobs.close()
     log.info("stopped")
+
+
+async def run_worker(options: WorkerOptions, runner: JobRunner, stop: asyncio.Event) -> None:
+    """Runs jobs until `stop` is set, then until those have ended. Joins again when the scheduler was lost.
+
+    Raises WrongInstallation if the servers of the cluster have another installation.
+    """
+    reported: set[str] = set()  # reasons logged already; cleared when the worker has joined
+    while not stop.is_set():
+        reason = ""
+        try:
+            await _check_servers(options.scheduler, runner.installation)
+            if await runner.blobs.ready():
+                await _join(options, runner, stop)
+                reported.clear()
+            else:
+                reason = _NO_BLOB_STORE
+        except (OSError, TimeoutError, RuntimeError, ValueError) as error:  # the last two are of Dask's worker and TLS
+            reason = failure_cause(error)
+        if reason and reason not in reported:
+            log.warning("cannot join the cluster at %s: %s", options.scheduler, reason)
+            reported.add(reason)
+        with suppress(TimeoutError):
+            # Not all workers at once after a restart of the scheduler.
+            await asyncio.wait_for(stop.wait(), uniform(REJOIN_INTERVAL / 2, REJOIN_INTERVAL))
+
+
+async def _check_servers(scheduler: str, installation: Installation) -> None:
+    # Not a client, for which the scheduler would compare the versions of all workers.
+    security = Security().get_connection_args("worker")
+    dask_rpc = rpc(scheduler, timeout=CONNECT_TIMEOUT, connection_args=security)
+    async with asyncio.timeout(_CHECK_TIMEOUT), dask_rpc as connection:
+        servers: Mapping[str, Any] = await connection.get_metadata(keys=[SERVERS], default={})
+    now = time.time()
+    live = [server["installation"] for server in servers.values() if _is_live(server, now)]
+    differences = [installation.difference(server) for server in live]
+    if live and None not in differences:
+        raise WrongInstallation(_difference_text(str(differences[0]), installation, live[0]))
+
+
+def _difference_text(difference: str, installation: Installation, server: Mapping[str, object]) -> str:
+    details = "compare the plugins and missing packages that 'convertd doctor' lists"
+    if difference == "version":
+        details = f"{server['version']}, not {installation.version}"
+    elif difference == "blob store":
+        details = "CONVERTD_BLOB_URL must be the same"
+    return f"the servers of the cluster have another {difference} than this worker: {details}"
+
+
+def _is_live(server: Mapping[str, Any] | None, now: float) -> bool:
+    return server is not None and now - server["seen"] < _SERVER_TIMEOUT
+
+
+async def _join(options: WorkerOptions, runner: JobRunner, stop: asyncio.Event) -> None:
+    """Is a worker of the cluster until the scheduler is lost, or `stop` is set and the running jobs have ended."""
+    installation = runner.installation
+    information: Mapping[str, Callable[[Worker], Any]] = {INSTALLATION: lambda _worker: asdict(installation)}
+    worker = Worker(
+        options.scheduler,
+        nthreads=options.jobs,
+        host=options.host,
+        port=options.port,
+        resources={installation.resource: options.jobs, MEMORY: options.memory},
+        local_directory=options.folder,
+        memory_limit=0,  # jobs have limits of their own, in processes of their own
+        startup_information=information,
+        plugins=(runner,),
+        death_timeout=CONNECT_TIMEOUT,
+    )
+    async with worker:
+        limits = f"at most {options.jobs} jobs at a time, in {options.memory / (1 << 30):.2f} GiB"
+        log.info("joined the cluster at %s as %s: %s", options.scheduler, worker.address, limits)
+        ends = [asyncio.ensure_future(wait) for wait in (stop.wait(), worker.finished())]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+        if stop.is_set():
+            await _drain(worker, runner)
+        else:
+            log.warning("the scheduler was lost")
+
+
+async def _drain(worker: Worker, runner: JobRunner) -> None:
+    """Takes no new jobs, waits for those that run, and until servers have read their results."""
+    log.info("stopping: no new jobs, up to %d s for %d that run", DRAIN_TIMEOUT, runner.running)
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(DRAIN_TIMEOUT + MESSAGES_TIMEOUT):
+            await worker.scheduler.retire_workers(workers=[worker.address], close_workers=False, remove=False)
+            await runner.finish(DRAIN_TIMEOUT)
+            for _ in range(_RESULT_CHECKS):
+                if not worker.state.executing and not worker.data:
+                    break
+                await asyncio.sleep(_RESULT_INTERVAL)
+            # Without this, jobs that wait here would count as jobs of a worker that died.
+            await worker.scheduler.retire_workers(workers=[worker.address], close_workers=False, remove=True)

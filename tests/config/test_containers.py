@@ -12,7 +12,7 @@ import yaml
 
 from config.settings import ENV_PREFIX, load_settings
 from tests.support.readme import read
-from web.cluster import worker as cluster_worker
+from web import cluster_worker
 
 _ROOT = Path(__file__).parents[2]
 _CONFIG = _ROOT / "config"

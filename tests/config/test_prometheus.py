@@ -24,7 +24,7 @@ from tests.support.servers.in_process import eventually
 from tests.support.servers.load import create_accounts, sqlite_url
 from tests.support.servers.prometheus_server import PrometheusServer
 from tests.support.servers.redis_server import RedisServer
-from web.metrics.cluster import ClusterMetrics, ClusterState, ClusterWorkerMetrics
+from web.metrics.service import ClusterMetrics, ClusterState, ClusterWorkerMetrics
 
 _ROOT = Path(__file__).parents[2]
 _CONFIG = _ROOT / "config"

@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from config.settings import ENV_PREFIX, Settings, load_settings
-from web import app
-from web.cluster import worker
+from web import app, cluster_worker
 from web.services import email
 
 _FOLDER = Path(__file__).parents[2] / "config" / "systemd"
@@ -110,7 +109,7 @@ def test_stop_timeouts_exceed_the_drain_times() -> None:
     drain = app.DRAIN_TIMEOUT + app.CANCEL_TIMEOUT + email.CLOSE_TIMEOUT
 
     assert int(_value(_SERVER, "TimeoutStopSec")) >= drain + 10
-    assert int(_value(_WORKER, "TimeoutStopSec")) >= worker.DRAIN_TIMEOUT + 10
+    assert int(_value(_WORKER, "TimeoutStopSec")) >= cluster_worker.DRAIN_TIMEOUT + 10
     for unit in _RUN_JOBS:
         assert _value(unit, "KillMode") == "mixed"  # jobs receive no signal before the timeout
         assert _value(unit, "OOMPolicy") == "continue"

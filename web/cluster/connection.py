@@ -20,7 +20,7 @@ from distributed import Client, Security
 from config.settings import SettingsError
 from storage.ids import new_id
 from web.cluster.jobs import Installation
-from web.metrics.cluster import ClusterState
+from web.metrics.service import ClusterState
 
 log = logging.getLogger("convertd.cluster")
 
@@ -39,7 +39,7 @@ POLL_INTERVAL = 5.0  # seconds between updates of the state
 _RETRY_INTERVAL = 1.0  # seconds, while there is no worker
 _START_TIMEOUT = _CLOSE_TIMEOUT = 1.0  # seconds
 _POLL_TIMEOUT = 10.0  # seconds, which includes the connection
-_MAX_OUTAGE = 10.0  # seconds without a worker, until running jobs fail
+_MAX_OUTAGE = 10.0  # running jobs fail after as many seconds without a worker
 _ALLOWED_FAILURES = "distributed.scheduler.allowed-failures"
 _NO_WORKERS_TIMEOUT = "distributed.scheduler.no-workers-timeout"
 _WORKER_TTL = "distributed.scheduler.worker-ttl"
@@ -177,13 +177,18 @@ class ClusterConnection:
     def _set_state(self, workers: Mapping[str, Mapping[str, Any]] | None) -> None:
         """Sets the state from the scheduler's description of its workers by address; None if it did not respond."""
         described = {address: worker for address, worker in (workers or {}).items() if INSTALLATION in worker}
-        usable = {address: worker for address, worker in described.items() if self._is_usable(worker)}
-        counts = [worker["metrics"].get("task_counts", {}) for worker in usable.values()]
-        self.workers = tuple(_usable_worker(address, worker) for address, worker in usable.items())
+        difference = self._installation.difference
+        usable = {address: worker for address, worker in described.items() if not difference(worker[INSTALLATION])}
+        running = {address: worker for address, worker in usable.items() if worker["status"] == "running"}
+        counts = [worker["metrics"].get("task_counts", {}) for worker in running.values()]
+        self.workers = tuple(
+            ClusterWorker(address, worker["nthreads"], int(worker["resources"][MEMORY]))
+            for address, worker in running.items()
+        )
         self.state = ClusterState(
             connected=workers is not None,
             workers=dict(Counter(worker[INSTALLATION]["version"] for worker in described.values())),
-            usable=sum(self._is_same(worker) for worker in described.values()),
+            usable=len(usable),
             slots=sum(worker.slots for worker in self.workers),
             running=sum(count.get("executing", 0) for count in counts),
             waiting=sum(count.get("ready", 0) + count.get("constrained", 0) for count in counts),
@@ -191,12 +196,6 @@ class ClusterConnection:
         self._record_outage()
         if self.workers:
             self._on_resize(self.state.slots, sum(worker.memory for worker in self.workers))
-
-    def _is_same(self, worker: Mapping[str, Any]) -> bool:
-        return self._installation.difference(worker[INSTALLATION]) is None
-
-    def _is_usable(self, worker: Mapping[str, Any]) -> bool:
-        return self._is_same(worker) and worker["status"] == "running"  # others leave
 
     def _record_outage(self) -> None:
         if self.state.usable:  # also by workers that finish their last jobs
@@ -209,12 +208,11 @@ class ClusterConnection:
 
 def failure_cause(error: BaseException) -> str:
     """Returns why a connection to a scheduler failed."""
-    texts: list[str] = []
+    text = "no response"
     cause: BaseException | None = error
     while cause is not None:
-        texts.append(str(cause))
+        text = str(cause) or text
         cause = cause.__cause__ or cause.__context__
-    text = next((text for text in reversed(texts) if text), "no response")
     return f"{text}; check its address and that it runs, with TLS if and only if the address begins with tls://"
 
 
@@ -233,10 +231,6 @@ def check_tls(scheduler: str, process: Literal["client", "worker"]) -> None:
         raise SettingsError(
             "the address of the scheduler must begin with tls://: DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION is set"
         )
-
-
-def _usable_worker(address: str, worker: Mapping[str, Any]) -> ClusterWorker:
-    return ClusterWorker(address, worker["nthreads"], int(worker["resources"][MEMORY]))
 
 
 def _rank(account: str, worker: str) -> bytes:

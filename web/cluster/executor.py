@@ -27,14 +27,14 @@ from web.cluster.jobs import (
     Installation,
     OtherInstallation,
     receive_file,
+    run_job,
     send_file,
 )
-from web.cluster.worker import run_job
-from web.metrics.cluster import ClusterState
+from web.metrics.service import ClusterState
 
 log = logging.getLogger("convertd.cluster")
 
-_MAX_RUNS = 3  # of a job whose workers die
+_MAX_RUNS = 3  # runs of a job whose workers die
 _MAX_OVERHEAD = 45.0  # seconds for files, for a free worker and for repeats, in addition to the job's deadline
 _CLOSE_TIMEOUT = 10.0  # seconds to delete files
 _RELEASE_DELAY = 1.0  # seconds
@@ -82,7 +82,7 @@ class ClusterExecutor:
         A job whose worker dies is repeated, at most twice. Raises WorkerCrashed if the last worker dies too, and
         ExecutorUnavailable if the scheduler, all workers or the blob store do not respond.
         """
-        blobs: list[str] = []  # that may exist
+        blobs: list[str] = []  # keys to delete; their blobs may exist
         try:
             async with asyncio.timeout(limits.seconds + _MAX_OVERHEAD):
                 files = await self._send(inputs, blobs)

@@ -57,13 +57,11 @@ def start_metrics_server(port: int, registry: CollectorRegistry, sample: Callabl
 def _sample(services: Services) -> None:
     """Sets the gauges that are read at scrape time."""
     job_queue, metrics, limiter = services.job_queue, services.metrics, services.limiter
-    metrics.workers.set_queue(
-        workers=job_queue.slots,
-        busy=job_queue.running,
-        waiting=job_queue.waiting,
-        oldest=job_queue.oldest_wait,
-        refused=job_queue.refused,
-    )
+    metrics.workers.slots.set(job_queue.slots)
+    metrics.workers.busy.set(job_queue.running)
+    metrics.workers.queue_depth.set(job_queue.waiting)
+    metrics.workers.oldest_wait.set(job_queue.oldest_wait)
+    metrics.workers.set_refusals(job_queue.refused)
     metrics.http.in_progress.set(services.in_flight.running)
     metrics.credits.emails_waiting.set(services.email_queue.waiting)
     if metrics.cluster is not None and services.readiness.cluster_state is not None:

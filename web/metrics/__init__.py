@@ -10,7 +10,6 @@ shared database are the same in all processes.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from prometheus_client import (
     CollectorRegistry,
@@ -21,42 +20,37 @@ from prometheus_client import (
 )
 
 from engine.plugin_loader import Plugin
-from web.metrics.cluster import ClusterMetrics
 from web.metrics.conversions import ConversionMetrics
-from web.metrics.service import CreditMetrics, HttpMetrics, InstallationMetrics, TotalsMetrics, WorkerMetrics
-
-__all__ = ["Metrics", "create_metrics"]
-
-
-@dataclass(frozen=True)
-class Metrics:
-    """All metrics of a server, in a registry of their own."""
-
-    registry: CollectorRegistry
-    http: HttpMetrics
-    conversions: ConversionMetrics
-    workers: WorkerMetrics
-    credits: CreditMetrics
-    totals: TotalsMetrics
-    installation: InstallationMetrics
-    cluster: ClusterMetrics | None
+from web.metrics.service import (
+    ClusterMetrics,
+    CreditMetrics,
+    HttpMetrics,
+    InstallationMetrics,
+    TotalsMetrics,
+    WorkerMetrics,
+)
 
 
-def create_metrics(version: str, plugins: Iterable[Plugin], *, cluster: bool = False) -> Metrics:
-    """Creates the metrics of this version of convertd with these plugins, also for a `cluster`."""
+def process_registry() -> CollectorRegistry:
+    """Returns a registry with the metrics of this process and of Python."""
     disable_created_metrics()  # Prometheus does not use them, and they are a third of all series
     registry = CollectorRegistry()
-    for collector in (ProcessCollector, PlatformCollector, GCCollector):
-        collector(registry=registry)
-    metrics = Metrics(
-        registry=registry,
-        http=HttpMetrics(registry),
-        conversions=ConversionMetrics(registry),
-        workers=WorkerMetrics(registry),
-        credits=CreditMetrics(registry),
-        totals=TotalsMetrics(registry),
-        installation=InstallationMetrics(registry),
-        cluster=ClusterMetrics(registry) if cluster else None,
-    )
-    metrics.installation.set_build(version, plugins)
-    return metrics
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    return registry
+
+
+class Metrics:
+    """All metrics of a server with these plugins, in a registry of their own."""
+
+    def __init__(self, plugins: Iterable[Plugin], *, cluster: bool = False) -> None:
+        self.registry = registry = process_registry()
+        GCCollector(registry)
+        self.http = HttpMetrics(registry)
+        self.conversions = ConversionMetrics(registry)
+        self.workers = WorkerMetrics(registry)
+        self.credits = CreditMetrics(registry)
+        self.totals = TotalsMetrics(registry)
+        self.installation = InstallationMetrics(registry)
+        self.installation.set_plugins(plugins)
+        self.cluster = ClusterMetrics(registry) if cluster else None

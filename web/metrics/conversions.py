@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -24,9 +25,6 @@ IN_PROCESS = "in_process"
 
 STAGES = ("upload", "queue", "decode", "convert", "tool", "encode", "check", "store")
 """The stages of a conversion, in order. Not every conversion has all of them."""
-
-OUTCOMES = ("success", "rejected", "failed", "cancelled")
-"""How a conversion ends: `rejected` for an invalid file or request, `failed` with a server error."""
 
 REASONS = frozenset(
     {
@@ -73,41 +71,37 @@ class RequestContext:
 
 
 class ConversionMetrics:
-    """Metrics of the conversions of all endpoints. Idempotent replays are counted separately."""
+    """Metrics of the conversions of all endpoints. Idempotent replays are counted separately.
+
+    The outcome of a conversion is `success`, `rejected` (invalid file or request), `failed` (server error) or
+    `cancelled`.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
         pair = ("input_format", "output_format", "engine", "outcome")
-        self._finished = Counter("convertd_conversions", "Finished conversions.", pair, registry=registry)
-        self._seconds = Histogram(
+        self._finished = counter("convertd_conversions", "Finished conversions.", pair)
+        self._seconds = histogram(
             "convertd_conversion_duration_seconds",
             "Duration of successful jobs in seconds, without the wait in the queue.",
             ("engine", "output_format"),
             buckets=_SECONDS,
-            registry=registry,
         )
-        stages = Histogram(
+        stages = histogram(
             "convertd_conversion_stage_seconds",
             "Duration of the stages of conversions in seconds.",
             ("stage",),
             buckets=_STAGE_SECONDS,
-            registry=registry,
         )
         self._stages = {stage: stages.labels(stage) for stage in STAGES}
-        self._errors = Counter(
-            "convertd_conversion_errors", "Rejected and failed conversions.", ("code", "reason"), registry=registry
+        self._errors = counter("convertd_conversion_errors", "Rejected and failed conversions.", ("code", "reason"))
+        self._input = histogram(
+            "convertd_input_bytes", "Input size of successful conversions in bytes.", buckets=_BYTES
         )
-        self._input = Histogram(
-            "convertd_input_bytes", "Input size of successful conversions in bytes.", buckets=_BYTES, registry=registry
+        self._output = histogram(
+            "convertd_output_bytes", "Output size of successful conversions in bytes.", buckets=_BYTES
         )
-        self._output = Histogram(
-            "convertd_output_bytes",
-            "Output size of successful conversions in bytes.",
-            buckets=_BYTES,
-            registry=registry,
-        )
-        self.replays = Counter(
-            "convertd_idempotent_replays", "Stored responses returned for an idempotency key.", registry=registry
-        )
+        self.replays = counter("convertd_idempotent_replays", "Stored responses returned for an idempotency key.")
 
     def observe_stage(self, name: str, seconds: float) -> None:
         """Records the duration of a stage. Ignores implausible values and NaN."""

@@ -1,4 +1,4 @@
-"""Metrics of HTTP requests, the queue and its workers, credits and email, database totals, and the installation.
+"""Metrics of HTTP requests, the queue and its workers, credits and email, database totals, the installation, a cluster.
 
 Counters and gauges without logic are public attributes, incremented or set where their event happens.
 """
@@ -8,9 +8,12 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections import Counter as Counts
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, partial
+from importlib.metadata import version
+from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
@@ -23,9 +26,12 @@ from web.metrics.conversions import OTHER
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SCOPES = ("account", "address", "failed_authentications", "registrations", "queue_full", "too_many_connections")
-_RESTART_CAUSES = ("timeout", "oom", "crash", "cancelled")
-_REFUSAL_CAUSES = ("full", "late", "stopping")
-_GRANT_SOURCES = ("registration", "purchase")
+_RESTART_CAUSES: Mapping[type[BaseException], str] = {
+    TimedOut: "timeout",
+    OutOfMemory: "oom",
+    WorkerCrashed: "crash",
+    asyncio.CancelledError: "cancelled",
+}
 
 _REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _WAIT_SECONDS = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30)
@@ -33,13 +39,22 @@ _MEMORY_BYTES = tuple(float(mebibytes << 20) for mebibytes in (64, 128, 256, 512
 _MAX_MEMORY = 1 << 50  # bytes; the figure that a job reports is untrusted
 
 
+def _labelled_counter(
+    registry: CollectorRegistry, name: str, documentation: str, label: str, values: Iterable[str]
+) -> Counter:
+    """A counter with one label. Each value of `values` has a series from the start, so that its first event is seen."""
+    counter = Counter(name, documentation, (label,), registry=registry)
+    for value in values:
+        counter.labels(value)
+    return counter
+
+
 class HttpMetrics:
     """HTTP requests, refusals, and the state of Redis, which counts requests."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        requests = Counter(
-            "convertd_http_requests", "Completed requests.", ("method", "route", "status"), registry=registry
-        )
+        gauge, labels = partial(Gauge, registry=registry), ("method", "route", "status")
+        requests = Counter("convertd_http_requests", "Completed requests.", labels, registry=registry)
         seconds = Histogram(
             "convertd_http_request_duration_seconds",
             "Time from the first line of a request to the end of its response in seconds.",
@@ -47,16 +62,12 @@ class HttpMetrics:
             buckets=_REQUEST_SECONDS,
             registry=registry,
         )
-        self.in_progress = Gauge("convertd_http_requests_in_progress", "Requests in progress.", registry=registry)
-        self._limited = Counter(
-            "convertd_rate_limited", "Requests refused by a rate limit.", ("scope",), registry=registry
+        self.in_progress = gauge("convertd_http_requests_in_progress", "Requests in progress.")
+        self._limited = _labelled_counter(
+            registry, "convertd_rate_limited", "Requests refused by a rate limit.", "scope", _SCOPES
         )
-        for scope in _SCOPES:
-            self._limited.labels(scope)
-        self.redis_breaker_open = Gauge(
-            "convertd_redis_breaker_open",
-            "1 while Redis fails and each process counts requests on its own.",
-            registry=registry,
+        self.redis_breaker_open = gauge(
+            "convertd_redis_breaker_open", "1 while Redis fails and each process counts requests on its own."
         )
         # Cached: the lookup by labels takes longer than the increment.
         self._requests = cache(requests.labels)
@@ -83,13 +94,27 @@ class WorkerMetrics:
     """The job queue and the worker processes."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._workers = Gauge("convertd_workers", "Conversions that can run at the same time.", registry=registry)
-        self._busy = Gauge("convertd_workers_busy", "Running conversions.", registry=registry)
-        self._restarts = Counter(
+        gauge = partial(Gauge, registry=registry)
+        counter = partial(_labelled_counter, registry)
+        self.slots = gauge("convertd_workers", "Conversions that can run at the same time.")
+        self.busy = gauge("convertd_workers_busy", "Running conversions.")
+        self.queue_depth = gauge("convertd_queue_depth", "Queued conversions.")
+        self.oldest_wait = gauge("convertd_queue_oldest_seconds", "Age of the oldest queued conversion in seconds.")
+        self.queue_wait = Histogram(
+            "convertd_queue_wait_seconds",
+            "Time in the queue in seconds, of conversions that started.",
+            buckets=_WAIT_SECONDS,
+            registry=registry,
+        )
+        self._refused = counter(
+            "convertd_queue_refused", "Conversions that did not start.", "cause", ("full", "late", "stopping")
+        )
+        self._refused_before: Counts[str] = Counts()
+        self._restarts = counter(
             "convertd_worker_restarts",
             "Worker processes that ended before their job and were replaced.",
-            ("cause",),
-            registry=registry,
+            "cause",
+            _RESTART_CAUSES.values(),
         )
         self._peak_memory = Histogram(
             "convertd_worker_peak_rss_bytes",
@@ -97,41 +122,15 @@ class WorkerMetrics:
             buckets=_MEMORY_BYTES,
             registry=registry,
         )
-        self._depth = Gauge("convertd_queue_depth", "Queued conversions.", registry=registry)
-        self._oldest = Gauge(
-            "convertd_queue_oldest_seconds", "Age of the oldest queued conversion in seconds.", registry=registry
-        )
-        self.queue_wait = Histogram(
-            "convertd_queue_wait_seconds",
-            "Time in the queue in seconds, of conversions that started.",
-            buckets=_WAIT_SECONDS,
-            registry=registry,
-        )
-        self._refused = Counter(
-            "convertd_queue_refused", "Conversions that did not start.", ("cause",), registry=registry
-        )
-        for cause in _RESTART_CAUSES:
-            self._restarts.labels(cause)
-        for cause in _REFUSAL_CAUSES:
-            self._refused.labels(cause)
-        self._refused_before: Counts[str] = Counts()
 
     @contextmanager
     def track_job(self) -> Iterator[None]:
         """Counts a restart if the block ends because a worker process died or its client disconnected."""
         try:
             yield
-        except TimedOut:
-            self._restarts.labels("timeout").inc()
-            raise
-        except OutOfMemory:
-            self._restarts.labels("oom").inc()
-            raise
-        except WorkerCrashed:
-            self._restarts.labels("crash").inc()
-            raise
-        except asyncio.CancelledError:
-            self._restarts.labels("cancelled").inc()
+        except tuple(_RESTART_CAUSES) as error:
+            cause = next(cause for kind, cause in _RESTART_CAUSES.items() if isinstance(error, kind))
+            self._restarts.labels(cause).inc()
             raise
 
     def record_peak_memory(self, size: int) -> None:
@@ -139,12 +138,8 @@ class WorkerMetrics:
         if 0 < size < _MAX_MEMORY:
             self._peak_memory.observe(size)
 
-    def set_queue(self, *, workers: int, busy: int, waiting: int, oldest: float, refused: Mapping[str, int]) -> None:
-        """Sets the state of the queue. `oldest` is in seconds; `refused` has the refusals since start-up by cause."""
-        self._workers.set(workers)
-        self._busy.set(busy)
-        self._depth.set(waiting)
-        self._oldest.set(oldest)
+    def set_refusals(self, refused: Mapping[str, int]) -> None:
+        """Sets the numbers of conversions since start-up that did not start, by cause."""
         for cause, count in refused.items():
             self._refused.labels(cause).inc(count - self._refused_before[cause])
         self._refused_before = Counts(refused)
@@ -157,20 +152,18 @@ class CreditMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.charged = Counter(
-            "convertd_credits_charged", "Credits charged for successful operations.", ("operation",), registry=registry
+        counter = partial(_labelled_counter, registry)
+        self.charged = counter(
+            "convertd_credits_charged", "Credits charged for successful operations.", "operation", OPERATIONS
         )
-        self.granted = Counter(
-            "convertd_credits_granted", "Credits added by registrations and purchases.", ("source",), registry=registry
+        self.granted = counter(
+            "convertd_credits_granted",
+            "Credits added by registrations and purchases.",
+            "source",
+            ("registration", "purchase"),
         )
         self.emails_waiting = Gauge("convertd_mail_waiting", "Emails in the queue.", registry=registry)
-        self._emails = Counter("convertd_mail", "Emails that were sent or dropped.", ("outcome",), registry=registry)
-        for operation in OPERATIONS:
-            self.charged.labels(operation)
-        for source in _GRANT_SOURCES:
-            self.granted.labels(source)
-        for outcome in ("sent", "failed"):
-            self._emails.labels(outcome)
+        self._emails = counter("convertd_mail", "Emails that were sent or dropped.", "outcome", ("sent", "failed"))
 
     def record_email(self, sent: bool) -> None:
         """Records an email that was sent or dropped."""
@@ -181,33 +174,28 @@ class TotalsMetrics:
     """Totals of the database and free disk space, as of the latest update."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._accounts = Gauge("convertd_accounts", "Accounts.", ("tier",), registry=registry)
-        self._held = Gauge("convertd_credits_held", "Credits held for running operations.", registry=registry)
-        self._balance = Gauge("convertd_credits_balance", "Credits of all accounts.", registry=registry)
-        self._files = Gauge("convertd_files_stored", "Stored files.", ("state",), registry=registry)
-        self._bytes = Gauge("convertd_storage_bytes", "Size of all stored files in bytes.", registry=registry)
-        self._free = Gauge(
-            "convertd_disk_free_bytes", "Free space on the disk of the data folder in bytes.", registry=registry
-        )
-        self._updated = Gauge(
+        gauge = partial(Gauge, registry=registry)
+        accounts = gauge("convertd_accounts", "Accounts.", ("tier",))
+        files = gauge("convertd_files_stored", "Stored files.", ("state",))
+        self._totals = {
+            "free_accounts": accounts.labels("free"),
+            "paid_accounts": accounts.labels("paid"),
+            "held": gauge("convertd_credits_held", "Credits held for running operations."),
+            "balance": gauge("convertd_credits_balance", "Credits of all accounts."),
+            "pending_files": files.labels("pending"),
+            "processed_files": files.labels("processed"),
+            "bytes": gauge("convertd_storage_bytes", "Size of all stored files in bytes."),
+        }
+        self._free = gauge("convertd_disk_free_bytes", "Free space on the disk of the data folder in bytes.")
+        self._updated = gauge(
             "convertd_stock_updated_timestamp_seconds",
             "Unix time of the latest update of accounts, credits, files and disk space.",
-            registry=registry,
         )
-        for tier in ("free", "paid"):
-            self._accounts.labels(tier)
-        for state in ("pending", "processed"):
-            self._files.labels(state)
 
     def update(self, totals: Totals, free_bytes: int) -> None:
         """Sets all gauges."""
-        self._accounts.labels("free").set(totals.free_accounts)
-        self._accounts.labels("paid").set(totals.paid_accounts)
-        self._held.set(totals.held)
-        self._balance.set(totals.balance)
-        self._files.labels("pending").set(totals.pending_files)
-        self._files.labels("processed").set(totals.processed_files)
-        self._bytes.set(totals.bytes)
+        for name, total in vars(totals).items():
+            self._totals[name].set(total)
         self._free.set(free_bytes)
         self._updated.set_to_current_time()
 
@@ -216,26 +204,100 @@ class InstallationMetrics:
     """Version, readiness, plugins and sandbox of this process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.ready = Gauge(
-            "convertd_ready",
-            "1 if the server is ready, as /readyz reports, or the worker is part of the cluster.",
-            registry=registry,
+        gauge = partial(Gauge, registry=registry)
+        self.ready = gauge(
+            "convertd_ready", "1 if the server is ready, as /readyz reports, or the worker is part of the cluster."
         )
-        self._build = Info("convertd_build", "Version of convertd and of Python.", registry=registry)
-        self._plugins = Gauge(
-            "convertd_plugin_up", "1 if the plugin is loaded.", ("plugin", "version"), registry=registry
-        )
-        self._layers = Gauge(
-            "convertd_sandbox_layer", "1 if the layer of the sandbox is active.", ("layer",), registry=registry
-        )
+        build = Info("convertd_build", "Version of convertd and of Python.", registry=registry)
+        build.info({"version": version("convertd"), "python": platform.python_version()})
+        self._plugins = gauge("convertd_plugin_up", "1 if the plugin is loaded.", ("plugin", "version"))
+        self._layers = gauge("convertd_sandbox_layer", "1 if the layer of the sandbox is active.", ("layer",))
 
-    def set_build(self, version: str, plugins: Iterable[Plugin]) -> None:
-        """Sets the version of convertd, which the built-in plugins share, and the state of each plugin."""
-        self._build.info({"version": version, "python": platform.python_version()})
+    def set_plugins(self, plugins: Iterable[Plugin]) -> None:
+        """Sets the state of each plugin. The built-in ones have the version of convertd."""
         for plugin in plugins:
-            self._plugins.labels(plugin.name, plugin.version or version).set(plugin.error is None)
+            self._plugins.labels(plugin.name, plugin.version or version("convertd")).set(plugin.error is None)
 
     def set_sandbox_layers(self, layers: Mapping[str, bool]) -> None:
         """Sets which layers of the sandbox are active."""
         for layer, active in layers.items():
             self._layers.labels(layer).set(active)
+
+
+@dataclass(frozen=True)
+class ClusterState:
+    """The cluster as of the latest update.
+
+    `workers` are numbers of workers by version, `usable` those with the same installation as the server. The usable
+    workers run `slots` jobs at a time; `running` and `waiting` are the jobs of all servers on them. `retries` is the
+    number of jobs of this server that were repeated because their worker died.
+    """
+
+    connected: bool = False
+    workers: Mapping[str, int] = field(default_factory=dict)
+    usable: int = 0
+    slots: int = 0
+    running: int = 0
+    waiting: int = 0
+    retries: int = 0
+
+    @property
+    def unusable(self) -> int:
+        """Number of workers with another installation than the server."""
+        return sum(self.workers.values()) - self.usable
+
+
+ReadState: TypeAlias = Callable[[], ClusterState]
+
+
+class ClusterMetrics:
+    """The state of the cluster."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        gauge = partial(Gauge, registry=registry)
+        self._workers = gauge("convertd_cluster_workers", "Workers of the cluster by version.", ("version",))
+        jobs = gauge("convertd_cluster_jobs", "Conversions of all servers on the usable workers by state.", ("state",))
+        self._gauges = {
+            "connected": gauge("convertd_cluster_connected", "1 if the scheduler of the cluster responds."),
+            "usable": gauge(
+                "convertd_cluster_workers_usable",
+                "Workers with the same version, plugins and blob store as this server.",
+            ),
+            "slots": gauge("convertd_cluster_slots", "Conversions that the usable workers run at the same time."),
+            "running": jobs.labels("running"),
+            "waiting": jobs.labels("waiting"),
+        }
+        self._retries = Counter(
+            "convertd_cluster_retries",
+            "Conversions of this server that were repeated because their worker died.",
+            registry=registry,
+        )
+        self._retries_before = 0
+
+    def update(self, state: ClusterState) -> None:
+        """Sets all metrics."""
+        for name, gauge in self._gauges.items():
+            gauge.set(getattr(state, name))
+        self._workers.clear()  # forgets versions that no worker has
+        for running_version, count in state.workers.items():
+            self._workers.labels(running_version).set(count)
+        self._retries.inc(state.retries - self._retries_before)
+        self._retries_before = state.retries
+
+
+class ClusterWorkerMetrics:
+    """The jobs of a worker process, and its installation. A worker is ready while it is part of the cluster."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.installation = InstallationMetrics(registry)
+        self.joined = self.installation.ready
+        self.running = Gauge(
+            "convertd_cluster_worker_running", "Running conversions of this worker.", registry=registry
+        )
+        self.jobs = _labelled_counter(
+            registry,
+            "convertd_cluster_worker_jobs",
+            "Conversions of this worker that ended, by outcome.",
+            "outcome",
+            ("succeeded", "failed", "cancelled"),
+        )

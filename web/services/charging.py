@@ -72,10 +72,6 @@ class Charges:
         self._owner = owner
         self._releases: set[asyncio.Task[None]] = set()
 
-    async def recover(self) -> int:
-        """Releases the holds of earlier runs of this server. Returns their number."""
-        return await self._database.run(ledger.recover, self._owner)
-
     async def close(self) -> None:
         """Waits for pending releases."""
         while self._releases:

@@ -32,20 +32,8 @@ _STRIPE_LOCALES = (
     *("pt", "pt-BR", "ro", "ru", "sk", "sl", "sv", "th", "tr", "vi", "zh", "zh-HK", "zh-TW"),
 )
 DEFAULT_LANGUAGE = "en"
-_SESSION_LIFETIME = 23 * 3600  # seconds
+SESSION_LIFETIME = 23 * 3600  # seconds; Stripe allows 24 hours by its own clock
 _SIMULATED_SESSION = "cs_simulated"
-
-
-@dataclass(frozen=True)
-class CheckoutOrder:
-    """The order that a provider opens a payment page for. Its id makes retries idempotent."""
-
-    id: str
-    pack: Pack
-    email: str
-    language: str
-    success_url: str
-    cancel_url: str
 
 
 @dataclass(frozen=True)
@@ -67,14 +55,11 @@ class CheckoutSession:
 class Provider(Protocol):
     """A payment provider. It signs its webhook events with one of `secrets`; `live` means real money."""
 
-    @property
-    def secrets(self) -> tuple[str, ...]: ...
+    secrets: tuple[str, ...]
+    live: bool
 
-    @property
-    def live(self) -> bool: ...
-
-    async def open(self, order: CheckoutOrder) -> CheckoutSession:
-        """Opens a payment page, the same one for the same order. Raises CheckoutUnavailable."""
+    async def open(self, purchase: Purchase, email: str, language: str) -> CheckoutSession:
+        """Opens a payment page, the same one for the same purchase. Raises CheckoutUnavailable."""
 
     async def close(self) -> None:
         """Closes connections."""
@@ -91,15 +76,12 @@ class OpenedCheckout(Flat):
 
 
 class Checkout:
-    """Opens checkouts. After payment, buyers return to the dashboard below the URL `root`."""
+    """Opens checkouts."""
 
-    def __init__(
-        self, database: Database, provider: Provider | None, root: str, idempotency: IdempotencyService
-    ) -> None:
+    def __init__(self, database: Database, provider: Provider | None, idempotency: IdempotencyService) -> None:
         self._database = database
         self._idempotency = idempotency
         self._provider = provider
-        self._root = root
 
     async def purchase(self, account: Account, pack: Pack, language: str) -> OpenedCheckout:
         """Opens a checkout for a pack. Raises CheckoutUnavailable and CheckoutNotConfigured."""
@@ -107,9 +89,8 @@ class Checkout:
             raise CheckoutNotConfigured
         purchase = await self._database.run(purchases.begin, account.id, pack.name, pack.credits, pack.price, CURRENCY)
         purchase_id, locale = purchase.purchase_id, stripe_locale(language)
-        order = CheckoutOrder(purchase_id, pack, account.email, locale, *return_urls(self._root, purchase_id))
         try:
-            session = await self._provider.open(order)
+            session = await self._provider.open(purchase, account.email, locale)
         except CheckoutUnavailable:
             await self._database.run(purchases.abandon, purchase_id)
             raise
@@ -135,7 +116,7 @@ class Checkout:
 
 
 def return_urls(root: str, purchase: str) -> tuple[str, str]:
-    """The URLs that buyers return to after payment and after cancelling."""
+    """The URLs of the dashboard below `root` that buyers return to after payment and after cancelling."""
     paid = f"{root}/dashboard?purchase={purchase}"
     return paid, f"{paid}&cancelled=1"
 
@@ -163,12 +144,12 @@ class SimulatedCheckout:
     live = False
 
     def __init__(self, root: str) -> None:
-        self.secrets = (secrets.token_hex(32),)
+        self.secrets: tuple[str, ...] = (secrets.token_hex(32),)
         self.root = root
 
-    async def open(self, order: CheckoutOrder) -> CheckoutSession:
+    async def open(self, purchase: Purchase, email: str, language: str) -> CheckoutSession:
         session = new_id(_SIMULATED_SESSION)
-        return CheckoutSession(f"{self.root}/checkout/{session}", session, int(time.time()) + _SESSION_LIFETIME)
+        return CheckoutSession(f"{self.root}/checkout/{session}", session, int(time.time()) + SESSION_LIFETIME)
 
     async def close(self) -> None:
         """Does nothing: there are no connections."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -27,8 +27,8 @@ from storage.ids import new_id
 log = logging.getLogger("convertd.email")
 
 _SMTP_TIMEOUT = 10.0  # seconds for each step of the protocol
-_RETRY_DELAYS = (2.0, 10.0)  # seconds
-_CAPACITY = 1000  # emails
+RETRY_DELAYS = (2.0, 10.0)  # seconds
+CAPACITY = 1000  # emails
 CLOSE_TIMEOUT = 10.0  # seconds
 
 _VERIFICATION = """\
@@ -163,24 +163,15 @@ class OutboxTransport:
 
 
 class EmailQueue:
-    """Sends emails in the background, with one retry after each of `retry_delays` (seconds).
+    """Sends emails in the background, with one retry after each of RETRY_DELAYS.
 
-    Holds at most `capacity` emails. Calls `on_result` once per email: whether it was sent. Without a transport, it is
+    Holds at most CAPACITY emails. Calls `on_result` once per email: whether it was sent. Without a transport, it is
     not `enabled`, and drops all.
     """
 
-    def __init__(
-        self,
-        transport: EmailTransport | None,
-        *,
-        retry_delays: Sequence[float] = _RETRY_DELAYS,
-        capacity: int = _CAPACITY,
-        on_result: Callable[[bool], None] = lambda sent: None,
-    ) -> None:
+    def __init__(self, transport: EmailTransport | None, on_result: Callable[[bool], None] = lambda sent: None) -> None:
         self._transport = transport
         self._on_result = on_result
-        self._retry_delays = retry_delays
-        self._capacity = capacity
         self._closing = asyncio.Event()
         self._deliveries: set[asyncio.Task[None]] = set()
 
@@ -196,11 +187,8 @@ class EmailQueue:
 
     def enqueue(self, email: Email) -> None:
         """Queues an email and returns at once. A failed delivery is only logged."""
-        if self._transport is None:
-            self._drop(email, "no mail server")
-            return
-        if len(self._deliveries) >= self._capacity:
-            self._drop(email, "queue full")
+        if self._transport is None or len(self._deliveries) >= CAPACITY:
+            self._drop(email, "queue full" if self._transport else "no mail server")
             return
         delivery = asyncio.create_task(self._deliver(self._transport, email))
         self._deliveries.add(delivery)
@@ -228,7 +216,7 @@ class EmailQueue:
             log.info("email sent", extra={"fields": {"email_id": email.id}})
 
     async def _send(self, transport: EmailTransport, email: Email) -> None:
-        for delay in self._retry_delays:
+        for delay in RETRY_DELAYS:
             with suppress(OSError, SMTPException):
                 return await transport.send(email)
             with suppress(TimeoutError):

@@ -63,10 +63,6 @@ class IdempotencyService:
         self._database = database
         self._owner = owner
 
-    async def recover(self) -> None:
-        """Releases the claims of earlier runs of this server, so that their requests can be repeated."""
-        await self._database.run(idempotency.recover, self._owner)
-
     async def claim(
         self, request: IdempotentRequest, parameters: Mapping[str, Any], uploads: Sequence[WorkFile] = ()
     ) -> Claim | Replayed:
@@ -99,7 +95,7 @@ class IdempotencyService:
         parameters: Mapping[str, Any],
         work: Callable[[Claim | None], Awaitable[ResponseData]],
     ) -> ResponseData | Replayed:
-        """Runs `work` and stores its response, or returns that of an earlier request. Raises the errors of `claim`.
+        """Runs `work` and stores its response, or returns the stored one. Raises the errors of `claim`.
 
         If `work` raises, nothing is stored. Without a request, `work` runs without a claim.
         """

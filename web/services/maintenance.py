@@ -17,9 +17,7 @@ from storage.ids import new_id
 from storage.tables import batches, email_verification, idempotency, ledger, purchases, sessions, totals
 from storage.tables.ledger import ServerInstance
 from web.metrics.service import TotalsMetrics
-from web.services.charging import Charges
 from web.services.files import Files
-from web.services.idempotency import IdempotencyService
 
 log = logging.getLogger("convertd.maintenance")
 
@@ -56,45 +54,26 @@ def lock_data_folder(data_dir: Path) -> Iterator[None]:
         yield
 
 
-class TotalsUpdater:
-    """Updates the metrics of database totals and free disk space."""
-
-    def __init__(self, database: Database, data_dir: Path, metrics: TotalsMetrics) -> None:
-        self._database = database
-        self._data_dir = data_dir
-        self._metrics = metrics
-
-    async def refresh(self) -> None:
-        """Reads the totals and sets the metrics."""
-        current = await self._database.read(totals.read)
-        disk = await asyncio.to_thread(shutil.disk_usage, self._data_dir)
-        self._metrics.update(current, disk.free)
-
-
 class Maintenance:
-    """Recovers after a restart and sweeps every 30 seconds. `owner` identifies this run of this server."""
+    """Recovers after a restart and sweeps every 30 seconds. `owner` identifies this run of this server.
+
+    The metrics have the totals of the database and the free space on the disk of `data_dir`.
+    """
 
     def __init__(
-        self,
-        database: Database,
-        owner: ServerInstance,
-        charges: Charges,
-        idempotency: IdempotencyService,
-        files: Files,
-        totals: TotalsUpdater,
+        self, database: Database, owner: ServerInstance, files: Files, data_dir: Path, metrics: TotalsMetrics
     ) -> None:
         self._database = database
         self._owner = owner
-        self._charges = charges
-        self._idempotency = idempotency
         self._files = files
-        self._totals = totals
+        self._data_dir = data_dir
+        self._metrics = metrics
 
     async def recover(self) -> None:
         """Releases holds, claims and batches of earlier runs of this server."""
-        if holds := await self._charges.recover():
+        if holds := await self._database.run(ledger.recover, self._owner):
             log.warning("released the holds of %d interrupted operations", holds)
-        await self._idempotency.recover()
+        await self._database.run(idempotency.recover, self._owner)
         await self._database.run(batches.recover, self._owner)
 
     async def run(self) -> None:
@@ -120,4 +99,5 @@ class Maintenance:
         await self._files.sweep()
         while await self._database.run(batches.delete_expired, _BATCH_SIZE):
             pass
-        await self._totals.refresh()
+        disk = await asyncio.to_thread(shutil.disk_usage, self._data_dir)
+        self._metrics.update(await self._database.read(totals.read), disk.free)

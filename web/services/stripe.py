@@ -16,19 +16,25 @@ from config.pricing import CURRENCY
 from config.settings import Settings
 from storage.database import Database
 from storage.tables import purchases, refunds
-from storage.tables.purchases import CheckoutReport, State
+from storage.tables.purchases import CheckoutReport, Purchase, State
 from storage.tables.refunds import Kind, Reversal
 from web.api.errors import CheckoutUnavailable, InvalidParameter
 from web.metrics.service import CreditMetrics
-from web.services.checkout import Checkout, CheckoutOrder, CheckoutSession, Provider, SimulatedCheckout
+from web.services.checkout import (
+    SESSION_LIFETIME,
+    Checkout,
+    CheckoutSession,
+    Provider,
+    SimulatedCheckout,
+    return_urls,
+)
 from web.services.idempotency import IdempotencyService
 
 log = logging.getLogger("convertd.payments")
 
 _STEP_TIMEOUT = 8.0  # seconds for each step of an attempt, such as connecting
-_TOTAL_TIMEOUT = 25.0  # seconds for all attempts together
+TOTAL_TIMEOUT = 25.0  # seconds for all attempts together
 _RETRIES = 2
-_SESSION_LIFETIME = 23 * 3600  # seconds; Stripe allows 24 hours by its own clock
 _SIGNATURE_TOLERANCE = 300  # seconds
 
 _SESSION_EVENT = "checkout.session."
@@ -99,60 +105,62 @@ def reversal_kind(event_type: str) -> Kind | None:
 
 
 class StripeCheckout:
-    """Opens checkout sessions at Stripe. The order's id is the idempotency key, so retries open no second session."""
+    """Opens checkout sessions at Stripe. After payment, buyers return to the dashboard below the URL `root`.
 
-    def __init__(
-        self, key: str, secrets: tuple[str, ...], api_base: str, *, total_timeout: float = _TOTAL_TIMEOUT
-    ) -> None:
+    The purchase's id is the idempotency key, so retries open no second session.
+    """
+
+    def __init__(self, key: str, secrets: tuple[str, ...], api_base: str, root: str) -> None:
         self.secrets = secrets
         self.live = key.startswith(("sk_live_", "rk_live_"))
-        self._total_timeout = total_timeout
+        self._root = root
         self._http = stripe.HTTPXClient(timeout=_STEP_TIMEOUT)
         self._client = stripe.StripeClient(
             key, base_addresses={"api": api_base}, http_client=self._http, max_network_retries=_RETRIES
         )
 
-    async def open(self, order: CheckoutOrder) -> CheckoutSession:
+    async def open(self, purchase: Purchase, email: str, language: str) -> CheckoutSession:
         try:
-            async with asyncio.timeout(self._total_timeout):
+            async with asyncio.timeout(TOTAL_TIMEOUT):
                 session = await self._client.v1.checkout.sessions.create_async(
-                    _session_parameters(order), {"idempotency_key": order.id}
+                    self._parameters(purchase, email, language), {"idempotency_key": purchase.purchase_id}
                 )
             if session.url is None:
                 raise AttributeError("url")
             return CheckoutSession(session.url, session.id, session.expires_at)
         except (stripe.StripeError, TimeoutError, AttributeError) as error:
-            fields = {"purchase": order.id, "error": type(error).__name__, "code": getattr(error, "code", None)}
+            code = getattr(error, "code", None)
+            fields = {"purchase": purchase.purchase_id, "error": type(error).__name__, "code": code}
             log.error("Stripe opened no checkout: %s", error, extra={"fields": fields})
             raise CheckoutUnavailable from None
 
+    def _parameters(self, purchase: Purchase, email: str, language: str) -> stripe.params.checkout.SessionCreateParams:
+        success_url, cancel_url = return_urls(self._root, purchase.purchase_id)
+        metadata = {"purchase": purchase.purchase_id, "pack": purchase.pack}
+        return {
+            "mode": "payment",
+            "line_items": [
+                {
+                    "quantity": 1,
+                    "price_data": {
+                        "currency": purchase.currency,
+                        "unit_amount": purchase.amount,
+                        "product_data": {"name": f"convertd: {purchase.credits} credits"},
+                    },
+                }
+            ],
+            "client_reference_id": purchase.purchase_id,
+            "customer_email": email,
+            "metadata": metadata,
+            "payment_intent_data": {"metadata": metadata},
+            "locale": language,
+            "success_url": success_url,
+            "cancel_url": cancel_url,
+            "expires_at": int(time.time()) + SESSION_LIFETIME,
+        }
+
     async def close(self) -> None:
         await self._http.close_async()  # type: ignore[no-untyped-call]
-
-
-def _session_parameters(order: CheckoutOrder) -> stripe.params.checkout.SessionCreateParams:
-    metadata = {"purchase": order.id, "pack": order.pack.name}
-    return {
-        "mode": "payment",
-        "line_items": [
-            {
-                "quantity": 1,
-                "price_data": {
-                    "currency": CURRENCY,
-                    "unit_amount": order.pack.price,
-                    "product_data": {"name": f"convertd: {order.pack.credits} credits"},
-                },
-            }
-        ],
-        "client_reference_id": order.id,
-        "customer_email": order.email,
-        "metadata": metadata,
-        "payment_intent_data": {"metadata": metadata},
-        "locale": order.language,
-        "success_url": order.success_url,
-        "cancel_url": order.cancel_url,
-        "expires_at": int(time.time()) + _SESSION_LIFETIME,
-    }
 
 
 class PaymentEvents:
@@ -240,19 +248,15 @@ def open_payments(
 ) -> Payments:
     """Payments through Stripe if its keys are set; simulated if the settings ask for it; else disabled."""
     root = settings.base_url.removesuffix("/api/v1")
-    provider = _provider(settings, root)
-    simulation = provider if isinstance(provider, SimulatedCheckout) else None
-    if simulation:
-        log.warning("checkout is simulated: clients on this machine get credits for free")
-    elif provider is None:
-        log.warning("credits cannot be bought: no Stripe keys are set")
-    checkout = Checkout(database, provider, root, idempotency)
-    return Payments(checkout, PaymentEvents(database, provider, metrics), simulation)
-
-
-def _provider(settings: Settings, root: str) -> Provider | None:
     key, secret = settings.stripe_secret_key, settings.stripe_webhook_secret
+    provider: Provider | None = None
+    simulation: SimulatedCheckout | None = None
     if key is not None and secret is not None:
         secrets = tuple(part.strip() for part in secret.get_secret_value().split(",") if part.strip())
-        return StripeCheckout(key.get_secret_value(), secrets, settings.stripe_api_base)
-    return SimulatedCheckout(root) if settings.simulated_checkout else None
+        provider = StripeCheckout(key.get_secret_value(), secrets, settings.stripe_api_base, root)
+    elif settings.simulated_checkout:
+        provider = simulation = SimulatedCheckout(root)
+        log.warning("checkout is simulated: clients on this machine get credits for free")
+    else:
+        log.warning("credits cannot be bought: no Stripe keys are set")
+    return Payments(Checkout(database, provider, idempotency), PaymentEvents(database, provider, metrics), simulation)

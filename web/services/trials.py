@@ -59,24 +59,21 @@ class Trials:
 
     async def remaining(self, address: str) -> int:
         """Returns how many trial conversions the address has left."""
-        return (await self._peek(address)).remaining
+        return (await self._limiter.peek(*_address_limit(address))).remaining
 
     async def check(self, address: str) -> None:
         """Raises TrialsUsed if the address has no trial conversion left."""
-        _check(await self._peek(address))
+        _check(await self._limiter.peek(*_address_limit(address)))
 
     async def count(self, address: str) -> int:
         """Counts a trial conversion, and returns how many are left. Raises TrialsUsed."""
-        return _check(await self._limiter.hit(_conversions_key(address), TRIALS_PER_ADDRESS, DAY)).remaining
+        return _check(await self._limiter.hit(*_address_limit(address))).remaining
 
     async def count_preview(self, address: str) -> None:
         """Counts a preview or an inspection. Raises RateLimited."""
         status = await self._limiter.hit(f"trials:previews:{address}", TRIAL_PREVIEWS_PER_ADDRESS, DAY)
         if not status.allowed:
             raise RateLimited("No more previews today.", retry_after=status.retry_after, reason="previews")
-
-    async def _peek(self, address: str) -> RateLimitStatus:
-        return await self._limiter.peek(_conversions_key(address), TRIALS_PER_ADDRESS, DAY)
 
 
 def credits_used_up() -> TrialsUsed:
@@ -104,8 +101,9 @@ def trial_result(request: ConversionRequest, outcome: Outcome, remaining: int) -
     )
 
 
-def _conversions_key(address: str) -> str:
-    return f"trials:conversions:{address}"
+def _address_limit(address: str) -> tuple[str, int, int]:
+    """Returns the key, the number of conversions and the seconds of their window for the rate limiter."""
+    return f"trials:conversions:{address}", TRIALS_PER_ADDRESS, DAY
 
 
 def _check(status: RateLimitStatus) -> RateLimitStatus:

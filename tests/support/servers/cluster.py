@@ -26,9 +26,9 @@ from engine.executor import Job, JobLimits, JobResult
 from engine.outcome import Outcome
 from storage.blobs.blob_store import FolderBlobStore
 from web.cluster.executor import ClusterExecutor
-from web.cluster.jobs import Installation
-from web.cluster.worker import JobRunner, WorkerOptions, run_worker
-from web.metrics.cluster import ClusterWorkerMetrics
+from web.cluster.jobs import Installation, JobRunner
+from web.cluster_worker import WorkerOptions, run_worker
+from web.metrics.service import ClusterWorkerMetrics
 from web.services.work_files import WorkFiles
 
 INSTALLATION = Installation("1.0.0", "catalogue", "store")
@@ -180,7 +180,7 @@ class Cluster:
         work_files.prepare()
         runner = JobRunner(installation, executor, self.blobs, work_files, ClusterWorkerMetrics(CollectorRegistry()))
         options = WorkerOptions(self.scheduler, jobs, memory, "127.0.0.1", folder=str(self._folder))
-        await run_worker(options, installation, runner, stop)
+        await run_worker(options, runner, stop)
 
     async def process(self, jobs: int = 2) -> asyncio.subprocess.Process:
         """Starts a worker process, which is killed with the cluster."""

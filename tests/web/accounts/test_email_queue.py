@@ -13,7 +13,8 @@ from tests.support.servers.in_process import Servers, eventually
 from tests.support.servers.mail_server import MailServer
 from tests.support.servers.outbox import LINK, SENDER, saved_emails
 from web.app import assemble, listening
-from web.services.email import Email, EmailQueue, EmailTransport, OutboxTransport, SmtpTransport, verification_email
+from web.services import email
+from web.services.email import Email, EmailQueue, OutboxTransport, SmtpTransport, verification_email
 
 TO = "person@example.test"
 
@@ -25,39 +26,40 @@ class Stuck:
         await asyncio.Event().wait()
 
 
-def email_queue(transport: EmailTransport, delay: float = 0.05) -> EmailQueue:
-    return EmailQueue(transport, retry_delays=(delay, 2 * delay))
+@pytest.fixture(autouse=True)
+def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(email, "RETRY_DELAYS", (0.05, 0.1))
 
 
 async def test_a_server_that_refuses_twice_and_then_accepts(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    email = verification_email(TO, LINK)
+    sent = verification_email(TO, LINK)
     with MailServer(refusals=2) as server:
-        queue = email_queue(SmtpTransport(server.url(), SENDER))
-        queue.enqueue(email)
+        queue = EmailQueue(SmtpTransport(server.url(), SENDER))
+        queue.enqueue(sent)
         assert await asyncio.to_thread(eventually, lambda: bool(server.messages))
         await queue.close()
     assert server.tries == 3
-    assert server.messages[0]["Message-ID"] == f"<{email.id}@example.org>"
+    assert server.messages[0]["Message-ID"] == f"<{sent.id}@example.org>"
     assert [record.message for record in caplog.records if record.name == "convertd.email"] == ["email sent"]
 
 
 async def test_a_dropped_email_is_logged_without_its_content(caplog: pytest.LogCaptureFixture) -> None:
-    email = verification_email(TO, LINK)
+    sent = verification_email(TO, LINK)
     with MailServer(refusals=9) as server:
-        queue = email_queue(SmtpTransport(server.url(), SENDER))
-        queue.enqueue(email)
+        queue = EmailQueue(SmtpTransport(server.url(), SENDER))
+        queue.enqueue(sent)
         await queue.close()
     assert server.tries == 3
     (record,) = caplog.records
-    assert vars(record)["fields"] == {"email_id": email.id, "reason": "SMTPDataError", "status": 451}
+    assert vars(record)["fields"] == {"email_id": sent.id, "reason": "SMTPDataError", "status": 451}
     assert TO not in caplog.text
     assert LINK not in caplog.text
 
 
 async def test_an_invalid_email_is_not_sent(caplog: pytest.LogCaptureFixture) -> None:
     with MailServer() as server:
-        queue = email_queue(SmtpTransport(server.url(), SENDER))
+        queue = EmailQueue(SmtpTransport(server.url(), SENDER))
         queue.enqueue(verification_email("a@b.test\r\nBcc: victim@example.test", LINK))
         await queue.close()
     assert server.tries == 0
@@ -66,7 +68,7 @@ async def test_an_invalid_email_is_not_sent(caplog: pytest.LogCaptureFixture) ->
 
 
 async def test_enqueue_returns_before_the_email_is_sent(tmp_path: Path) -> None:
-    queue = email_queue(OutboxTransport(tmp_path, SENDER))
+    queue = EmailQueue(OutboxTransport(tmp_path, SENDER))
     for _ in range(20):
         queue.enqueue(verification_email(TO, LINK))
     assert saved_emails(tmp_path) == []
@@ -74,9 +76,10 @@ async def test_enqueue_returns_before_the_email_is_sent(tmp_path: Path) -> None:
     assert len(saved_emails(tmp_path)) == 20
 
 
-async def test_closing_sends_queued_emails_without_retry_delays() -> None:
+async def test_closing_sends_queued_emails_without_retry_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(email, "RETRY_DELAYS", (60.0, 60.0))
     with MailServer(refusals=2) as server:
-        queue = email_queue(SmtpTransport(server.url(), SENDER), delay=60)
+        queue = EmailQueue(SmtpTransport(server.url(), SENDER))
         queue.enqueue(verification_email(TO, LINK))
         assert await asyncio.to_thread(eventually, lambda: server.tries == 1)
         async with asyncio.timeout(10):
@@ -85,7 +88,7 @@ async def test_closing_sends_queued_emails_without_retry_delays() -> None:
 
 
 async def test_closing_drops_emails_after_its_timeout(caplog: pytest.LogCaptureFixture) -> None:
-    queue = email_queue(Stuck())
+    queue = EmailQueue(Stuck())
     queue.enqueue(verification_email(TO, LINK))
     await queue.close(0.1)
     assert vars(caplog.records[0])["fields"]["reason"] == "shutdown"
@@ -99,8 +102,9 @@ async def test_a_server_that_stops_sends_queued_emails(servers: Servers, data_di
     assert LINK in file.read_text()
 
 
-async def test_the_queue_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
-    queue = EmailQueue(Stuck(), capacity=2)
+async def test_the_queue_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(email, "CAPACITY", 2)
+    queue = EmailQueue(Stuck())
     for _ in range(3):
         queue.enqueue(verification_email(TO, LINK))
     assert [vars(record)["fields"]["reason"] for record in caplog.records] == ["queue full"]

@@ -21,11 +21,11 @@ from tests.support.servers.cluster import (
     running_cluster,
     until,
 )
+from web import cluster_worker
 from web.cluster import connection
-from web.cluster import worker as worker_module
 from web.cluster.connection import failure_cause
 from web.cluster.jobs import MAX_INLINE, Installation
-from web.cluster.worker import WrongInstallation
+from web.cluster_worker import WrongInstallation
 
 OTHER = Installation("0.9.0", "catalogue", "store")
 
@@ -213,8 +213,8 @@ async def test_a_lost_scheduler(tmp_path: Path, caplog: pytest.LogCaptureFixture
 async def test_a_worker_stops_while_the_scheduler_does_not_respond(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_module, "DRAIN_TIMEOUT", 0.1)
-    monkeypatch.setattr(worker_module, "MESSAGES_TIMEOUT", 0.1)
+    monkeypatch.setattr(cluster_worker, "DRAIN_TIMEOUT", 0.1)
+    monkeypatch.setattr(cluster_worker, "MESSAGES_TIMEOUT", 0.1)
     with SchedulerProcess() as scheduler:
         async with cluster_at(scheduler.address, tmp_path) as cluster:
             stop = asyncio.Event()
@@ -248,8 +248,8 @@ async def test_a_worker_logs_once_why_it_cannot_join(
         next(attempts)
         raise OSError("Timed out") from ConnectionRefusedError("Connection refused")
 
-    monkeypatch.setattr(worker_module, "rpc", fail)
-    monkeypatch.setattr(worker_module, "REJOIN_INTERVAL", 0.01)
+    monkeypatch.setattr(cluster_worker, "rpc", fail)
+    monkeypatch.setattr(cluster_worker, "REJOIN_INTERVAL", 0.01)
     stop = asyncio.Event()
     async with cluster_at("tcp://127.0.0.1:1", tmp_path) as cluster:
         worker = asyncio.create_task(cluster.run_worker(ScriptedExecutor(tmp_path), stop))

@@ -12,14 +12,13 @@ from typing import Any
 import httpx
 import pytest
 
-from config.pricing import PACKS
 from storage.tables import models
+from storage.tables.purchases import Purchase
 from tests.support.requests import http
 from tests.support.requests.checks import dressed, problem
 from tests.support.servers.in_process import Running, Servers
 from tests.support.servers.stripe_server import KEY, SECRET, StripeServer
 from web.api.errors import CheckoutUnavailable
-from web.services.checkout import CheckoutOrder
 from web.services.stripe import StripeCheckout
 
 
@@ -164,18 +163,19 @@ def test_stripe_is_unreachable(servers: Servers, data_dir: Path, stripe: StripeS
         assert rows(server) == []
 
 
-async def test_stripe_does_not_answer(stripe: StripeServer) -> None:
-    provider = StripeCheckout(KEY, (SECRET,), stripe.url, total_timeout=0.3)
-    order = CheckoutOrder("pur_1", PACKS["pro"], "a@example.com", "en", "https://a.example/", "https://a.example/")
+async def test_stripe_does_not_answer(stripe: StripeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("web.services.stripe.TOTAL_TIMEOUT", 0.3)
+    provider = StripeCheckout(KEY, (SECRET,), stripe.url, "https://a.example")
+    purchase = Purchase("pur_1", "acc_1", "pro", 2000, 1500, "eur", "opening", 0)
     stripe.trouble = [1.0]
     with pytest.raises(CheckoutUnavailable):
-        await provider.open(order)
+        await provider.open(purchase, "a@example.com", "en")
     await provider.close()
 
 
 @pytest.mark.parametrize(("key", "live"), [("sk_test_1", False), ("rk_test_1", False), ("sk_live_1", True)])
 async def test_live_keys(key: str, live: bool) -> None:
-    provider = StripeCheckout(key, (SECRET,), "http://127.0.0.1:9")
+    provider = StripeCheckout(key, (SECRET,), "http://127.0.0.1:9", "https://a.example")
     assert provider.live == live
     await provider.close()
 

@@ -23,7 +23,7 @@ from tests.support.requests.checks import problem
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.redis_server import RedisServer
 from web.app import assemble
-from web.metrics.cluster import ClusterState
+from web.metrics.service import ClusterState
 from web.services.files import Files
 
 

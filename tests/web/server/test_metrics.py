@@ -24,8 +24,8 @@ from tests.support.requests import http
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.redis_server import RedisServer
-from web import metrics
-from web.metrics.cluster import ClusterState, ClusterWorkerMetrics
+from web.metrics import Metrics
+from web.metrics.service import ClusterState, ClusterWorkerMetrics
 
 _README = (Path(__file__).parents[3] / "config" / "README.md").read_text()
 CANARY = "canary"
@@ -257,7 +257,7 @@ def test_the_readme_lists_all_metrics(scraped: Scraped) -> None:
     documented = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
     scraped.server.convert(sample("png"), "jpeg")
     scraped.server.convert(b"no picture at all")
-    alone = metrics.create_metrics("1", [], cluster=True)
+    alone = Metrics([], cluster=True)
     alone.installation.set_sandbox_layers({"landlock": True})  # only set by `serve`
     assert alone.cluster is not None
     alone.cluster.update(ClusterState(workers={"1": 1}))
