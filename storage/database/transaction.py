@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
@@ -13,16 +14,26 @@ Row = TypeVar("Row", bound=peewee.Model)
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True)
 class Statement:
-    """One SQL statement with named parameters, in the syntax of each database."""
+    """An SQL statement with parameters written as `:name`.
 
-    sqlite: str
-    postgresql: str
+    Statements that run on every request are written as text, because rendering a query with Peewee takes about fifty
+    times as long as running it in SQLite.
+    """
+
+    def __init__(self, sql: str) -> None:
+        self._sqlite = sql
+        self._postgresql = re.sub(r":(\w+)", r"%(\1)s", sql)
 
     def sql(self, database: peewee.Database) -> str:
-        """Returns the text for this kind of database."""
-        return self.sqlite if isinstance(database, peewee.SqliteDatabase) else self.postgresql
+        """Returns the text in the syntax of this database."""
+        return self._sqlite if isinstance(database, peewee.SqliteDatabase) else self._postgresql
+
+
+def insert(table: str, *names: str, suffix: str = "") -> Statement:
+    """Builds a statement that inserts a row, with a parameter for each column."""
+    values = ", ".join(f":{name}" for name in names)
+    return Statement(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values}){suffix}")
 
 
 @dataclass(frozen=True)
@@ -86,6 +97,6 @@ class Transaction:
         return tuple(kind(*row) for row in self.rows(query))
 
 
-def columns(table: type[peewee.Model], kind: type[Any]) -> list[peewee.Field[Any]]:
-    """The columns that hold the fields of a dataclass, in the order of the fields."""
-    return [getattr(table, field.name) for field in fields(kind)]
+def columns(table: type[peewee.Model], kind: type[Any], **computed: peewee.ColumnBase) -> list[Any]:
+    """The columns that hold the fields of a dataclass, in the order of the fields, or expressions for those fields."""
+    return [computed.get(field.name) or getattr(table, field.name) for field in fields(kind)]
