@@ -78,7 +78,7 @@ def add_file(
     if total > limit:
         raise BatchFull(limit)
     files.extend_batch(transaction, batch_id, transaction.now + retention)
-    return files.insert(transaction, account, original, retention, batch_id=batch_id, place=rows[0][0]), total
+    return files.add(transaction, account, original, retention, batch_id=batch_id, place=rows[0][0]), total
 
 
 def begin(transaction: Transaction, account: str, batch_id: str, owner: ServerInstance, lease: int) -> str:

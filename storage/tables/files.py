@@ -67,9 +67,19 @@ class File:
     failure: Annotated[str | None, Field(exclude=True)]
 
 
-def add(transaction: Transaction, account: str, original: SourceFile, retention: int) -> File:
-    """Adds an upload that expires after `retention` seconds."""
-    return insert(transaction, account, original, retention)
+def add(transaction: Transaction, account: str, original: SourceFile, retention: int, **additional: Any) -> File:
+    """Adds a file that expires after `retention` seconds: an upload, or with `additional` columns what became of it."""
+    row = {
+        **asdict(original),
+        **additional,
+        "file_id": new_id("file"),
+        "account": account,
+        "created_at": transaction.now,
+        "expires_at": transaction.now + retention,
+    }
+    transaction.insert(models.File.insert(row))
+    values: dict[str, Any] = {field.name: row.get(field.name) for field in fields(File)}
+    return File(**values)
 
 
 def stored_bytes(transaction: Transaction, account: str) -> int:
@@ -87,7 +97,7 @@ def add_processed(
     transaction: Transaction, account: str, original: SourceFile, result: StoredResult, retention: int
 ) -> File:
     """Adds a file that was uploaded and converted in one request. It expires after `retention` seconds."""
-    return insert(transaction, account, original, retention, **_result_columns(transaction, result))
+    return add(transaction, account, original, retention, **_result_columns(transaction, result))
 
 
 def get(transaction: Transaction, account: str, file_id: str) -> File:
@@ -122,7 +132,7 @@ def mark_processed(
         raise NotFound("file")
     if row.processed_at is not None:
         repeated = {"source_file_id": row.file_id, **_result_columns(transaction, result)}
-        return insert(transaction, account, original, retention, **repeated)
+        return add(transaction, account, original, retention, **repeated)
     changes = {**_result_columns(transaction, result), "failure": None, "expires_at": transaction.now + retention}
     _update(transaction, row, changes)
     return get(transaction, account, file_id)
@@ -178,21 +188,6 @@ def select(transaction: Transaction, condition: Any) -> tuple[File, ...]:
     """Returns files, in the order of their batch. For other modules of this package."""
     query = models.File.select(*columns(models.File, File)).where(condition)
     return transaction.values(File, query.order_by(models.File.place))
-
-
-def insert(transaction: Transaction, account: str, original: SourceFile, retention: int, **additional: Any) -> File:
-    """Inserts a file with additional columns. For other modules of this package."""
-    row = {
-        **asdict(original),
-        **additional,
-        "file_id": new_id("file"),
-        "account": account,
-        "created_at": transaction.now,
-        "expires_at": transaction.now + retention,
-    }
-    transaction.insert(models.File.insert(row))
-    values: dict[str, Any] = {field.name: row.get(field.name) for field in fields(File)}
-    return File(**values)
 
 
 def extend_batch(transaction: Transaction, batch_id: str, until: int) -> None:

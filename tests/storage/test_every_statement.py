@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 import pytest
 
 from storage.database import Database
-from storage.tables import accounts, api_keys, batches, email_verification, files, request_log, totals, usage
+from storage.tables import accounts, api_keys, batches, email_verification, files, models, request_log, totals, usage
 from storage.tables.api_keys import parse_key
 from storage.tables.request_log import LoggedRequest
 from tests.support.samples.storage import CONVERTED, DAY, FAILURE, OWNER, SOURCE, USE, Clock
@@ -105,7 +105,8 @@ def _store_files(run: Recorder, account: str) -> None:
     recorded = run(files.add_processed, account, SOURCE, CONVERTED, DAY)
     assert run(files.stored_bytes, account) == 2 * (SOURCE.original_size + CONVERTED.size)
     run(files.delete, account, recorded.file_id)
-    run(files.insert, account, SOURCE, DAY)
+    run(files.add, account, SOURCE, DAY)
+    assert len(run(files.select, models.File.account == account)) == 2
     assert run(files.referenced_blobs, ["up_1", "orphan"]) == {"up_1"}
 
 
