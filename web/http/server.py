@@ -187,7 +187,7 @@ class Server(HTTPServer):
     def _open_connection(self, accepted: socket.socket, address: tuple[Any, ...]) -> None:
         client = client_network(str(address[0]))
         clients, total, limit = self._clients, _MAX_CONNECTIONS, MAX_CONNECTIONS_PER_CLIENT
-        if is_trusted(client, self._trusted):
+        if is_trusted(str(address[0]), self._trusted):
             limit = _MAX_CONNECTIONS
         if only_health := clients.total() >= total:
             clients, total = self._health_clients, _MAX_HEALTH_CONNECTIONS
