@@ -171,7 +171,11 @@ class SqliteWriter:
 
     def _run(self, group: Sequence[_Call[Any]]) -> None:
         """Commits the calls together. If their transaction fails as a whole, each runs again, in one of its own."""
-        error = self._begin()
+        error: BaseException | None = None
+        try:
+            self._connection.execute_sql("BEGIN IMMEDIATE")  # waits for the write lock
+        except BaseException as failure:
+            error = failure
         # Only now, because a call that has started cannot be cancelled while it waits for the lock.
         calls = [call for call in group if call.future.running() or call.future.set_running_or_notify_cancel()]
         if error is None:
@@ -188,14 +192,6 @@ class SqliteWriter:
                 call.future.set_exception(translate(failed))
             else:
                 call.future.set_result(call.result)
-
-    def _begin(self) -> BaseException | None:
-        """Begins a transaction, which waits for the write lock. Returns the error if it fails."""
-        try:
-            self._connection.execute_sql("BEGIN IMMEDIATE")
-        except BaseException as error:
-            return error
-        return None
 
     def _transact(self, calls: Sequence[_Call[Any]]) -> None:
         """Runs the calls and commits the transaction. Nothing is committed if this raises."""
