@@ -168,7 +168,7 @@ class JobQueue:
         self._queue.remove(job)
         if job.started_at is not None:
             seconds = monotonic() - job.started_at
-            if _is_overrun(error, seconds):
+            if error is not None and _is_overrun(error, seconds):
                 # Not in the mean, which is for the expected wait of all accounts: such jobs would make it too long.
                 self._overruns.record_overrun(job.account_id)
             else:
@@ -194,7 +194,7 @@ class JobQueue:
         return NotReady("The server is stopping.", retry_after=1)
 
 
-def _is_overrun(error: BaseException | None, seconds: float) -> bool:
+def _is_overrun(error: BaseException, seconds: float) -> bool:
     if isinstance(error, TimedOut | OutOfMemory):
         return True
     by_job_or_client = isinstance(error, ConversionError | asyncio.CancelledError)
