@@ -1,19 +1,4 @@
-"""Errors of the storage package. Each class has its public code; HTTP statuses are assigned in web.
-
-StorageError     server_error
-├─ InvalidKey    invalid_api_key
-├─ NoCredits     no_credits
-├─ NotFound      not_found
-├─ LastKey       invalid_parameter / last_key
-├─ TooManyKeys   invalid_parameter / too_many_keys
-├─ EmailTaken    invalid_parameter / email_taken
-├─ BatchFull     invalid_parameter
-├─ HoldLost      server_error                     retryable
-├─ ClaimLost     server_error                     retryable
-├─ CommitUnknown     server_error                 retryable
-├─ StoreUnavailable  server_error                 retryable
-└─ DatabaseBusy      not_ready                    retryable, after 1 s
-"""
+"""Errors of the storage package. Each class has its public code; HTTP statuses are assigned in web."""
 
 from __future__ import annotations
 
@@ -26,16 +11,18 @@ class StorageError(Exception):
 
     `code` is the public error code, `reason` narrows it, `param` names the request field at fault. `retryable`
     errors may succeed if the request is repeated, after `retry_after` seconds if set. `details` holds JSON values.
+    `message` is the sentence of an error that needs no other.
     """
 
+    message: ClassVar[str]
     code: ClassVar[str] = "server_error"
     reason: ClassVar[str | None] = None
     param: ClassVar[str | None] = None
     retryable: ClassVar[bool] = False
     retry_after: ClassVar[int | None] = None
 
-    def __init__(self, message: str, details: Mapping[str, Any] | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str | None = None, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message or self.message)
         self.details = dict(details or {})
 
 
@@ -43,9 +30,7 @@ class InvalidKey(StorageError):
     """The API key is missing, malformed, unknown, expired or revoked. Clients cannot distinguish these cases."""
 
     code = "invalid_api_key"
-
-    def __init__(self) -> None:
-        super().__init__("The API key is missing or invalid.")
+    message = "The API key is missing or invalid."
 
 
 class NoCredits(StorageError):
@@ -74,9 +59,7 @@ class LastKey(StorageError):
 
     code = "invalid_parameter"
     reason = "last_key"
-
-    def __init__(self) -> None:
-        super().__init__("The last key cannot be revoked; rotate it instead.")
+    message = "The last key cannot be revoked; rotate it instead."
 
 
 class TooManyKeys(StorageError):
@@ -95,9 +78,7 @@ class EmailTaken(StorageError):
     code = "invalid_parameter"
     reason = "email_taken"
     param = "email"
-
-    def __init__(self) -> None:
-        super().__init__("This email address already has an account.")
+    message = "This email address already has an account."
 
 
 class BatchFull(StorageError):
@@ -114,36 +95,28 @@ class HoldLost(StorageError):
     """The hold was settled, released or has expired. Nothing was charged by this call."""
 
     retryable = True
-
-    def __init__(self) -> None:
-        super().__init__("The operation took too long and was not charged.")
+    message = "The operation took too long and was not charged."
 
 
 class ClaimLost(StorageError):
     """The lease on the idempotency key expired and another attempt has claimed the key."""
 
     retryable = True
-
-    def __init__(self) -> None:
-        super().__init__("The operation took too long; another attempt has replaced it.")
+    message = "The operation took too long; another attempt has replaced it."
 
 
 class CommitUnknown(StorageError):
     """The connection was lost during COMMIT: the transaction may or may not have been committed."""
 
     retryable = True
-
-    def __init__(self) -> None:
-        super().__init__("The connection to the database was lost while saving.")
+    message = "The connection to the database was lost while saving."
 
 
 class StoreUnavailable(StorageError):
     """The blob store does not respond, or an operation on it failed."""
 
     retryable = True
-
-    def __init__(self) -> None:
-        super().__init__("The file store is unavailable.")
+    message = "The file store is unavailable."
 
 
 class DatabaseBusy(StorageError):
@@ -152,6 +125,4 @@ class DatabaseBusy(StorageError):
     code = "not_ready"
     retryable = True
     retry_after = 1
-
-    def __init__(self) -> None:
-        super().__init__("The database is busy; try again in a moment.")
+    message = "The database is busy; try again in a moment."

@@ -137,34 +137,20 @@ class FailoverRateLimiter:
         await self._local.close()
 
     async def _call(self, method: Callable[[RateLimiter], Awaitable[RateLimitStatus]]) -> RateLimitStatus:
-        was_failing = self.failing
-        if not self._may_use_shared():
-            return await method(self._local)
+        was_failing, now = self.failing, time.monotonic()
+        if self._retry_at is not None:
+            if now < self._retry_at:
+                return await method(self._local)
+            self._retry_at = now + self._retry_interval
         try:
             status = await method(self._shared)
         except Exception as error:  # a request must not fail because it cannot be counted
-            self._failed(error)
+            if self._retry_at is None:
+                reason = f"{type(error).__name__} {error}".strip()
+                log.warning("Redis unavailable, rate limits apply per process: %s", reason)
+            self._retry_at = time.monotonic() + self._retry_interval
             return await method(self._local)
-        if was_failing:
-            self._recovered()
-        return status
-
-    def _may_use_shared(self) -> bool:
-        if self._retry_at is None:
-            return True
-        now = time.monotonic()
-        if now < self._retry_at:
-            return False
-        self._retry_at = now + self._retry_interval
-        return True
-
-    def _failed(self, error: Exception) -> None:
-        if self._retry_at is None:
-            reason = f"{type(error).__name__} {error}".strip()
-            log.warning("Redis unavailable, rate limits apply per process: %s", reason)
-        self._retry_at = time.monotonic() + self._retry_interval
-
-    def _recovered(self) -> None:
-        if self._retry_at is not None:
+        if was_failing and self._retry_at is not None:
             log.warning("Redis available, rate limits are shared again")
-        self._retry_at = None
+            self._retry_at = None
+        return status

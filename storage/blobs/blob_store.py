@@ -113,7 +113,9 @@ class FolderBlobStore:
         try:
             with temporary.open("xb") as target:
                 copy(file, target.fileno())
-                _seal(target.fileno(), self._clock())
+                os.fchmod(target.fileno(), 0o400)
+                now = self._clock()
+                os.utime(target.fileno(), (now, now))
                 if self._durable:
                     os.fsync(target.fileno())
             temporary.rename(blob)
@@ -132,12 +134,6 @@ def _blocks(path: Path, start: int, end: int) -> Iterator[bytes]:
             start += len(block)
     finally:
         os.close(file)
-
-
-def _seal(file: int, now: float) -> None:
-    """Makes the file read-only and sets its time."""
-    os.fchmod(file, 0o400)
-    os.utime(file, (now, now))
 
 
 def _sync_folder(folder: Path) -> None:

@@ -7,17 +7,17 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import peewee
 from playhouse.pool import PooledPostgresqlDatabase, PooledSqliteDatabase
 
 from storage.database.connections import translate
-from storage.database.transaction import Call, Transaction, finish
+from storage.database.transaction import Transaction
 from storage.errors import CommitUnknown, DatabaseBusy
 
 if TYPE_CHECKING:
@@ -34,12 +34,8 @@ _ROLLED_BACK = ("40001", "40P01")  # SQLSTATEs of a serialization failure and a 
 MAX_SECONDS = 15.0  # a transaction on a server that is stopped or cut off would block for minutes
 
 
-class _Unreachable(peewee.OperationalError):
-    """The server cannot be reached or refuses the connection."""
-
-
 class ConnectionPool:
-    """Threads that run calls, at most `size` at a time. `clock` returns Unix time in seconds."""
+    """Threads that run functions, at most `size` at a time. `clock` returns Unix time in seconds."""
 
     def __init__(
         self, connections: PooledPostgresqlDatabase | PooledSqliteDatabase, size: int, clock: Callable[[], float]
@@ -50,29 +46,23 @@ class ConnectionPool:
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="database")
         self._watchdog = None if isinstance(connections, PooledSqliteDatabase) else _Watchdog(MAX_SECONDS)
 
-    def submit(self, call: Call[Any], *, read_only: bool = False) -> None:
-        """Runs the call as soon as a thread is free."""
-        self._threads.submit(self._run, call, self._read_only if read_only else None)
+    def submit(self, function: Callable[[Transaction], R], *, read_only: bool = False) -> Future[R]:
+        """Runs the function as soon as a thread is free."""
+        return self._threads.submit(self._run, function, self._read_only if read_only else None)
 
     def close(self) -> None:
-        """Waits for all submitted calls and closes the connections. Blocks."""
+        """Waits for all submitted functions and closes the connections. Blocks."""
         self._threads.shutdown()
         if self._watchdog is not None:
             self._watchdog.close()
         self._connections.close_all()
 
-    def _run(self, call: Call[Any], mode: str | None) -> None:
-        if not call.future.set_running_or_notify_cancel():
-            return
+    def _run(self, function: Callable[[Transaction], R], mode: str | None) -> R:
         try:
-            outcome = (call, self._transact(call.function, mode), None)
-        except _Unreachable as error:
-            log.warning("database unreachable: %s", str(error).partition("\n")[0])
-            finish([(call, None, DatabaseBusy())])
+            return self._transact(function, mode)
         except BaseException as error:
-            finish([(call, None, translate(error))])
-        else:
-            finish([outcome])
+            translated = translate(error)
+            raise translated from translated.__cause__
 
     def _transact(self, function: Callable[[Transaction], R], mode: str | None, *, retry: bool = True) -> R:
         with self._connected():
@@ -102,7 +92,8 @@ class ConnectionPool:
         try:
             self._connections.connect(reuse_if_open=True)
         except peewee.OperationalError as error:
-            raise _Unreachable(str(error)) from error
+            log.warning("database unreachable: %s", str(error).partition("\n")[0])
+            raise DatabaseBusy from error
         try:
             with self._watchdog.watch(self._connections.connection()) if self._watchdog else nullcontext():
                 yield

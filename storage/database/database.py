@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import peewee
 
@@ -23,7 +23,7 @@ from storage.database.connections import (
     translate,
 )
 from storage.database.migrate import migrate
-from storage.database.transaction import Call, Transaction, finish
+from storage.database.transaction import Transaction
 from storage.errors import DatabaseBusy
 
 P = ParamSpec("P")
@@ -32,10 +32,7 @@ R = TypeVar("R")
 _CONNECTIONS = 8  # to PostgreSQL
 _READERS = 4  # connections to SQLite that only read
 _RETRY_INTERVAL = 0.05  # seconds
-_GROUP_SIZE = 64  # calls
-
-_Outcome = tuple[Call[Any], Any, BaseException | None]
-"""A call, its result and its error."""
+_GROUP_SIZE = 64  # functions
 
 
 class Database:
@@ -71,42 +68,33 @@ class Database:
         (ENOSPC) if its disk is full. If the caller is cancelled, CancelledError is raised after the transaction has
         ended, or at once if it has not started.
         """
-        call = Call(lambda transaction: function(transaction, *args, **kwargs), asyncio.get_running_loop())
-        self._writes.submit(call)
-        return await call.wait()
+        return await _result(self._writes.submit(lambda transaction: function(transaction, *args, **kwargs)))
 
     async def run_with_timeout(
         self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
         """Like `run`, but also raises DatabaseBusy if the function has not started after 5 seconds."""
-        call = Call(lambda transaction: function(transaction, *args, **kwargs), asyncio.get_running_loop())
-        self._writes.submit(call)
-        return await _wait_with_timeout(call)
+        return await _result(self._writes.submit(lambda transaction: function(transaction, *args, **kwargs)), TIMEOUT)
 
     async def read(self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs a function that only reads, on a consistent snapshot. Raises as `run_with_timeout` does.
 
         With SQLite, the function neither waits for writers nor delays them.
         """
-        call = Call(lambda transaction: function(transaction, *args, **kwargs), asyncio.get_running_loop())
-        self._reads.submit(call, read_only=True)
-        return await _wait_with_timeout(call)
+        future = self._reads.submit(lambda transaction: function(transaction, *args, **kwargs), read_only=True)
+        return await _result(future, TIMEOUT)
 
     def run_blocking(
         self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
         """Like `run`, for callers without an event loop. Blocks."""
-        call = Call(lambda transaction: function(transaction, *args, **kwargs))
-        self._writes.submit(call)
-        return call.future.result()
+        return self._writes.submit(lambda transaction: function(transaction, *args, **kwargs)).result()
 
     def read_blocking(
         self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
         """Like `read`, for callers without an event loop, and without a timeout. Blocks."""
-        call = Call(lambda transaction: function(transaction, *args, **kwargs))
-        self._reads.submit(call, read_only=True)
-        return call.future.result()
+        return self._reads.submit(lambda transaction: function(transaction, *args, **kwargs), read_only=True).result()
 
     def close(self) -> None:
         """Waits for submitted transactions and closes all connections. Blocks."""
@@ -115,118 +103,122 @@ class Database:
         self._writes.close()
 
 
-class SqliteWriter:
-    """Runs calls in groups of at most 64: one transaction with one savepoint per call, one commit.
+async def _result(future: Future[R], seconds: float | None = None) -> R:
+    """Returns the result of a transaction. Raises DatabaseBusy if it has not started after `seconds`.
 
-    A commit waits for the disk, and SQLite has one writer at a time, so a commit per call would make each call wait for
-    the disk in turn. A call that raises is rolled back alone. `clock` returns Unix time in seconds.
+    If the caller is cancelled, CancelledError is raised after the transaction has ended, or at once if it has not
+    started.
+    """
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    future.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
+    timer = None if seconds is None else loop.call_later(seconds, future.cancel)
+    try:
+        await ended.wait()
+    except asyncio.CancelledError:
+        if not future.cancel():
+            await ended.wait()
+        raise
+    finally:
+        if timer is not None:
+            timer.cancel()
+    if future.cancelled():
+        raise DatabaseBusy
+    return future.result()
+
+
+@dataclass
+class _Call(Generic[R]):
+    """A function to run in a transaction, with its result or error, which the future receives after the commit."""
+
+    function: Callable[[Transaction], R]
+    future: Future[R]
+    result: R | None = None
+    error: BaseException | None = None
+
+
+class SqliteWriter:
+    """Runs functions in groups of at most 64: one transaction with one savepoint per function, one commit.
+
+    A commit waits for the disk, and SQLite has one writer at a time, so a commit per function would make each wait for
+    the disk in turn. A function that raises is rolled back alone. `clock` returns Unix time in seconds.
     """
 
     def __init__(self, connection: peewee.SqliteDatabase, clock: Callable[[], float]) -> None:
         self._connection = connection
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="database-writer")
-        self._lock = threading.Lock()
-        self._waiting: deque[Call[Any]] = deque()
-        self._running = False  # whether the thread will take what waits
+        self._waiting: deque[_Call[Any]] = deque()
+        self._scheduled = False  # whether the thread will take what waits
 
-    def submit(self, call: Call[Any]) -> None:
-        """Runs the call in the next group."""
-        with self._lock:
-            self._waiting.append(call)
-            if not self._running:
-                self._thread.submit(self._run_groups)
-                self._running = True
+    def submit(self, function: Callable[[Transaction], R]) -> Future[R]:
+        """Runs the function in the next group."""
+        call: _Call[R] = _Call(function, Future())
+        self._waiting.append(call)
+        if not self._scheduled:
+            self._scheduled = True
+            self._thread.submit(self._run_groups)
+        return call.future
 
     def close(self) -> None:
-        """Waits for all submitted calls and closes the connection. Blocks."""
+        """Waits for all submitted functions and closes the connection. Blocks."""
         self._thread.submit(self._connection.close).result()
         self._thread.shutdown()
 
     def _run_groups(self) -> None:
-        while group := self._next_group():
-            error = self._begin()
-            # Only now, because a call that has started cannot be cancelled while it waits for the lock.
-            calls = [call for call in group if call.future.set_running_or_notify_cancel()]
-            if error is None:
-                self._run_group(calls)
-            else:
-                finish([(call, None, translate(error)) for call in calls])
+        self._scheduled = False  # before any call is taken, so that none is left behind
+        while group := [self._waiting.popleft() for _ in range(min(len(self._waiting), _GROUP_SIZE))]:
+            self._run(group)
 
-    def _next_group(self) -> list[Call[Any]]:
-        with self._lock:
-            group = [self._waiting.popleft() for _ in range(min(len(self._waiting), _GROUP_SIZE))]
-            self._running = bool(group)
-            return group
-
-    def _begin(self) -> BaseException | None:
-        """Begins a transaction, which waits for the write lock. Returns the error if it fails."""
-        try:
-            self._connection.execute_sql("BEGIN IMMEDIATE")
-        except BaseException as error:
-            return error
-        return None
-
-    def _run_group(self, calls: Sequence[Call[Any]]) -> None:
+    def _run(self, group: Sequence[_Call[Any]]) -> None:
         """Commits the calls together. If their transaction fails as a whole, each runs again, in one of its own."""
+        error: BaseException | None = None
         try:
-            outcomes = self._transact(calls)
-        except BaseException as error:
-            if len(calls) > 1:
-                for call in calls:
-                    self._run_alone(call)
-            else:
-                finish([(call, None, translate(error)) for call in calls])
-        else:
-            finish(outcomes)
-
-    def _run_alone(self, call: Call[Any]) -> None:
-        error = self._begin()
+            self._connection.execute_sql("BEGIN IMMEDIATE")  # waits for the write lock
+        except BaseException as failure:
+            error = failure
+        # Only now, because a call that has started cannot be cancelled while it waits for the lock.
+        calls = [call for call in group if call.future.running() or call.future.set_running_or_notify_cancel()]
         if error is None:
-            self._run_group([call])
-        else:
-            finish([(call, None, translate(error))])
+            try:
+                self._transact(calls)
+            except BaseException as failure:
+                if len(calls) > 1:
+                    for call in calls:
+                        self._run([call])
+                    return
+                error = failure
+        for call in calls:
+            if failed := error or call.error:
+                call.future.set_exception(translate(failed))
+            else:
+                call.future.set_result(call.result)
 
-    def _transact(self, calls: Sequence[Call[Any]]) -> list[_Outcome]:
+    def _transact(self, calls: Sequence[_Call[Any]]) -> None:
         """Runs the calls and commits the transaction. Nothing is committed if this raises."""
         try:
-            outcomes = [self._run_call(call) for call in calls]
+            for call in calls:
+                self._run_call(call)
             self._connection.execute_sql("COMMIT")
         except BaseException:
             if self._in_transaction():
                 self._connection.execute_sql("ROLLBACK")
             raise
-        return outcomes
 
-    def _run_call(self, call: Call[Any]) -> _Outcome:
+    def _run_call(self, call: _Call[Any]) -> None:
         """Runs the call in a savepoint. Raises if SQLite has rolled the whole transaction back."""
+        call.result, call.error = None, None
         self._connection.execute_sql("SAVEPOINT call")
         try:
-            outcome: _Outcome = (call, call.function(Transaction(self._connection, int(self._clock()))), None)
+            call.result = call.function(Transaction(self._connection, int(self._clock())))
         except BaseException as error:
             if not self._in_transaction():
                 raise
             self._connection.execute_sql("ROLLBACK TO call")
-            outcome = (call, None, translate(error))
+            call.error = error
         self._connection.execute_sql("RELEASE call")
-        return outcome
 
     def _in_transaction(self) -> bool:
         return bool(self._connection.connection().in_transaction)
-
-
-async def _wait_with_timeout(call: Call[R]) -> R:
-    """Returns the result of the call. Raises DatabaseBusy if the call has not started after 5 seconds."""
-    timer = asyncio.get_running_loop().call_later(TIMEOUT, call.cancel)
-    try:
-        return await call.wait()
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        raise DatabaseBusy from None
-    finally:
-        timer.cancel()
 
 
 def _migrate(connection: peewee.Database) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from peewee import fn
 from pydantic import Field
 
-from storage.database import Transaction
+from storage.database.transaction import Transaction, columns
 from storage.errors import BatchFull, NotFound
 from storage.field_types import BatchId, Timestamp
 from storage.ids import is_id, new_id
@@ -32,7 +32,7 @@ class Batch:
 
 def create(transaction: Transaction, account: str, output_format: str, retention: int) -> Batch:
     """Creates an empty batch that expires after `retention` seconds."""
-    row = {
+    row: dict[str, Any] = {
         "batch_id": new_id("batch"),
         "account": account,
         "output_format": output_format,
@@ -41,24 +41,23 @@ def create(transaction: Transaction, account: str, output_format: str, retention
         "expires_at": transaction.now + retention,
     }
     transaction.insert(models.Batch.insert(row))
-    return _from_row(models.Batch(**row), running=False)
+    return Batch(**row, running=False)
 
 
 def get(transaction: Transaction, account: str, batch_id: str) -> Batch:
     """Returns the account's batch with this id. Raises NotFound."""
-    row = transaction.first(models.Batch.select().where(_live(transaction, account, batch_id)))
-    if row is None:
+    table, run = models.Batch, models.Run
+    runs = run.select().where((run.batch == table.batch_id) & (run.lease_until > transaction.now))
+    query = table.select(*columns(table, Batch, running=fn.EXISTS(runs)))
+    found = transaction.values(Batch, query.where(_live(transaction, account, batch_id)))
+    if not found:
         raise NotFound("batch")
-    runs = (models.Run.batch == row.batch_id) & (models.Run.lease_until > transaction.now)
-    return _from_row(row, running=transaction.first(models.Run.select().where(runs)) is not None)
+    return found[0]
 
 
 def list_files(transaction: Transaction, batch: Batch) -> tuple[File, ...]:
     """Returns the batch's files in the order in which they were added."""
-    query = (
-        models.File.select().where(_in_batch(transaction, batch.account, batch.batch_id)).order_by(models.File.place)
-    )
-    return tuple(File.from_row(row) for row in transaction.all(query))
+    return files.select(transaction, _in_batch(transaction, batch.account, batch.batch_id))
 
 
 def add_file(
@@ -79,7 +78,7 @@ def add_file(
     if total > limit:
         raise BatchFull(limit)
     files.extend_batch(transaction, batch_id, transaction.now + retention)
-    return files.insert(transaction, account, original, retention, batch_id=batch_id, place=rows[0][0]), total
+    return files.add(transaction, account, original, retention, batch_id=batch_id, place=rows[0][0]), total
 
 
 def begin(transaction: Transaction, account: str, batch_id: str, owner: ServerInstance, lease: int) -> str:
@@ -132,9 +131,3 @@ def _live(transaction: Transaction, account: str, batch_id: str) -> Any:
 def _in_batch(transaction: Transaction, account: str, batch_id: str) -> Any:
     table = models.File
     return (table.batch_id == batch_id) & (table.account == account) & (table.expires_at > transaction.now)
-
-
-def _from_row(row: models.Batch, *, running: bool) -> Batch:
-    return Batch(
-        **{field.name: getattr(row, field.name) for field in fields(Batch) if field.name != "running"}, running=running
-    )

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from peewee import Case, fn
 from pydantic import Field
 
-from storage.database import Transaction
+from storage.database.transaction import Transaction, columns
 from storage.errors import NotFound
 from storage.field_types import BatchId, FileId, Timestamp
 from storage.ids import is_id, new_id
@@ -66,14 +66,20 @@ class File:
     outcome: Annotated[str | None, Field(exclude=True)]
     failure: Annotated[str | None, Field(exclude=True)]
 
-    @classmethod
-    def from_row(cls, row: models.File) -> File:
-        return cls(**{field.name: getattr(row, field.name) for field in fields(cls)})
 
-
-def add(transaction: Transaction, account: str, original: SourceFile, retention: int) -> File:
-    """Adds an upload that expires after `retention` seconds."""
-    return insert(transaction, account, original, retention)
+def add(transaction: Transaction, /, account: str, original: SourceFile, retention: int, **additional: Any) -> File:
+    """Adds a file that expires after `retention` seconds: an upload, or with `additional` columns what became of it."""
+    row = {
+        **asdict(original),
+        **additional,
+        "file_id": new_id("file"),
+        "account": account,
+        "created_at": transaction.now,
+        "expires_at": transaction.now + retention,
+    }
+    transaction.insert(models.File.insert(row))
+    values: dict[str, Any] = {field.name: row.get(field.name) for field in fields(File)}
+    return File(**values)
 
 
 def stored_bytes(transaction: Transaction, account: str) -> int:
@@ -91,22 +97,21 @@ def add_processed(
     transaction: Transaction, account: str, original: SourceFile, result: StoredResult, retention: int
 ) -> File:
     """Adds a file that was uploaded and converted in one request. It expires after `retention` seconds."""
-    return insert(transaction, account, original, retention, **_result_columns(transaction, result))
+    return add(transaction, account, original, retention, **_result_columns(transaction, result))
 
 
 def get(transaction: Transaction, account: str, file_id: str) -> File:
     """Returns the account's file with this id. Raises NotFound."""
-    row = transaction.first(models.File.select().where(_live(transaction, account, file_id)))
-    if row is None:
+    found = select(transaction, _live(transaction, account, file_id))
+    if not found:
         raise NotFound("file")
-    return File.from_row(row)
+    return found[0]
 
 
 def find_by_result(transaction: Transaction, account: str, blob: str) -> File | None:
     """Returns the account's file with this result, or None: after CommitUnknown, whether the result was saved."""
     own = (models.File.result == blob) & (models.File.account == account)
-    row = transaction.first(models.File.select().where(own))
-    return File.from_row(row) if row else None
+    return next(iter(select(transaction, own)), None)
 
 
 def mark_processed(
@@ -126,8 +131,8 @@ def mark_processed(
     if row is None:
         raise NotFound("file")
     if row.processed_at is not None:
-        columns = {"source_file_id": row.file_id, **_result_columns(transaction, result)}
-        return insert(transaction, account, original, retention, **columns)
+        repeated = {"source_file_id": row.file_id, **_result_columns(transaction, result)}
+        return add(transaction, account, original, retention, **repeated)
     changes = {**_result_columns(transaction, result), "failure": None, "expires_at": transaction.now + retention}
     _update(transaction, row, changes)
     return get(transaction, account, file_id)
@@ -179,18 +184,10 @@ def referenced_blobs(transaction: Transaction, keys: Collection[str]) -> frozens
     return frozenset(keys) & {key for row in transaction.rows(query) for key in row}
 
 
-def insert(transaction: Transaction, account: str, original: SourceFile, retention: int, **columns: Any) -> File:
-    """Inserts a file with additional columns. For other modules of this package."""
-    row = {
-        **asdict(original),
-        **columns,
-        "file_id": new_id("file"),
-        "account": account,
-        "created_at": transaction.now,
-        "expires_at": transaction.now + retention,
-    }
-    transaction.insert(models.File.insert(row))
-    return File.from_row(models.File(**row))
+def select(transaction: Transaction, condition: Any) -> tuple[File, ...]:
+    """Returns files, in the order of their batch. For other modules of this package."""
+    query = models.File.select(*columns(models.File, File)).where(condition)
+    return transaction.values(File, query.order_by(models.File.place))
 
 
 def extend_batch(transaction: Transaction, batch_id: str, until: int) -> None:

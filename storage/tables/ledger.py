@@ -11,13 +11,28 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from storage.database import Transaction
-from storage.database.sql_statements import CHARGE_HELD_CREDITS, END_HOLD, HOLD_CREDITS, INSERT_ENTRY, INSERT_HOLD
+from storage.database.transaction import Statement, insert
 from storage.errors import HoldLost, NoCredits, NotFound
 from storage.ids import new_id
 from storage.tables import models, usage
 from storage.tables.usage import UsageRecord
 
 Income = Literal["grant", "purchase", "reversal"]
+
+# Returns the new balance; no row if the balance is below the amount.
+HOLD_CREDITS = Statement(
+    "UPDATE account SET balance = balance - :amount, held = held + :amount"
+    " WHERE id = :account AND balance >= :amount RETURNING balance"
+)
+CHARGE_HELD_CREDITS = Statement(
+    "UPDATE account SET held = held - :amount, used = used + :amount WHERE id = :account RETURNING balance"
+)
+INSERT_HOLD = insert("hold", "id", "account", "amount", "state", "server", "boot", "created_at", "expires_at")
+# Returns the amount; no row if the hold has ended.
+END_HOLD = Statement(
+    "UPDATE hold SET state = :state WHERE id = :hold AND account = :account AND state = 'held' RETURNING amount"
+)
+INSERT_ENTRY = insert("entry", "ref", "account", "kind", "amount", "at")
 
 
 @dataclass(frozen=True)

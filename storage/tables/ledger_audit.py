@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from peewee import SQL, fn
@@ -21,42 +22,29 @@ def check(transaction: Transaction, account: str | None = None) -> tuple[str, ..
 
 
 def _violations(transaction: Transaction, account: models.Account) -> list[str]:
-    remaining, held, sums = account.credits_remaining, account.credits_held, _entry_sums(transaction, account.id)
-    holds = _holds(transaction, account.id)
-    charges = _charges(transaction, account.id)
-    settled = {hold: amount for hold, (state, amount) in holds.items() if state == "settled"}
-    open_amount = sum(amount for state, amount in holds.values() if state == "held")
+    remaining, held = account.credits_remaining, account.credits_held
+    sums: Counter[str] = Counter()
+    charges: dict[str, int] = {}
+    for entry in transaction.all(models.Entry.select().where(models.Entry.account == account.id)):
+        sums[entry.kind] += entry.amount
+        if entry.kind == "charge":
+            charges[entry.ref] = -entry.amount
+    holds = transaction.all(models.Hold.select().where(models.Hold.account == account.id))
+    settled = {hold.id: hold.amount for hold in holds if hold.state == "settled"}
+    open_amount = sum(hold.amount for hold in holds if hold.state == "held")
     rules = {
-        "the entries sum to the balance plus held credits": sum(sums.values()) == remaining + held,
+        "the entries sum to the balance plus held credits": sums.total() == remaining + held,
         "held is the sum of the open holds": held == open_amount,
         "balance and held are not negative": remaining >= 0 and held >= 0,
         "each settled hold has exactly one charge": charges == settled,
         "used is the sum of the charges": account.credits_used_total == sum(charges.values()),
-        "purchased is the sum of the purchases": account.credits_total_purchased == sums.get("purchase", 0),
+        "purchased is the sum of the purchases": account.credits_total_purchased == sums["purchase"],
         "each paid purchase has exactly one entry": _purchases_credited(transaction, account.id),
         "usage per day is the sum of the usage": _usage_per_day(transaction, account.id)
         == _usage(transaction, account.id),
-        "reversal entries match the reversed payments": sums.get("reversal", 0) == -_reversed(transaction, account.id),
+        "reversal entries match the reversed payments": sums["reversal"] == -_reversed(transaction, account.id),
     }
     return [f"{account.id}: violated: {rule}." for rule, is_kept in rules.items() if not is_kept]
-
-
-def _entry_sums(transaction: Transaction, account: str) -> dict[str, int]:
-    """Sum of the entries in credits, by kind."""
-    table = models.Entry
-    query = table.select(table.kind, fn.SUM(table.amount)).where(table.account == account).group_by(table.kind)
-    return {kind: int(amount) for kind, amount in transaction.rows(query)}
-
-
-def _holds(transaction: Transaction, account: str) -> dict[str, tuple[str, int]]:
-    query = models.Hold.select().where(models.Hold.account == account)
-    return {hold.id: (hold.state, hold.amount) for hold in transaction.all(query)}
-
-
-def _charges(transaction: Transaction, account: str) -> dict[str, int]:
-    table = models.Entry
-    query = table.select().where((table.account == account) & (table.kind == "charge"))
-    return {entry.ref: -entry.amount for entry in transaction.all(query)}
 
 
 def _purchases_credited(transaction: Transaction, account: str) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
 from peewee import JOIN, fn
 from pydantic import Field
 
-from storage.database import Transaction
+from storage.database.transaction import Transaction, columns
 from storage.field_types import PurchaseId
 from storage.ids import new_id
 from storage.tables import ledger, models, refunds
@@ -106,9 +106,7 @@ def list_payments(transaction: Transaction, account: str) -> tuple[Purchase, ...
 def _select(transaction: Transaction, condition: Any) -> tuple[Purchase, ...]:
     """Returns the latest purchases, newest first."""
     table, payment = models.Purchase, models.Payment
-    names = [field.name for field in fields(Purchase)]
-    refunded = fn.COALESCE(payment.reversed, 0)
-    query = table.select(*(refunded if name == "refunded" else getattr(table, name) for name in names))
+    query = table.select(*columns(table, Purchase, refunded=fn.COALESCE(payment.reversed, 0)))
     query = query.join(payment, JOIN.LEFT_OUTER, on=(payment.purchase == table.purchase_id)).where(condition)
     newest_first = query.order_by(table.created_at.desc(), table.purchase_id.desc())
     return transaction.values(Purchase, newest_first.limit(_MAX_LISTED))

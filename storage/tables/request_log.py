@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from storage.database.sql_statements import DELETE_OLD_REQUESTS, insert
-from storage.database.transaction import Transaction, columns
+from storage.database.transaction import Statement, Transaction, columns, insert
 from storage.tables import models
 
 MAX_REQUESTS = 200  # stored requests per account
@@ -28,6 +27,11 @@ class LoggedRequest:
 
 _NAMES = [field.name for field in fields(LoggedRequest)]
 INSERT_REQUEST = insert("request", *_NAMES, suffix=" ON CONFLICT DO NOTHING")
+# SQLite requires a LIMIT before OFFSET.
+DELETE_OLD_REQUESTS = Statement(
+    "DELETE FROM request WHERE id IN (SELECT id FROM request WHERE account = :account"
+    " ORDER BY at_milliseconds DESC, id DESC LIMIT 10000 OFFSET :kept)"
+)
 
 
 def record(transaction: Transaction, requests: Iterable[LoggedRequest]) -> None:

@@ -11,8 +11,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field, TypeAdapter, WithJsonSchema
 
-from storage.database.sql_statements import insert
-from storage.database.transaction import Transaction, columns
+from storage.database.transaction import Transaction, columns, insert
 from storage.field_types import Count, Credits, Size, Timestamp
 from storage.tables import models
 

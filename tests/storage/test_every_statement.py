@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 import pytest
 
 from storage.database import Database
-from storage.tables import accounts, api_keys, batches, email_verification, files, request_log, sessions, totals, usage
+from storage.tables import accounts, api_keys, batches, email_verification, files, models, request_log, totals, usage
 from storage.tables.api_keys import parse_key
 from storage.tables.request_log import LoggedRequest
 from tests.support.samples.storage import CONVERTED, DAY, FAILURE, OWNER, SOURCE, USE, Clock
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.both_databases
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_MODULES = (accounts, api_keys, batches, email_verification, files, request_log, sessions, totals, usage)
+_MODULES = (accounts, api_keys, batches, email_verification, files, request_log, totals, usage)
 _EMAIL = "person@example.org"
 
 
@@ -84,13 +84,13 @@ def _use_keys(run: Recorder, account: str) -> None:
     assert len(run(api_keys.list_keys, account)) == 2
     run(api_keys.revoke, account, run(api_keys.add, account, "third").key.key_id)
     parsed = parse_key(issued.text)
-    assert run(api_keys.authenticate, parsed) == run(api_keys.by_key_id, issued.key.key_id)
     run(api_keys.record_use, account, issued.key.key_id)
     run(api_keys.check_valid, account, issued.key.key_id)
-    token, owner = run(sessions.begin, parsed)
-    assert (owner.id, run(sessions.find, token)[0].id) == (account, account)
-    run(sessions.end, token)
-    assert run(sessions.delete_expired) == 0
+    token, owner = run(api_keys.begin_session, parsed)
+    assert owner.id == account
+    assert run(api_keys.find_session, token) == run(api_keys.authenticate, parsed)
+    run(api_keys.end_session, token)
+    assert run(api_keys.delete_expired_sessions) == 0
     rotated = run(api_keys.rotate, account, issued.key.key_id, 0)
     assert len(run(api_keys.list_keys, account)) == 2
     run(api_keys.revoke, account, rotated.key.key_id)
@@ -105,7 +105,8 @@ def _store_files(run: Recorder, account: str) -> None:
     recorded = run(files.add_processed, account, SOURCE, CONVERTED, DAY)
     assert run(files.stored_bytes, account) == 2 * (SOURCE.original_size + CONVERTED.size)
     run(files.delete, account, recorded.file_id)
-    run(files.insert, account, SOURCE, DAY)
+    run(files.add, account, SOURCE, DAY)
+    assert len(run(files.select, models.File.account == account)) == 2
     assert run(files.referenced_blobs, ["up_1", "orphan"]) == {"up_1"}
 
 

@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
-from storage.database import Database, sql_statements
-from storage.database.sql_statements import statement
+from storage.database import Database
 from storage.database.transaction import Statement, Transaction
-from storage.tables import api_keys, models, request_log, usage
+from storage.tables import api_keys, ledger, models, request_log, usage
 from storage.tables.api_keys import digest
 from tests.support.samples.storage import Clock, open_account
 
 pytestmark = pytest.mark.both_databases
 
-NAMED = vars(sql_statements) | vars(api_keys) | vars(request_log) | vars(usage)
+NAMED = vars(ledger) | vars(api_keys) | vars(request_log) | vars(usage)
 STATEMENTS = {name: value for name, value in NAMED.items() if isinstance(value, Statement)}
 INSERTS: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
     "INSERT_HOLD": (models.Hold, {"state": "held", "amount": 3}),
@@ -67,30 +66,31 @@ def test_valid_keys_are_found(
 ) -> None:
     account, now = open_account(database), int(clock())
     issued = database.run_blocking(api_keys.issue, account.id, "a key")
+    token, _ = database.run_blocking(api_keys.begin_session, digest(issued.text))
     expires_at = None if expires_in is None else now + expires_in
     own = models.Key.key_id == issued.key.key_id
     change = models.Key.update(revoked_at=revoked_at, expires_at=expires_at).where(own)
     database.run_blocking(lambda transaction: transaction.execute(change))
     for found in (
         run(database, "SELECT_BY_SHA256", sha256=digest(issued.text), now=now),
-        run(database, "SELECT_BY_ID", id=issued.key.key_id, now=now),
+        run(database, "SELECT_BY_SESSION", sha256=digest(token), now=now),
     ):
         assert bool(found) == (valid and revoked_at is None)
         for row in found:
-            key = replace(issued.key, expires_at=expires_at)
-            assert row == (*vars(account).values(), *vars(key).values())
+            key = replace(issued.key, expires_at=expires_at, last_used_at=now)
+            assert row == (*vars(replace(account, last_used_at=now)).values(), *vars(key).values())
 
 
-@pytest.mark.parametrize("name", ["SELECT_BY_SHA256", "SELECT_BY_ID"])
+@pytest.mark.parametrize("name", ["SELECT_BY_SHA256", "SELECT_BY_SESSION"])
 @pytest.mark.parametrize("value", ["", "' OR '1'='1", "%s", "?", ":now"])
 def test_values_are_not_sql(database: Database, name: str, value: str) -> None:
     database.run_blocking(api_keys.issue, open_account(database).id, "a key")
-    assert run(database, name, **{"sha256" if name.endswith("SHA256") else "id": value}, now=0) == []
+    assert run(database, name, sha256=value, now=0) == []
 
 
 def test_a_statement_runs_once_per_row(database: Database) -> None:
     accounts = [open_account(database).id for _ in range(3)]
-    rename = statement("UPDATE account SET name = :name WHERE id = :id")
+    rename = Statement("UPDATE account SET name = :name WHERE id = :id")
 
     def run_all(transaction: Transaction) -> None:
         transaction.execute_many(rename, ({"id": account, "name": f"name of {account}"} for account in accounts))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
 from engine.outcome import Outcome
 from web.api.errors import RangeNotSatisfiable
@@ -13,18 +12,6 @@ from web.http.handler import BaseHandler
 from web.services.files import content_disposition
 
 _RANGE = re.compile(r"\s*bytes\s*=\s*([0-9]{0,18})\s*-\s*([0-9]{0,18})\s*", re.ASCII | re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Range:
-    """The bytes from `start` to before `end`."""
-
-    start: int
-    end: int
-
-    @property
-    def size(self) -> int:
-        return self.end - self.start
 
 
 async def send_file(
@@ -60,21 +47,21 @@ async def send_stored(handler: BaseHandler, file_id: str) -> None:
     if handler.request.method in ("GET", "HEAD") and handler.check_etag_header():
         handler.set_status(304)
         return
-    part = _range_of(handler, size, etag) or Range(0, size)
-    if part.size < size:
+    part = _range_of(handler, size, etag) or range(size)
+    if len(part) < size:
         handler.set_status(206)
-        handler.set_header("Content-Range", f"bytes {part.start}-{part.end - 1}/{size}")
-    await send_file(handler, files.read(blob, part.start, part.end), outcome, part.size)
+        handler.set_header("Content-Range", f"bytes {part.start}-{part.stop - 1}/{size}")
+    await send_file(handler, files.read(blob, part.start, part.stop), outcome, len(part))
 
 
-def _range_of(handler: BaseHandler, size: int, etag: str) -> Range | None:
+def _range_of(handler: BaseHandler, size: int, etag: str) -> range | None:
     headers = handler.request.headers
     if handler.request.method != "GET" or headers.get("If-Range", etag) != etag:
         return None
     return requested_range(headers.get("Range"), size)
 
 
-def requested_range(header: str | None, size: int) -> Range | None:
+def requested_range(header: str | None, size: int) -> range | None:
     """The range that a Range header requests of a file of `size` bytes; None for the whole file.
 
     Headers with several ranges and malformed headers request the whole file. Raises RangeNotSatisfiable for a range
@@ -92,4 +79,4 @@ def requested_range(header: str | None, size: int) -> Range | None:
             return None
     if start >= end:
         raise RangeNotSatisfiable(size)
-    return Range(start, end)
+    return range(start, end)

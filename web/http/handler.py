@@ -39,7 +39,6 @@ from web.metrics.conversions import RequestContext
 from web.services.accounts import Account
 from web.services.container import Services
 from web.services.idempotency import Replayed, ResponseData
-from web.services.request_tracking import CompletedRequest
 
 log = logging.getLogger("convertd.web")
 
@@ -224,19 +223,18 @@ class BaseHandler(RequestHandler):
         if self._ended:
             return
         self._ended = True
-        completed = CompletedRequest(
+        self.services.request_log.record(
+            self.context,
+            self.authorization.account,
+            self._error,
             method=str(self.request.method),
             path=self.request.path,
             route=self.route.label,
             status=self.get_status(),
             seconds=self.request.request_time(),
-            context=self.context,
-            account=self.authorization.account,
-            error=self._error,
             received=self._received,
             sent=self._sent,
         )
-        self.services.request_log.record(completed)
         self.services.in_flight.end(self.request_id)
         self.input.body.close()
 

@@ -23,20 +23,16 @@ from web.api.headers import common_headers, rate_limit_headers
 log = logging.getLogger("convertd.access")
 
 _JSON = "application/json"
+_WEIGHT = re.compile(r"0(\.\d*)?|1(\.0*)?", re.ASCII)
 _MIN_COMPRESSED = 1024  # bytes; shorter bodies fit in one packet anyway
 
 
 def wants_json(accept: str) -> bool:
     """Whether an Accept header names JSON, and no other concrete media type with a higher weight."""
-    json_weight, other_weight = 0.0, 0.0
-    for entry in accept.lower().split(","):
-        media_type, *parameters = (part.strip() for part in entry.split(";"))
-        weight = _weight(parameters)
-        if media_type == _JSON:
-            json_weight = max(json_weight, weight)
-        elif "*" not in media_type:
-            other_weight = max(other_weight, weight)
-    return json_weight > 0 and json_weight >= other_weight
+    weights = _weights(accept)
+    json_weight = weights.pop(_JSON, 0.0)
+    others = (weight for media_type, weight in weights.items() if "*" not in media_type)
+    return json_weight > 0 and json_weight >= max(others, default=0.0)
 
 
 def wants_html(accept: str) -> bool:
@@ -46,10 +42,7 @@ def wants_html(accept: str) -> bool:
 
 def accepts_gzip(accept_encoding: str) -> bool:
     """Whether an Accept-Encoding header allows gzip."""
-    weights: dict[str, float] = {}
-    for entry in accept_encoding.lower().split(","):
-        coding, *parameters = (part.strip() for part in entry.split(";"))
-        weights[coding] = _weight(parameters)
+    weights = _weights(accept_encoding)
     return weights.get("gzip", weights.get("*", 0.0)) > 0
 
 
@@ -85,13 +78,15 @@ class TextCompression(OutputTransform):
         return status_code, headers, chunk
 
 
-def _weight(parameters: list[str]) -> float:
-    """The q parameter, 1 without one, 0 for an invalid one."""
-    for parameter in parameters:
-        name, _, value = parameter.partition("=")
-        if name.strip() == "q":
-            return float(value) if re.fullmatch(r"\s*(0(\.\d*)?|1(\.0*)?)\s*", value, re.ASCII) else 0.0
-    return 1.0
+def _weights(header: str) -> dict[str, float]:
+    """The values of an Accept header in lower case, each with its q: 1 without one, 0 for an invalid one."""
+    weights: dict[str, float] = {}
+    for entry in header.lower().split(","):
+        value, *parameters = (part.strip() for part in entry.split(";"))
+        pairs = (parameter.partition("=") for parameter in parameters)
+        weight = next((text.strip() for name, _, text in pairs if name.strip() == "q"), "1")
+        weights[value] = max(weights.get(value, 0.0), float(weight) if _WEIGHT.fullmatch(weight) else 0.0)
+    return weights
 
 
 def write_json(handler: RequestHandler, value: Mapping[str, Any] | bytes) -> None:

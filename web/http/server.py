@@ -8,6 +8,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -187,7 +188,7 @@ class Server(HTTPServer):
     def _open_connection(self, accepted: socket.socket, address: tuple[Any, ...]) -> None:
         client = client_network(str(address[0]))
         clients, total, limit = self._clients, _MAX_CONNECTIONS, MAX_CONNECTIONS_PER_CLIENT
-        if is_trusted(client, self._trusted):
+        if is_trusted(str(address[0]), self._trusted):
             limit = _MAX_CONNECTIONS
         if only_health := clients.total() >= total:
             clients, total = self._health_clients, _MAX_HEALTH_CONNECTIONS
@@ -247,47 +248,47 @@ class Server(HTTPServer):
             connection.close()
 
 
+@dataclass(eq=False)
 class _TimedRequest(HTTPMessageDelegate):
     """Passes a request to the application and updates the connection's timer."""
 
-    def __init__(self, request: HTTPMessageDelegate, connection: Connection) -> None:
-        self._request = request
-        self._connection = connection
-        self._started = False
+    request: HTTPMessageDelegate
+    connection: Connection
+    started: bool = False
 
     async def headers_received(self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders) -> None:
         line = cast(RequestStartLine, start_line)
         if len(line.path) > _MAX_URL:
-            self._connection.send_error(malformed(f"The URL is longer than {_MAX_URL} bytes."))
+            self.connection.send_error(malformed(f"The URL is longer than {_MAX_URL} bytes."))
             raise HTTPInputError
-        if self._connection.only_health and line.path not in _HEALTH_PATHS:
-            self._connection.send_error(_too_many_connections())
+        if self.connection.only_health and line.path not in _HEALTH_PATHS:
+            self.connection.send_error(_too_many_connections())
             raise HTTPInputError
         if not line.path.startswith("/"):
             line = _origin_form(line)
         if line.method not in RequestHandler.SUPPORTED_METHODS:  # Tornado would refuse it without reading the body
             line = line._replace(method=UNKNOWN_METHOD)
-        self._connection.timer.restart(Timeout.BODY)
-        self._started = True
-        with self._connection.timer.processing():
-            prepared = self._request.headers_received(line, headers)
+        self.connection.timer.restart(Timeout.BODY)
+        self.started = True
+        with self.connection.timer.processing():
+            prepared = self.request.headers_received(line, headers)
             if prepared is not None:
                 await prepared
 
     async def data_received(self, chunk: bytes) -> None:
-        with self._connection.timer.processing(len(chunk)):
-            written = self._request.data_received(chunk)
+        with self.connection.timer.processing(len(chunk)):
+            written = self.request.data_received(chunk)
             if written is not None:
                 await written
 
     def finish(self) -> None:
-        self._connection.receiving = False
-        self._connection.timer.restart(Timeout.RESPONSE)
-        self._request.finish()
+        self.connection.receiving = False
+        self.connection.timer.restart(Timeout.RESPONSE)
+        self.request.finish()
 
     def on_connection_close(self) -> None:
-        if self._started:
-            self._request.on_connection_close()
+        if self.started:
+            self.request.on_connection_close()
 
 
 def _too_many_connections() -> RateLimited:

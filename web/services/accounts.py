@@ -10,19 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from config.pricing import (
-    DAY,
-    FREE_CREDITS,
-    HOUR,
-    REGISTRATIONS_PER_ADDRESS,
-    REGISTRATIONS_PER_EMAIL,
-    TIERS,
-    Tier,
-)
+from config.pricing import DAY, FREE_CREDITS, HOUR, REGISTRATIONS_PER_ADDRESS, REGISTRATIONS_PER_EMAIL, TIERS, Tier
 from storage.database import Database
 from storage.errors import InvalidKey
 from storage.rate_limits import RateLimiter
-from storage.tables import api_keys, email_verification, ledger, sessions
+from storage.tables import api_keys, email_verification, ledger
 from storage.tables.accounts import StoredAccount, email_key
 from storage.tables.api_keys import IssuedKey, Key, parse_key
 from storage.tables.email_verification import Verified
@@ -32,7 +24,7 @@ from web.services.email import EmailQueue, replacement_email, verification_email
 
 log = logging.getLogger("convertd.accounts")
 
-SESSION_LIFETIME = sessions.LIFETIME  # seconds
+SESSION_LIFETIME = api_keys.SESSION_LIFETIME  # seconds
 
 _CACHE_LIFETIME = 10.0  # seconds; a key that another process revokes may be found for as long
 CACHE_CAPACITY = 10_000  # keys
@@ -117,7 +109,7 @@ class Accounts:
 
         The session ends with `sign_out`, after SESSION_LIFETIME, or when the API key stops working.
         """
-        token, account = await self._database.run_with_timeout(sessions.begin, parse_key(key))
+        token, account = await self._database.run_with_timeout(api_keys.begin_session, parse_key(key))
         if account.verified_at is None:
             await self.sign_out(token)
             raise KeyNotVerified
@@ -125,11 +117,11 @@ class Accounts:
 
     async def session_account(self, token: str) -> Account:
         """Returns the account of a session. Raises InvalidKey."""
-        return Account.from_storage(*await self._database.read(sessions.find, token))
+        return Account.from_storage(*await self._database.read(api_keys.find_session, token))
 
     async def sign_out(self, token: str) -> None:
         """Ends a session. Does nothing for an unknown token."""
-        await self._database.run(sessions.end, token)
+        await self._database.run(api_keys.end_session, token)
 
     async def list_keys(self, account_id: str) -> tuple[Key, ...]:
         """Returns the active API keys of the account, oldest first."""

@@ -47,7 +47,7 @@ class JobQueue:
         self._queue = FairQueue(slots, memory, self._overruns.is_restricted)
         self.slots = slots
         self._max_jobs_ahead = max_jobs_ahead
-        self._waiters: dict[QueuedJob, asyncio.Future[None]] = {}
+        self._waiters: dict[QueuedJob, asyncio.Event] = {}
         self._mean_seconds: float | None = None
         self._closed = False
         self.refused: Counter[str] = Counter()
@@ -146,14 +146,14 @@ class JobQueue:
         """Refuses all queued jobs and all new ones. Running jobs continue."""
         self._closed = True
         for waiter in self._waiters.values():
-            _wake(waiter)
+            waiter.set()
 
     async def _wait(self, job: QueuedJob, limit: int, max_wait: float | None) -> None:
-        waiter = self._waiters[job] = asyncio.get_running_loop().create_future()
+        waiter = self._waiters[job] = asyncio.Event()
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(max_wait):
-                    await waiter
+                    await waiter.wait()
         finally:
             del self._waiters[job]
         if job.started_at is not None:
@@ -167,23 +167,22 @@ class JobQueue:
     def _end(self, job: QueuedJob, error: BaseException | None) -> None:
         self._queue.remove(job)
         if job.started_at is not None:
-            self._record(job.account_id, monotonic() - job.started_at, error)
+            seconds = monotonic() - job.started_at
+            if error is not None and _is_overrun(error, seconds):
+                # Not in the mean, which is for the expected wait of all accounts: such jobs would make it too long.
+                self._overruns.record_overrun(job.account_id)
+            else:
+                if error is None:
+                    self._overruns.record_success(job.account_id)
+                mean = seconds if self._mean_seconds is None else self._mean_seconds
+                self._mean_seconds = mean + (seconds - mean) * _MEAN_WEIGHT
         self._start_next()
-
-    def _record(self, account_id: str, seconds: float, error: BaseException | None) -> None:
-        if _is_overrun(error, seconds):
-            self._overruns.record_overrun(account_id)
-            return  # the mean is for the expected wait of all accounts, which such jobs would make too long
-        if error is None:
-            self._overruns.record_success(account_id)
-        mean = seconds if self._mean_seconds is None else self._mean_seconds
-        self._mean_seconds = mean + (seconds - mean) * _MEAN_WEIGHT
 
     def _start_next(self) -> None:
         if not self._closed:
             for job in self._queue.start_next(monotonic()):
                 if job in self._waiters:
-                    _wake(self._waiters[job])
+                    self._waiters[job].set()
 
     def _full(self, cause: str, seconds: float, message: str) -> RateLimited:
         self.refused[cause] += 1
@@ -195,16 +194,11 @@ class JobQueue:
         return NotReady("The server is stopping.", retry_after=1)
 
 
-def _is_overrun(error: BaseException | None, seconds: float) -> bool:
+def _is_overrun(error: BaseException, seconds: float) -> bool:
     if isinstance(error, TimedOut | OutOfMemory):
         return True
     by_job_or_client = isinstance(error, ConversionError | asyncio.CancelledError)
     return by_job_or_client and not isinstance(error, ExecutorUnavailable) and seconds > _LONG_SECONDS
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():  # a cancelled waiter has not removed itself yet
-        waiter.set_result(None)
 
 
 def estimate_memory(plan: Plan, size: int) -> int:

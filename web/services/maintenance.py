@@ -14,7 +14,7 @@ from pathlib import Path
 from storage.database import Database
 from storage.errors import StoreUnavailable
 from storage.ids import new_id
-from storage.tables import batches, email_verification, idempotency, ledger, purchases, sessions, totals
+from storage.tables import api_keys, batches, email_verification, idempotency, ledger, purchases, totals
 from storage.tables.ledger import ServerInstance
 from web.metrics.service import TotalsMetrics
 from web.services.files import Files
@@ -95,7 +95,7 @@ class Maintenance:
         await self._database.run(idempotency.delete_expired)
         await self._database.run(email_verification.delete_expired)
         await self._database.run(purchases.delete_abandoned)
-        await self._database.run(sessions.delete_expired)
+        await self._database.run(api_keys.delete_expired_sessions)
         await self._files.sweep()
         while await self._database.run(batches.delete_expired, _BATCH_SIZE):
             pass

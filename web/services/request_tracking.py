@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 
 from storage.database import Database
 from storage.tables import request_log
@@ -58,22 +57,6 @@ class InFlightRequests:
                 await self._idle.wait()
 
 
-@dataclass(frozen=True)
-class CompletedRequest:
-    """A request and its response. `route` is the pattern of its path; `received` and `sent` are body sizes in bytes."""
-
-    method: str
-    path: str
-    route: str
-    status: int
-    seconds: float
-    context: RequestContext
-    account: Account | None
-    error: PublicError | None
-    received: int
-    sent: int
-
-
 class RequestLog:
     """Records completed requests in the access log, in the metrics, and in the request logs of their accounts.
 
@@ -86,31 +69,41 @@ class RequestLog:
         self._unwritten: list[LoggedRequest] = []
         self._writing = asyncio.Lock()
 
-    def record(self, request: CompletedRequest) -> None:
-        """Adds a request."""
-        account, code = request.account, request.error.code if request.error else None
-        milliseconds = round(request.seconds * 1000)
+    def record(
+        self,
+        context: RequestContext,
+        account: Account | None,
+        error: PublicError | None,
+        *,
+        method: str,
+        path: str,
+        route: str,
+        status: int,
+        seconds: float,
+        received: int,
+        sent: int,
+    ) -> None:
+        """Adds a request. `route` is the pattern of its path; `received` and `sent` are body sizes in bytes."""
+        code, milliseconds = error.code if error else None, round(seconds * 1000)
         # Paths and file names are private.
         fields = {
-            "status": request.status,
+            "status": status,
             "ms": milliseconds,
             "account": account.id if account else None,
-            "received": request.received or None,
-            "sent": request.sent or None,
+            "received": received or None,
+            "sent": sent or None,
             "code": code,
-            **vars(request.context),
+            **vars(context),
         }
-        access_log.info("%s %s", request.method, request.route, extra={"fields": fields})
-        self._metrics.record_request(
-            request.method, request.route, request.status, request.seconds, request.error, authenticated=bool(account)
-        )
+        access_log.info("%s %s", method, route, extra={"fields": fields})
+        self._metrics.record_request(method, route, status, seconds, error, authenticated=bool(account))
         if account and len(self._unwritten) < _CAPACITY:
             logged = LoggedRequest(
-                id=request.context.request_id,
+                id=context.request_id,
                 account=account.id,
-                method=request.method,
-                path=request.path[:_PATH_LENGTH],
-                status=request.status,
+                method=method,
+                path=path[:_PATH_LENGTH],
+                status=status,
                 code=code,
                 milliseconds=milliseconds,
                 at_milliseconds=round(time.time() * 1000),

@@ -123,7 +123,7 @@ class WorkFile(AbstractContextManager["WorkFile"]):
             os.ftruncate(self.descriptor, 0)  # frees the memory even if another process keeps the file open
             os.dup2(disk, self.descriptor, inheritable=False)
             self.in_memory = False
-            self._work_files.release_memory(self._memory)
+            self._work_files.used_memory -= self._memory
             self._memory = 0
         os.close(disk)
 
@@ -173,10 +173,6 @@ class WorkFiles:
     def take_disk(self, account: str, size: int) -> None:
         """Counts bytes of a file on the disk. Raises RateLimited, reason `queue_full`."""
         _take(self.used_space, account, size, self._space)
-
-    def release_memory(self, size: int) -> None:
-        """Counts bytes of a file as no longer in memory."""
-        self.used_memory -= size
 
     def release(self, account: str, on_disk: int = 0, in_memory: int = 0) -> None:
         """Counts a file as closed, with its bytes on the disk and in memory."""
