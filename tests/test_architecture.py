@@ -43,6 +43,7 @@ _LAYERS = (  # of web, lowest first; modules of one layer may import each other
             "cli",
             "cli_account",
             "cli_convert",
+            "cli_flags",
             "cli_output",
             "cli_tasks",
             "client",

@@ -30,7 +30,7 @@ from web.metrics import create_metrics
 from web.metrics.cluster import ReadState
 from web.openapi import document
 from web.routes import build_application, documented_operations
-from web.services.accounts import Accounts
+from web.services.accounts import Accounts, Registrations
 from web.services.batches import BatchConversions, Batches
 from web.services.catalogue import cached_json, formats_catalogue, tools_catalogue
 from web.services.charging import Charges
@@ -42,7 +42,6 @@ from web.services.health import Readiness
 from web.services.idempotency import IdempotencyService
 from web.services.job_queue import JobQueue, memory_budget
 from web.services.maintenance import Maintenance, TotalsUpdater, lock_data_folder, server_instance
-from web.services.registration import Registrations
 from web.services.request_tracking import RequestLog
 from web.services.stripe import open_payments
 from web.services.trials import Trials

@@ -10,19 +10,18 @@ import time
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, TypeVar
 
 from email_validator import EmailNotValidError, validate_email
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from config.pricing import PACKS, Pack
+from config.pricing import DAY, PACKS, Pack
 from engine.options import Option, unknown_option
 from storage.tables.api_keys import MAX_GRACE
 from web.api.errors import InvalidParameter
-from web.api.times import Period, parse_period
 
-_DAY = 86_400  # seconds
 _EMAIL_LENGTH = 254  # characters
 _NAME_LENGTH = range(2, 101)  # characters
 _CONTROL = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories: surrogates cannot be stored, separators break lines
@@ -200,6 +199,34 @@ def _file_ids(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
+@dataclass(frozen=True)
+class Period:
+    """A period from `start` to before `end`, in Unix time, with the name that the client used."""
+
+    name: str
+    start: int
+    end: int
+
+
+def parse_period(text: str | None, now: int) -> Period:
+    """The calendar month `YYYY-MM`, or from the day `YYYY-MM-DD` to now. None is the current month.
+
+    Raises InvalidParameter.
+    """
+    name = f"{datetime.fromtimestamp(now, UTC):%Y-%m}" if text is None else text
+    try:
+        if re.fullmatch(r"[0-9]{4}-[0-9]{2}", name):
+            first = datetime.strptime(name, "%Y-%m").replace(tzinfo=UTC)
+            next_month = (first + timedelta(days=31)).replace(day=1)
+            return Period(name, int(first.timestamp()), int(next_month.timestamp()))
+        if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", name):
+            start = int(datetime.strptime(name, "%Y-%m-%d").replace(tzinfo=UTC).timestamp())
+            return Period(name, start, max(start, now) + 1)  # includes the current second
+    except (ValueError, OverflowError):
+        pass  # no such day
+    raise InvalidParameter("period must be a month YYYY-MM or a day YYYY-MM-DD.", reason="malformed", param="period")
+
+
 _PERIOD_SCHEMA: Final = {"type": "string", "anyOf": [{"pattern": "^[0-9]{4}-(0[1-9]|1[0-2])$"}, {"format": "date"}]}
 
 OutputFormat = Annotated[
@@ -263,14 +290,8 @@ EmailAddress = Annotated[
 DisplayName = Annotated[str, _type(_display_name, Annotated[str, Field(pattern=_NAME)])]
 
 
-class NewBatchFields(RequestModel):
-    """POST /batch."""
-
-    output_format: OutputFormat
-
-
 class ConversionFields(RequestModel):
-    """POST /files/{file_id}/convert."""
+    """POST /batch and POST /files/{file_id}/convert."""
 
     output_format: OutputFormat
 
@@ -340,7 +361,7 @@ class NewKeyFields(RequestModel):
 class KeyRotationFields(RequestModel):
     """POST /account/keys/{key_id}/rotate."""
 
-    grace_period_seconds: GracePeriod = _DAY
+    grace_period_seconds: GracePeriod = DAY
 
 
 class PurchaseFields(RequestModel):

@@ -10,7 +10,7 @@ from engine.registry import Registry
 from storage.database import Database
 from storage.rate_limits import RateLimiter
 from web.metrics import Metrics
-from web.services.accounts import Accounts
+from web.services.accounts import Accounts, Registrations
 from web.services.api_reference import Endpoint, endpoints
 from web.services.batches import BatchConversions, Batches
 from web.services.catalogue import CachedJson, DocumentedOption, documented_options
@@ -21,7 +21,6 @@ from web.services.files import Files
 from web.services.health import Readiness
 from web.services.job_queue import JobQueue
 from web.services.maintenance import Maintenance
-from web.services.registration import Registrations
 from web.services.request_tracking import InFlightRequests, RequestLog
 from web.services.stripe import Payments
 from web.services.trials import Trials
