@@ -229,33 +229,6 @@ def parse_period(text: str | None, now: int) -> Period:
 
 _PERIOD_SCHEMA: Final = {"type": "string", "anyOf": [{"pattern": "^[0-9]{4}-(0[1-9]|1[0-2])$"}, {"format": "date"}]}
 
-OutputFormat = Annotated[
-    str,
-    _matching("[A-Za-z0-9]{1,20}", 'a format name, for example "jpeg"'),
-    Field(
-        description="The target format. Case-insensitive; the aliases `jpg`, `tif` and `heif` are accepted. "
-        "`GET /formats` lists the formats.",
-        examples=["webp"],
-    ),
-]
-FileIds = Annotated[
-    tuple[str, ...],
-    _type(_file_ids, Annotated[list[str], Field(min_length=1)]),
-    Field(
-        description="The files of the batch to convert. Duplicates are ignored.",
-        examples=[["file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"]],
-    ),
-]
-GracePeriod = Annotated[
-    int,
-    _integer(0, MAX_GRACE),
-    Field(description="How long the replaced key stays valid, in seconds.", examples=[3600]),
-]
-VerificationToken = Annotated[
-    str,
-    _matching("[0-9A-Fa-f]{64}", "64 hexadecimal digits"),
-    Field(description="The token from the link in the verification email.", examples=["0123456789abcdef" * 4]),
-]
 UsagePeriod = Annotated[
     Period,
     _type(
@@ -268,11 +241,6 @@ UsagePeriod = Annotated[
         examples=["2026-11"],
     ),
 ]
-PackName = Annotated[
-    Pack,
-    _type(_pack, Annotated[str, Field(json_schema_extra={"enum": list(PACKS)})]),
-    Field(description="The pack of credits to buy.", examples=["starter"]),
-]
 Language = Annotated[
     str,
     _matching("[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}", "a language tag, for example en or pt-BR"),
@@ -282,18 +250,21 @@ Language = Annotated[
         examples=["de"],
     ),
 ]
-EmailAddress = Annotated[
-    str,
-    _type(_email, Annotated[str, Field(json_schema_extra={"format": "email"})]),
-    Field(description="The address that the verification email is sent to.", examples=["you@example.com"]),
-]
 DisplayName = Annotated[str, _type(_display_name, Annotated[str, Field(pattern=_NAME)])]
 
 
 class ConversionFields(RequestModel):
     """POST /batch and POST /files/{file_id}/convert."""
 
-    output_format: OutputFormat
+    output_format: Annotated[
+        str,
+        _matching("[A-Za-z0-9]{1,20}", 'a format name, for example "jpeg"'),
+        Field(
+            description="The target format. Case-insensitive; the aliases `jpg`, `tif` and `heif` are accepted. "
+            "`GET /formats` lists the formats.",
+            examples=["webp"],
+        ),
+    ]
 
 
 class DirectConversionFields(ConversionFields):
@@ -312,13 +283,24 @@ class DirectConversionFields(ConversionFields):
 class BatchConversionFields(ConversionFields):
     """POST /batch/{batch_id}/convert."""
 
-    file_ids: FileIds
+    file_ids: Annotated[
+        tuple[str, ...],
+        _type(_file_ids, Annotated[list[str], Field(min_length=1)]),
+        Field(
+            description="The files of the batch to convert. Duplicates are ignored.",
+            examples=[["file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"]],
+        ),
+    ]
 
 
 class EmailFields(RequestModel):
     """An email address, for commands."""
 
-    email: EmailAddress
+    email: Annotated[
+        str,
+        _type(_email, Annotated[str, Field(json_schema_extra={"format": "email"})]),
+        Field(description="The address that the verification email is sent to.", examples=["you@example.com"]),
+    ]
 
 
 class RegistrationFields(EmailFields):
@@ -337,7 +319,11 @@ class RegistrationFields(EmailFields):
 class VerificationQuery(RequestModel):
     """GET /verify."""
 
-    token: VerificationToken
+    token: Annotated[
+        str,
+        _matching("[0-9A-Fa-f]{64}", "64 hexadecimal digits"),
+        Field(description="The token from the link in the verification email.", examples=["0123456789abcdef" * 4]),
+    ]
 
 
 class UsageQuery(RequestModel):
@@ -361,13 +347,21 @@ class NewKeyFields(RequestModel):
 class KeyRotationFields(RequestModel):
     """POST /account/keys/{key_id}/rotate."""
 
-    grace_period_seconds: GracePeriod = DAY
+    grace_period_seconds: Annotated[
+        int,
+        _integer(0, MAX_GRACE),
+        Field(description="How long the replaced key stays valid, in seconds.", examples=[3600]),
+    ] = DAY
 
 
 class PurchaseFields(RequestModel):
     """POST /credits/purchase."""
 
-    pack: PackName
+    pack: Annotated[
+        Pack,
+        _type(_pack, Annotated[str, Field(json_schema_extra={"enum": list(PACKS)})]),
+        Field(description="The pack of credits to buy.", examples=["starter"]),
+    ]
     language: Language | None = None
 
 
