@@ -13,12 +13,20 @@ from tornado.web import Application
 from engine.registry import Registry
 from web.api.operations import JSON_FORM, Route, Tag, operations_of, tool_operation, tool_path
 from web.api.schemas.common import API
-from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Usage
-from web.handlers.batches import BatchConversion, Batches, BatchFiles, BatchResource
+from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Register, Usage, Verify
 from web.handlers.conversions import Convert, RunTool
 from web.handlers.credits import CheckoutAction, CheckoutPage, Purchase, StripeWebhook
 from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Receipt, Session, UsageCsv
-from web.handlers.files import Download, FileConversion, FileResource, Upload
+from web.handlers.files import (
+    BatchConversion,
+    Batches,
+    BatchFiles,
+    BatchResource,
+    Download,
+    FileConversion,
+    FileResource,
+    Upload,
+)
 from web.handlers.pages import (
     STATIC_FOLDER,
     Docs,
@@ -30,7 +38,6 @@ from web.handlers.pages import (
     VerifyPage,
     load_templates,
 )
-from web.handlers.registration import Register, Verify
 from web.handlers.service import Conversion, Formats, Health, NotFoundHandler, OpenApiDocument, Ready, Tools, Version
 from web.handlers.trials import TryConvert, TryPreview
 from web.http.handler import BaseHandler

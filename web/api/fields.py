@@ -10,19 +10,18 @@ import time
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, TypeVar
 
 from email_validator import EmailNotValidError, validate_email
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from config.pricing import PACKS, Pack
+from config.pricing import DAY, PACKS, Pack
 from engine.options import Option, unknown_option
 from storage.tables.api_keys import MAX_GRACE
 from web.api.errors import InvalidParameter
-from web.api.times import Period, parse_period
 
-_DAY = 86_400  # seconds
 _EMAIL_LENGTH = 254  # characters
 _NAME_LENGTH = range(2, 101)  # characters
 _CONTROL = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories: surrogates cannot be stored, separators break lines
@@ -200,35 +199,36 @@ def _file_ids(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
+@dataclass(frozen=True)
+class Period:
+    """A period from `start` to before `end`, in Unix time, with the name that the client used."""
+
+    name: str
+    start: int
+    end: int
+
+
+def parse_period(text: str | None, now: int) -> Period:
+    """The calendar month `YYYY-MM`, or from the day `YYYY-MM-DD` to now. None is the current month.
+
+    Raises InvalidParameter.
+    """
+    name = f"{datetime.fromtimestamp(now, UTC):%Y-%m}" if text is None else text
+    try:
+        if re.fullmatch(r"[0-9]{4}-[0-9]{2}", name):
+            first = datetime.strptime(name, "%Y-%m").replace(tzinfo=UTC)
+            next_month = (first + timedelta(days=31)).replace(day=1)
+            return Period(name, int(first.timestamp()), int(next_month.timestamp()))
+        if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", name):
+            start = int(datetime.strptime(name, "%Y-%m-%d").replace(tzinfo=UTC).timestamp())
+            return Period(name, start, max(start, now) + 1)  # includes the current second
+    except (ValueError, OverflowError):
+        pass  # no such day
+    raise InvalidParameter("period must be a month YYYY-MM or a day YYYY-MM-DD.", reason="malformed", param="period")
+
+
 _PERIOD_SCHEMA: Final = {"type": "string", "anyOf": [{"pattern": "^[0-9]{4}-(0[1-9]|1[0-2])$"}, {"format": "date"}]}
 
-OutputFormat = Annotated[
-    str,
-    _matching("[A-Za-z0-9]{1,20}", 'a format name, for example "jpeg"'),
-    Field(
-        description="The target format. Case-insensitive; the aliases `jpg`, `tif` and `heif` are accepted. "
-        "`GET /formats` lists the formats.",
-        examples=["webp"],
-    ),
-]
-FileIds = Annotated[
-    tuple[str, ...],
-    _type(_file_ids, Annotated[list[str], Field(min_length=1)]),
-    Field(
-        description="The files of the batch to convert. Duplicates are ignored.",
-        examples=[["file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"]],
-    ),
-]
-GracePeriod = Annotated[
-    int,
-    _integer(0, MAX_GRACE),
-    Field(description="How long the replaced key stays valid, in seconds.", examples=[3600]),
-]
-VerificationToken = Annotated[
-    str,
-    _matching("[0-9A-Fa-f]{64}", "64 hexadecimal digits"),
-    Field(description="The token from the link in the verification email.", examples=["0123456789abcdef" * 4]),
-]
 UsagePeriod = Annotated[
     Period,
     _type(
@@ -241,11 +241,6 @@ UsagePeriod = Annotated[
         examples=["2026-11"],
     ),
 ]
-PackName = Annotated[
-    Pack,
-    _type(_pack, Annotated[str, Field(json_schema_extra={"enum": list(PACKS)})]),
-    Field(description="The pack of credits to buy.", examples=["starter"]),
-]
 Language = Annotated[
     str,
     _matching("[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}", "a language tag, for example en or pt-BR"),
@@ -255,24 +250,21 @@ Language = Annotated[
         examples=["de"],
     ),
 ]
-EmailAddress = Annotated[
-    str,
-    _type(_email, Annotated[str, Field(json_schema_extra={"format": "email"})]),
-    Field(description="The address that the verification email is sent to.", examples=["you@example.com"]),
-]
 DisplayName = Annotated[str, _type(_display_name, Annotated[str, Field(pattern=_NAME)])]
 
 
-class NewBatchFields(RequestModel):
-    """POST /batch."""
-
-    output_format: OutputFormat
-
-
 class ConversionFields(RequestModel):
-    """POST /files/{file_id}/convert."""
+    """POST /batch and POST /files/{file_id}/convert."""
 
-    output_format: OutputFormat
+    output_format: Annotated[
+        str,
+        _matching("[A-Za-z0-9]{1,20}", 'a format name, for example "jpeg"'),
+        Field(
+            description="The target format. Case-insensitive; the aliases `jpg`, `tif` and `heif` are accepted. "
+            "`GET /formats` lists the formats.",
+            examples=["webp"],
+        ),
+    ]
 
 
 class DirectConversionFields(ConversionFields):
@@ -291,13 +283,24 @@ class DirectConversionFields(ConversionFields):
 class BatchConversionFields(ConversionFields):
     """POST /batch/{batch_id}/convert."""
 
-    file_ids: FileIds
+    file_ids: Annotated[
+        tuple[str, ...],
+        _type(_file_ids, Annotated[list[str], Field(min_length=1)]),
+        Field(
+            description="The files of the batch to convert. Duplicates are ignored.",
+            examples=[["file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"]],
+        ),
+    ]
 
 
 class EmailFields(RequestModel):
     """An email address, for commands."""
 
-    email: EmailAddress
+    email: Annotated[
+        str,
+        _type(_email, Annotated[str, Field(json_schema_extra={"format": "email"})]),
+        Field(description="The address that the verification email is sent to.", examples=["you@example.com"]),
+    ]
 
 
 class RegistrationFields(EmailFields):
@@ -316,7 +319,11 @@ class RegistrationFields(EmailFields):
 class VerificationQuery(RequestModel):
     """GET /verify."""
 
-    token: VerificationToken
+    token: Annotated[
+        str,
+        _matching("[0-9A-Fa-f]{64}", "64 hexadecimal digits"),
+        Field(description="The token from the link in the verification email.", examples=["0123456789abcdef" * 4]),
+    ]
 
 
 class UsageQuery(RequestModel):
@@ -340,13 +347,21 @@ class NewKeyFields(RequestModel):
 class KeyRotationFields(RequestModel):
     """POST /account/keys/{key_id}/rotate."""
 
-    grace_period_seconds: GracePeriod = _DAY
+    grace_period_seconds: Annotated[
+        int,
+        _integer(0, MAX_GRACE),
+        Field(description="How long the replaced key stays valid, in seconds.", examples=[3600]),
+    ] = DAY
 
 
 class PurchaseFields(RequestModel):
     """POST /credits/purchase."""
 
-    pack: PackName
+    pack: Annotated[
+        Pack,
+        _type(_pack, Annotated[str, Field(json_schema_extra={"enum": list(PACKS)})]),
+        Field(description="The pack of credits to buy.", examples=["starter"]),
+    ]
     language: Language | None = None
 
 

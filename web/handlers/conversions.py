@@ -6,7 +6,7 @@ from web.api.fields import DirectConversionFields, IdempotencyHeader
 from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operation, file_response
 from web.api.schemas.files import ConversionResult, PlannedConversion
 from web.http.downloads import send_file, send_stored
-from web.http.handler import BaseHandler
+from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.http.responses import wants_json
 from web.services.conversion_request import ChargedConversion, ConversionRequest
 
@@ -25,15 +25,13 @@ class Convert(BaseHandler):
         queued=True,
         json_schema=ConversionResult | PlannedConversion,
     )
+    @cancelled_on_disconnect
     async def post(self) -> None:
         """Convert a file in one request
 
         The response is the file, and nothing is stored. With `Accept: application/json` or `dry_run`, it is the JSON of
         `POST /convert/json`. Several pages in a format for one picture are sent as a ZIP. Costs one credit.
         """
-        await self.cancel_on_disconnect(self._convert())
-
-    async def _convert(self) -> None:
         upload, fields = self.input.form.file("file"), self.input.form_fields(DirectConversionFields)
         request = ConversionRequest(
             account=self.client(),
@@ -55,10 +53,8 @@ class Convert(BaseHandler):
 class RunTool(BaseHandler):
     """Runs the tool of its route on the files of a form."""
 
+    @cancelled_on_disconnect
     async def post(self) -> None:
-        await self.cancel_on_disconnect(self._run())
-
-    async def _run(self) -> None:
         assert self.operation is not None
         assert self.operation.form is not None
         assert self.operation.tool is not None

@@ -13,9 +13,8 @@ from storage.tables import purchases, usage
 from storage.tables.api_keys import IssuedKey
 from storage.tables.purchases import Purchase
 from web.api.errors import ApiError, NotFound, PublicError
-from web.api.fields import NewKeyFields, PurchaseFields, validate
+from web.api.fields import NewKeyFields, Period, PurchaseFields, parse_period, validate
 from web.api.schemas.common import API
-from web.api.times import Period, parse_period
 from web.handlers.pages import SIGN_IN_PATH, PageHandler
 from web.http.authorization import SESSION_COOKIE
 from web.services import usage_report

@@ -1,8 +1,9 @@
-"""/files: upload a file, convert it by its id, download the result."""
+"""/files and /batch: upload files, convert them by their ids, download the results."""
 
 from __future__ import annotations
 
-from web.api.fields import ConversionFields, IdempotencyHeader
+from web.api.errors import InvalidParameter
+from web.api.fields import BatchConversionFields, ConversionFields, IdempotencyHeader
 from web.api.operations import (
     CONVERSION_ERRORS,
     FileField,
@@ -11,10 +12,11 @@ from web.api.operations import (
     download_responses,
     json_response,
 )
-from web.api.schemas.files import ConversionResult, DeletedFile, StoredFile
+from web.api.schemas.files import AddedFile, BatchResult, BatchStatus, ConversionResult, DeletedFile, StoredFile
 from web.handlers.conversions import convert_and_respond
 from web.http.downloads import send_stored
-from web.http.handler import BaseHandler
+from web.http.handler import BaseHandler, cancelled_on_disconnect
+from web.services.batches import BatchRequest
 from web.services.conversion_request import ConversionRequest
 from web.services.files import stored_file
 
@@ -29,14 +31,12 @@ class Upload(BaseHandler):
         responses=(json_response(StoredFile),),
         codes=("invalid_file_type",),
     )
+    @cancelled_on_disconnect
     async def post(self) -> None:
         """Upload a file
 
         The file is stored until `expires_at`. Costs nothing.
         """
-        await self.cancel_on_disconnect(self._store())
-
-    async def _store(self) -> None:
         upload = self.input.form.file("file")
         self.respond(stored_file(await self.services.files.upload(self.client(), upload)))
 
@@ -69,14 +69,12 @@ class FileConversion(BaseHandler):
         codes=CONVERSION_ERRORS,
         queued=True,
     )
+    @cancelled_on_disconnect
     async def post(self, file_id: str) -> None:
         """Convert a stored file
 
         A file that was converted before stays unchanged, and the result becomes a new file. Costs one credit.
         """
-        await self.cancel_on_disconnect(self._convert(file_id))
-
-    async def _convert(self, file_id: str) -> None:
         fields, options = self.input.json_fields(ConversionFields), self.input.options_given()
         idempotency, files = self.input.idempotent_request(self.client().id), self.services.files
         file = await files.find(self.client().id, file_id)
@@ -99,9 +97,100 @@ class Download(BaseHandler):
     """The result of a conversion."""
 
     @Operation(id="downloadFile", tag="Files", responses=download_responses())
+    @cancelled_on_disconnect
     async def get(self, file_id: str) -> None:
         """Download the result of a conversion
 
         Returns 404 with the reason `not_processed` for a file that has not been converted.
         """
-        await self.cancel_on_disconnect(send_stored(self, file_id))
+        await send_stored(self, file_id)
+
+
+class Batches(BaseHandler):
+    """Creates batches."""
+
+    @Operation(
+        id="createBatch",
+        tag="Batches",
+        json=ConversionFields,
+        responses=(json_response(BatchStatus),),
+        codes=("unsupported_conversion",),
+    )
+    async def post(self) -> None:
+        """Create a batch
+
+        Costs nothing.
+        """
+        target = self.input.json_fields(ConversionFields).output_format
+        self.respond(await self.services.batches.create(self.client().id, target))
+
+
+class BatchResource(BaseHandler):
+    """A batch and its files."""
+
+    @Operation(id="getBatch", tag="Batches", responses=(json_response(BatchStatus),))
+    async def get(self, batch_id: str) -> None:
+        """Get a batch"""
+        self.respond(await self.services.batches.find(self.client().id, batch_id))
+
+
+class BatchFiles(BaseHandler):
+    """Adds files to a batch."""
+
+    @Operation(
+        id="addToBatch",
+        tag="Batches",
+        form=FormFields(FileField("file", "The file to add.")),
+        responses=(json_response(AddedFile),),
+        codes=("invalid_file_type",),
+    )
+    @cancelled_on_disconnect
+    async def post(self, batch_id: str) -> None:
+        """Add a file to a batch
+
+        The file is stored, but not converted. Costs nothing.
+        """
+        upload = self.input.form.file("file")
+        self.respond(await self.services.batches.add(self.client(), batch_id, upload))
+
+
+class BatchConversion(BaseHandler):
+    """Converts files of a batch."""
+
+    @Operation(
+        id="convertBatch",
+        tag="Batches",
+        json=BatchConversionFields,
+        conversion_options=True,
+        headers=IdempotencyHeader,
+        responses=(json_response(BatchResult),),
+        codes=("unsupported_conversion", "no_credits"),
+        queued=True,
+    )
+    @cancelled_on_disconnect
+    async def post(self, batch_id: str) -> None:
+        """Convert files of a batch
+
+        The files are converted concurrently and independently of each other. Every converted file costs one credit.
+        """
+        fields = self.input.json_fields(BatchConversionFields)
+        request = BatchRequest(
+            account=self.client(),
+            batch_id=batch_id,
+            file_ids=_unique(fields.file_ids, self.services.batches.max_files),
+            target=fields.output_format,
+            options=self.input.options_given(),
+            idempotency=self.input.idempotent_request(self.client().id),
+            context=self.context,
+        )
+        response = self.unwrap_replay(await self.services.batch_conversions.convert(request))
+        self.authorization.set_balance(await self.services.accounts.balance(self.client().id))
+        self.respond(response.data)
+
+
+def _unique(file_ids: tuple[str, ...], limit: int) -> tuple[str, ...]:
+    """The ids without duplicates. Raises InvalidParameter unless there are 1 to `limit` ids, duplicates included."""
+    if 1 <= len(file_ids) <= limit:
+        return tuple(dict.fromkeys(file_ids))
+    message = f"file_ids must have 1 to {limit} ids."
+    raise InvalidParameter(message, reason="out_of_range", param="file_ids", details={"min": 1, "max": limit})

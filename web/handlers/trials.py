@@ -14,6 +14,7 @@ from web.api.operations import FileField, FormFields, Operation
 from web.api.values import to_json
 from web.handlers.pages import PageHandler
 from web.http.downloads import send_file
+from web.http.handler import cancelled_on_disconnect
 from web.services.conversion_request import ChargedConversion, ConversionRequest
 from web.services.trials import credits_used_up, trial_result
 
@@ -34,10 +35,8 @@ class TryConvert(PageHandler):
         responses=(),
         queued=True,
     )
+    @cancelled_on_disconnect
     async def post(self) -> None:
-        await self.cancel_on_disconnect(self._convert())
-
-    async def _convert(self) -> None:
         fields = self.input.form_fields(DirectConversionFields)
         request = _conversion_request(self, fields.output_format, self.input.options_given())
         if fields.dry_run:
@@ -72,10 +71,8 @@ class TryPreview(PageHandler):
         responses=(),
         queued=True,
     )
+    @cancelled_on_disconnect
     async def post(self) -> None:
-        await self.cancel_on_disconnect(self._preview())
-
-    async def _preview(self) -> None:
         password = {name: value for name, value in self.input.options_given().items() if name == "password"}
         request = _conversion_request(self, _PREVIEW_FORMAT, {**_PREVIEW_OPTIONS, **password})
         async with _converted(self, request) as converted:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from functools import wraps
 from types import MappingProxyType, TracebackType
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
 
 from tornado.iostream import StreamClosedError
 from tornado.web import Finish, HTTPError, RequestHandler, stream_request_body
@@ -43,6 +44,9 @@ from web.services.idempotency import Replayed, ResponseData
 log = logging.getLogger("convertd.web")
 
 _CLIENT_CLOSED_REQUEST = 499  # for the access log only
+
+P = ParamSpec("P")
+H = TypeVar("H", bound="BaseHandler")
 
 
 @stream_request_body
@@ -248,6 +252,18 @@ class BaseHandler(RequestHandler):
         if value is not None and not isinstance(value, PublicError | HTTPError):
             fields = {"request_id": self.request_id}
             log.error("request failed", exc_info=(type(value), value, tb), extra={"fields": fields})
+
+
+def cancelled_on_disconnect(
+    method: Callable[Concatenate[H, P], Coroutine[Any, Any, None]],
+) -> Callable[Concatenate[H, P], Coroutine[Any, Any, None]]:
+    """Decorates a method of a handler, which is cancelled if the client disconnects."""
+
+    @wraps(method)
+    async def cancellable(handler: H, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        await handler.cancel_on_disconnect(method(handler, *args, **kwargs))
+
+    return cancellable
 
 
 def supported_methods(handler: type[RequestHandler]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from config.pricing import Pack
 from storage.tables.request_log import LoggedRequest
 from storage.tables.usage import DayUsage, PairUsage, UsageReport
-from web.api.times import Period
+from web.api.fields import Period
 from web.services.accounts import Account
 
 WIDTH, HEIGHT = 720, 180  # SVG units

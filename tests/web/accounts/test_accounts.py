@@ -14,7 +14,7 @@ from tests.support.requests.checks import dressed, problem
 from tests.support.samples.forms import picture
 from tests.support.servers.in_process import Running
 from web.api.errors import InvalidParameter
-from web.api.times import parse_period
+from web.api.fields import parse_period
 
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 NOON = int(datetime(2026, 2, 10, 12, tzinfo=UTC).timestamp())

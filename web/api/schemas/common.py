@@ -9,9 +9,6 @@ from typing_extensions import TypedDict
 
 from config.pricing import TierName
 
-Timestamp: TypeAlias = Annotated[
-    str, Field(pattern=r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", description="UTC.", examples=["2026-11-21 05:23:00"])
-]
 API: Final = "/api/v1"
 """The path prefix of the API."""
 
@@ -23,14 +20,6 @@ RequestId: TypeAlias = Annotated[
         examples=["req_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"],
     ),
 ]
-InputFormat: TypeAlias = Annotated[
-    str, Field(description="The format detected from the file's content.", examples=["jpeg"])
-]
-OutputFormat: TypeAlias = Annotated[
-    str, Field(description="The canonical name of the target format.", examples=["webp"])
-]
-OriginalSize: TypeAlias = Annotated[int, Field(ge=0, description="Size of the input in bytes.", examples=[48213])]
-ProcessedSize: TypeAlias = Annotated[int, Field(ge=0, description="Size of the result in bytes.", examples=[20104])]
 Reduction: TypeAlias = Annotated[
     float,
     Field(description="Size reduction in percent. Negative if the result is larger.", examples=[58.3]),
@@ -42,20 +31,8 @@ DownloadUrl: TypeAlias = Annotated[
         examples=["/api/v1/files/file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7/download"],
     ),
 ]
-Milliseconds: TypeAlias = Annotated[
-    int, Field(ge=0, description="Duration of the conversion in milliseconds.", examples=[312])
-]
 Tier: TypeAlias = Annotated[
     TierName, Field(description="`paid` from the first purchase of credits on.", examples=["free"])
-]
-OriginalName: TypeAlias = Annotated[
-    str, Field(description="The client's file name, without a path.", examples=["photo.jpg"])
-]
-Extension: TypeAlias = Annotated[
-    str,
-    Field(
-        description="The client's extension if it matches the content, else the format's usual one.", examples=["jpg"]
-    ),
 ]
 Message: TypeAlias = Annotated[str, Field(description="A sentence for people.")]
 
