@@ -8,7 +8,6 @@ from PIL import Image
 
 from engine import (
     RASTER,
-    AnyConversion,
     Brands,
     DeepPixels,
     FidelityWarning,
@@ -20,7 +19,6 @@ from engine import (
     TargetCapabilities,
     boxes_are_complete,
     conversion,
-    hookimpl,
 )
 from engine.option_types import Effort, Lossless, Pages, Quality
 from plugins import _exif, _heif_boxes, _pillow
@@ -151,8 +149,3 @@ def _encode_still(frame: Frame, bits: int, quality: int, speed: int, *, lossless
         numthreads=1,  # jobs share the cores
     )
     return bytes(encoded)
-
-
-@hookimpl
-def conversions() -> list[AnyConversion]:
-    return [decode, encode]

@@ -50,7 +50,7 @@ EPS = FileFormat(
 _PROGRAM = shutil.which("gs")
 PROGRAMS = (str(Path(_PROGRAM).resolve()),) if _PROGRAM else ()
 """The path of Ghostscript, if it is installed."""
-_REQUIREMENT = Requirement(
+GHOSTSCRIPT = Requirement(
     "Ghostscript",
     "reading EPS, and writing EPS with vectors from PDF",
     "apt-get install ghostscript",
@@ -258,9 +258,4 @@ from_raster = conversion(RASTER, EPS, loss=Loss.DETAIL, cost=1, memory=16, termi
 @hookimpl
 def conversions() -> list[AnyConversion]:
     pictures: list[AnyConversion] = [embed_jpeg, from_raster]
-    return [to_pdf, from_document, *pictures] if _REQUIREMENT.present else pictures
-
-
-@hookimpl
-def requirements() -> list[Requirement]:
-    return [_REQUIREMENT]
+    return [to_pdf, from_document, *pictures] if GHOSTSCRIPT.present else pictures

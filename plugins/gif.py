@@ -7,7 +7,6 @@ from PIL import Image
 
 from engine import (
     RASTER,
-    AnyConversion,
     FidelityWarning,
     FileFormat,
     Frame,
@@ -18,7 +17,6 @@ from engine import (
     any_of,
     conversion,
     ends_with,
-    hookimpl,
 )
 from engine.option_types import Pages
 from plugins import _pillow
@@ -127,8 +125,3 @@ def _with_one_transparent_color(image: Image.Image) -> Image.Image:
     if transparent:
         merged.info["transparency"] = transparent[0]
     return merged
-
-
-@hookimpl
-def conversions() -> list[AnyConversion]:
-    return [decode, encode]

@@ -11,7 +11,7 @@ from xml.parsers.expat import ExpatError
 
 from PIL import ExifTags
 
-from engine import RASTER, AnyTransform, FidelityWarning, Raster, hookimpl, transform
+from engine import RASTER, FidelityWarning, Raster, transform
 from engine.option_types import Metadata
 from plugins import _exif
 
@@ -150,8 +150,3 @@ def _is_safe(node: Element | Attr) -> bool:
 def _is_structure(attribute: Attr) -> bool:
     """Whether an attribute is a namespace declaration or part of RDF itself, such as rdf:about."""
     return attribute.namespaceURI in (_RDF, _NAMESPACES)
-
-
-@hookimpl
-def transforms() -> list[AnyTransform]:
-    return [metadata]

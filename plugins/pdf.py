@@ -12,7 +12,6 @@ from engine import (
     DOCUMENT,
     MAX_FRAMES,
     RASTER,
-    AnyConversion,
     Content,
     CorruptInput,
     FidelityWarning,
@@ -27,7 +26,6 @@ from engine import (
     check_size,
     conversion,
     ends_with,
-    hookimpl,
 )
 from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Pages, Password, Quality, Rotate, Width
 from plugins import _jpeg_embedding, _pillow, jpeg
@@ -241,8 +239,3 @@ def _add_page(
     name = page.get_images()[0][7]
     matrix = " ".join(f"{value:.4f}" for value in PLACEMENTS[orientation](width, height))
     document.update_stream(page.get_contents()[0], f"q {matrix} cm /{name} Do Q".encode())
-
-
-@hookimpl
-def conversions() -> list[AnyConversion]:
-    return [read, write, render, embed_jpeg, from_raster]

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from warnings import warn
 
 from engine import (
-    AnyConversion,
-    AnyTool,
     CorruptInput,
     FidelityWarning,
     Format,
@@ -18,7 +16,6 @@ from engine import (
     TooLarge,
     ToolResult,
     conversion,
-    hookimpl,
     tool,
 )
 from engine.option_types import Pages, Password
@@ -153,13 +150,3 @@ def delete_pages(document: pikepdf.Pdf, *, pages: Pages) -> ToolResult[pikepdf.P
     remove_signatures(document)
     remove_pages(document, indices)
     return ToolResult(document, facts={"deleted_pages": tuple(index + 1 for index in indices)})
-
-
-@hookimpl
-def conversions() -> list[AnyConversion]:
-    return [read, write]
-
-
-@hookimpl
-def tools() -> list[AnyTool]:
-    return [merge, delete_pages]

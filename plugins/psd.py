@@ -7,19 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from warnings import warn
 
-from engine import (
-    RASTER,
-    AnyConversion,
-    FidelityWarning,
-    FileFormat,
-    Loss,
-    Raster,
-    Signature,
-    TargetCapabilities,
-    any_of,
-    conversion,
-    hookimpl,
-)
+from engine import RASTER, FidelityWarning, FileFormat, Loss, Raster, Signature, TargetCapabilities, any_of, conversion
 from plugins import _exif, _pillow
 
 if TYPE_CHECKING:
@@ -89,8 +77,3 @@ def encode(raster: Raster) -> bytes:
 def _dpi_resource(across: float, down: float) -> bytes:
     inches = 1
     return _DPI.pack(round(across * 65536), inches, inches, round(down * 65536), inches, inches)
-
-
-@hookimpl
-def conversions() -> list[AnyConversion]:
-    return [decode, encode]

@@ -15,7 +15,6 @@ from pydantic import Field
 from engine import (
     MAX_FRAMES,
     RASTER,
-    AnyConversion,
     Content,
     DeepPixels,
     FidelityWarning,
@@ -27,7 +26,6 @@ from engine import (
     TargetCapabilities,
     any_of,
     conversion,
-    hookimpl,
 )
 from engine.option_types import Effort, Pages, Quality
 from plugins import _exif, _pillow, _tiff_tags
@@ -280,8 +278,3 @@ def _append_directories(data: bytes, tags: Image.Exif) -> bytes:
             final = struct.pack("<HHII", pointer, _LONG, 1, len(data))
             data = data.replace(entry, final, 1) + directory.tobytes(len(data))
     return data
-
-
-@hookimpl
-def conversions() -> list[AnyConversion]:
-    return [decode, encode]
