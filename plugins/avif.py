@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from warnings import warn
 
 from PIL import Image
 
@@ -59,8 +58,7 @@ def _decode(data: bytes, pages: str | None) -> Raster:
     bits = _heif_boxes.bit_depth(data)
     if getattr(image, "n_frames", 1) > 1:
         if bits > 8:
-            message = "Animations are converted with 8 bits per sample."
-            warn(FidelityWarning("depth_reduced", message), stacklevel=2)
+            FidelityWarning.issue("depth_reduced", "Animations are converted with 8 bits per sample.")
         raster = _pillow.decode(data, "AVIF", animated=True, lossy=True, pages=pages)
         return replace(raster, loop_count=_heif_boxes.loop_count(data))
     raster = _pillow.to_raster(image, _pillow.select([0], pages), lossy=True)

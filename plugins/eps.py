@@ -11,7 +11,6 @@ from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
-from warnings import warn
 
 from engine import (
     DOCUMENT,
@@ -91,8 +90,7 @@ def to_pdf(data: bytes) -> bytes:
     if document.page_count == 1:
         return pdf
     if document[1].get_bboxlog():
-        message = "Only the first page was converted. An EPS file has one page."
-        warn(FidelityWarning("pages_dropped", message), stacklevel=2)
+        FidelityWarning.issue("pages_dropped", "Only the first page was converted. An EPS file has one page.")
     document.select([0])
     return to_bytes(document)
 

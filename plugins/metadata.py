@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from warnings import warn
 from xml.dom.expatbuilder import parseString
 from xml.dom.minicompat import NodeList
 from xml.dom.minidom import Attr, Element
@@ -101,7 +100,7 @@ def filter_xmp(packet: bytes | None, metadata: Metadata) -> bytes | None:
 
 
 def _warn_location_removed() -> None:
-    warn(FidelityWarning("location_removed", "The position was removed from the metadata."), stacklevel=3)
+    FidelityWarning.issue("location_removed", "The position was removed from the metadata.")
 
 
 def _remove_private(root: Element) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from io import BytesIO
 from typing import TYPE_CHECKING
-from warnings import warn
 
 from engine import (
     CorruptInput,
@@ -97,7 +96,7 @@ def merge(documents: list[pikepdf.Pdf]) -> pikepdf.Pdf:
             details={"max_pages": _MAX_MERGED_PAGES, "pages": pages},
         )
     if any(document.is_encrypted for document in documents):
-        warn(FidelityWarning("encryption_dropped", "The merged PDF is not encrypted."), stacklevel=2)
+        FidelityWarning.issue("encryption_dropped", "The merged PDF is not encrypted.")
     version = max(document.pdf_version for document in documents)
     merged = _without_encryption(documents.pop(0))
     merged.Root.Version = pikepdf.Name(f"/{version}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from warnings import warn
 
 from engine import RASTER, FidelityWarning, FileFormat, Loss, Raster, Signature, TargetCapabilities, any_of, conversion
 from plugins import _exif, _pillow
@@ -38,7 +37,7 @@ def decode(data: bytes) -> Raster:
     if file.depth <= 8:
         return raster
     if not pixels.is_deep(file):
-        warn(FidelityWarning("depth_reduced", "These colors are read with 8 bits per sample."), stacklevel=2)
+        FidelityWarning.issue("depth_reduced", "These colors are read with 8 bits per sample.")
         return raster
     return replace(raster, deep_frames=pixels.deep_frames(file))
 

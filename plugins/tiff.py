@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
-from warnings import warn
 
 from PIL import Image, ImageSequence, TiffImagePlugin
 from pydantic import Field
@@ -188,11 +187,9 @@ def encode(
     from plugins import _tifffile
 
     if compression != "jpeg" and quality != _JPEG_QUALITY:
-        message = "quality has an effect only with the compression jpeg."
-        warn(FidelityWarning("quality_ignored", message), stacklevel=2)
+        FidelityWarning.issue("quality_ignored", "quality has an effect only with the compression jpeg.")
     if compression not in (None, "deflate") and effort != _EFFORT:
-        message = "effort has an effect only with the compression deflate."
-        warn(FidelityWarning("option_ignored", message), stacklevel=2)
+        FidelityWarning.issue("option_ignored", "effort has an effect only with the compression deflate.")
     converted = raster.converted_for(_JPEG_CAPABILITIES if compression == "jpeg" else _CAPABILITIES)
     tags = _exif.parse(raster.exif)
     with _tifffile.Writer() as writer:
