@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
-from warnings import warn
 
 from PIL import Image, ImageCms, ImageColor
 
@@ -225,7 +224,7 @@ def _flatten_alpha(
     alpha = image.getchannel("A")
     if alpha.getextrema() == (255, 255):
         return image.convert(image.mode[:-1]), profile
-    warn(FidelityWarning("alpha_flattened", "Transparency was replaced by the background color."), stacklevel=4)
+    FidelityWarning.issue("alpha_flattened", "Transparency was replaced by the background color.")
     image, profile = with_color(image, profile, background)
     without_alpha = image.convert(image.mode[:-1])
     fill = color_in(background, without_alpha.mode, profile)

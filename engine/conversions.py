@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
+from warnings import warn
 
 from pydantic import Field
 
@@ -38,12 +39,17 @@ class Loss(IntEnum):
 
 
 class FidelityWarning(UserWarning):
-    """A loss in the result: `warnings.warn(FidelityWarning("alpha_flattened", "A sentence."))`."""
+    """A loss in the result: `FidelityWarning.issue("alpha_flattened", "A sentence.")`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)
         self.code = code
         self.message = message
+
+    @classmethod
+    def issue(cls, code: str, message: str) -> None:
+        """Issues the warning, which the pipeline adds to the outcome."""
+        warn(cls(code, message), stacklevel=2)
 
 
 @dataclass(frozen=True)

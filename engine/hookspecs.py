@@ -1,4 +1,7 @@
-"""The hooks that a plugin can implement. Each is called once per process, when plugins are loaded."""
+"""The hooks that a plugin can implement. Each is called once per process, when plugins are loaded.
+
+Without a hook, the values of this kind in the module are the plugin's.
+"""
 
 import pluggy
 

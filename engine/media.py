@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, repeat, tee
 from typing import TYPE_CHECKING, Any
-from warnings import warn
 
 from PIL import Image
 
@@ -229,18 +228,16 @@ class Raster:
         source = 8 if self.deep_frames is None else self.source_bit_depth
         depth = next((bits for bits in available if bits >= source), available[-1])
         if depth < source:
-            warn(FidelityWarning("depth_reduced", f"The target supports {depth} bits per sample."), stacklevel=3)
+            FidelityWarning.issue("depth_reduced", f"The target supports {depth} bits per sample.")
         return depth
 
     def _select_frames(self, target: TargetCapabilities) -> Raster:
         if self.count == 1 or target.pages or (self.animated and target.animation):
             if self.count > 1 and self.animated and not target.animation:
-                message = "Frames become pages without durations."
-                warn(FidelityWarning("timing_dropped", message), stacklevel=3)
+                FidelityWarning.issue("timing_dropped", "Frames become pages without durations.")
             return self
         count = self.count if self.count <= MAX_FRAMES else f"more than {MAX_FRAMES}"
-        message = f"Only the first of {count} {self.kind} was converted."
-        warn(FidelityWarning(f"{self.kind}_dropped", message), stacklevel=3)
+        FidelityWarning.issue(f"{self.kind}_dropped", f"Only the first of {count} {self.kind} was converted.")
         return self._next_frame(self.sizes[:1])
 
     def _next_frame(self, sizes: Sequence[Size]) -> Raster:
@@ -293,8 +290,7 @@ def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, dep
         profile = color.matching_profile(pixels.mode, frame.icc_profile)
         if pixels.mode in target.deep_modes and (target.icc or profile is None):
             return replace(frame, pixels=pixels, icc_profile=profile)
-        message = "The target supports 8 bits per sample for these colors."
-        warn(FidelityWarning("depth_reduced", message), stacklevel=3)
+        FidelityWarning.issue("depth_reduced", "The target supports 8 bits per sample for these colors.")
     widen = depth > 8 and raster.bit_depth is not None
     image, profile = color.convert_for(
         frame.image,

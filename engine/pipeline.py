@@ -135,7 +135,7 @@ def _convert(
             if may_keep and len(file.data) > len(payload):
                 del caught[checked:]
                 message = "The original is the result, because converting it makes it larger."
-                warnings.warn(FidelityWarning("kept_original", message), stacklevel=2)
+                FidelityWarning.issue("kept_original", message)
                 yield EncodedFile(payload)
             else:
                 yield file
@@ -167,10 +167,10 @@ def _check_options(plan: Plan, options: OptionValues) -> None:
     if QUALITY in ignored or (QUALITY in options and lossless):
         ignored = [name for name in ignored if name != QUALITY]
         message = f"{'This' if lossless else plan.target} is lossless: quality has no effect."
-        warnings.warn(FidelityWarning("quality_ignored", message), stacklevel=3)
+        FidelityWarning.issue("quality_ignored", message)
     if ignored:
         message = f"Options without effect on {plan.source} to {plan.target}: {', '.join(ignored)}."
-        warnings.warn(FidelityWarning("option_ignored", message), stacklevel=3)
+        FidelityWarning.issue("option_ignored", message)
 
 
 def open_file(path: Conversions, data: bytes, options: OptionValues = NO_OPTIONS) -> Any:

@@ -8,17 +8,20 @@ from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from itertools import chain
 from types import ModuleType
+from typing import TypeVar
 
 import pluggy
 
 from engine import hookspecs
-from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement
+from engine.conversions import AnyConversion, AnyTool, AnyTransform, Conversion, Requirement, Tool, Transform
 from engine.formats import FileFormat
 from engine.options import Option
 
 log = logging.getLogger("convertd.registry")
 
 ENTRY_POINT_GROUP = "convertd.plugins"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -92,10 +95,20 @@ def _load_entry_point(manager: pluggy.PluginManager, entry: EntryPoint) -> Plugi
 def _register(manager: pluggy.PluginManager, module: ModuleType, name: str) -> Plugin:
     manager.register(module, name)
     manager.check_pending()
+    implemented = {caller.name for caller in manager.get_hookcallers(module) or ()}
     others = [plugin for plugin in manager.get_plugins() if plugin is not module]
-    steps, tools, requirements, transforms = (
-        tuple(chain.from_iterable(manager.subset_hook_caller(hook, others)()))
-        for hook in ("conversions", "tools", "requirements", "transforms")
+
+    def declared(hook: str, kind: type[T]) -> tuple[T, ...]:
+        """What the plugin returns from the hook; without the hook, the values of its module."""
+        if hook in implemented:
+            return tuple(chain.from_iterable(manager.subset_hook_caller(hook, others)()))
+        return tuple(value for value in vars(module).values() if isinstance(value, kind))
+
+    return Plugin(
+        name,
+        (module.__doc__ or name).strip().splitlines()[0],
+        conversions=declared("conversions", Conversion),
+        transforms=declared("transforms", Transform),
+        tools=declared("tools", Tool),
+        requirements=declared("requirements", Requirement),
     )
-    summary = (module.__doc__ or name).strip().splitlines()[0]
-    return Plugin(name, summary, steps, tools, requirements, transforms=transforms)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
-from warnings import warn
 
 from PIL import Image
 
@@ -144,8 +143,7 @@ def tone_map(frame: Frame, primaries: Primaries, transfer: int, peak: float = DE
     """
     import numpy as np
 
-    message = "High dynamic range was reduced to that of sRGB."
-    warn(FidelityWarning("hdr_reduced", message), stacklevel=2)
+    FidelityWarning.issue("hdr_reduced", "High dynamic range was reduced to that of sRGB.")
     array, mode = _rgb_array(frame)
     maximum = np.iinfo(array.dtype).max
     light = _light(transfer, np.linspace(0, 1, maximum + 1)).astype(np.float32)

@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-from warnings import warn
 
 from PIL import Image, PngImagePlugin
 
@@ -41,7 +40,7 @@ def encode(raster: Raster, *, effort: Effort = 5, progressive: Progressive = Fal
         return _encode_samples(pixels, level, list(_metadata_chunks(raster, frames[0])), interlaced=progressive)
     image = frames[0].image
     if progressive and len(frames) > 1:
-        warn(FidelityWarning("option_ignored", "progressive has no effect on animated PNG."), stacklevel=2)
+        FidelityWarning.issue("option_ignored", "progressive has no effect on animated PNG.")
     info = PngImagePlugin.PngInfo()
     if raster.xmp:
         info.add_itxt(_XMP, raster.xmp.decode("utf-8", "replace"))

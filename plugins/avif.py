@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from warnings import warn
 
 from PIL import Image
 
 from engine import (
     RASTER,
-    AnyConversion,
     Brands,
     DeepPixels,
     FidelityWarning,
@@ -20,7 +18,6 @@ from engine import (
     TargetCapabilities,
     boxes_are_complete,
     conversion,
-    hookimpl,
 )
 from engine.option_types import Effort, Lossless, Pages, Quality
 from plugins import _exif, _heif_boxes, _pillow
@@ -61,8 +58,7 @@ def _decode(data: bytes, pages: str | None) -> Raster:
     bits = _heif_boxes.bit_depth(data)
     if getattr(image, "n_frames", 1) > 1:
         if bits > 8:
-            message = "Animations are converted with 8 bits per sample."
-            warn(FidelityWarning("depth_reduced", message), stacklevel=2)
+            FidelityWarning.issue("depth_reduced", "Animations are converted with 8 bits per sample.")
         raster = _pillow.decode(data, "AVIF", animated=True, lossy=True, pages=pages)
         return replace(raster, loop_count=_heif_boxes.loop_count(data))
     raster = _pillow.to_raster(image, _pillow.select([0], pages), lossy=True)
@@ -151,8 +147,3 @@ def _encode_still(frame: Frame, bits: int, quality: int, speed: int, *, lossless
         numthreads=1,  # jobs share the cores
     )
     return bytes(encoded)
-
-
-@hookimpl
-def conversions() -> list[AnyConversion]:
-    return [decode, encode]

@@ -9,19 +9,7 @@ from typing import TYPE_CHECKING
 
 from PIL import Image
 
-from engine import (
-    RASTER,
-    AnyConversion,
-    Content,
-    CorruptInput,
-    FileFormat,
-    Frame,
-    Raster,
-    Signature,
-    TargetCapabilities,
-    conversion,
-    hookimpl,
-)
+from engine import RASTER, Content, CorruptInput, FileFormat, Frame, Raster, Signature, TargetCapabilities, conversion
 from plugins import _pillow
 
 if TYPE_CHECKING:
@@ -107,8 +95,3 @@ def _samples(pixels: NDArray[np.unsignedinteger], mask: int) -> NDArray[np.uint8
 def encode(raster: Raster) -> bytes:
     frame = raster.first_frame(TargetCapabilities(("1", "L", "P", "RGB")))
     return _pillow.encode(frame.image, "BMP", dpi=raster.dpi)
-
-
-@hookimpl
-def conversions() -> list[AnyConversion]:
-    return [decode, encode]

@@ -11,7 +11,6 @@ from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
-from warnings import warn
 
 from engine import (
     DOCUMENT,
@@ -50,7 +49,7 @@ EPS = FileFormat(
 _PROGRAM = shutil.which("gs")
 PROGRAMS = (str(Path(_PROGRAM).resolve()),) if _PROGRAM else ()
 """The path of Ghostscript, if it is installed."""
-_REQUIREMENT = Requirement(
+GHOSTSCRIPT = Requirement(
     "Ghostscript",
     "reading EPS, and writing EPS with vectors from PDF",
     "apt-get install ghostscript",
@@ -91,8 +90,7 @@ def to_pdf(data: bytes) -> bytes:
     if document.page_count == 1:
         return pdf
     if document[1].get_bboxlog():
-        message = "Only the first page was converted. An EPS file has one page."
-        warn(FidelityWarning("pages_dropped", message), stacklevel=2)
+        FidelityWarning.issue("pages_dropped", "Only the first page was converted. An EPS file has one page.")
     document.select([0])
     return to_bytes(document)
 
@@ -258,9 +256,4 @@ from_raster = conversion(RASTER, EPS, loss=Loss.DETAIL, cost=1, memory=16, termi
 @hookimpl
 def conversions() -> list[AnyConversion]:
     pictures: list[AnyConversion] = [embed_jpeg, from_raster]
-    return [to_pdf, from_document, *pictures] if _REQUIREMENT.present else pictures
-
-
-@hookimpl
-def requirements() -> list[Requirement]:
-    return [_REQUIREMENT]
+    return [to_pdf, from_document, *pictures] if GHOSTSCRIPT.present else pictures

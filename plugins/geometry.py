@@ -7,31 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from PIL import Image
 
-from engine import (
-    MAX_PIXELS,
-    RASTER,
-    AnyTransform,
-    DeepPixels,
-    Frame,
-    InvalidOption,
-    Raster,
-    Size,
-    color,
-    hookimpl,
-    transform,
-)
-from engine.option_types import (
-    Background,
-    BitDepth,
-    Crop,
-    Enlarge,
-    Fit,
-    Flip,
-    Gravity,
-    Height,
-    Rotate,
-    Width,
-)
+from engine import MAX_PIXELS, RASTER, DeepPixels, Frame, InvalidOption, Raster, Size, color, transform
+from engine.option_types import Background, BitDepth, Crop, Enlarge, Fit, Flip, Gravity, Height, Rotate, Width
 from plugins import _color_space, _pillow
 
 if TYPE_CHECKING:
@@ -334,8 +311,3 @@ def _pad(frame: Frame, size: Size, gravity: Gravity, fill: tuple[int, int, int, 
     source = pixels.array if pixels.array.ndim == 3 else pixels.array[..., None]
     part[..., : source.shape[2]] = source
     return replace(frame, pixels=DeepPixels(array if len(samples) > 1 else array[..., 0], mode))
-
-
-@hookimpl
-def transforms() -> list[AnyTransform]:
-    return [crop, rotate, flip, resize, background, color_space, bit_depth]

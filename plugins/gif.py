@@ -1,13 +1,11 @@
 """GIF, still and animated."""
 
 from dataclasses import replace
-from warnings import warn
 
 from PIL import Image
 
 from engine import (
     RASTER,
-    AnyConversion,
     FidelityWarning,
     FileFormat,
     Frame,
@@ -18,7 +16,6 @@ from engine import (
     any_of,
     conversion,
     ends_with,
-    hookimpl,
 )
 from engine.option_types import Pages
 from plugins import _pillow
@@ -94,7 +91,7 @@ def _with_whole_durations(frames: list[Frame]) -> list[Frame]:
         timed.append(replace(frame, duration=float(units * _UNIT)))
     changes = [abs(after.duration - before.duration) for before, after in zip(frames, timed, strict=False)]
     if len(timed) < len(frames) or max(changes) > _TOLERANCE:
-        warn(FidelityWarning("timing_rounded", "GIF stores durations in hundredths of a second."), stacklevel=3)
+        FidelityWarning.issue("timing_rounded", "GIF stores durations in hundredths of a second.")
     return timed
 
 
@@ -107,7 +104,7 @@ def _to_palette(image: Image.Image, *, still: bool) -> Image.Image:
     opaque = image.convert("RGB")
     paletted = opaque.quantize(colors, method=Image.Quantize.MEDIANCUT)
     if opaque.getcolors(colors) is None:
-        warn(FidelityWarning("colors_reduced", "The target supports 256 colors."), stacklevel=2)
+        FidelityWarning.issue("colors_reduced", "The target supports 256 colors.")
         if still:
             paletted = opaque.quantize(palette=paletted, dither=Image.Dither.FLOYDSTEINBERG)
     if transparent is not None and colors == 255:
@@ -127,8 +124,3 @@ def _with_one_transparent_color(image: Image.Image) -> Image.Image:
     if transparent:
         merged.info["transparency"] = transparent[0]
     return merged
-
-
-@hookimpl
-def conversions() -> list[AnyConversion]:
-    return [decode, encode]

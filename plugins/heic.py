@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from engine import (
     RASTER,
-    AnyConversion,
     Brands,
     CorruptInput,
     DeepPixels,
@@ -22,7 +21,6 @@ from engine import (
     boxes_are_complete,
     check_side,
     conversion,
-    hookimpl,
 )
 from engine.option_types import Effort, Lossless, Pages, Quality
 from plugins import _heif_boxes, _pillow
@@ -136,8 +134,3 @@ def _preset(effort: int, size: Size) -> str:
     pixels = width * height
     slowest = next((preset for megapixels, preset in _SLOWEST if pixels <= megapixels * 1_000_000), _FASTER[-1])
     return max(_PRESETS[effort - 1], slowest, key=_FASTER.index)
-
-
-@hookimpl
-def conversions() -> list[AnyConversion]:
-    return [decode, encode]

@@ -7,19 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from engine import (
-    RASTER,
-    AnyConversion,
-    FileFormat,
-    Loss,
-    Raster,
-    Signature,
-    TargetCapabilities,
-    TooLarge,
-    conversion,
-    ends_with,
-    hookimpl,
-)
+from engine import RASTER, FileFormat, Loss, Raster, Signature, TargetCapabilities, TooLarge, conversion, ends_with
 from engine.option_types import Crop, Effort, Fit, Height, Metadata, Progressive, Quality, Rotate, Width
 from plugins import _exif, _pillow
 from plugins.geometry import needed_size, reduced_scale
@@ -153,8 +141,3 @@ def _filter_segment(code: int, body: bytes, metadata: Metadata) -> bytes:
     if kept is None or len(kept) > _MAX_SEGMENT:
         return b""
     return bytes((0xFF, code)) + (len(kept) + 2).to_bytes(2, "big") + kept
-
-
-@hookimpl
-def conversions() -> list[AnyConversion]:
-    return [decode, encode]

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from warnings import warn
 from xml.dom.expatbuilder import parseString
 from xml.dom.minicompat import NodeList
 from xml.dom.minidom import Attr, Element
@@ -11,7 +10,7 @@ from xml.parsers.expat import ExpatError
 
 from PIL import ExifTags
 
-from engine import RASTER, AnyTransform, FidelityWarning, Raster, hookimpl, transform
+from engine import RASTER, FidelityWarning, Raster, transform
 from engine.option_types import Metadata
 from plugins import _exif
 
@@ -101,7 +100,7 @@ def filter_xmp(packet: bytes | None, metadata: Metadata) -> bytes | None:
 
 
 def _warn_location_removed() -> None:
-    warn(FidelityWarning("location_removed", "The position was removed from the metadata."), stacklevel=3)
+    FidelityWarning.issue("location_removed", "The position was removed from the metadata.")
 
 
 def _remove_private(root: Element) -> bool:
@@ -150,8 +149,3 @@ def _is_safe(node: Element | Attr) -> bool:
 def _is_structure(attribute: Attr) -> bool:
     """Whether an attribute is a namespace declaration or part of RDF itself, such as rdf:about."""
     return attribute.namespaceURI in (_RDF, _NAMESPACES)
-
-
-@hookimpl
-def transforms() -> list[AnyTransform]:
-    return [metadata]

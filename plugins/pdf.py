@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import islice
 from typing import TYPE_CHECKING
-from warnings import warn
 
 from PIL import Image
 
@@ -12,7 +11,6 @@ from engine import (
     DOCUMENT,
     MAX_FRAMES,
     RASTER,
-    AnyConversion,
     Content,
     CorruptInput,
     FidelityWarning,
@@ -27,7 +25,6 @@ from engine import (
     check_size,
     conversion,
     ends_with,
-    hookimpl,
 )
 from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Pages, Password, Quality, Rotate, Width
 from plugins import _jpeg_embedding, _pillow, jpeg
@@ -84,21 +81,20 @@ def warn_repaired(data: bytes) -> None:
     # MuPDF adds blank pages for the missing part of a truncated file; a file with only a broken index is complete.
     if b"startxref" not in data[-_TAIL:]:
         raise CorruptInput("The PDF is truncated.")
-    warn(FidelityWarning("repaired", "The PDF is damaged; only its recoverable parts were converted."), stacklevel=2)
+    FidelityWarning.issue("repaired", "The PDF is damaged; only its recoverable parts were converted.")
 
 
 def warn_pages_dropped(document: pymupdf.Document) -> None:
     """Issues a warning if a document has several pages, for targets of one page."""
     if document.page_count > 1:
-        message = f"Only the first of {document.page_count} pages was converted."
-        warn(FidelityWarning("pages_dropped", message), stacklevel=2)
+        FidelityWarning.issue("pages_dropped", f"Only the first of {document.page_count} pages was converted.")
 
 
 def warn_quality_ignored(raster: Raster, quality: int) -> None:
     """Issues a warning if a quality is requested for pixels that are stored without loss."""
     if quality != JPEG_QUALITY and not raster.lossy:
         message = "Pictures from lossless formats are stored without loss: quality has no effect."
-        warn(FidelityWarning("quality_ignored", message), stacklevel=2)
+        FidelityWarning.issue("quality_ignored", message)
 
 
 def encrypted_error(password: str | None) -> UnknownFormat:
@@ -241,8 +237,3 @@ def _add_page(
     name = page.get_images()[0][7]
     matrix = " ".join(f"{value:.4f}" for value in PLACEMENTS[orientation](width, height))
     document.update_stream(page.get_contents()[0], f"q {matrix} cm /{name} Do Q".encode())
-
-
-@hookimpl
-def conversions() -> list[AnyConversion]:
-    return [read, write, render, embed_jpeg, from_raster]

@@ -5,11 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from io import BytesIO
 from typing import TYPE_CHECKING
-from warnings import warn
 
 from engine import (
-    AnyConversion,
-    AnyTool,
     CorruptInput,
     FidelityWarning,
     Format,
@@ -18,7 +15,6 @@ from engine import (
     TooLarge,
     ToolResult,
     conversion,
-    hookimpl,
     tool,
 )
 from engine.option_types import Pages, Password
@@ -100,7 +96,7 @@ def merge(documents: list[pikepdf.Pdf]) -> pikepdf.Pdf:
             details={"max_pages": _MAX_MERGED_PAGES, "pages": pages},
         )
     if any(document.is_encrypted for document in documents):
-        warn(FidelityWarning("encryption_dropped", "The merged PDF is not encrypted."), stacklevel=2)
+        FidelityWarning.issue("encryption_dropped", "The merged PDF is not encrypted.")
     version = max(document.pdf_version for document in documents)
     merged = _without_encryption(documents.pop(0))
     merged.Root.Version = pikepdf.Name(f"/{version}")
@@ -153,13 +149,3 @@ def delete_pages(document: pikepdf.Pdf, *, pages: Pages) -> ToolResult[pikepdf.P
     remove_signatures(document)
     remove_pages(document, indices)
     return ToolResult(document, facts={"deleted_pages": tuple(index + 1 for index in indices)})
-
-
-@hookimpl
-def conversions() -> list[AnyConversion]:
-    return [read, write]
-
-
-@hookimpl
-def tools() -> list[AnyTool]:
-    return [merge, delete_pages]

@@ -5,19 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from engine import (
-    MAX_FRAMES,
-    RASTER,
-    AnyConversion,
-    DeepPixels,
-    FileFormat,
-    Frame,
-    Raster,
-    Signature,
-    conversion,
-    ends_with,
-    hookimpl,
-)
+from engine import MAX_FRAMES, RASTER, DeepPixels, FileFormat, Frame, Raster, Signature, conversion, ends_with
 from engine.option_types import Pages
 from plugins import _cicp, _exif, _pillow, _png_encoder
 
@@ -124,8 +112,3 @@ def _decode_deep(data: bytes) -> Iterator[Frame]:
 
 
 encode = conversion(RASTER, PNG, cost=5, memory=20)(_png_encoder.encode)
-
-
-@hookimpl
-def conversions() -> list[AnyConversion]:
-    return [decode, encode]

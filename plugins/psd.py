@@ -5,21 +5,8 @@ from __future__ import annotations
 import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from warnings import warn
 
-from engine import (
-    RASTER,
-    AnyConversion,
-    FidelityWarning,
-    FileFormat,
-    Loss,
-    Raster,
-    Signature,
-    TargetCapabilities,
-    any_of,
-    conversion,
-    hookimpl,
-)
+from engine import RASTER, FidelityWarning, FileFormat, Loss, Raster, Signature, TargetCapabilities, any_of, conversion
 from plugins import _exif, _pillow
 
 if TYPE_CHECKING:
@@ -50,7 +37,7 @@ def decode(data: bytes) -> Raster:
     if file.depth <= 8:
         return raster
     if not pixels.is_deep(file):
-        warn(FidelityWarning("depth_reduced", "These colors are read with 8 bits per sample."), stacklevel=2)
+        FidelityWarning.issue("depth_reduced", "These colors are read with 8 bits per sample.")
         return raster
     return replace(raster, deep_frames=pixels.deep_frames(file))
 
@@ -89,8 +76,3 @@ def encode(raster: Raster) -> bytes:
 def _dpi_resource(across: float, down: float) -> bytes:
     inches = 1
     return _DPI.pack(round(across * 65536), inches, inches, round(down * 65536), inches, inches)
-
-
-@hookimpl
-def conversions() -> list[AnyConversion]:
-    return [decode, encode]

@@ -6,21 +6,7 @@ import re
 import zlib
 from typing import TYPE_CHECKING
 
-from engine import (
-    DOCUMENT,
-    RASTER,
-    AnyConversion,
-    Content,
-    FileFormat,
-    Frame,
-    Loss,
-    Raster,
-    Size,
-    check_size,
-    conversion,
-    ends_with,
-    hookimpl,
-)
+from engine import DOCUMENT, RASTER, Content, FileFormat, Frame, Loss, Raster, Size, check_size, conversion, ends_with
 from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Rotate, Width
 from plugins._svg import decompress
 from plugins.geometry import needed_size
@@ -101,8 +87,3 @@ def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") ->
     filter_document(document, metadata)
     svg: str = document[0].get_svg_image(text_as_path=True)
     return svg.encode()
-
-
-@hookimpl
-def conversions() -> list[AnyConversion]:
-    return [render, from_document]

@@ -10,6 +10,17 @@ from plugins.svg import SVG
 MODULES = ("plugins._svg.vectors", "PIL.AvifImagePlugin", "PIL.WebPImagePlugin")
 
 
+def _has_cairo() -> bool:
+    try:
+        ctypes.CDLL("libcairo.so.2")
+    except OSError:
+        return False
+    return True
+
+
+CAIRO = Requirement("cairo", "vectors from SVG", "apt-get install libcairo2", present=_has_cairo())
+
+
 @conversion(SVG, PDF, cost=4, isolated=True)
 def to_pdf(data: bytes) -> bytes:
     from plugins._svg import vectors
@@ -25,19 +36,6 @@ def redraw(data: bytes, *, metadata: Metadata = "safe") -> bytes:
     return vectors.to_svg(data)
 
 
-def _has_cairo() -> bool:
-    try:
-        ctypes.CDLL("libcairo.so.2")
-    except OSError:
-        return False
-    return True
-
-
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    return [to_pdf, redraw] if _has_cairo() else []
-
-
-@hookimpl
-def requirements() -> list[Requirement]:
-    return [Requirement("cairo", "vectors from SVG", "apt-get install libcairo2", present=_has_cairo())]
+    return [to_pdf, redraw] if CAIRO.present else []

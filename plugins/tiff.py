@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
-from warnings import warn
 
 from PIL import Image, ImageSequence, TiffImagePlugin
 from pydantic import Field
@@ -15,7 +14,6 @@ from pydantic import Field
 from engine import (
     MAX_FRAMES,
     RASTER,
-    AnyConversion,
     Content,
     DeepPixels,
     FidelityWarning,
@@ -27,7 +25,6 @@ from engine import (
     TargetCapabilities,
     any_of,
     conversion,
-    hookimpl,
 )
 from engine.option_types import Effort, Pages, Quality
 from plugins import _exif, _pillow, _tiff_tags
@@ -190,11 +187,9 @@ def encode(
     from plugins import _tifffile
 
     if compression != "jpeg" and quality != _JPEG_QUALITY:
-        message = "quality has an effect only with the compression jpeg."
-        warn(FidelityWarning("quality_ignored", message), stacklevel=2)
+        FidelityWarning.issue("quality_ignored", "quality has an effect only with the compression jpeg.")
     if compression not in (None, "deflate") and effort != _EFFORT:
-        message = "effort has an effect only with the compression deflate."
-        warn(FidelityWarning("option_ignored", message), stacklevel=2)
+        FidelityWarning.issue("option_ignored", "effort has an effect only with the compression deflate.")
     converted = raster.converted_for(_JPEG_CAPABILITIES if compression == "jpeg" else _CAPABILITIES)
     tags = _exif.parse(raster.exif)
     with _tifffile.Writer() as writer:
@@ -280,8 +275,3 @@ def _append_directories(data: bytes, tags: Image.Exif) -> bytes:
             final = struct.pack("<HHII", pointer, _LONG, 1, len(data))
             data = data.replace(entry, final, 1) + directory.tobytes(len(data))
     return data
-
-
-@hookimpl
-def conversions() -> list[AnyConversion]:
-    return [decode, encode]

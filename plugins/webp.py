@@ -1,16 +1,6 @@
 """WebP, still and animated."""
 
-from engine import (
-    RASTER,
-    AnyConversion,
-    FileFormat,
-    Loss,
-    Raster,
-    Signature,
-    TargetCapabilities,
-    conversion,
-    hookimpl,
-)
+from engine import RASTER, FileFormat, Loss, Raster, Signature, TargetCapabilities, conversion
 from engine.option_types import Effort, Lossless, Pages, Quality
 from plugins import _pillow
 
@@ -69,8 +59,3 @@ def _set_alpha_flag(data: bytes) -> bytes:
     if data[12:16] != b"VP8X":
         return data
     return data[:_FLAGS] + bytes([data[_FLAGS] | _ALPHA]) + data[_FLAGS + 1 :]
-
-
-@hookimpl
-def conversions() -> list[AnyConversion]:
-    return [decode, encode]

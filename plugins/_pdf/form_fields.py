@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 from itertools import chain, count
 from typing import Any
-from warnings import warn
 
 from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
@@ -25,13 +24,10 @@ def remove_signatures(document: Pdf) -> None:
         if key in holder:
             del holder[key]
     if signed:
-        warn(
-            FidelityWarning("signature_invalidated", "Signatures were removed: a changed document invalidates them."),
-            stacklevel=2,
-        )
+        FidelityWarning.issue("signature_invalidated", "Signatures were removed: a changed document invalidates them.")
     if "/XFA" in form:
         del form["/XFA"]
-        warn(FidelityWarning("xfa_dropped", "The XFA form was removed; its form fields are kept."), stacklevel=2)
+        FidelityWarning.issue("xfa_dropped", "The XFA form was removed; its form fields are kept.")
 
 
 def merge_forms(ours: Object, theirs: Object) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
 from typing import Any
-from warnings import warn
 
 import numpy as np
 import psd_tools.composite  # noqa: F401  # otherwise imported in the job, where the sandbox may refuse it
@@ -165,7 +164,7 @@ def composite(data: bytes) -> Iterator[Frame]:
     omitted |= {name for layer in visible if _is_drawn(layer) for name in _remove_effects(layer)}
     if omitted:
         message = f"There is no merged picture, and layers were composited without {', '.join(sorted(omitted))}."
-        warn(FidelityWarning("layers_dropped", message), stacklevel=2)
+        FidelityWarning.issue("layers_dropped", message)
     try:
         image = document.composite(layer_filter=lambda layer: layer.is_visible() and _is_drawn(layer), apply_icc=False)
     except ImportError as error:

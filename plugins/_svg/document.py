@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from warnings import warn
 
 from lxml import etree
 from PIL import Image
@@ -66,12 +65,10 @@ def read(data: bytes) -> etree._Element:
     if removed:
         missing.add("references to other files")
     if missing:
-        message = f"Not drawn: {', '.join(sorted(missing))}."
-        warn(FidelityWarning("effects_dropped", message), stacklevel=3)
+        FidelityWarning.issue("effects_dropped", f"Not drawn: {', '.join(sorted(missing))}.")
     if families.substituted:
         pairs = ", ".join(f"{name} by {found}" for name, found in families.substituted.items())
-        message = f"Fonts that are not installed were replaced: {pairs}."
-        warn(FidelityWarning("font_substituted", message), stacklevel=3)
+        FidelityWarning.issue("font_substituted", f"Fonts that are not installed were replaced: {pairs}.")
     return root
 
 

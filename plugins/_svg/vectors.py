@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 from copy import deepcopy
 from io import BytesIO
-from warnings import warn
 
 from lxml import etree
 from PIL import Image
@@ -64,7 +63,7 @@ def _write(data: bytes, surface: type[Surface]) -> bytes:
         result = _draw_vectors(_as_picture(root), surface)
     if effects:
         message = f"Drawn as pixels instead of vectors: {', '.join(sorted(effects))}."
-        warn(FidelityWarning("effects_rasterized", message), stacklevel=4)
+        FidelityWarning.issue("effects_rasterized", message)
     return result
 
 

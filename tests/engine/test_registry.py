@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine import RASTER, FileFormat, Raster, Signature, UnknownFormat, UnsupportedConversion, conversion
-from engine.plugin_loader import Plugin
+from engine.plugin_loader import Plugin, load_plugins
 from engine.registry import Registry, load_registry
 from tests.support.samples.corpus import load_corpus
 from tests.support.samples.generated import sample
@@ -109,6 +109,33 @@ def test_plugins_that_disagree_on_a_format() -> None:
 
     assert [plugin.error is None for plugin in registry.plugins] == [True, False]
     assert registry.identify_content(b"1").name == "odd"
+
+
+_DECODER = """
+from engine import RASTER, FileFormat, Raster, Signature, conversion, hookimpl
+
+@conversion(FileFormat("odd", media_type="x/odd", extensions=("odd",), sniff=Signature((0, b"o"))), RASTER)
+def decode(data: bytes) -> Raster: ...
+"""
+_HOOK = "@hookimpl\ndef conversions(): return {}\n"
+
+
+def test_a_hook_replaces_the_values_of_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = {
+        "empty": _HOOK.format("[]"),
+        "nothing": _HOOK.format(None),
+        "one": _HOOK.format("[decode]"),
+        "values": "",
+    }
+    for name, hook in modules.items():
+        (tmp_path / f"{name}.py").write_text(_DECODER + hook)
+    (tmp_path / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path.parent)
+
+    loaded = {plugin.name: [str(step) for step in plugin.steps] for plugin in load_plugins(tmp_path.name)}
+
+    expected = {"empty": [], "nothing": [], "one": ["odd -> raster"], "values": ["odd -> raster"]}
+    assert {name: loaded[name] for name in expected} == expected
 
 
 def test_a_plan_names_the_modules_of_the_files_that_define_its_steps() -> None:

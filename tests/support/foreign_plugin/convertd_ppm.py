@@ -9,8 +9,6 @@ from pydantic import Field
 
 from engine import (
     RASTER,
-    AnyConversion,
-    AnyTool,
     FileFormat,
     Frame,
     InputFile,
@@ -20,7 +18,6 @@ from engine import (
     ToolResult,
     any_of,
     conversion,
-    hookimpl,
     tool,
 )
 
@@ -65,13 +62,3 @@ def cut(raster: Raster, *, columns: Columns = 2, stamp: Stamp | None = None) -> 
             yield f"tile-{number + 1}", Raster([Frame(tile)])
 
     return ToolResult(files=tiles())
-
-
-@hookimpl
-def conversions() -> list[AnyConversion]:
-    return [decode, encode]
-
-
-@hookimpl
-def tools() -> list[AnyTool]:
-    return [cut]
