@@ -63,10 +63,6 @@ class ConversionRequest:
         return self.name or self.uploads[0].filename
 
     @property
-    def files(self) -> tuple[WorkFile, ...]:
-        return tuple(upload.file for upload in self.uploads)
-
-    @property
     def is_stored(self) -> bool:
         """Whether the result is stored: for the client, or because the request may be repeated."""
         return self.store_result or self.idempotency is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -63,12 +62,12 @@ class Conversions:
         try:
             plan = self._plan(request)
             # Before credits are held, and not after: jobs that have waited for a stalled database are not refused.
-            with self._admit(request) as admitted:
+            account, credits = request.account, CREDITS_PER_CONVERSION
+            with self._job_queue.admit(account.id, account.tier.max_concurrent) as admitted:
                 claim = await self._claim(request, plan)
                 if isinstance(claim, Replayed):
                     self._metrics.conversions.replays.inc()
                     return claim
-                account, credits = request.account, CREDITS_PER_CONVERSION
                 usage = UsageRecord(request.operation, plan.source.name, plan.target.name, request.size)
                 async with self._charges.hold(account.id, account.key_id, credits, usage, claim) as charge:
                     outcome = await self._run(request, plan, output, admitted)
@@ -78,7 +77,9 @@ class Conversions:
             if isinstance(error, ConversionError) and error.code == "processing_failed":
                 _log_failure(request, error)
             raise
-        self._record(request, outcome)
+        request.context.add_credits(credits)
+        self._metrics.credits.charged.labels(request.operation).inc(credits)
+        self._metrics.conversions.record_success(request.context, outcome, input_bytes=request.size)
         return converted
 
     async def inspect(self, request: ConversionRequest, output: WorkFile) -> PlannedConversion:
@@ -87,7 +88,7 @@ class Conversions:
         Raises ConversionError and RateLimited as `convert` does.
         """
         plan = self._plan(request)
-        with self._admit(request) as admitted:
+        with self._job_queue.admit(request.account.id, request.account.tier.max_concurrent) as admitted:
             result, _ = await self._run_job(request, plan, output, admitted, inspect=True)
         return PlannedConversion(
             input_format=plan.source.name,
@@ -109,9 +110,6 @@ class Conversions:
         request.context.set_plan(plan)
         return plan
 
-    def _admit(self, request: ConversionRequest) -> AbstractContextManager[QueuedJob]:
-        return self._job_queue.admit(request.account.id, request.account.tier.max_concurrent)
-
     async def _claim(self, request: ConversionRequest, plan: Plan) -> Claim | Replayed | None:
         if request.idempotency is None:
             return None
@@ -124,7 +122,8 @@ class Conversions:
             parameters["files"] = request.file_names
         if request.file is not None:
             return await self._idempotency.claim(request.idempotency, {**parameters, "file": request.file.file_id})
-        return await self._idempotency.claim(request.idempotency, parameters, request.files)
+        files = [upload.file for upload in request.uploads]
+        return await self._idempotency.claim(request.idempotency, parameters, files)
 
     async def _run(self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob) -> Outcome:
         """Runs the job, and seals its result. Saves a failure of a stored file."""
@@ -155,7 +154,7 @@ class Conversions:
         account, memory, queued = request.account, estimate_memory(plan, request.size), perf_counter()
         job = Job.of(plan, request.options, stem(request.original_name), inspect=inspect, memory=memory)
         limits = JobLimits(seconds=self._job_queue.deadline(account.id, plan, request.size))
-        inputs = [file.descriptor for file in request.files]
+        inputs = [upload.file.descriptor for upload in request.uploads]
         async with self._job_queue.acquire(account.id, account.tier.max_concurrent, memory=memory, admitted=admitted):
             started = perf_counter()
             self._metrics.workers.queue_wait.observe(started - queued)
@@ -185,11 +184,6 @@ class Conversions:
                 raise
         self._metrics.conversions.observe_stage("store", perf_counter() - started)
         return ChargedConversion(output, outcome, response, balance)
-
-    def _record(self, request: ConversionRequest, outcome: Outcome) -> None:
-        request.context.add_credits(CREDITS_PER_CONVERSION)
-        self._metrics.credits.charged.labels(request.operation).inc(CREDITS_PER_CONVERSION)
-        self._metrics.conversions.record_success(request.context, outcome, input_bytes=request.size)
 
 
 def _known_format(upload: Upload) -> FileFormat | None:
