@@ -93,7 +93,7 @@ class Services:
     @cached_property
     def reference(self) -> tuple[Endpoint, ...]:
         """The API reference for the docs page, derived from the OpenAPI document."""
-        return endpoints(self.openapi.data, self.settings.base_url)
+        return endpoints(self.openapi.data)
 
     @cached_property
     def options(self) -> tuple[DocumentedOption, ...]:
