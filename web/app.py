@@ -1,4 +1,4 @@
-"""The composition root: builds the services, runs the server and stops it."""
+"""Runs the server: starts the services and the background work, serves requests, and stops everything in order."""
 
 from __future__ import annotations
 
@@ -9,42 +9,24 @@ import resource
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from urllib.parse import urlsplit
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
 from config.logs import configure
-from config.settings import Settings, is_loopback
+from config.settings import Settings
 from engine.executor import Executor, LocalExecutor
 from engine.registry import Registry, load_registry
-from storage.database import Database
-from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter
 from storage.tables import accounts
 from web.executor_setup import open_blobs, server_executor, start_local_executor
 from web.http import metrics_server
 from web.http.server import Server
 from web.http.timeouts import ConnectionTimeouts
-from web.metrics import Metrics
 from web.metrics.service import ReadState
 from web.openapi import document
 from web.routes import build_application, documented_operations
-from web.services.accounts import Accounts, Registrations
-from web.services.batches import BatchConversions, Batches
-from web.services.catalogue import cached_json, formats_catalogue, tools_catalogue
-from web.services.charging import Charges
 from web.services.container import Services
-from web.services.conversions import Conversions
-from web.services.email import EmailQueue, EmailTransport, OutboxTransport, SmtpTransport
-from web.services.files import Files
-from web.services.health import Readiness
-from web.services.idempotency import IdempotencyService
-from web.services.job_queue import JobQueue, memory_budget
-from web.services.maintenance import Maintenance, lock_data_folder, server_instance
-from web.services.request_tracking import RequestLog
-from web.services.stripe import open_payments
-from web.services.trials import Trials
-from web.services.work_files import WorkFiles
+from web.services.maintenance import lock_data_folder
 
 log = logging.getLogger("convertd.server")
 
@@ -55,44 +37,8 @@ CANCEL_TIMEOUT = 5  # seconds for requests whose connections have been closed
 
 def assemble(settings: Settings, registry: Registry, executor: Executor, cluster: ReadState | None = None) -> Services:
     """Builds the services that handlers use and creates the data folder. `cluster` returns its state. Blocks."""
-    work_files = WorkFiles(settings.data_dir.absolute() / "jobs")
-    work_files.prepare()
-    metrics = Metrics(registry.plugins, cluster=cluster is not None)
-    database, blobs = Database(settings.resolved_database_url()), open_blobs(settings)
-    limiter = open_rate_limiter(settings)
-    email_queue = EmailQueue(open_email_transport(settings), metrics.credits.record_email)
-    owner = server_instance(settings.data_dir)
-    charges, idempotency = Charges(database, owner), IdempotencyService(database, owner)
-    job_queue = JobQueue(settings.workers, memory=memory_budget())
-    files = Files(database, blobs, registry, settings.file_retention_seconds)
-    conversions = Conversions(registry, executor, job_queue, charges, idempotency, files, metrics)
-    batches = Batches(database, registry, files, settings.max_batch_files)
-    batch_conversions = BatchConversions(database, files, work_files, batches, conversions, idempotency, owner)
-    return Services(
-        settings=settings,
-        registry=registry,
-        database=database,
-        accounts=Accounts(database),
-        registrations=Registrations(database, email_queue, limiter, settings.base_url, metrics.credits),
-        trials=Trials(database, limiter),
-        limiter=limiter,
-        email_queue=email_queue,
-        charges=charges,
-        job_queue=job_queue,
-        conversions=conversions,
-        files=files,
-        batches=batches,
-        batch_conversions=batch_conversions,
-        work_files=work_files,
-        formats=cached_json(formats_catalogue(registry)),
-        tools=cached_json(tools_catalogue(registry)),
-        payments=open_payments(settings, database, idempotency, metrics.credits),
-        readiness=Readiness(registry, executor, limiter, work_files, database, blobs, metrics.installation, cluster),
-        request_log=RequestLog(database, metrics.http),
-        openapi=cached_json(document(documented_operations(registry), registry, settings.base_url)),
-        maintenance=Maintenance(database, owner, files, settings.data_dir, metrics.totals),
-        metrics=metrics,
-    )
+    openapi = document(documented_operations(registry), registry, settings.base_url)
+    return Services(settings, registry, executor, open_blobs(settings), openapi, cluster)
 
 
 @asynccontextmanager
@@ -196,23 +142,3 @@ def _announce(registry: Registry, settings: Settings, url: str) -> None:
     log.info("listening on %s; %d formats, %d conversions, %s", url, formats, pairs, where)
     for need in registry.missing:
         log.warning("%s is missing, needed for %s; install it: %s", need.name, need.purpose, need.install)
-
-
-def open_rate_limiter(settings: Settings) -> RateLimiter:
-    """Opens the rate limiter: in memory, or in Redis with failover to memory."""
-    local = MemoryRateLimiter()
-    if settings.redis_url is None:
-        return local
-    from storage.rate_limits_redis import RedisRateLimiter  # noqa: PLC0415, slow to import and rarely used
-
-    return FailoverRateLimiter(RedisRateLimiter(settings.redis_url.get_secret_value()), local)
-
-
-def open_email_transport(settings: Settings) -> EmailTransport | None:
-    """Opens the email transport: SMTP if a mail server is configured, else a folder if the server is for local use."""
-    if settings.smtp_url is not None:
-        return SmtpTransport(settings.smtp_url.get_secret_value(), settings.mail_from)
-    if is_loopback(urlsplit(settings.base_url).hostname):
-        return OutboxTransport(settings.data_dir.absolute() / "outbox", settings.mail_from)
-    log.warning("registration is disabled: CONVERTD_SMTP_URL is not set, and the base URL is not on this machine")
-    return None

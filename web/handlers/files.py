@@ -183,7 +183,7 @@ class BatchConversion(BaseHandler):
             idempotency=self.input.idempotent_request(self.client().id),
             context=self.context,
         )
-        response = self.unwrap_replay(await self.services.batch_conversions.convert(request))
+        response = self.unwrap_replay(await self.services.batches.convert(request))
         self.authorization.set_balance(await self.services.accounts.balance(self.client().id))
         self.respond(response.data)
 

@@ -1,4 +1,4 @@
-"""The API reference of the docs page, derived from the OpenAPI document."""
+"""The API reference of the docs page, derived from the OpenAPI document of this server."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from web.services.code_samples import LANGUAGES, Call
 
 Schema: TypeAlias = Mapping[str, Any]
 
-_METHODS = ("get", "post", "put", "patch", "delete")
 _FORM, _JSON = "multipart/form-data", "application/json"
-_BINARY = ("binary", "application/octet-stream")
 
 
 @dataclass(frozen=True)
@@ -54,87 +52,69 @@ class Endpoint:
     samples: Mapping[str, str]
 
 
-def endpoints(document: Schema, base_url: str) -> tuple[Endpoint, ...]:
+def endpoints(document: Schema) -> tuple[Endpoint, ...]:
     """All endpoints, in the order of the document."""
-    reader = _Reader(document, base_url)
+    reader = _Reader(document)
     return tuple(
-        reader.endpoint(path, method, {**item, **item[method]})
-        for path, item in document.get("paths", {}).items()
-        for method in _METHODS
-        if method in item
+        reader.endpoint(path, method, operation)
+        for path, item in document["paths"].items()
+        for method, operation in item.items()
+        if method != "servers"
     )
 
 
 class _Reader:
     """Reads endpoints and resolves references within one document."""
 
-    def __init__(self, document: Schema, base_url: str) -> None:
+    def __init__(self, document: Schema) -> None:
         self._document = document
-        self._base_url = base_url
 
     def endpoint(self, path: str, method: str, operation: Schema) -> Endpoint:
-        fields = tuple(self._fields(operation))
-        identity = operation.get("operationId", f"{method}-{path}")
-        security = operation.get("security", self._document.get("security", []))
-        needs_key = bool(security) and {} not in security
+        needs_key = "security" not in operation
         call = self._call(path, method, operation, needs_key=needs_key)
         return Endpoint(
-            id=re.sub(r"\W+", "-", identity),
+            id=operation["operationId"],
             method=method.upper(),
             path=path,
-            tag=next(iter(operation.get("tags", [])), "Other"),
-            summary=operation.get("summary", ""),
+            tag=operation["tags"][0],
+            summary=operation["summary"],
             description=operation.get("description", ""),
             needs_key=needs_key,
-            fields=fields,
+            fields=tuple(self._fields(operation)),
             responses=tuple(self._responses(operation)),
             samples={language: write(call) for language, write in LANGUAGES.items()},
         )
 
     def _resolve(self, schema: Schema) -> Schema:
-        while "$ref" in schema:
-            target: Any = self._document
-            for part in schema["$ref"].removeprefix("#/").split("/"):
-                target = target[part.replace("~1", "/").replace("~0", "~")]
-            schema = target
-        return schema
+        if "$ref" not in schema:
+            return schema
+        _, *names = schema["$ref"].split("/")
+        target: Any = self._document
+        for name in names:
+            target = target[name]
+        return self._resolve(target)
 
     def _fields(self, operation: Schema) -> Iterator[Field]:
-        for parameter in map(self._resolve, operation.get("parameters", [])):
-            schema = self._resolve(parameter.get("schema", {}))
-            description = parameter.get("description") or schema.get("description", "")
-            required = parameter.get("required", False)
-            yield Field(parameter["name"], self._type(schema), parameter["in"], required, description)
-        media_type, schema = self._body(operation)
+        for parameter in operation.get("parameters", ()):
+            type_, place = self._type(parameter["schema"]), parameter["in"]
+            yield Field(parameter["name"], type_, place, parameter["required"], parameter["description"])
+        media_type, schema = _body(operation)
         yield from self._properties(schema, "form" if media_type == _FORM else "body")
 
-    def _body(self, operation: Schema) -> tuple[str | None, Schema]:
-        content = self._resolve(operation.get("requestBody", {})).get("content", {})
-        for media_type in (_FORM, _JSON):
-            if media_type in content:
-                return media_type, self._resolve(content[media_type].get("schema", {}))
-        return None, {}
-
     def _properties(self, schema: Schema, location: str) -> Iterator[Field]:
-        required = schema.get("required", [])
+        required = schema.get("required", ())
         for name, declared in schema.get("properties", {}).items():
             resolved = self._resolve(declared)
-            description = self._description(declared) or self._description(resolved)
+            description = declared.get("description") or resolved.get("description", "")
             yield Field(name, self._type(resolved), location, name in required, description)
-
-    def _description(self, schema: Schema) -> str:
-        """The description of the schema, or of its first alternative."""
-        first, *_ = schema.get("anyOf", [{}])
-        return str(schema.get("description") or first.get("description", ""))
 
     def _type(self, schema: Schema) -> str:
         if _is_file(schema):
             return "file"
-        types = schema.get("type", "")
+        types = schema.get("type", [])
         types = [types] if isinstance(types, str) else types
-        alternatives = [*schema.get("anyOf", []), *schema.get("oneOf", [])]
-        types = [*types, *(self._type(self._resolve(alternative)) for alternative in alternatives)]
-        if "array" in types and "items" in schema:
+        types = [*types, *(self._type(self._resolve(alternative)) for alternative in schema.get("anyOf", ()))]
+        if "items" in schema:
             item = self._type(self._resolve(schema["items"]))
             types = [f"{item}[]" if name == "array" else name for name in types]
         if "enum" in schema:
@@ -143,66 +123,52 @@ class _Reader:
         return " or ".join(dict.fromkeys(filter(None, types))) + bounds
 
     def _responses(self, operation: Schema) -> Iterator[Response]:
-        for status, declared in operation.get("responses", {}).items():
-            response = self._resolve(declared)
-            media = response.get("content", {}).get(_JSON, {})
-            schema = self._resolve(media.get("schema", {}))
-            data = self._resolve(schema.get("properties", {}).get("data", {}))
-            fields = tuple(self._properties(data, "data")) if status.startswith("2") else ()
-            example = _example(media) or _example(schema) if status.startswith("2") else None
-            encoded = None if example is None else json.dumps(example, indent=2, ensure_ascii=False)
-            yield Response(status, response.get("description", ""), fields, encoded)
+        for status, declared in operation["responses"].items():
+            response, fields, example = self._resolve(declared), tuple[Field, ...](), None
+            if status.startswith("2") and _JSON in response["content"]:
+                media = response["content"][_JSON]
+                data = self._resolve(media["schema"]).get("properties", {}).get("data", {})
+                fields = tuple(self._properties(self._resolve(data), "data"))
+                example = json.dumps(media["example"], indent=2, ensure_ascii=False)
+            yield Response(status, response["description"], fields, example)
 
     def _call(self, path: str, method: str, operation: Schema, *, needs_key: bool) -> Call:
-        media_type, schema = self._body(operation)
+        media_type, schema = _body(operation)
+        required = schema.get("required", ())
         values: dict[str, Any] = {}
         files: list[tuple[str, str]] = []
         for name, declared in schema.get("properties", {}).items():
-            resolved = self._resolve(declared)
-            if _is_file(resolved):
-                if name in schema.get("required", []):
-                    files += [(name, _sample_file(resolved))] * (2 if "items" in resolved else 1)
-            elif name in schema.get("required", []) or name == "quality":
-                values[name] = _example(declared) or _example(resolved) or "…"
-        url = re.sub(r"\{(\w+)\}", lambda part: part[1].upper(), path)
-        prefix = self._base_url.removesuffix("/api/v1")
-        successes = [
-            self._resolve(response) for status, response in operation.get("responses", {}).items() if status == "200"
-        ]
-        content = successes[0].get("content", {}) if successes else {}
-        first = next(iter(content), _JSON)
+            if _is_file(declared):
+                if name in required:
+                    files += [(name, _sample_file(declared))] * (2 if "items" in declared else 1)
+            elif name in required or name == "quality":
+                values[name] = declared["examples"][0]
+        (server,) = self._document["paths"][path].get("servers", self._document["servers"])
+        content = operation["responses"]["200"]["content"]
         return Call(
             method=method.upper(),
-            url=(prefix if url.startswith("/api/") or self._is_rooted(path) else self._base_url) + url,
+            url=server["url"] + re.sub(r"\{(\w+)\}", lambda part: part[1].upper(), path),
             form={name: str(value) for name, value in values.items()} if media_type == _FORM else {},
             files=tuple(files),
             body=values if media_type == _JSON else None,
             needs_key=needs_key,
-            saves=_output_file(content, values) if first not in (_JSON, "text/csv") else None,
+            saves=None if _JSON in content else _output_file(content, values),
         )
 
-    def _is_rooted(self, path: str) -> bool:
-        """Whether the path has its own server entry: the base URL without `/api/v1`."""
-        return bool(self._document["paths"][path].get("servers"))
+
+def _body(operation: Schema) -> tuple[str | None, Schema]:
+    """The media type of the request's body and the schema of its fields."""
+    content = operation.get("requestBody", {}).get("content", {})
+    return next(((media_type, media["schema"]) for media_type, media in content.items()), (None, {}))
 
 
 def _is_file(schema: Schema) -> bool:
-    item = schema.get("items", schema)
-    return schema.get("format") in _BINARY or any(
-        part.get("format") in _BINARY or "contentMediaType" in part for part in (schema, item)
-    )
-
-
-def _example(holder: Schema) -> Any:
-    examples = holder.get("examples")
-    if isinstance(examples, Mapping):
-        return next((example.get("value") for example in examples.values()), None)
-    return examples[0] if examples else holder.get("example")
+    return "contentMediaType" in schema.get("items", schema)
 
 
 def _sample_file(schema: Schema) -> str:
     """The name of a file for a field, or for each file of a field with several."""
-    media_type = schema.get("items", schema).get("contentMediaType")
+    media_type = schema.get("items", schema)["contentMediaType"]
     return "page.pdf" if media_type == "application/pdf" else "photo.heic"
 
 

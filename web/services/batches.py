@@ -50,17 +50,34 @@ class BatchRequest:
 
 
 class Batches:
-    """Batches of at most `max_files` files."""
+    """Batches of at most `max_files` files, and their conversion.
 
-    def __init__(self, database: Database, registry: Registry, files: Files, max_files: int) -> None:
-        self.max_files = max_files
+    `owner` identifies this run of this server; a later run ends its interrupted work.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        registry: Registry,
+        files: Files,
+        work_files: WorkFiles,
+        conversions: Conversions,
+        idempotency: IdempotencyService,
+        owner: ServerInstance,
+        max_files: int,
+    ) -> None:
         self._database = database
         self._registry = registry
         self._files = files
+        self._work_files = work_files
+        self._conversions = conversions
+        self._idempotency = idempotency
+        self._owner = owner
+        self.max_files = max_files
 
     async def create(self, account_id: str, target: str) -> BatchStatus:
         """Creates an empty batch. Raises UnsupportedConversion if no conversion has this output format."""
-        batch = await self._database.run(batches.create, account_id, self.target(target), self._files.retention)
+        batch = await self._database.run(batches.create, account_id, self._target(target), self._files.retention)
         return BatchStatus(batch, (), self.max_files)
 
     async def find(self, account_id: str, batch_id: str) -> BatchStatus:
@@ -82,37 +99,6 @@ class Batches:
         file = await self._files.store(account, upload, add)
         return AddedFile(stored_file(file), total)
 
-    def target(self, name: str) -> str:
-        """The canonical name of an output format. Raises UnsupportedConversion if no conversion has this output."""
-        fmt = self._registry.format(name)
-        available = sorted({plan.target.name for plan in self._registry.catalogue()})
-        if fmt is not None and fmt.name in available:
-            return fmt.name
-        details = {"output_format": fmt.name if fmt else name, "available": available}
-        raise UnsupportedConversion(f"No conversion has the output format {name}.", details=details)
-
-
-class BatchConversions:
-    """Converts files of batches. `owner` identifies this run of this server; a later run ends its interrupted work."""
-
-    def __init__(
-        self,
-        database: Database,
-        files: Files,
-        work_files: WorkFiles,
-        batches: Batches,
-        conversions: Conversions,
-        idempotency: IdempotencyService,
-        owner: ServerInstance,
-    ) -> None:
-        self._database = database
-        self._files = files
-        self._work_files = work_files
-        self._batches = batches
-        self._conversions = conversions
-        self._idempotency = idempotency
-        self._owner = owner
-
     async def convert(self, request: BatchRequest) -> ResponseData | Replayed:
         """Converts the files concurrently and reports each failure in the entry of its file.
 
@@ -120,7 +106,7 @@ class BatchConversions:
         Cancelling stops running conversions; completed ones stay charged and stored.
         """
         await self._database.read(batches.get, request.account.id, request.batch_id)
-        target = self._batches.target(request.target)
+        target = self._target(request.target)
         balance = await self._database.read(ledger.balance, request.account.id)
         parameters = {"target": target, "files": request.file_ids, "options": dict(request.options)}
 
@@ -218,6 +204,15 @@ class BatchConversions:
         request.context.add_credits(conversion.context.credits or 0)
         assert converted.response is not None  # since `store_result` is set
         return converted.response
+
+    def _target(self, name: str) -> str:
+        """The canonical name of an output format. Raises UnsupportedConversion if no conversion has this output."""
+        fmt = self._registry.format(name)
+        available = sorted({plan.target.name for plan in self._registry.catalogue()})
+        if fmt is not None and fmt.name in available:
+            return fmt.name
+        details = {"output_format": fmt.name if fmt else name, "available": available}
+        raise UnsupportedConversion(f"No conversion has the output format {name}.", details=details)
 
 
 def _get_with_files(transaction: Transaction, account_id: str, batch_id: str) -> tuple[Batch, tuple[File, ...]]:

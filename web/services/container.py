@@ -2,66 +2,118 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import logging
 from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
 
-from config.settings import Settings
+from config.settings import Settings, is_loopback
+from engine.executor import Executor
 from engine.registry import Registry
+from storage.blobs.blob_store import BlobStore
 from storage.database import Database
-from storage.rate_limits import RateLimiter
+from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter
 from web.metrics import Metrics
+from web.metrics.service import ReadState
 from web.services.accounts import Accounts, Registrations
 from web.services.api_reference import Endpoint, endpoints
-from web.services.batches import BatchConversions, Batches
-from web.services.catalogue import CachedJson, DocumentedOption, documented_options
+from web.services.batches import Batches
+from web.services.catalogue import (
+    DocumentedOption,
+    cached_json,
+    documented_options,
+    formats_catalogue,
+    tools_catalogue,
+)
 from web.services.charging import Charges
 from web.services.conversions import Conversions
-from web.services.email import EmailQueue
+from web.services.email import EmailQueue, EmailTransport, OutboxTransport, SmtpTransport
 from web.services.files import Files
 from web.services.health import Readiness
-from web.services.job_queue import JobQueue
-from web.services.maintenance import Maintenance
+from web.services.idempotency import IdempotencyService
+from web.services.job_queue import JobQueue, memory_budget
+from web.services.maintenance import Maintenance, server_instance
 from web.services.request_tracking import InFlightRequests, RequestLog
-from web.services.stripe import Payments
+from web.services.stripe import open_payments
 from web.services.trials import Trials
 from web.services.work_files import WorkFiles
 
+log = logging.getLogger("convertd.server")
 
-@dataclass(frozen=True)
+
 class Services:
-    """The services that handlers use."""
+    """The services that handlers use.
 
-    settings: Settings
-    database: Database
-    accounts: Accounts
-    registrations: Registrations
-    trials: Trials
-    limiter: RateLimiter
-    email_queue: EmailQueue
-    charges: Charges
-    job_queue: JobQueue
-    conversions: Conversions
-    files: Files
-    batches: Batches
-    batch_conversions: BatchConversions
-    work_files: WorkFiles
-    registry: Registry
-    formats: CachedJson
-    tools: CachedJson
-    readiness: Readiness
-    request_log: RequestLog
-    openapi: CachedJson
-    payments: Payments
-    maintenance: Maintenance
-    metrics: Metrics
-    in_flight: InFlightRequests = field(default_factory=InFlightRequests)
+    Creates the data folder and the database if they do not exist. `openapi` is the OpenAPI document. `cluster` returns
+    the state of the cluster, if there is one. The constructor blocks.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        registry: Registry,
+        executor: Executor,
+        blobs: BlobStore,
+        openapi: dict[str, Any],
+        cluster: ReadState | None,
+    ) -> None:
+        self.settings = settings
+        self.registry = registry
+        self.work_files = WorkFiles(settings.data_dir.absolute() / "jobs")
+        self.work_files.prepare()
+        self.metrics = metrics = Metrics(registry.plugins, cluster=cluster is not None)
+        self.database = database = Database(settings.resolved_database_url())
+        self.limiter = limiter = _open_rate_limiter(settings)
+        self.email_queue = EmailQueue(_open_email_transport(settings), on_result=metrics.credits.record_email)
+        owner = server_instance(settings.data_dir)
+        idempotency = IdempotencyService(database, owner)
+        self.accounts = Accounts(database)
+        self.registrations = Registrations(database, self.email_queue, limiter, settings.base_url, metrics.credits)
+        self.trials = Trials(database, limiter)
+        self.payments = open_payments(settings, database, idempotency, metrics.credits)
+        self.charges = Charges(database, owner)
+        self.job_queue = JobQueue(settings.workers, memory=memory_budget())
+        self.files = files = Files(database, blobs, registry, settings.file_retention_seconds)
+        self.conversions = Conversions(registry, executor, self.job_queue, self.charges, idempotency, files, metrics)
+        self.batches = Batches(
+            database, registry, files, self.work_files, self.conversions, idempotency, owner, settings.max_batch_files
+        )
+        self.formats = cached_json(formats_catalogue(registry))
+        self.tools = cached_json(tools_catalogue(registry))
+        self.openapi = cached_json(openapi)
+        self.readiness = Readiness(
+            registry, executor, limiter, self.work_files, database, blobs, metrics.installation, cluster
+        )
+        self.request_log = RequestLog(database, metrics.http)
+        self.in_flight = InFlightRequests()
+        self.maintenance = Maintenance(database, owner, files, settings.data_dir, metrics.totals)
 
     @cached_property
     def reference(self) -> tuple[Endpoint, ...]:
         """The API reference for the docs page, derived from the OpenAPI document."""
-        return endpoints(self.openapi.data, self.settings.base_url)
+        return endpoints(self.openapi.data)
 
     @cached_property
     def options(self) -> tuple[DocumentedOption, ...]:
         """The table of options for the docs page."""
         return documented_options(self.registry)
+
+
+def _open_rate_limiter(settings: Settings) -> RateLimiter:
+    """Opens the rate limiter: in memory, or in Redis with failover to memory."""
+    local = MemoryRateLimiter()
+    if settings.redis_url is None:
+        return local
+    from storage.rate_limits_redis import RedisRateLimiter  # noqa: PLC0415, slow to import and rarely used
+
+    return FailoverRateLimiter(RedisRateLimiter(settings.redis_url.get_secret_value()), local)
+
+
+def _open_email_transport(settings: Settings) -> EmailTransport | None:
+    """Opens the email transport: SMTP if a mail server is configured, else a folder if the server is for local use."""
+    if settings.smtp_url is not None:
+        return SmtpTransport(settings.smtp_url.get_secret_value(), settings.mail_from)
+    if is_loopback(urlsplit(settings.base_url).hostname):
+        return OutboxTransport(settings.data_dir.absolute() / "outbox", settings.mail_from)
+    log.warning("registration is disabled: CONVERTD_SMTP_URL is not set, and the base URL is not on this machine")
+    return None

@@ -6,12 +6,11 @@ from web.services.api_reference import endpoints
 
 DOCUMENT = {
     "openapi": "3.1.0",
+    "servers": [{"url": "https://convert.example/api/v1"}],
     "security": [{"bearer": []}],
     "components": {
-        "schemas": {"Quality": {"type": "integer", "minimum": 1, "maximum": 100, "description": "Of what is lossy."}},
-        "parameters": {
-            "FileId": {"name": "file_id", "in": "path", "required": True, "schema": {"type": "string"}},
-        },
+        "responses": {"NotFound": {"description": "No such file."}},
+        "schemas": {"Status": {"enum": ["pending", "processed"], "description": "Where the file is."}},
     },
     "paths": {
         "/convert": {
@@ -27,7 +26,13 @@ DOCUMENT = {
                                 "properties": {
                                     "file": {"type": "string", "contentMediaType": "application/octet-stream"},
                                     "output_format": {"type": "string", "examples": ["webp"]},
-                                    "quality": {"$ref": "#/components/schemas/Quality", "examples": [80]},
+                                    "quality": {
+                                        "type": "integer",
+                                        "minimum": 1,
+                                        "maximum": 100,
+                                        "description": "Of what is lossy.",
+                                        "examples": [80],
+                                    },
                                 },
                             }
                         }
@@ -37,10 +42,20 @@ DOCUMENT = {
             }
         },
         "/files/{file_id}": {
-            "parameters": [{"$ref": "#/components/parameters/FileId"}],
             "get": {
                 "operationId": "file",
+                "summary": "Describes a file.",
+                "tags": ["Files"],
                 "security": [],
+                "parameters": [
+                    {
+                        "name": "file_id",
+                        "in": "path",
+                        "required": True,
+                        "description": "The file.",
+                        "schema": {"type": "string"},
+                    },
+                ],
                 "responses": {
                     "200": {
                         "description": "All that is known.",
@@ -52,7 +67,7 @@ DOCUMENT = {
                                             "properties": {
                                                 "size": {"type": ["integer", "null"]},
                                                 "names": {"type": "array", "items": {"type": "string"}},
-                                                "status": {"enum": ["pending", "processed"]},
+                                                "status": {"$ref": "#/components/schemas/Status"},
                                             }
                                         }
                                     }
@@ -61,7 +76,7 @@ DOCUMENT = {
                             }
                         },
                     },
-                    "404": {"description": "No such file."},
+                    "404": {"$ref": "#/components/responses/NotFound"},
                 },
             },
         },
@@ -70,7 +85,7 @@ DOCUMENT = {
 
 
 def test_a_form() -> None:
-    convert, _ = endpoints(DOCUMENT, "https://convert.example/api/v1")
+    convert, _ = endpoints(DOCUMENT)
     assert (convert.id, convert.method, convert.path, convert.tag) == ("convert", "POST", "/convert", "Conversion")
     assert convert.needs_key
     assert [(field.name, field.type, field.required) for field in convert.fields] == [
@@ -90,7 +105,7 @@ def test_a_form() -> None:
 
 
 def test_a_response() -> None:
-    _, file = endpoints(DOCUMENT, "https://convert.example/api/v1")
+    _, file = endpoints(DOCUMENT)
     assert not file.needs_key
     assert [(field.name, field.location) for field in file.fields] == [("file_id", "path")]
     known, missing = file.responses
@@ -99,6 +114,8 @@ def test_a_response() -> None:
         ("names", "string[]"),
         ("status", '"pending" | "processed"'),
     ]
+    assert known.fields[2].description == "Where the file is."
     assert known.example == '{\n  "data": {\n    "size": 3\n  }\n}'
-    assert (missing.status, missing.fields, missing.example) == ("404", (), None)
+    assert (missing.status, missing.description) == ("404", "No such file.")
+    assert (missing.fields, missing.example) == ((), None)
     assert "https://convert.example/api/v1/files/FILE_ID" in file.samples["curl"]
