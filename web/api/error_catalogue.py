@@ -284,7 +284,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
 WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
     {
         "alpha_flattened": "transparency; the picture is placed on the `background`, which is white by default",
-        "colors_reduced": "colours beyond 256",
+        "colors_reduced": "colors beyond 256",
         "depth_reduced": "bits per sample beyond those that the target supports",
         "effects_dropped": "parts of an SVG that are not drawn: animations, HTML, references to other files",
         "effects_rasterized": "vectors of an SVG with filters, masks or other effects; they become pictures of 288 dpi",

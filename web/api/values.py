@@ -36,7 +36,7 @@ class Flat:
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        # The schema of the fields, not that of the dictionary which `_flatten` returns.
+        # The schema of the fields. The dictionary that `_flatten` returns has no schema of its own.
         schema = handler({name: part for name, part in core_schema.items() if name != "serialization"})
         own = handler.resolve_ref_schema(schema)
         properties: dict[str, Any] = {}

@@ -34,7 +34,7 @@ from web.metrics.cluster import ClusterState
 
 log = logging.getLogger("convertd.cluster")
 
-_MAX_RUNS = 3  # of a job whose workers die
+_MAX_RUNS = 3  # a job is started again when its worker dies
 _MAX_OVERHEAD = 45.0  # seconds for files, for a free worker and for repeats, in addition to the job's deadline
 _CLOSE_TIMEOUT = 10.0  # seconds to delete files
 _RELEASE_DELAY = 1.0  # seconds
@@ -82,7 +82,7 @@ class ClusterExecutor:
         A job whose worker dies is repeated, at most twice. Raises WorkerCrashed if the last worker dies too, and
         ExecutorUnavailable if the scheduler, all workers or the blob store do not respond.
         """
-        blobs: list[str] = []  # that may exist
+        blobs: list[str] = []  # keys that may exist and are deleted at the end
         try:
             async with asyncio.timeout(limits.seconds + _MAX_OVERHEAD):
                 files = await self._send(inputs, blobs)
@@ -197,7 +197,7 @@ class ClusterExecutor:
             raise ExecutorUnavailable("The scheduler of the cluster was lost.") from error
 
     def _delete(self, blobs: list[str]) -> None:
-        """Deletes blobs in the background. Those of servers that are killed are deleted as orphans by maintenance."""
+        """Deletes blobs in the background. Maintenance deletes what killed servers leave."""
         if blobs:
             task = asyncio.create_task(self._blobs.delete(blobs))
             self._deletions.add(task)

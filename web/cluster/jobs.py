@@ -57,7 +57,7 @@ class Installation:
     def difference(self, other: Mapping[str, object]) -> str | None:
         """Returns the first property that differs, as a noun; None if there is none.
 
-        `other` has the values of an installation by name; that of another version may have other names.
+        `other` has the values of an installation by name; another version may have other names.
         """
         for name, value in asdict(self).items():
             if other.get(name) != value:
@@ -76,7 +76,7 @@ class FileContent:
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """A job of an account. `id` is the key of its Dask task, `output` that of the blob for a large result."""
+    """A job of an account. `id` is the key of its Dask task, `output` the key of the blob for a large result."""
 
     id: str
     installation: Installation

@@ -43,7 +43,7 @@ _CHECK_TIMEOUT = 10.0  # seconds, which includes the connection
 REJOIN_INTERVAL = 3.0  # seconds at most
 DRAIN_TIMEOUT = 60.0  # seconds for running jobs, which is more than the longest deadline
 MESSAGES_TIMEOUT = 15.0  # seconds in addition, for the answers of the scheduler and until servers have read results
-_RESULT_CHECKS, _RESULT_INTERVAL = 100, 0.05  # until servers have read the last results; seconds between checks
+_RESULT_CHECKS, _RESULT_INTERVAL = 100, 0.05  # waits 100 times 0.05 seconds for servers to read the last results
 
 
 class WrongInstallation(Exception):
@@ -55,7 +55,8 @@ async def run_job(job: ClusterJob) -> ClusterResult | ConversionError:
     worker = get_worker()
     runner = worker.plugins[_PLUGIN]
     assert isinstance(runner, JobRunner)
-    if worker.state.tasks[job.id].state == "cancelled":  # before it started; `transition` ends jobs that run
+    # Here the job has not started; `transition` ends jobs that run.
+    if worker.state.tasks[job.id].state == "cancelled":
         return ExecutorUnavailable("The job was cancelled.")
     return await runner.run(job)
 
@@ -188,7 +189,7 @@ async def run_worker(
 
     Raises WrongInstallation if the servers of the cluster have another installation.
     """
-    reported: set[str] = set()  # since the worker was part of the cluster
+    reported: set[str] = set()  # causes that are logged already; cleared after a connection
     while not stop.is_set():
         reason = ""
         try:
@@ -273,5 +274,5 @@ async def _drain(worker: Worker, runner: JobRunner) -> None:
                 if not worker.state.executing and not worker.data:
                     break
                 await asyncio.sleep(_RESULT_INTERVAL)
-            # Without this, jobs that wait here would count as those of a worker that died.
+            # Without this, jobs that wait here would count as lost with a worker that died.
             await worker.scheduler.retire_workers(workers=[worker.address], close_workers=False, remove=True)

@@ -70,7 +70,7 @@ class Batches:
 
     async def add(self, account: Account, batch_id: str, upload: Upload) -> AddedFile:
         """Stores a file in the batch. Raises NotFound, UnknownFormat, StorageFull and BatchFull."""
-        await self._database.read(batches.get, account.id, batch_id)  # before the file is looked at
+        await self._database.read(batches.get, account.id, batch_id)  # an unknown batch is reported before a wrong file
         total = 0
 
         def add(transaction: Transaction, source: SourceFile) -> File:
@@ -216,7 +216,7 @@ class BatchConversions:
             )
             converted = await self._conversions.convert(conversion, output)
         request.context.add_credits(conversion.context.credits or 0)
-        assert converted.response is not None  # since `store_result` is set
+        assert converted.response is not None  # `store_result` is set
         return converted.response
 
 

@@ -99,7 +99,7 @@ class IdempotencyService:
         parameters: Mapping[str, Any],
         work: Callable[[Claim | None], Awaitable[ResponseData]],
     ) -> ResponseData | Replayed:
-        """Runs `work` and stores its response, or returns that of an earlier request. Raises the errors of `claim`.
+        """Runs `work` and stores its response, or returns the stored one. Raises the errors of `claim`.
 
         If `work` raises, nothing is stored. Without a request, `work` runs without a claim.
         """
