@@ -26,7 +26,7 @@ _MAY_IMPORT = {
     "tests": {"benchmarks", "config", "convertd_client", "engine", "plugins", "storage", "tests", "web"},
 }
 _TOP_LEVEL = {
-    *("pyproject.toml", "README.md", "SECURITY.md", "LICENSE"),
+    *("pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "LICENSE"),
     *("engine", "plugins", "web", "storage", "config", "tests", "benchmarks"),
 }
 _LAYERS = (  # of web, lowest first; modules of one layer may import each other
@@ -38,18 +38,8 @@ _LAYERS = (  # of web, lowest first; modules of one layer may import each other
     {"handlers", "openapi", "openapi_schemas"},
     {"routes"},
     {
-        *(
-            "app",
-            "cli",
-            "cli_account",
-            "cli_convert",
-            "cli_output",
-            "cli_tasks",
-            "client",
-            "cluster_worker",
-            "commands",
-        ),
-        "executor_setup",
+        *("app", "cli", "cli_account", "cli_convert", "cli_flags", "cli_output", "cli_tasks"),
+        *("client", "cluster_worker", "executor_setup"),
     },
 )
 _WITHOUT_TORNADO = ("engine", "plugins", "storage", "config", "web.api", "web.metrics", "web.services")
