@@ -20,8 +20,8 @@ Inline: TypeAlias = Annotated[T, _INLINE]
 class Flat:
     """A base of dataclasses with Inline fields.
 
-    Fields of the class itself replace inlined ones of the same name. Of an inlined None, lists are empty and all other
-    fields are null, unless an earlier value has them.
+    Fields of the class itself replace inlined ones of the same name. If an inlined value is None, its lists are empty
+    and its other fields null, unless an earlier value has them.
     """
 
     @model_serializer(mode="wrap")

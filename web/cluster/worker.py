@@ -38,7 +38,7 @@ _PLUGIN = "convertd"
 _NO_BLOB_STORE = (
     "its blob store accepts no files; check CONVERTD_BLOB_URL, and for S3 the bucket and the AWS_* variables"
 )
-_SERVER_TIMEOUT = 60.0  # seconds without a sign, until a server is taken as gone
+_SERVER_TIMEOUT = 60.0  # seconds; a server that sends nothing for longer counts as gone
 _CHECK_TIMEOUT = 10.0  # seconds, which includes the connection
 REJOIN_INTERVAL = 3.0  # seconds at most
 DRAIN_TIMEOUT = 60.0  # seconds for running jobs, which is more than the longest deadline
@@ -199,7 +199,7 @@ async def run_worker(
                 reported.clear()
             else:
                 reason = _NO_BLOB_STORE
-        except (OSError, TimeoutError, RuntimeError, ValueError) as error:  # the last two are of Dask's worker and TLS
+        except (OSError, TimeoutError, RuntimeError, ValueError) as error:  # Dask's worker and TLS raise the last two
             reason = failure_cause(error)
         if reason and reason not in reported:
             log.warning("cannot join the cluster at %s: %s", options.scheduler, reason)
@@ -236,7 +236,7 @@ def _is_live(server: Mapping[str, Any] | None, now: float) -> bool:
 
 
 async def _join(options: WorkerOptions, installation: Installation, runner: JobRunner, stop: asyncio.Event) -> None:
-    """Is a worker of the cluster until the scheduler is lost, or `stop` is set and the running jobs have ended."""
+    """Joins the cluster until the scheduler is lost, or `stop` is set and the running jobs have ended."""
     information: Mapping[str, Callable[[Worker], Any]] = {INSTALLATION: lambda _worker: asdict(installation)}
     worker = Worker(
         options.scheduler,
