@@ -38,8 +38,19 @@ _LAYERS = (  # of web, lowest first; modules of one layer may import each other
     {"handlers", "openapi", "openapi_schemas"},
     {"routes"},
     {
-        *("app", "cli", "cli_account", "cli_convert", "cli_flags", "cli_output", "cli_tasks"),
-        *("client", "cluster_worker", "executor_setup"),
+        *(
+            "app",
+            "cli",
+            "cli_account",
+            "cli_convert",
+            "cli_flags",
+            "cli_output",
+            "cli_tasks",
+            "client",
+            "cluster_worker",
+            "commands",
+        ),
+        "executor_setup",
     },
 )
 _WITHOUT_TORNADO = ("engine", "plugins", "storage", "config", "web.api", "web.metrics", "web.services")

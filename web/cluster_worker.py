@@ -38,7 +38,7 @@ _DASK_DEFAULTS = {  # Dask's own settings wake an idle worker up to a hundred ti
 def worker_options(
     settings: Settings, scheduler: str | None, jobs: int | None, memory: str | None, host: str | None, port: int
 ) -> WorkerOptions:
-    """Returns the options of a worker. Settings and this machine determine the defaults. Raises ValueError."""
+    """Returns the options of a worker, by default those of the settings and of this machine. Raises ValueError."""
     address = settings.cluster if scheduler is None else _scheduler(scheduler)
     if address is None:
         raise ValueError("a worker needs the address of a scheduler: --scheduler or CONVERTD_CLUSTER")

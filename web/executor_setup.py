@@ -57,8 +57,8 @@ def local_executor(
 ) -> LocalExecutor:
     """Returns an executor with the sandbox layers and jobs per process of the settings. The caller closes it.
 
-    The folders of worker processes are below `folder`, by default the system's temporary folder. `modules` are
-    imported for the jobs, by default the modules of all jobs.
+    The folders of worker processes are below `folder`, by default the system's temporary folder. `modules` are those
+    that the jobs import, by default those of all jobs.
     """
     layers = sandbox.ALWAYS if settings.sandbox == "off" else sandbox.LAYERS
     forkserver = ForkServer(layers, modules, folder)

@@ -139,7 +139,7 @@ def _json_routes(
 
 
 def documented_operations(registry: Registry) -> Iterator[DocumentedOperation]:
-    """The operations of the API, for the OpenAPI document. A tool is documented at one of its paths."""
+    """The operations of the API, for the OpenAPI document: those of a tool at its own path."""
     seen: set[str] = set()
     for pattern, handler, route in api_routes(registry):
         for method, operation in route.operations.items():

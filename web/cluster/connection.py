@@ -196,7 +196,7 @@ class ClusterConnection:
         return self._installation.difference(worker[INSTALLATION]) is None
 
     def _is_usable(self, worker: Mapping[str, Any]) -> bool:
-        return self._is_same(worker) and worker["status"] == "running"  # a worker with another status is about to leave
+        return self._is_same(worker) and worker["status"] == "running"  # others leave
 
     def _record_outage(self) -> None:
         if self.state.usable:  # counts workers that run their last jobs, too

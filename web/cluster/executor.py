@@ -34,7 +34,7 @@ from web.metrics.cluster import ClusterState
 
 log = logging.getLogger("convertd.cluster")
 
-_MAX_RUNS = 3  # a job is started again when its worker dies
+_MAX_RUNS = 3  # of a job whose workers die
 _MAX_OVERHEAD = 45.0  # seconds for files, for a free worker and for repeats, in addition to the job's deadline
 _CLOSE_TIMEOUT = 10.0  # seconds to delete files
 _RELEASE_DELAY = 1.0  # seconds
@@ -82,7 +82,7 @@ class ClusterExecutor:
         A job whose worker dies is repeated, at most twice. Raises WorkerCrashed if the last worker dies too, and
         ExecutorUnavailable if the scheduler, all workers or the blob store do not respond.
         """
-        blobs: list[str] = []  # keys that may exist and are deleted at the end
+        blobs: list[str] = []  # that may exist
         try:
             async with asyncio.timeout(limits.seconds + _MAX_OVERHEAD):
                 files = await self._send(inputs, blobs)

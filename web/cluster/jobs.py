@@ -57,7 +57,7 @@ class Installation:
     def difference(self, other: Mapping[str, object]) -> str | None:
         """Returns the first property that differs, as a noun; None if there is none.
 
-        `other` has the values of an installation by name; another version may have other names.
+        `other` has the values of an installation by name; that of another version may have other names.
         """
         for name, value in asdict(self).items():
             if other.get(name) != value:

@@ -38,12 +38,12 @@ _PLUGIN = "convertd"
 _NO_BLOB_STORE = (
     "its blob store accepts no files; check CONVERTD_BLOB_URL, and for S3 the bucket and the AWS_* variables"
 )
-_SERVER_TIMEOUT = 60.0  # seconds; a server that sends nothing for longer counts as gone
+_SERVER_TIMEOUT = 60.0  # seconds without a sign, until a server is taken as gone
 _CHECK_TIMEOUT = 10.0  # seconds, which includes the connection
 REJOIN_INTERVAL = 3.0  # seconds at most
 DRAIN_TIMEOUT = 60.0  # seconds for running jobs, which is more than the longest deadline
 MESSAGES_TIMEOUT = 15.0  # seconds in addition, for the answers of the scheduler and until servers have read results
-_RESULT_CHECKS, _RESULT_INTERVAL = 100, 0.05  # waits 100 times 0.05 seconds for servers to read the last results
+_RESULT_CHECKS, _RESULT_INTERVAL = 100, 0.05  # until servers have read the last results; seconds between checks
 
 
 class WrongInstallation(Exception):
@@ -55,8 +55,7 @@ async def run_job(job: ClusterJob) -> ClusterResult | ConversionError:
     worker = get_worker()
     runner = worker.plugins[_PLUGIN]
     assert isinstance(runner, JobRunner)
-    # Here the job has not started; `transition` ends jobs that run.
-    if worker.state.tasks[job.id].state == "cancelled":
+    if worker.state.tasks[job.id].state == "cancelled":  # before it started; `transition` ends jobs that run
         return ExecutorUnavailable("The job was cancelled.")
     return await runner.run(job)
 
@@ -189,7 +188,7 @@ async def run_worker(
 
     Raises WrongInstallation if the servers of the cluster have another installation.
     """
-    reported: set[str] = set()  # causes that are logged already; cleared after a connection
+    reported: set[str] = set()  # since the worker was part of the cluster
     while not stop.is_set():
         reason = ""
         try:
@@ -199,7 +198,7 @@ async def run_worker(
                 reported.clear()
             else:
                 reason = _NO_BLOB_STORE
-        except (OSError, TimeoutError, RuntimeError, ValueError) as error:  # Dask's worker and TLS raise the last two
+        except (OSError, TimeoutError, RuntimeError, ValueError) as error:  # the last two are of Dask's worker and TLS
             reason = failure_cause(error)
         if reason and reason not in reported:
             log.warning("cannot join the cluster at %s: %s", options.scheduler, reason)
@@ -236,7 +235,7 @@ def _is_live(server: Mapping[str, Any] | None, now: float) -> bool:
 
 
 async def _join(options: WorkerOptions, installation: Installation, runner: JobRunner, stop: asyncio.Event) -> None:
-    """Joins the cluster until the scheduler is lost, or `stop` is set and the running jobs have ended."""
+    """Is a worker of the cluster until the scheduler is lost, or `stop` is set and the running jobs have ended."""
     information: Mapping[str, Callable[[Worker], Any]] = {INSTALLATION: lambda _worker: asdict(installation)}
     worker = Worker(
         options.scheduler,
@@ -274,5 +273,5 @@ async def _drain(worker: Worker, runner: JobRunner) -> None:
                 if not worker.state.executing and not worker.data:
                     break
                 await asyncio.sleep(_RESULT_INTERVAL)
-            # Without this, jobs that wait here would count as lost with a worker that died.
+            # Without this, jobs that wait here would count as those of a worker that died.
             await worker.scheduler.retire_workers(workers=[worker.address], close_workers=False, remove=True)
