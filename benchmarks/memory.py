@@ -17,7 +17,7 @@ from engine.executor.pool import IDLE_SECONDS
 _BURSTS = ((TINY, 16), (LARGE, 4))  # workloads and numbers of connections
 _INTERVAL = 0.1  # seconds between two measurements
 _START_TIME, _MARGIN = 2.0, 5.0  # seconds
-_MAX_GROWTH = 1.25  # idle memory afterwards, multiple of that before
+_MAX_GROWTH = 1.25  # idle memory after a burst / before
 
 
 def measure(seconds: float, idle: float = IDLE_SECONDS + _MARGIN) -> list[Report]:

@@ -320,7 +320,7 @@ def _requirements(runs: Mapping[str, Runs]) -> list[Row]:
 
 
 def _run(*command: str | Path) -> None:
-    """Raises OSError and CalledProcessError."""
+    """Runs a command. Raises OSError, CalledProcessError and TimeoutExpired."""
     subprocess.run(command, check=True, capture_output=True, text=True, timeout=_INSTALL_TIMEOUT)
 
 

@@ -219,7 +219,7 @@ def child_processes(pid: int) -> list[int]:
 def process_tree(pid: int) -> list[int]:
     """Returns the process IDs of a process and its descendants."""
     parents, tree = _parents(), [pid]
-    for process in tree:  # grows meanwhile
+    for process in tree:  # the loop adds descendants
         tree += [child for child, parent in parents.items() if parent == process]
     return tree
 

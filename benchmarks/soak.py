@@ -25,7 +25,7 @@ _LOAD_FACTOR = 0.7  # load as a multiple of the capacity for the same mix
 _CAPACITY_SECONDS, _CONNECTIONS = 10.0, 4
 _KEYS_PER_KIND = 3
 _SETTINGS = {"CONVERTD_FILE_RETENTION_SECONDS": "60"}
-_MAX_GROWTH = 1.15  # value at the end, multiple of that in the middle
+_MAX_GROWTH = 1.15  # value at the end / in the middle
 _BROKEN = "broken.jpg"
 
 

@@ -96,7 +96,7 @@ if [ -n "$missing" ]; then
     fi
 fi
 
-# Prefers Debian's Python: it is an optimised build, which others on the path may not be.
+# Prefers Debian's Python: it is an optimized build, which others on the path may not be.
 for python in /usr/bin/python3 python3.13 python3.12 python3.11 python3; do
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break
 done

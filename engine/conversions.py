@@ -217,7 +217,7 @@ class Tool(Generic[T]):
     def __call__(
         self, payloads: list[T], options: OptionValues = NO_OPTIONS, files: Mapping[str, Any] = MappingProxyType({})
     ) -> T | ToolResult[T]:
-        """Runs the tool with those of the options that it has, and with further files."""
+        """Runs the tool with the options that it has, and with further files."""
         given = {**_own(self.options, options), **files}
         return self.run(payloads if self.takes_several else payloads[0], **given)
 

@@ -33,7 +33,7 @@ class WarningRecord:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a conversion resulted in. Values that do not apply to it are None; those of tools are then left out.
+    """What a conversion resulted in. Values that do not apply are None; JSON leaves these out if only tools have them.
 
     The caller of the job sets `media_type`, `filename` and `processing_time_ms`, which a job does not know.
     """

@@ -54,8 +54,8 @@ class Timing:
 class EncodedFile:
     """A file of a result, and the payload that its encoder received.
 
-    `name` is that of the file in an archive; None if the file alone is the result. `pages` is the number of pages of
-    the result of a tool. `quality` is that which `max_bytes` led to.
+    `name` is the name in an archive; None if the file alone is the result. `pages` is the number of pages of the result
+    of a tool. `quality` is set if `max_bytes` determined it.
     """
 
     data: bytes
@@ -67,7 +67,7 @@ class EncodedFile:
 
 @dataclass(frozen=True)
 class PipelineResult:
-    """The last file of the result, the duration of each step and the outcome, whose size is that of all files."""
+    """The last file of the result, the duration of each step, and the outcome, whose size is the sum over all files."""
 
     file: EncodedFile
     trace: tuple[Timing, ...]
@@ -204,7 +204,7 @@ def _apply_tool(
 ) -> Iterator[tuple[str | None, Any, int | None]]:
     """Yields the payloads of the result: each with its name in an archive, if there is one, and its number of pages.
 
-    Adds to `facts` those of the tool, and the numbers of pages. Without a tool, yields the only payload.
+    Adds the facts of the tool and the numbers of pages to `facts`. Without a tool, yields the only payload.
     """
     tool = plan.tool
     if tool is None:
@@ -258,7 +258,7 @@ def _encode(
 ) -> Iterator[EncodedFile]:
     """Runs the encoder and the steps after it, once per selected page if one file cannot hold them all.
 
-    `name` and `pages` are those of the file, if the payload is the result of a tool.
+    If the payload is a result of a tool, `name` and `pages` describe it.
     """
     encoder, *others = plan.steps[plan.encoder_position :]
     count = 1
@@ -359,10 +359,10 @@ def _step_errors(step: AnyConversion | AnyTransform | AnyTool) -> Iterator[None]
         # A decoder fails because of the file; later steps get data that a decoder has accepted.
         if isinstance(step, Conversion) and isinstance(step.source, FileFormat):
             raise CorruptInput(
-                f"The file is recognised as {step.source} but cannot be decoded.",
+                f"The file is recognized as {step.source} but cannot be decoded.",
                 details={"step": str(step)},
             ) from error
-        if isinstance(step, Conversion) and step.source is media.DOCUMENT:  # which is parsed when it is used
+        if isinstance(step, Conversion) and step.source is media.DOCUMENT:  # documents are parsed when they are used
             raise CorruptInput("The document is damaged.", details={"step": str(step)}) from error
         raise StepFailed(f"The step {step} failed.", details={"step": str(step)}) from error
 

@@ -24,7 +24,7 @@ class Plan:
     """The steps from source formats to the target format.
 
     `openings` holds one path per input, from its file format to the tool's format; a plan without a tool has one input
-    and an empty opening. The last inputs are those of the tool's parameters `file_names`. `steps` lead on to the
+    and an empty opening. The last inputs are the files of the tool's parameters `file_names`. `steps` lead on to the
     target; there is at least one conversion. `reader` decodes the result to verify it. `transforms` are those that can
     run on the way, in their order; those that run are in `steps`.
     """

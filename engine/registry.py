@@ -143,7 +143,7 @@ class Registry:
     ) -> Plan:
         """Returns the best plan from `sources` to `target`. Without a tool, there is exactly one source.
 
-        The last sources are those of the tool's parameters `file_names`.
+        The last sources are the formats of the tool's parameters `file_names`.
 
         Transforms that the options ask for are part of the plan. Its path passes their formats if one without a loss
         of structure does.

@@ -65,7 +65,7 @@ _TWO_PAGES = ("-dLastPage=2", "-c", "<< /BeginPage {1 gt {quit} if} >> setpagede
 _BOX_COMMENT = rb"(?<![^\r\n])%s([-+.\d \t]+)"
 _KEPT_IN_CATALOG = frozenset({"Type", "Pages", "OCProperties"})
 _KEPT_IN_PAGE = frozenset({"Type", "Parent", "Contents", "Resources", "MediaBox", "CropBox", "Rotate", "Group"})
-_TRAILER = -1  # the object number that PyMuPDF gives the trailer
+_TRAILER = -1  # object number of the trailer in PyMuPDF
 _FORM = "<</Type/XObject/Subtype/Form/BBox[{}]/Matrix[{}]/Resources {}>>"
 
 # Ghostscript would compress pictures as JPEG by default.

@@ -13,7 +13,7 @@ _EXTRA_BITS = 64  # make the bias of the modulo negligible
 
 
 def random_text(length: int) -> str:
-    """Returns `length` random ASCII letters and digits."""
+    """Returns `length` random ASCII alphanumerics."""
     number, text = secrets.randbits(length * _BITS_PER_CHARACTER + _EXTRA_BITS), ""
     for _ in range(length):
         number, digit = divmod(number, len(ALPHABET))
@@ -22,7 +22,7 @@ def random_text(length: int) -> str:
 
 
 def new_id(kind: str) -> str:
-    """Returns a random id: the kind, an underscore, 22 letters and digits."""
+    """Returns a random id: the kind, an underscore, 22 ASCII alphanumerics."""
     return f"{kind}_{random_text(_LENGTH)}"
 
 

@@ -26,7 +26,7 @@ _MAY_IMPORT = {
     "tests": {"benchmarks", "config", "convertd_client", "engine", "plugins", "storage", "tests", "web"},
 }
 _TOP_LEVEL = {
-    *("pyproject.toml", "README.md", "SECURITY.md", "LICENSE"),
+    *("pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "LICENSE"),
     *("engine", "plugins", "web", "storage", "config", "tests", "benchmarks"),
 }
 _LAYERS = (  # of web, lowest first; modules of one layer may import each other

@@ -28,6 +28,7 @@ from web.api.error_catalogue import WARNING_CATALOGUE
 
 pytestmark = pytest.mark.slow
 
+_CONTRIBUTING = read("CONTRIBUTING.md")
 _README = read("README.md")
 _BENCHMARKS = read("benchmarks/README.md")
 _OPERATION = read("config/README.md")
@@ -35,6 +36,7 @@ _PLUGINS = read("plugins/README.md")
 _TOOL = "Declaring a tool"  # its commands are executed in test_foreign_plugin
 _SANDBOX = read("engine/sandbox/README.md")
 _SECURITY = read("SECURITY.md")
+_TESTS = read("tests/README.md")
 
 _SET_UP = ["sh config/setup.sh && .venv/bin/convertd serve", "sh config/setup.sh test && .venv/bin/pytest"]
 # In the same folder, in this order.
@@ -50,7 +52,7 @@ def test_every_document_with_commands_is_covered() -> None:
     """They are executed or parsed, here, in test_production and test_foreign_plugin."""
     with_commands = [document for document in documents() if document.commands()]
 
-    assert with_commands == [_README, _BENCHMARKS, _OPERATION, _SANDBOX, _PLUGINS]
+    assert with_commands == [_CONTRIBUTING, _README, _BENCHMARKS, _OPERATION, _SANDBOX, _PLUGINS, _TESTS]
 
 
 def test_the_readme_has_commands() -> None:
@@ -59,7 +61,7 @@ def test_the_readme_has_commands() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert _README.text.count("\n") <= 220
+    assert _README.text.count("\n") <= 200
 
 
 @pytest.fixture(scope="module")
@@ -120,14 +122,11 @@ def test_the_client_example_works(shell: Callable[[str], bytes]) -> None:
     assert rest[2].startswith("invalid_parameter ")
 
 
-def test_the_benchmark_commands_are_valid(pytestconfig: pytest.Config) -> None:
+def test_the_benchmark_commands_are_valid() -> None:
     group = typer.main.get_command(benchmarks_cli)
     assert isinstance(group, TyperGroup)
     modes = set()
     for program, *arguments in map(shlex.split, _BENCHMARKS.commands()):
-        if program == ".venv/bin/pytest":
-            _check_pytest_arguments(arguments, pytestconfig)
-            continue
         assert (program, *arguments[:2]) == (".venv/bin/python", "-m", "benchmarks")
         mode, *options = arguments[2:]
         group.commands[mode].make_context(mode, options)  # raises for an unknown option
@@ -139,18 +138,27 @@ def test_the_benchmark_commands_are_valid(pytestconfig: pytest.Config) -> None:
     assert set(listed[1].split(" | ")) == modes
 
 
-def _check_pytest_arguments(arguments: list[str], config: pytest.Config) -> None:
-    for argument in arguments:
-        if argument.startswith("--"):
-            config.getoption(argument.partition("=")[0])  # raises for an unknown option
-        else:
-            assert (ROOT / argument).exists(), argument
+def test_the_commands_of_contributors_are_valid(pytestconfig: pytest.Config) -> None:
+    for command in (*_CONTRIBUTING.commands(), *_TESTS.commands()):
+        program, *arguments = shlex.split(command, comments=True)
+        if program != ".venv/bin/pytest":
+            assert (program, (ROOT / arguments[0]).is_file()) in (("sh", True), (".venv/bin/python", True)), command
+            continue
+        for argument in arguments:
+            if argument.startswith("--"):
+                pytestconfig.getoption(argument.partition("=")[0])  # raises for an unknown option
+            else:
+                assert (ROOT / argument).exists(), command
+
+
+def test_the_newest_version_in_the_changelog_is_the_current_one() -> None:
+    assert re.findall(r"^## (\S+)", read("CHANGELOG.md").text, re.MULTILINE)[0] == _version()
 
 
 def test_the_test_options_are_those_of_the_tests() -> None:
     declared = re.findall(r"addoption\(\s*\"(--[\w-]+)\"", (ROOT / "tests" / "conftest.py").read_text())
 
-    assert {row[0] for row in _BENCHMARKS.table("option")} == set(declared)
+    assert {row[0] for row in _TESTS.table("option")} == set(declared)
 
 
 def test_the_formats_are_those_of_the_registry() -> None:
@@ -265,9 +273,11 @@ def test_the_layers_and_checks_are_those_of_the_sandbox(shell: Callable[[str], b
 
 
 def test_the_supported_version_is_the_current_one() -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert [row[0] for row in _SECURITY.table("version") if row[1] == "yes"] == [_version().rpartition(".")[0]]
 
-    assert [row[0] for row in _SECURITY.table("version") if row[1] == "yes"] == [version.rpartition(".")[0]]
+
+def _version() -> str:
+    return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
 
 
 def test_the_listing_names_every_folder() -> None:

@@ -114,7 +114,7 @@ def serve(
             exit_with(str(error), FAILED)
         except OSError as error:
             if error.filename is not None:
-                raise  # not the address
+                raise  # a file is the cause, not the address
             exit_with(f"cannot serve on {host}:{port}: {error.strerror or error}", FAILED)
 
 

@@ -164,7 +164,7 @@ async def _convert_locally(
 def _temporary_path(task: ConversionTask) -> Iterator[Path]:
     """The path of a new file for the result, which is deleted after the block unless it has been renamed.
 
-    The mode of a file that is created there is that of the umask.
+    A file that is created there has the mode that the umask allows.
     """
     folder = Path(tempfile.gettempdir()) if task.output is None else task.output.parent
     path = folder / f".convertd-{os.urandom(8).hex()}.zip"  # the client adds this suffix to paths of archives

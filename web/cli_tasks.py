@@ -165,7 +165,7 @@ def _inputs_and_outputs(
 
 
 def _files(registry: Registry, folder: Path, target: FileFormat) -> list[Path]:
-    """The files of a folder that have the extension of another known format, sorted; not those of its subfolders."""
+    """The files of a folder that have the extension of another known format, sorted. Leaves out subfolders."""
     files = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".") and path.is_file()]
     found = [path for path in files if registry.format(path.suffix[1:]) not in (None, target)]
     if not found:

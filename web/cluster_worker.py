@@ -32,7 +32,7 @@ from web.services.work_files import WorkFiles
 
 log = logging.getLogger("convertd.cluster")
 
-_DASK_DEFAULTS = {  # Dask's own wake an idle worker up to a hundred times a second
+_DASK_DEFAULTS = {  # Dask's own settings wake an idle worker up to a hundred times a second
     "distributed": {
         "worker": {"profile": {"enabled": False}},
         "admin": {"tick": {"interval": "500ms"}, "system-monitor": {"interval": "5s"}},

@@ -18,7 +18,7 @@ from engine.executor.pool import WorkerPool
 from engine.registry import Registry
 from storage.blobs.blob_store import BlobStore, open_blob_store
 
-if TYPE_CHECKING:  # commands need neither
+if TYPE_CHECKING:  # most commands import neither the cluster nor the metrics
     from web.cluster.executor import ClusterExecutor
     from web.metrics.service import InstallationMetrics
 

@@ -51,11 +51,10 @@ class JobLimits:
 class Job:
     """A conversion, described by names only; its files are passed as open descriptors.
 
-    `inputs` and `target` are names of formats, `tool` is the name of a tool; the last inputs are those of its
+    `inputs` and `target` are names of formats, `tool` is the name of a tool; the last inputs are the files of its
     parameters `file_names`. An `isolated` job gets a process of its own, which ends after the job. `name` is the file
     name, without extension, of files in a ZIP. A job that is to `inspect` reads the header of its input and writes
-    nothing. `memory` is the expected use in bytes, by which an executor may place the job; the limit is that of
-    JobLimits.
+    nothing. `memory` is the expected use in bytes, by which an executor may place the job; JobLimits has the limit.
     """
 
     inputs: tuple[str, ...]
@@ -92,8 +91,8 @@ class Inspection:
     Documents and vectors have the size at which they are drawn by default.
     """
 
-    width: Annotated[Count | None, Field(description="Of the first page, in pixels.", examples=[1600])] = None
-    height: Annotated[Count | None, Field(description="Of the first page, in pixels.", examples=[1200])] = None
+    width: Annotated[Count | None, Field(description="Width of the first page in pixels.", examples=[1600])] = None
+    height: Annotated[Count | None, Field(description="Height of the first page in pixels.", examples=[1200])] = None
     pages: Annotated[Count | None, Field(description="Number of pages or frames.", examples=[1])] = None
 
 
@@ -101,9 +100,9 @@ class Inspection:
 class JobResult:
     """The outcome of a job and its measurements.
 
-    `trace` has the duration of each step and `check_seconds` that of the verification. `peak_memory` is the largest
-    resident size of the process in bytes since its start, which can be before the job. `inspection` is set only for
-    jobs that inspect.
+    `trace` has the duration of each step, `check_seconds` is the duration of the verification. `peak_memory` is the
+    largest resident size of the process in bytes since its start, which can be before the job. `inspection` is set only
+    for jobs that inspect.
     """
 
     outcome: Outcome

@@ -164,8 +164,8 @@ def convert(
     """Runs a plan in this process and verifies each file of the result. Raises ConversionError.
 
     `descriptors` are the open files of the job, the output last; all are closed after a success. Calls `limit_memory`
-    with the job's limit in bytes, and again with a lower one when a header states the size. `name` is that of files in
-    a ZIP, without number and extension.
+    with the job's limit in bytes, and again with a lower one when a header states the size. `name` is the name of
+    files in a ZIP, without number and extension.
     """
     *sources, output = descriptors
     files = sum(os.fstat(source).st_size for source in sources)
@@ -206,7 +206,7 @@ def _peak_pixels(payloads: Sequence[object]) -> int | None:
 class _ResultWriter:
     """Verifies the files of a result and writes them to a descriptor: one as it is, several into a ZIP.
 
-    `name` and `extension` are those of the files in the ZIP, which are stored without compression. `check_seconds` is
+    The files in the ZIP have this `name` and `extension`, and are stored without compression. `check_seconds` is
     the duration of the verification.
     """
 

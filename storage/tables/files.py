@@ -40,8 +40,8 @@ class StoredResult:
 class File:
     """A stored file. Clients do not see its account, the keys of its blobs, and the JSON of the row.
 
-    `outcome` is the JSON of the last successful conversion, `failure` that of a later or earlier failed one, which can
-    be repeated. `source` is the blob of the upload, `result` that of the result.
+    `outcome` is the JSON of the last successful conversion. `failure` is the JSON of the error of a failed conversion,
+    earlier or later, which can be repeated. `source` is the blob of the upload, `result` the blob of the result.
     """
 
     file_id: FileId

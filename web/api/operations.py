@@ -140,10 +140,11 @@ def cacheable(response: Response) -> tuple[Response, ...]:
 class Operation:
     """Decorates a method of a handler, whose docstring is the documentation: a summary line, then a description.
 
-    `codes` are error codes in addition to those that the other arguments imply. If `conversion_options` is set, the
-    body has the options of all conversions as further fields, and with a `tool` those of the tool. If `queued` is set,
-    the request is refused before its body arrives while the job queue is full. If `json_schema` is set, the response is
-    a file, or for clients that accept JSON a value of this schema; with `always_json` it is JSON for all clients.
+    `codes` are error codes in addition to the ones that the other arguments imply. If `conversion_options` is set, the
+    body has the options of all conversions as further fields; with a `tool`, it has the options of the tool. If
+    `queued` is set, the request is refused before its body arrives while the job queue is full. If `json_schema` is
+    set, the response is a file, or for clients that accept JSON a value of this schema; with `always_json` it is JSON
+    for all clients.
     """
 
     id: str
@@ -230,7 +231,7 @@ def tool_operation(tool: AnyTool) -> Operation:
 
 
 def tool_path(tool: AnyTool) -> str:
-    """The path of a tool below that of the API: tools of PDFs are below /pdf."""
+    """The path of a tool below the path of the API: tools of PDFs are below /pdf."""
     return f"/pdf/{tool.name.removeprefix('pdf-')}" if tool.name.startswith("pdf-") else f"/tools/{tool.name}"
 
 

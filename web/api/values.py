@@ -20,8 +20,8 @@ Inline: TypeAlias = Annotated[T, _INLINE]
 class Flat:
     """A base of dataclasses with Inline fields.
 
-    Fields of the class itself replace inlined ones of the same name. Of an inlined None, lists are empty and all other
-    fields are null, unless an earlier value has them.
+    Fields of the class itself replace inlined ones of the same name. If an inlined value is None, its lists are empty
+    and its other fields null, unless an earlier value has them.
     """
 
     @model_serializer(mode="wrap")
@@ -36,7 +36,7 @@ class Flat:
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        # The schema of the fields, not that of the dictionary which `_flatten` returns.
+        # The schema of the fields. The dictionary that `_flatten` returns has no schema of its own.
         schema = handler({name: part for name, part in core_schema.items() if name != "serialization"})
         own = handler.resolve_ref_schema(schema)
         properties: dict[str, Any] = {}

@@ -198,7 +198,7 @@ class ClusterConnection:
             self._on_resize(self.state.slots, sum(worker.memory for worker in self.workers))
 
     def _record_outage(self) -> None:
-        if self.state.usable:  # also by workers that finish their last jobs
+        if self.state.usable:  # counts workers that run their last jobs, too
             self._last_usable = monotonic()
             if self.outage.done():
                 self.outage = asyncio.get_running_loop().create_future()
@@ -238,7 +238,7 @@ def _rank(account: str, worker: str) -> bytes:
 
 
 async def _check_scheduler(client: Client) -> None:
-    """Logs a warning if the scheduler has not the settings for a short and fair end of jobs without a worker."""
+    """Logs a warning if the scheduler lacks the settings by which jobs whose worker was lost fail soon."""
     names = (_ALLOWED_FAILURES, _NO_WORKERS_TIMEOUT, _WORKER_TTL)
     failures, timeout, ttl = [await client.run_on_scheduler(dask.config.get, name) for name in names]
     if failures or timeout is None or ttl is None or parse_timedelta(ttl) > _MAX_WORKER_TTL:

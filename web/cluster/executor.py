@@ -197,7 +197,7 @@ class ClusterExecutor:
             raise ExecutorUnavailable("The scheduler of the cluster was lost.") from error
 
     def _delete(self, blobs: list[str]) -> None:
-        """Deletes blobs in the background. Those of servers that are killed are deleted as orphans by maintenance."""
+        """Deletes blobs in the background. Maintenance deletes what killed servers leave."""
         if blobs:
             task = asyncio.create_task(self._blobs.delete(blobs))
             self._deletions.add(task)

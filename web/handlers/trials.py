@@ -87,7 +87,7 @@ def _conversion_request(handler: PageHandler, target: str, options: OptionValues
 
 @asynccontextmanager
 async def _converted(handler: PageHandler, request: ConversionRequest) -> AsyncIterator[ChargedConversion]:
-    """The conversion with its result, for the block. Raises PublicError."""
+    """Converts, and keeps the file of the result during the block. Raises PublicError."""
     with handler.services.work_files.create(request.account.id) as output:
         try:
             outcome = await handler.services.conversions.convert(request, output)

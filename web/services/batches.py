@@ -87,7 +87,7 @@ class Batches:
 
     async def add(self, account: Account, batch_id: str, upload: Upload) -> AddedFile:
         """Stores a file in the batch. Raises NotFound, UnknownFormat, StorageFull and BatchFull."""
-        await self._database.read(batches.get, account.id, batch_id)  # before the file is looked at
+        await self._database.read(batches.get, account.id, batch_id)  # an unknown batch is reported before a wrong file
         total = 0
 
         def add(transaction: Transaction, source: SourceFile) -> File:
@@ -202,7 +202,7 @@ class Batches:
             )
             converted = await self._conversions.convert(conversion, output)
         request.context.add_credits(conversion.context.credits or 0)
-        assert converted.response is not None  # since `store_result` is set
+        assert converted.response is not None  # `store_result` is set
         return converted.response
 
     def _target(self, name: str) -> str:

@@ -39,7 +39,7 @@ class ConversionRequest:
     """One chargeable conversion of one file, or of several files with a tool.
 
     `uploads` are the input files, in order. `target` is the output format and `tool` the name of the tool, if any; the
-    last uploads are those of its parameters `file_names`. `operation` is the name in the usage report. With
+    last uploads belong to its parameters `file_names`. `operation` is the name in the usage report. With
     `store_result` the result is stored for a later download. If `file` is set, the only upload is a working copy of
     this stored file, and the result is saved with it. `name` replaces the first upload's file name, from which the
     result's name is derived.

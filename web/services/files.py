@@ -29,10 +29,10 @@ from web.services.conversion_request import ConversionRequest, Upload
 from web.services.idempotency import ResponseData
 from web.services.work_files import WorkFile
 
-_FORBIDDEN = re.compile(r'[<>:"|?*]')  # on some operating systems
+_FORBIDDEN = re.compile(r'[<>:"|?*]')  # some operating systems refuse these in names
 _MAX_NAME = 255  # bytes of UTF-8
 _MAX_STEM = 150  # bytes of UTF-8; file systems allow 255 for the whole name
-_ATTR_CHAR = "!#$&+-.^_`|~"  # unescaped by RFC 8187, besides letters and digits
+_ATTR_CHAR = "!#$&+-.^_`|~"  # unescaped by RFC 8187, besides ASCII alphanumerics
 _BATCH_SIZE = 500  # rows or blobs
 _ORPHAN_AGE = 3600  # seconds; the row of a younger blob may not be committed yet
 
@@ -216,7 +216,7 @@ def extension(fmt: FileFormat, filename: str) -> str:
 
 
 def extension_of(client_name: str) -> str:
-    """The extension in lower case without a dot; empty unless it has 1 to 10 letters and digits."""
+    """The extension in lower case without a dot; empty unless it is 1 to 10 ASCII alphanumerics."""
     match = re.search(r"\.([A-Za-z0-9]{1,10})\Z", client_name)
     return match[1].lower() if match else ""
 

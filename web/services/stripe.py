@@ -98,7 +98,7 @@ class StripeReversal(_StripeObject):
 
 
 def reversal_kind(event_type: str) -> Kind | None:
-    """What an event of this type reverses payments by; None for other events."""
+    """The kind of reversal that events of this type report; None for other events."""
     if event_type.startswith("charge.dispute."):
         return "dispute"
     return _REVERSAL_EVENTS.get(event_type)

@@ -41,7 +41,7 @@ class WorkFile(AbstractContextManager["WorkFile"]):
         self._account = account
         self._memory = 0  # bytes written to memory
         self._on_disk = 0  # bytes counted as written to the disk
-        self._pending = bytearray()  # for the disk
+        self._pending = bytearray()  # not yet written to the disk
         self.in_memory = True
 
     def __exit__(self, *_error: object) -> None:
@@ -78,7 +78,7 @@ class WorkFile(AbstractContextManager["WorkFile"]):
         """
         try:
             fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW)
-        except OSError:  # it is mapped for writing
+        except OSError:  # the process still maps the file for writing
             raise StepFailed("The conversion's process still writes its result.") from None
         if self.size > MEMORY_LIMIT:
             await self._move_to_disk()
@@ -136,8 +136,8 @@ class WorkFiles:
     """Creates work files, those on the disk in `folder`, and limits their number and size.
 
     Files on the disk have at most `space` bytes in all. An account may use a share of it and of the open files.
-    `used_memory` is the number of bytes in memory, `used_space` that on the disk by account, `open_files` the number of
-    files by account.
+    `used_memory` is the number of bytes in memory, `used_space` the number of bytes on the disk by account, and
+    `open_files` the number of files by account.
     """
 
     def __init__(self, folder: Path, *, space: int = _SPACE, memory: int = _TOTAL_MEMORY) -> None:

@@ -114,7 +114,7 @@ class Cluster(TypedDict):
     """The cluster that runs conversions, as of a few seconds ago."""
 
     connected: Annotated[bool, Field(description="Whether the scheduler responds.")]
-    workers: Annotated[dict[str, int], Field(description="Number of workers by version.", examples=[{"1.0.0": 3}])]
+    workers: Annotated[dict[str, int], Field(description="Number of workers by version.", examples=[{"1.1.0": 3}])]
     usable: Annotated[int, Field(description="Workers with the version and plugins of this server.", examples=[3])]
     slots: Annotated[int, Field(description="Conversions that usable workers run at the same time.", examples=[12])]
     running: Annotated[int, Field(description="Running conversions of all servers.", examples=[2])]
@@ -136,6 +136,6 @@ class Release(TypedDict):
     """The version of the service."""
 
     name: Literal["convertd"]
-    version: Annotated[str, Field(examples=["1.0.0"])]
+    version: Annotated[str, Field(examples=["1.1.0"])]
     api: Literal["v1"]
     meta: PublicMeta

@@ -104,7 +104,7 @@ class Calls:
     ) -> Result:
         """Runs a tool on a file, or on a sequence of files. `tools` returns the tools with their options.
 
-        The other arguments are those of `convert`; `name` replaces the filename of the first file.
+        The other arguments are as in `convert`; `name` replaces the filename of the first file.
         """
         is_single = isinstance(files, str) or _is_file(files)
         sent: list[tuple[str, Any]] = [("file", files)] if is_single else [("files[]", one) for one in cast(Any, files)]
@@ -113,11 +113,11 @@ class Calls:
         return await self._convert(f"/tools/{_quoted(tool)}", sent, fields, to, overwrite, name, progress)
 
     async def merge_pdfs(self, /, sources: Sequence[Source], **options: Any) -> Result:
-        """Merges 2 to 20 PDFs into one, in their order. Further arguments are those of `tool`, such as `to`."""
+        """Merges 2 to 20 PDFs into one, in their order. Further arguments are as in `tool`, such as `to`."""
         return await self.tool("pdf-merge", sources, **options)
 
     async def delete_pages(self, /, source: Source, pages: str | Sequence[int], **options: Any) -> Result:
-        """Removes pages from a PDF. Pages count from 1: [2, 5] or "2,5,8-10". Further arguments are those of `tool`."""
+        """Removes pages from a PDF. Pages count from 1: [2, 5] or "2,5,8-10". Further arguments are as in `tool`."""
         listed = pages if isinstance(pages, str) else ",".join(map(str, pages))
         return await self.tool("pdf-delete-pages", source, pages=listed, **options)
 

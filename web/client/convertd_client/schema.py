@@ -283,8 +283,8 @@ class Formats:
 class Inspection:
     """A conversion that was not run, because of `dry_run`."""
 
-    width: int | None = None  # Of the first page, in pixels.
-    height: int | None = None  # Of the first page, in pixels.
+    width: int | None = None  # Width of the first page in pixels.
+    height: int | None = None  # Height of the first page in pixels.
     pages: int | None = None  # Number of pages or frames.
     input_format: str
     output_format: str

@@ -123,7 +123,7 @@ def check_access(source: Path, output: Path, *, overwrite: bool) -> None:
 
 
 def output_paths(paths: Sequence[Path], target: str, folder: FilePath | None) -> dict[Path, Path]:
-    """Returns the path of the result for each path. Raises ValueError if it is that of another result or a source."""
+    """Returns the path of the result for each path. Raises ValueError if another result or a source has this path."""
     sources: dict[Path, Path] = {}
     for path in paths:
         output = Path(folder or path.parent, f"{path.stem}.{target.lower()}")
