@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from web.api.operations import JSON_FORM
 from web.services.code_samples import LANGUAGES, Call
 
 Schema: TypeAlias = Mapping[str, Any]
@@ -53,13 +54,13 @@ class Endpoint:
 
 
 def endpoints(document: Schema) -> tuple[Endpoint, ...]:
-    """All endpoints, in the order of the document."""
-    reader = _Reader(document)
+    """All endpoints, in the order of the document. Those that only send JSON are part of those that also send files."""
+    reader, paths = _Reader(document), document["paths"]
     return tuple(
         reader.endpoint(path, method, operation)
-        for path, item in document["paths"].items()
+        for path, item in paths.items()
         for method, operation in item.items()
-        if method != "servers"
+        if method != "servers" and not (path.endswith(JSON_FORM) and path.removesuffix(JSON_FORM) in paths)
     )
 
 
@@ -81,7 +82,7 @@ class _Reader:
             description=operation.get("description", ""),
             needs_key=needs_key,
             fields=tuple(self._fields(operation)),
-            responses=tuple(self._responses(operation)),
+            responses=(*self._responses(operation), *self._json_responses(path + JSON_FORM, method)),
             samples={language: write(call) for language, write in LANGUAGES.items()},
         )
 
@@ -131,6 +132,12 @@ class _Reader:
                 fields = tuple(self._properties(self._resolve(data), "data"))
                 example = json.dumps(media["example"], indent=2, ensure_ascii=False)
             yield Response(status, response["description"], fields, example)
+
+    def _json_responses(self, path: str, method: str) -> Iterator[Response]:
+        """The successful responses of the operation that only sends JSON, if there is one."""
+        operation = self._document["paths"].get(path, {}).get(method)
+        if operation is not None:
+            yield from (response for response in self._responses(operation) if response.status.startswith("2"))
 
     def _call(self, path: str, method: str, operation: Schema, *, needs_key: bool) -> Call:
         media_type, schema = _body(operation)
