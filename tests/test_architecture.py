@@ -48,7 +48,6 @@ _LAYERS = (  # of web, lowest first; modules of one layer may import each other
             "cli_tasks",
             "client",
             "cluster_worker",
-            "commands",
         ),
         "executor_setup",
     },

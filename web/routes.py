@@ -146,7 +146,7 @@ def _json_routes(
 
 
 def documented_operations(registry: Registry) -> list[DocumentedOperation]:
-    """The operations of the API by tag, for the OpenAPI document: those of a tool at its own path."""
+    """The operations of the API by tag, for the OpenAPI document. A tool is documented at one of its paths."""
     order = get_args(Tag)
     return sorted(_operations(registry), key=lambda documented: order.index(documented.operation.tag))
 

@@ -165,7 +165,7 @@ class SqliteWriter:
         self._thread.shutdown()
 
     def _run_groups(self) -> None:
-        self._scheduled = False  # before any call is taken, so that none is left behind
+        self._scheduled = False  # reset before calls are taken, so that none is left behind
         while group := [self._waiting.popleft() for _ in range(min(len(self._waiting), _GROUP_SIZE))]:
             self._run(group)
 

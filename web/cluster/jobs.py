@@ -136,7 +136,8 @@ async def run_job(job: ClusterJob) -> ClusterResult | ConversionError:
     worker = get_worker()
     runner = worker.plugins[JobRunner.name]
     assert isinstance(runner, JobRunner)
-    if worker.state.tasks[job.id].state == "cancelled":  # before it started; `transition` ends jobs that run
+    # Here the job has not started; `transition` ends jobs that run.
+    if worker.state.tasks[job.id].state == "cancelled":
         return ExecutorUnavailable("The job was cancelled.")
     return await runner.run(job)
 
