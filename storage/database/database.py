@@ -163,7 +163,8 @@ class SqliteWriter:
         self._thread.shutdown()
 
     def _run_groups(self) -> None:
-        self._scheduled = False  # before any call is taken, so that none is left behind
+        # Reset first: a call that is added from now on schedules another run, in case the loop misses it.
+        self._scheduled = False
         while group := [self._waiting.popleft() for _ in range(min(len(self._waiting), _GROUP_SIZE))]:
             self._run(group)
 

@@ -30,7 +30,7 @@ _RANDOM = 32  # characters: 190 bits
 _CHECKSUM = 6  # characters
 _VISIBLE = 15  # characters at the beginning, which identify a key in lists
 _FORM = re.compile(rf"{_PREFIX}[0-9A-Za-z]{{{_RANDOM + _CHECKSUM}}}")
-_TOKEN_BYTES = 32  # of a session
+_SESSION_TOKEN_BYTES = 32
 _USE_INTERVAL = 60  # seconds between updates of `last_used_at`
 
 
@@ -173,7 +173,7 @@ def begin_session(transaction: Transaction, sha256: str) -> tuple[str, StoredAcc
     """
     account, key = authenticate(transaction, sha256)
     record_use(transaction, account.id, key.key_id)
-    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    token = secrets.token_urlsafe(_SESSION_TOKEN_BYTES)
     row = {
         "sha256": digest(token),
         "api_key": key.key_id,

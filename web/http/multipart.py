@@ -90,7 +90,7 @@ class MultipartBody:
             raise FileTooLarge(max_file_size)
         self._received = 0
         self._parser = self._multipart_parser(content_type)
-        self._headers: list[tuple[bytearray, bytearray]] = []  # of the current part: names and values
+        self._part_headers: list[tuple[bytearray, bytearray]] = []  # names and values
         self._append: Callable[[bytes], None]  # receives the data of the current part
         self._parts = 0
         self._files: list[_FilePart] = []
@@ -156,9 +156,9 @@ class MultipartBody:
             return MultipartParser(
                 boundary,
                 {
-                    "on_header_begin": lambda: self._headers.append((bytearray(), bytearray())),
-                    "on_header_field": lambda data, start, end: self._headers[-1][0].extend(data[start:end]),
-                    "on_header_value": lambda data, start, end: self._headers[-1][1].extend(data[start:end]),
+                    "on_header_begin": lambda: self._part_headers.append((bytearray(), bytearray())),
+                    "on_header_field": lambda data, start, end: self._part_headers[-1][0].extend(data[start:end]),
+                    "on_header_value": lambda data, start, end: self._part_headers[-1][1].extend(data[start:end]),
                     "on_headers_finished": self._headers_finished,
                     "on_part_data": lambda data, start, end: self._append(data[start:end]),
                 },
@@ -170,8 +170,8 @@ class MultipartBody:
         self._parts += 1
         if self._parts > _MAX_PARTS:
             raise malformed(f"The form has more than {_MAX_PARTS} parts.", reason="too_many_parts")
-        headers = {bytes(name).lower(): bytes(value) for name, value in self._headers}
-        self._headers.clear()
+        headers = {bytes(name).lower(): bytes(value) for name, value in self._part_headers}
+        self._part_headers.clear()
         disposition = headers.get(b"content-disposition", b"")
         kind, parameters = parse_header(disposition)
         name = parameters.get(b"name")

@@ -219,7 +219,7 @@ class AccountCache:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.version = 0  # changes with every `remove`
         self._clock = clock
-        self._entries: dict[str, tuple[Account, float]] = {}  # with the time at which the entry expires
+        self._entries: dict[str, tuple[Account, float]] = {}  # Unix time: when the entry expires
 
     def get(self, sha256: str) -> Account | None:
         """Returns the account, or None."""
