@@ -63,9 +63,7 @@ class MemoryRateLimiter:
 
     async def hit(self, key: str, limit: int, window: int) -> RateLimitStatus:
         now = self._clock()
-        current = self._current(key, window, now)
-        if current is None:
-            current = self._open(key, window, now)
+        current = self._current(key, window, now) or self._open(key, window, now)
         allowed = current.count < limit
         current.count += allowed
         return _status(allowed, limit, current, now)

@@ -68,13 +68,13 @@ def translate(error: BaseException) -> BaseException:
     """Returns DatabaseBusy for a locked database, OSError (ENOSPC) for a full disk, any other error unchanged."""
     if not isinstance(error, peewee.OperationalError | peewee.InterfaceError):
         return error
-    translated: BaseException = error
     if is_busy(error):
-        translated = DatabaseBusy()
+        translated: Exception = DatabaseBusy()
     elif _is_full(error):
         translated = OSError(errno.ENOSPC, "The disk of the database is full.")
-    if translated is not error:
-        translated.__cause__ = error
+    else:
+        return error
+    translated.__cause__ = error
     return translated
 
 

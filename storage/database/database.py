@@ -15,7 +15,6 @@ import peewee
 from storage.database.connection_pool import ConnectionPool
 from storage.database.connections import (
     TIMEOUT,
-    is_busy,
     open_postgresql,
     open_sqlite,
     open_sqlite_readers,
@@ -31,7 +30,6 @@ R = TypeVar("R")
 
 _CONNECTIONS = 8  # to PostgreSQL
 _READERS = 4  # connections to SQLite that only read
-_RETRY_INTERVAL = 0.05  # seconds
 _GROUP_SIZE = 64  # functions
 
 
@@ -48,14 +46,14 @@ class Database:
         if path is None:
             pool = open_postgresql(url, _CONNECTIONS)
             try:
-                _migrate(pool)
+                migrate(pool)
             except BaseException:
                 pool.close_all()
                 raise
             self._writes = self._reads = ConnectionPool(pool, _CONNECTIONS, clock)
         else:
             connection = open_sqlite(path)
-            _migrate(connection)
+            migrate(connection)
             self._writes = SqliteWriter(connection, clock)
             self._reads = ConnectionPool(open_sqlite_readers(path, _READERS), _READERS, clock)
 
@@ -165,7 +163,8 @@ class SqliteWriter:
         self._thread.shutdown()
 
     def _run_groups(self) -> None:
-        self._scheduled = False  # reset before calls are taken, so that none is left behind
+        # Reset first: a call that is added from now on schedules another run, in case the loop misses it.
+        self._scheduled = False
         while group := [self._waiting.popleft() for _ in range(min(len(self._waiting), _GROUP_SIZE))]:
             self._run(group)
 
@@ -219,16 +218,3 @@ class SqliteWriter:
 
     def _in_transaction(self) -> bool:
         return bool(self._connection.connection().in_transaction)
-
-
-def _migrate(connection: peewee.Database) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while True:
-        try:
-            with connection.connection_context():
-                return migrate(connection)
-        except peewee.OperationalError as error:
-            # SQLite's own timeout does not cover the switch of a new database to WAL by another process.
-            if not is_busy(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(_RETRY_INTERVAL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,10 @@ from pathlib import Path
 import peewee
 from playhouse.migrations import Runner
 
+from storage.database.connections import TIMEOUT, is_busy
+
 MIGRATIONS = Path(__file__).parent / "migrations"
+_RETRY_INTERVAL = 0.05  # seconds
 _LOCK = 0x636F6E76657274  # an arbitrary number, the same on all servers
 
 
@@ -22,6 +26,19 @@ def migrate(connection: peewee.Database) -> None:
 
     Raises NewerSchema if the database has migrations that this release does not know.
     """
+    deadline = time.monotonic() + TIMEOUT
+    while True:
+        try:
+            with connection.connection_context():
+                return _apply(connection)
+        except peewee.OperationalError as error:
+            # SQLite's own timeout does not cover the switch of a new database to WAL by another process.
+            if not is_busy(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_INTERVAL)
+
+
+def _apply(connection: peewee.Database) -> None:
     with _exclusive_transaction(connection):
         runner = Runner(connection, str(MIGRATIONS))
         if any(migration.path is None for migration in runner.status()):

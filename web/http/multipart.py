@@ -90,8 +90,7 @@ class MultipartBody:
             raise FileTooLarge(max_file_size)
         self._received = 0
         self._parser = self._multipart_parser(content_type)
-        self._header = (bytearray(), bytearray())
-        self._disposition = b""
+        self._part_headers: list[tuple[bytearray, bytearray]] = []  # names and values
         self._append: Callable[[bytes], None]  # receives the data of the current part
         self._parts = 0
         self._files: list[_FilePart] = []
@@ -157,9 +156,9 @@ class MultipartBody:
             return MultipartParser(
                 boundary,
                 {
-                    "on_header_field": lambda data, start, end: self._header[0].extend(data[start:end]),
-                    "on_header_value": lambda data, start, end: self._header[1].extend(data[start:end]),
-                    "on_header_end": self._header_end,
+                    "on_header_begin": lambda: self._part_headers.append((bytearray(), bytearray())),
+                    "on_header_field": lambda data, start, end: self._part_headers[-1][0].extend(data[start:end]),
+                    "on_header_value": lambda data, start, end: self._part_headers[-1][1].extend(data[start:end]),
                     "on_headers_finished": self._headers_finished,
                     "on_part_data": lambda data, start, end: self._append(data[start:end]),
                 },
@@ -167,17 +166,13 @@ class MultipartBody:
         except FormParserError as error:
             raise malformed("The boundary is too long.") from error
 
-    def _header_end(self) -> None:
-        name, value = self._header
-        if name.lower() == b"content-disposition":
-            self._disposition = bytes(value)
-        self._header = (bytearray(), bytearray())
-
     def _headers_finished(self) -> None:
         self._parts += 1
         if self._parts > _MAX_PARTS:
             raise malformed(f"The form has more than {_MAX_PARTS} parts.", reason="too_many_parts")
-        disposition, self._disposition = self._disposition, b""
+        headers = {bytes(name).lower(): bytes(value) for name, value in self._part_headers}
+        self._part_headers.clear()
+        disposition = headers.get(b"content-disposition", b"")
         kind, parameters = parse_header(disposition)
         name = parameters.get(b"name")
         if kind != b"form-data" or name is None:

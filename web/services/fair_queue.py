@@ -186,14 +186,9 @@ class FairQueue:
         free, free_of_account = slots - self.running, limit - (account.running if account else 0)
         return max((total - max(free, 0)) / slots, (account_jobs - max(free_of_account, 0)) / limit, 0.0)
 
-    def oldest(self) -> float | None:
-        """The earliest `queued_at` of all waiting jobs; None if no job waits."""
-        first_jobs = (next(iter(account.waiting)) for account in self._accounts.values() if account.waiting)
-        return min((job.queued_at for job in first_jobs), default=None)
-
-    def oldest_unready(self) -> float | None:
-        """The earliest `queued_at` of all jobs that are not ready; None if there are none."""
-        jobs = (job for account in self._accounts.values() for job in account.waiting if not job.ready)
+    def oldest(self, *, unready: bool = False) -> float | None:
+        """The earliest `queued_at` of all waiting jobs, or of those that are not ready; None if there are none."""
+        jobs = (job for account in self._accounts.values() for job in account.waiting if not (unready and job.ready))
         return min((job.queued_at for job in jobs), default=None)
 
     def _next(self) -> QueuedJob | None:

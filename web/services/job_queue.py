@@ -79,7 +79,7 @@ class JobQueue:
         ahead = self._queue.jobs_ahead(account_id, limit)
         expected = ahead * (self._mean_seconds or 0.0)
         if ahead > self._max_jobs_ahead or expected > max_wait * _MAX_WAIT_SHARE:
-            unready = self._queue.oldest_unready()
+            unready = self._queue.oldest(unready=True)
             if unready is not None and monotonic() - unready > _RESERVATION_SECONDS:
                 raise NotReady("The database does not reserve credits in time.", retry_after=1)
             raise self._full("full", expected, "Too many conversions are waiting.")

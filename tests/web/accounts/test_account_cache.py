@@ -18,7 +18,7 @@ from tests.support.requests.checks import problem
 from tests.support.samples.generated import sample
 from tests.support.samples.storage import Clock, open_account
 from tests.support.servers.in_process import Running
-from web.services.accounts import AccountCache, Accounts
+from web.services.accounts import Account, AccountCache, Accounts
 from web.services.charging import Charges
 
 USE = UsageRecord("convert", "png", "webp", 1)
@@ -159,8 +159,8 @@ async def test_a_key_revoked_elsewhere_reserves_nothing(
         await service.authenticate(bearer(issued), cached=True)
 
 
-def _found(database: Database, issued: IssuedKey) -> tuple[accounts.StoredAccount, api_keys.Key]:
-    return database.run_blocking(api_keys.authenticate, api_keys.digest(issued.text))
+def _found(database: Database, issued: IssuedKey) -> Account:
+    return Account.from_storage(*database.run_blocking(api_keys.authenticate, api_keys.digest(issued.text)))
 
 
 def test_an_account_read_before_a_revocation_is_not_cached(url: str, clock: Clock) -> None:
@@ -168,9 +168,9 @@ def test_an_account_read_before_a_revocation_is_not_cached(url: str, clock: Cloc
     issued = issue(database)
     found, version = _found(database, issued), cache.version
     cache.remove(issued.key.key_id)
-    cache.put("sha256", *found, version)
+    cache.put("sha256", found, None, version)
     assert cache.get("sha256") is None
-    cache.put("sha256", *found, cache.version)
+    cache.put("sha256", found, None, cache.version)
     assert cache.get("sha256") == found
     database.close()
 
@@ -180,7 +180,7 @@ def test_the_cache_is_bounded(url: str, clock: Clock, monkeypatch: pytest.Monkey
     database, cache = Database(url, clock=clock), AccountCache(clock)
     found = _found(database, issue(database))
     for name in ("first", "second", "first", "third"):
-        cache.put(name, *found, cache.version)
+        cache.put(name, found, None, cache.version)
     assert [name for name in ("first", "second", "third") if cache.get(name)] == ["first", "third"]
     database.close()
 
