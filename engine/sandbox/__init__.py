@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from engine.sandbox import landlock, privileges, seccomp
-from engine.sandbox.allowed_paths import allowed_path_rules as allowed_path_rules
 from engine.sandbox.landlock import Rules
+from engine.sandbox.landlock import allowed_path_rules as allowed_path_rules
 from engine.sandbox.privileges import lower_session_priority as lower_session_priority
 from engine.sandbox.rlimits import address_space as address_space
 from engine.sandbox.rlimits import limit_job as limit_job
