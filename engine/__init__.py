@@ -1,91 +1,48 @@
-"""File formats, conversions between them, and their execution. `__all__` is the API of plugins."""
+"""File formats, conversions between them, and their execution. Plugins use no other names of `engine`."""
 
-from engine import color
-from engine.conversions import (
-    AnyConversion,
-    AnyTool,
-    AnyTransform,
-    Conversion,
-    FidelityWarning,
-    Loss,
-    Requirement,
-    Tool,
-    ToolResult,
-    Transform,
-    conversion,
-    tool,
-    transform,
-)
-from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_side, check_size
-from engine.errors import (
-    ConversionError,
-    CorruptInput,
-    InvalidOption,
-    StepFailed,
-    TooLarge,
-    UnknownFormat,
-    UnsupportedConversion,
-)
-from engine.formats import (
-    Brands,
-    Content,
-    FileFormat,
-    Format,
-    Signature,
-    Sniffer,
-    any_of,
-    boxes_are_complete,
-    ends_with,
-)
-from engine.hookspecs import hookimpl
-from engine.media import DOCUMENT, RASTER, DeepPixels, Frame, Raster, TargetCapabilities
-from engine.options import InputFile, Option, OptionValues, PageRanges
-
-__all__ = [
-    "DOCUMENT",
-    "MAX_FRAMES",
-    "MAX_PIXELS",
-    "RASTER",
-    "AnyConversion",
-    "AnyTool",
-    "AnyTransform",
-    "Brands",
-    "Content",
-    "Conversion",
-    "ConversionError",
-    "CorruptInput",
-    "DeepPixels",
-    "FidelityWarning",
-    "FileFormat",
-    "Format",
-    "Frame",
-    "InputFile",
-    "InvalidOption",
-    "Loss",
-    "Option",
-    "OptionValues",
-    "PageRanges",
-    "Raster",
-    "Requirement",
-    "Signature",
-    "Size",
-    "Sniffer",
-    "StepFailed",
-    "TargetCapabilities",
-    "TooLarge",
-    "Tool",
-    "ToolResult",
-    "Transform",
-    "UnknownFormat",
-    "UnsupportedConversion",
-    "any_of",
-    "boxes_are_complete",
-    "check_side",
-    "check_size",
-    "color",
-    "conversion",
-    "ends_with",
-    "hookimpl",
-    "tool",
-    "transform",
-]
+from engine import color as color
+from engine.conversions import AnyConversion as AnyConversion
+from engine.conversions import AnyTool as AnyTool
+from engine.conversions import AnyTransform as AnyTransform
+from engine.conversions import Conversion as Conversion
+from engine.conversions import FidelityWarning as FidelityWarning
+from engine.conversions import Loss as Loss
+from engine.conversions import Requirement as Requirement
+from engine.conversions import Tool as Tool
+from engine.conversions import ToolResult as ToolResult
+from engine.conversions import Transform as Transform
+from engine.conversions import conversion as conversion
+from engine.conversions import tool as tool
+from engine.conversions import transform as transform
+from engine.decode_limits import MAX_FRAMES as MAX_FRAMES
+from engine.decode_limits import MAX_PIXELS as MAX_PIXELS
+from engine.decode_limits import Size as Size
+from engine.decode_limits import check_side as check_side
+from engine.decode_limits import check_size as check_size
+from engine.errors import ConversionError as ConversionError
+from engine.errors import CorruptInput as CorruptInput
+from engine.errors import InvalidOption as InvalidOption
+from engine.errors import StepFailed as StepFailed
+from engine.errors import TooLarge as TooLarge
+from engine.errors import UnknownFormat as UnknownFormat
+from engine.errors import UnsupportedConversion as UnsupportedConversion
+from engine.formats import Brands as Brands
+from engine.formats import Content as Content
+from engine.formats import FileFormat as FileFormat
+from engine.formats import Format as Format
+from engine.formats import Signature as Signature
+from engine.formats import Sniffer as Sniffer
+from engine.formats import any_of as any_of
+from engine.formats import boxes_are_complete as boxes_are_complete
+from engine.formats import ends_with as ends_with
+from engine.hookspecs import hookimpl as hookimpl
+from engine.media import DOCUMENT as DOCUMENT
+from engine.media import RASTER as RASTER
+from engine.media import DeepPixels as DeepPixels
+from engine.media import Frame as Frame
+from engine.media import Raster as Raster
+from engine.media import TargetCapabilities as TargetCapabilities
+from engine.options import InputFile as InputFile
+from engine.options import Option as Option
+from engine.options import OptionValues as OptionValues
+from engine.options import PageRanges as PageRanges

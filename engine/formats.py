@@ -1,7 +1,7 @@
 """Formats of files and of payloads in memory, and their detection from bytes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -47,14 +47,15 @@ class FileFormat(Format[bytes]):
     """A format of files. The first extension is used for downloads; all are aliases of the name."""
 
     payload: type[bytes] = field(default=bytes, init=False)
-    media_type: str = field(kw_only=True)
-    extensions: tuple[str, ...] = field(kw_only=True)
-    sniff: Sniffer = field(kw_only=True, repr=False)
-    lossy: bool = field(default=False, kw_only=True)  # quality applies
-    animated: bool = field(default=False, kw_only=True)  # animations can be written
-    paged: bool = field(default=False, kw_only=True)  # several pages can be written
-    bytes_per_pixel: float = field(default=0.1, kw_only=True)  # in a well compressed file
-    is_complete: Callable[[Content], bool] | None = field(default=None, kw_only=True, repr=False)  # False: truncated
+    _: KW_ONLY
+    media_type: str
+    extensions: tuple[str, ...]
+    sniff: Sniffer = field(repr=False)
+    lossy: bool = False  # quality applies
+    animated: bool = False  # animations can be written
+    paged: bool = False  # several pages can be written
+    bytes_per_pixel: float = 0.1  # in a well compressed file
+    is_complete: Callable[[Content], bool] | None = field(default=None, repr=False)  # False: truncated
 
     __hash__ = Format.__hash__
 

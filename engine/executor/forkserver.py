@@ -74,13 +74,7 @@ class WorkerProcess:
 
     def is_waiting(self) -> bool:
         """Returns whether the process is alive and has sent nothing that has not been received."""
-        try:
-            self.connection.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return False
+        return _is_silent(self.connection)
 
     def memory_and_threads(self) -> tuple[int, int]:
         """Returns the bytes of its own memory, and its number of threads. Raises OSError if it has ended."""
@@ -118,7 +112,7 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """Kills the process and all processes of its process group."""
-        if self._is_running():
+        if not self.ended and _is_silent(self.status):
             for kill in (os.killpg, os.kill):
                 with suppress(ProcessLookupError):
                     kill(self.pid, signal.SIGKILL)
@@ -131,16 +125,16 @@ class WorkerProcess:
         os.close(self.proc_status)
         os.close(self.pidfd)
 
-    def _is_running(self) -> bool:
-        if self.ended:
-            return False
-        try:
-            self.status.recv(PID.size, socket.MSG_PEEK)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
+
+def _is_silent(connection: socket.socket) -> bool:
+    """Whether a connection is open and has nothing to receive."""
+    try:
+        connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    except OSError:
         return False
+    return False
 
 
 class ForkServer:

@@ -9,29 +9,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from engine.sandbox import landlock, privileges, seccomp
-from engine.sandbox.allowed_paths import allowed_path_rules
 from engine.sandbox.landlock import Rules
-from engine.sandbox.privileges import lower_session_priority
-from engine.sandbox.rlimits import address_space, limit_job, limit_memory, limit_process, peak_memory
-from engine.sandbox.selftest import run_selftest
-
-__all__ = [
-    "ALWAYS",
-    "LAYERS",
-    "SandboxReport",
-    "address_space",
-    "allowed_path_rules",
-    "apply_layers",
-    "compile_filters",
-    "enter_network_namespace",
-    "forbid_programs",
-    "limit_job",
-    "limit_memory",
-    "limit_process",
-    "lower_session_priority",
-    "peak_memory",
-    "run_selftest",
-]
+from engine.sandbox.landlock import allowed_path_rules as allowed_path_rules
+from engine.sandbox.privileges import lower_session_priority as lower_session_priority
+from engine.sandbox.rlimits import address_space as address_space
+from engine.sandbox.rlimits import limit_job as limit_job
+from engine.sandbox.rlimits import limit_memory as limit_memory
+from engine.sandbox.rlimits import limit_process as limit_process
+from engine.sandbox.rlimits import peak_memory as peak_memory
+from engine.sandbox.selftest import run_selftest as run_selftest
 
 ALWAYS = frozenset({"rlimits", "process_group", "parent_death_signal"})
 """The layers that remain when the sandbox is switched off."""

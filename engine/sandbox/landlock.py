@@ -3,7 +3,9 @@
 import os
 import stat
 import struct
-from collections.abc import Mapping
+import sys
+import sysconfig
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntFlag
 from pathlib import Path
@@ -54,6 +56,16 @@ READ_WRITE = (
 _FOR_FILES = Access.EXECUTE | Access.READ | Access.WRITE | Access.TRUNCATE | Access.CONTROL_DEVICE
 _SINCE = {Access.REFER: 2, Access.TRUNCATE: 3, Access.CONTROL_DEVICE: 5}  # ABI versions; the others have 1
 
+# What every job may read: libraries, fonts, and devices without state. None of it holds user data.
+_SYSTEM = (
+    *("/usr", "/lib", "/lib64"),
+    *("/etc/fonts", "/etc/ghostscript", "/etc/ld.so.cache", "/etc/localtime"),
+    *("/var/cache/fontconfig", "/var/lib/ghostscript"),
+    *("/dev/urandom", "/dev/random", "/dev/zero"),
+    *("/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu"),
+)
+_LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")  # the kernel starts programs through these
+
 
 @dataclass(frozen=True)
 class Rules:
@@ -67,6 +79,26 @@ class Rules:
     folders: tuple[bytes, ...]
     files: tuple[tuple[str, int], ...]
     own: int
+
+
+def allowed_path_rules(programs: Iterable[str]) -> Rules:
+    """Returns the rules of every job: read access to libraries, and permission to run `programs`."""
+    return rules(
+        {
+            **dict.fromkeys((*map(Path, _SYSTEM), *_python_folders()), READ_ONLY),
+            Path("/dev/null"): Access.READ | Access.WRITE,
+            **dict.fromkeys(map(Path, (*programs, *_LOADERS)), READ_ONLY | Access.EXECUTE),
+        }
+    )
+
+
+def _python_folders() -> set[Path]:
+    """The standard library, installed packages and the folders of imported packages, but not their siblings."""
+    installed = {Path(entry) for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")}
+    standard = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    packages = [getattr(module, "__path__", ()) for name, module in [*sys.modules.items()] if "." not in name]
+    folders = installed | standard | {Path(path) for paths in packages for path in paths}
+    return {folder for folder in folders if folders.isdisjoint(folder.parents)}
 
 
 def rules(paths: Mapping[Path, Access]) -> Rules:
