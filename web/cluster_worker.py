@@ -140,7 +140,6 @@ async def _serve(settings: Settings, options: WorkerOptions) -> None:
         if listener is not None:
             listener.stop()
         await executor.close()
-        await blobs.close()
     log.info("stopped")
 
 

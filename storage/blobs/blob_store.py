@@ -39,9 +39,6 @@ class BlobStore(Protocol):
     async def ready(self) -> bool:
         """Whether the store accepts blobs now."""
 
-    async def close(self) -> None:
-        """Closes connections."""
-
 
 def open_blob_store(url: str | None, folder: Path, *, durable: bool = True) -> BlobStore:
     """Opens the store at `s3://bucket/prefix` or `file:///folder`, or the folder if there is no URL. Blocks.
@@ -101,9 +98,6 @@ class FolderBlobStore:
 
     async def ready(self) -> bool:
         return await asyncio.to_thread(is_writable, self._folder)
-
-    async def close(self) -> None:
-        """Does nothing."""
 
     def _path(self, key: str) -> Path:
         return self._folder / validate_key(key)

@@ -81,9 +81,6 @@ class S3BlobStore:
             return False
         return True
 
-    async def close(self) -> None:
-        """Does nothing: the connections are closed with the last reference to the store."""
-
 
 @contextmanager
 def _store_errors() -> Iterator[None]:

@@ -135,7 +135,6 @@ async def test_many_blobs_are_listed(blobs: BlobStore, tmp_path: Path) -> None:
 
 async def test_stores_are_ready(blobs: BlobStore) -> None:
     assert await blobs.ready()
-    await blobs.close()
 
 
 async def test_a_large_blob_takes_little_memory(blobs: BlobStore, tmp_path: Path) -> None:

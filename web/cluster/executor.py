@@ -64,7 +64,6 @@ class ClusterExecutor:
         if self._deletions:
             await asyncio.wait(self._deletions, timeout=_CLOSE_TIMEOUT)
         await self.connection.close()
-        await self._blobs.close()
 
     async def ready(self) -> bool:
         """Returns whether a worker can run jobs of this server."""
