@@ -15,7 +15,7 @@ from web.api.errors import STATUS
 from web.api.fields import FieldDescription, IdempotencyHeader, RequestModel, describe, describe_option
 from web.api.headers import header_components, header_refs
 from web.api.operations import ALL_TARGETS, ZIP, Access, FileField, FormFields, Operation, Response
-from web.api.schemas.common import API
+from web.api.values import API
 from web.openapi_schemas import DESCRIPTION, SECURITY, SUMMARY, TAGS, Schemas, error_name, reference
 
 _TEXT = {"type": "string"}

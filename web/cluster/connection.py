@@ -19,8 +19,8 @@ from distributed import Client, Security
 
 from config.settings import SettingsError
 from storage.ids import new_id
+from web.api.schemas.service import Cluster
 from web.cluster.jobs import Installation
-from web.metrics.cluster import ClusterState
 
 log = logging.getLogger("convertd.cluster")
 
@@ -62,7 +62,7 @@ class ClusterConnection:
     """
 
     def __init__(self, scheduler: str, installation: Installation) -> None:
-        self.state = ClusterState()
+        self.state = Cluster()
         self.workers: tuple[ClusterWorker, ...] = ()
         self.outage: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._scheduler = scheduler
@@ -180,7 +180,7 @@ class ClusterConnection:
         usable = {address: worker for address, worker in described.items() if self._is_usable(worker)}
         counts = [worker["metrics"].get("task_counts", {}) for worker in usable.values()]
         self.workers = tuple(_usable_worker(address, worker) for address, worker in usable.items())
-        self.state = ClusterState(
+        self.state = Cluster(
             connected=workers is not None,
             workers=dict(Counter(worker[INSTALLATION]["version"] for worker in described.values())),
             usable=sum(self._is_same(worker) for worker in described.values()),

@@ -2,41 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from web.api.schemas.service import Cluster
 from web.metrics.service import InstallationMetrics
 
 JobOutcome: TypeAlias = Literal["succeeded", "failed", "cancelled"]
 
 
-@dataclass(frozen=True)
-class ClusterState:
-    """The cluster as of the latest update.
-
-    `workers` are numbers of workers by version, `usable` those with the same installation as the server. The usable
-    workers run `slots` jobs at a time; `running` and `waiting` are the jobs of all servers on them. `retries` is the
-    number of jobs of this server that were repeated because their worker died.
-    """
-
-    connected: bool = False
-    workers: Mapping[str, int] = field(default_factory=dict)
-    usable: int = 0
-    slots: int = 0
-    running: int = 0
-    waiting: int = 0
-    retries: int = 0
-
-    @property
-    def unusable(self) -> int:
-        """Number of workers with another installation than the server."""
-        return sum(self.workers.values()) - self.usable
-
-
-ReadState: TypeAlias = Callable[[], ClusterState]
+ReadState: TypeAlias = Callable[[], Cluster]
 
 
 class ClusterMetrics:
@@ -70,7 +47,7 @@ class ClusterMetrics:
         )
         self._retries_before = 0
 
-    def update(self, state: ClusterState) -> None:
+    def update(self, state: Cluster) -> None:
         """Sets all metrics."""
         self._connected.set(state.connected)
         self._workers.clear()  # forgets versions that no worker has

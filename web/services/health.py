@@ -14,7 +14,8 @@ from storage.blobs.blob_store import BlobStore, is_writable
 from storage.database import Database
 from storage.rate_limits import FailoverRateLimiter, RateLimiter
 from storage.tables import accounts
-from web.metrics.cluster import ClusterState, ReadState
+from web.api.schemas.service import Cluster
+from web.metrics.cluster import ReadState
 from web.metrics.service import InstallationMetrics
 from web.services.work_files import WorkFiles
 
@@ -33,7 +34,7 @@ class HealthState:
 
     reasons: tuple[str, ...]
     degraded: tuple[str, ...]
-    cluster: ClusterState | None = None
+    cluster: Cluster | None = None
 
 
 class Readiness:
