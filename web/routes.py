@@ -160,5 +160,4 @@ def documented_operations(registry: Registry) -> Iterator[DocumentedOperation]:
                 operation=operation,
                 access=handler.access,
                 headers=tuple(handler.fixed_headers),
-                documentation=operation.documentation,
             )

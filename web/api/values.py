@@ -95,7 +95,7 @@ class Flat:
             inner = handler.resolve_ref_schema(part["anyOf"][0] if optional else part)
             known = properties if optional else {}
             properties |= {
-                key: _nullable(one) if optional else one for key, one in inner["properties"].items() if key not in known
+                key: nullable(one) if optional else one for key, one in inner["properties"].items() if key not in known
             }
             required += inner.get("required", ())
         own["properties"] = properties | own["properties"]
@@ -133,7 +133,8 @@ def _inlined(type_: Any) -> Mapping[str, Mapping[str, Any]]:
     return found
 
 
-def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+def nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of the same values or null. Lists stay as they are: they are empty instead."""
     if schema.get("type") == "array" or "null" in str(schema.get("type")) or "anyOf" in schema:
         return schema
     if isinstance(schema.get("type"), str):
