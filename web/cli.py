@@ -20,7 +20,15 @@ from typer.core import TyperGroup
 from web import cli_flags
 from web.cli_account import account_cli
 from web.cli_flags import Overwrite, Server
-from web.cli_output import FAILED, WRONG_USAGE, Json, exit_on_storage_errors, exit_with, load_settings_or_exit
+from web.cli_output import (
+    FAILED,
+    WRONG_USAGE,
+    Json,
+    exit_on_storage_errors,
+    exit_with,
+    load_settings_or_exit,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from config.settings import Settings
@@ -202,81 +210,59 @@ def _convert(
 @cli.command()
 def formats(as_json: Json = False) -> None:
     """List the supported conversions."""
-    from rich.console import Console
-    from rich.table import Table
-
     from engine.registry import load_registry
     from web.services.catalogue import formats_catalogue
 
     catalogue = formats_catalogue(load_registry())
     if as_json:
         return print(json.dumps(catalogue, indent=2))
-    table = Table("input", "outputs")
-    for source, targets in catalogue["by_input_format"].items():
-        table.add_row(source, " ".join(targets))
-    return Console().print(table)
+    targets_of = catalogue["by_input_format"].items()
+    return print_table(("input", "outputs"), ((source, " ".join(targets)) for source, targets in targets_of))
 
 
 @cli.command()
 def tools(as_json: Json = False) -> None:
     """List the tools. Each is a command, too: convertd TOOL INPUT... -o OUTPUT."""
-    from rich.console import Console
-    from rich.table import Table
-
     from engine.registry import load_registry
 
     known = load_registry().tools.values()
     if as_json:
         return print(json.dumps([{"id": tool.name, "name": tool.title} for tool in known], indent=2))
-    table = Table("tool", "description")
-    for tool in known:
-        table.add_row(tool.name, tool.summary)
-    return Console().print(table)
+    return print_table(("tool", "description"), ((tool.name, tool.summary) for tool in known))
 
 
 @cli.command()
 def config(as_json: Json = False) -> None:
     """Show effective settings and their sources. Secrets are masked."""
-    from rich.console import Console
-    from rich.table import Table
-
     from config.settings import effective_settings
 
     settings = effective_settings(load_settings_or_exit())
     if as_json:
         values = {setting.name: {"value": setting.value, "source": setting.source} for setting in settings}
         return print(json.dumps(values, indent=2))
-    table = Table("setting", "value", "source")
-    for setting in settings:
-        table.add_row(setting.name, "" if setting.value is None else str(setting.value), setting.source)
-    return Console(soft_wrap=True, markup=False).print(table)
+    rows = ((setting.name, setting.value, setting.source) for setting in settings)
+    return print_table(("setting", "value", "source"), rows, fold=False)
 
 
 @cli.command()
 def doctor(as_json: Json = False) -> None:
     """Check the sandbox, the plugins and the system packages of this installation."""
-    from rich.console import Console
-    from rich.table import Table
-
     from engine.registry import load_registry
 
     registry, settings = load_registry(), load_settings_or_exit()
     sandbox, processes = asyncio.run(_examine_sandbox(settings)), _processes(registry, settings)
     if as_json:
         return print(json.dumps({**_installation(registry, sandbox), "processes": processes}, indent=2))
-    table = Table("component", "state")
-    for name, applied in sandbox.layers.items():
-        table.add_row(f"sandbox layer: {name}", "active" if applied else "unavailable")
-    for name, passed in sandbox.checks.items():
-        table.add_row(f"sandbox check: {name}", "passed" if passed else "failed")
-    table.add_row("process", f"of one account; at most {processes['jobs_per_process']} conversions, one at a time")
-    table.add_row("process of one conversion", f"from {', '.join(processes['isolated_inputs'])}")
-    table.add_row("", f"to {', '.join(processes['isolated_outputs'])}")
-    for plugin in registry.plugins:
-        table.add_row(f"plugin: {plugin.name}", plugin.error or plugin.summary)
-    for requirement in registry.missing:
-        table.add_row(f"missing: {requirement.name}", f"needed for {requirement.purpose}: {requirement.install}")
-    return Console().print(table)
+    rows = [
+        *((f"sandbox layer: {name}", "active" if on else "unavailable") for name, on in sandbox.layers.items()),
+        *((f"sandbox check: {name}", "passed" if passed else "failed") for name, passed in sandbox.checks.items()),
+        ("process", f"of one account; at most {processes['jobs_per_process']} conversions, one at a time"),
+        ("process of one conversion", f"from {', '.join(processes['isolated_inputs'])}"),
+        ("", f"to {', '.join(processes['isolated_outputs'])}"),
+        *((f"plugin: {plugin.name}", plugin.error or plugin.summary) for plugin in registry.plugins),
+        *((f"missing: {one.name}", f"needed for {one.purpose}: {one.install}") for one in registry.missing),
+    ]
+    return print_table(("component", "state"), rows)
 
 
 def _installation(registry: Registry, sandbox: SandboxReport) -> dict[str, Any]:

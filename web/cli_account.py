@@ -22,11 +22,11 @@ from web.cli_output import (
     exit_with,
     load_settings_or_exit,
     print_message,
+    print_table,
 )
 
 if TYPE_CHECKING:
     from config.settings import Settings
-    from storage.blobs.blob_store import BlobStore
     from storage.database.transaction import Transaction
     from storage.tables.accounts import StoredAccount
     from storage.tables.api_keys import IssuedKey, Key
@@ -75,9 +75,6 @@ def create(
 @account_cli.command("list")
 def list_accounts(as_json: Json = False) -> None:
     """List all accounts with their credits."""
-    from rich.console import Console
-    from rich.table import Column, Table
-
     from storage.tables import accounts
 
     found = [
@@ -85,19 +82,14 @@ def list_accounts(as_json: Json = False) -> None:
     ]
     if as_json:
         return print(json.dumps(found, indent=2))
-    columns = ("name", "credits_remaining", "credits_used_total", "created_at")
-    table = Table(Column("email", no_wrap=True), *(column.replace("_", " ") for column in columns))
-    for fields in found:
-        table.add_row(fields["email"], *(str(fields[column]) for column in columns))
-    return Console(soft_wrap=True, markup=False).print(table)
+    columns = ("email", "name", "credits_remaining", "credits_used_total", "created_at")
+    headers = [column.replace("_", " ") for column in columns]
+    return print_table(headers, ([fields[column] for column in columns] for fields in found), fold=False)
 
 
 @account_cli.command()
 def show(email: Email, as_json: Json = False) -> None:
     """Show an account, its credits, its stored files and its API keys."""
-    from rich.console import Console
-    from rich.table import Table
-
     from storage.tables import api_keys, files
     from web.api.values import to_json
 
@@ -109,12 +101,9 @@ def show(email: Email, as_json: Json = False) -> None:
     fields = {**_account_fields(account), "stored_bytes": stored_bytes}
     if as_json:
         return print(json.dumps({**fields, "keys": [to_json(key) for key in keys]}, indent=2))
-    table = Table("field", "value")
-    for name, value in fields.items():
-        table.add_row(name.replace("_", " "), "" if value is None else str(value))
-    for key in keys:
-        table.add_row("key", f"{key.key_prefix}… {key.name}")
-    return Console(soft_wrap=True, markup=False).print(table)
+    rows = [(name.replace("_", " "), value) for name, value in fields.items()]
+    rows += [("key", f"{key.key_prefix}… {key.name}") for key in keys]
+    return print_table(("field", "value"), rows, fold=False)
 
 
 @account_cli.command()
@@ -124,6 +113,7 @@ def delete(
     """Delete an account, its API keys and its files. Its ledger is kept without its name and email address."""
     from storage.errors import StorageError
     from storage.tables import accounts
+    from web.executor_setup import open_blobs
 
     settings = load_settings_or_exit()
     account = _run_transaction(settings, lambda transaction: _find(transaction, email))
@@ -133,7 +123,7 @@ def delete(
     if not yes and not typer.confirm(question, err=True):
         exit_with("nothing was deleted.", FAILED)
     with exit_on_storage_errors():
-        blob_store = _open_blob_store(settings)
+        blob_store = open_blobs(settings)
     blobs = _run_transaction(settings, lambda transaction: accounts.delete(transaction, account.email))
     try:
         asyncio.run(blob_store.delete(blobs))
@@ -202,13 +192,6 @@ def _validate(model: type[Model], **values: str) -> Model:
         return validate(model, values)
     except InvalidParameter as error:
         exit_with(str(error), WRONG_USAGE)
-
-
-def _open_blob_store(settings: Settings) -> BlobStore:
-    from storage.blobs.blob_store import open_blob_store
-
-    url = settings.blob_url.get_secret_value() if settings.blob_url else None
-    return open_blob_store(url, settings.data_dir.absolute() / "blobs")
 
 
 def _run_transaction(settings: Settings, work: Callable[[Transaction], R], *, read_only: bool = False) -> R:

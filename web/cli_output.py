@@ -1,9 +1,9 @@
-"""Messages, progress, exit codes and settings shared by all commands."""
+"""Messages, tables, progress, exit codes and settings shared by all commands."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -27,6 +27,17 @@ def exit_with(message: str, status: int) -> NoReturn:
     """Prints the message and exits."""
     print_message(message)
     raise typer.Exit(status) from None
+
+
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, fold: bool = True) -> None:
+    """Prints a table; None is an empty cell. Unless `fold` is false, it is not wider than the terminal."""
+    from rich.console import Console  # noqa: PLC0415, which most commands do not need
+    from rich.table import Column, Table  # noqa: PLC0415, as above
+
+    table = Table(Column(headers[0], no_wrap=True), *headers[1:])
+    for row in rows:
+        table.add_row(*("" if cell is None else str(cell) for cell in row))
+    Console(soft_wrap=not fold, markup=False).print(table)
 
 
 def load_settings_or_exit() -> Settings:

@@ -15,7 +15,7 @@ from web.api.errors import STATUS
 from web.api.fields import FieldDescription, IdempotencyHeader, RequestModel, describe, describe_option
 from web.api.headers import header_components, header_refs
 from web.api.operations import ALL_TARGETS, ZIP, Access, FileField, FormFields, Operation, Response
-from web.api.schemas.common import API
+from web.api.values import API, nullable
 from web.openapi_schemas import DESCRIPTION, SECURITY, SUMMARY, TAGS, Schemas, error_name, reference
 
 _TEXT = {"type": "string"}
@@ -48,10 +48,7 @@ _CONDITIONAL_HEADERS: Mapping[int, Mapping[str, tuple[str, str]]] = MappingProxy
 
 @dataclass(frozen=True)
 class DocumentedOperation:
-    """A method of a path. `path` has its variables in braces; `headers` are sent with all its responses.
-
-    `documentation` is a summary line and, after an empty line, a description.
-    """
+    """A method of a path. `path` has its variables in braces; `headers` are sent with all its responses."""
 
     method: str
     path: str
@@ -59,7 +56,6 @@ class DocumentedOperation:
     operation: Operation
     access: Access
     headers: tuple[str, ...]
-    documentation: str
 
 
 def document(operations: Sequence[DocumentedOperation], registry: Registry, base_url: str) -> dict[str, Any]:
@@ -94,7 +90,7 @@ def document(operations: Sequence[DocumentedOperation], registry: Registry, base
 
 
 def _operation(op: DocumentedOperation, registry: Registry, responses: _Responses) -> dict[str, Any]:
-    summary, _, description = op.documentation.partition("\n\n")
+    summary, _, description = op.operation.documentation.partition("\n\n")
     options = [describe_option(option) for option in op.operation.options_of(registry).values()]
     parameters, body = _parameters(op), _request_body(op.operation, options)
     return {
@@ -172,7 +168,10 @@ def _file(file: FileField) -> dict[str, Any]:
 
 def _json_body(fields: Sequence[FieldDescription], options: Sequence[FieldDescription]) -> dict[str, Any]:
     required = [field.name for field in fields if field.required]
-    properties = {field.name: _property(field) | _nullable(field) for field in (*fields, *options)}
+    properties = {
+        field.name: _property(field) if field.required or "default" in field.schema else nullable(_property(field))
+        for field in (*fields, *options)
+    }
     schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     if required:
         schema["required"] = required
@@ -182,13 +181,6 @@ def _json_body(fields: Sequence[FieldDescription], options: Sequence[FieldDescri
 
 def _property(field: FieldDescription) -> dict[str, Any]:
     return {**field.schema, "description": field.description, "examples": [field.example]}
-
-
-def _nullable(field: FieldDescription) -> dict[str, Any]:
-    if field.required or "default" in field.schema:
-        return {}
-    values = {"enum": [*field.schema["enum"], None]} if "enum" in field.schema else {}
-    return {"type": [field.schema["type"], "null"], **values}
 
 
 class _Responses:

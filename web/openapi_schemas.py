@@ -13,7 +13,7 @@ from pydantic_core.core_schema import ComputedField, NullableSchema, WithDefault
 
 from web.api.error_catalogue import ERROR_CATALOGUE
 from web.api.operations import Tag
-from web.api.schemas.common import Error, Meta, PublicMeta
+from web.api.values import Error, Meta, PublicMeta
 
 _COMPONENTS = "#/components/schemas/"
 

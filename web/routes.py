@@ -12,9 +12,9 @@ from tornado.web import Application
 
 from engine.registry import Registry
 from web.api.operations import JSON_FORM, Route, Tag, operations_of, tool_operation, tool_path
-from web.api.schemas.common import API
+from web.api.values import API
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Register, Usage, Verify
-from web.handlers.conversions import Convert, RunTool
+from web.handlers.conversions import Convert, RunTool, TryConvert, TryPreview
 from web.handlers.credits import CheckoutAction, CheckoutPage, Purchase, StripeWebhook
 from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Receipt, Session, UsageCsv
 from web.handlers.files import (
@@ -39,7 +39,6 @@ from web.handlers.pages import (
     load_templates,
 )
 from web.handlers.service import Conversion, Formats, Health, NotFoundHandler, OpenApiDocument, Ready, Tools, Version
-from web.handlers.trials import TryConvert, TryPreview
 from web.http.handler import BaseHandler
 from web.http.responses import TextCompression
 from web.metrics.conversions import OTHER
@@ -166,5 +165,4 @@ def _operations(registry: Registry) -> Iterator[DocumentedOperation]:
                 operation=operation,
                 access=handler.access,
                 headers=tuple(handler.fixed_headers),
-                documentation=operation.documentation,
             )

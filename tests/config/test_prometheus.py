@@ -24,7 +24,8 @@ from tests.support.servers.in_process import eventually
 from tests.support.servers.load import create_accounts, sqlite_url
 from tests.support.servers.prometheus_server import PrometheusServer
 from tests.support.servers.redis_server import RedisServer
-from web.metrics.service import ClusterMetrics, ClusterState, ClusterWorkerMetrics
+from web.api.schemas.service import Cluster
+from web.metrics.service import ClusterMetrics, ClusterWorkerMetrics
 
 _ROOT = Path(__file__).parents[2]
 _CONFIG = _ROOT / "config"
@@ -95,7 +96,7 @@ def _cluster_metrics(port: int) -> Iterator[None]:
     disable_created_metrics()
     registry = CollectorRegistry()
     ClusterWorkerMetrics(registry)
-    ClusterMetrics(registry).update(ClusterState(connected=True, workers={"1.0.0": 2, "1.1.0": 1}, usable=2, slots=4))
+    ClusterMetrics(registry).update(Cluster(connected=True, workers={"1.0.0": 2, "1.1.0": 1}, usable=2, slots=4))
     server, thread = start_http_server(port, "127.0.0.1", registry)
     try:
         yield

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeAlias
 from engine.errors import ConversionError
 from storage.errors import InvalidKey, StorageError
 from web.api.error_catalogue import ERROR_CATALOGUE
-from web.api.schemas.common import ErrorBody
+from web.api.values import ErrorBody
 
 STATUS: Mapping[str, int] = MappingProxyType({code: error.status for code, error in ERROR_CATALOGUE.items()})
 """The HTTP status of each error code."""

@@ -1,13 +1,60 @@
-"""Values that the API sends: dataclasses, from which both the JSON of a response and its JSON Schema are made."""
+"""Values that the API sends: dataclasses, from which both the JSON of a response and its JSON Schema are made.
+
+And the envelope around them: the metadata of a response, and errors.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Final, NotRequired, TypeAlias, TypeVar, get_args, get_type_hints
 
-from pydantic import GetJsonSchemaHandler, SerializerFunctionWrapHandler, TypeAdapter, model_serializer
+from pydantic import Field, GetJsonSchemaHandler, SerializerFunctionWrapHandler, TypeAdapter, model_serializer
 from pydantic_core import CoreSchema
+from typing_extensions import TypedDict
+
+API: Final = "/api/v1"
+"""The path prefix of the API."""
+
+RequestId: TypeAlias = Annotated[
+    str,
+    Field(
+        pattern="^req_[0-9A-Za-z]{22}$",
+        description="The request's id in the server's log.",
+        examples=["req_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"],
+    ),
+]
+Message: TypeAlias = Annotated[str, Field(description="A sentence for people.")]
+
+
+class PublicMeta(TypedDict):
+    """Metadata of a response to a request without an API key."""
+
+    request_id: RequestId
+
+
+class Meta(PublicMeta):
+    """Metadata of a response."""
+
+    credits_remaining: Annotated[int, Field(ge=0, description="The balance after this request.", examples=[49])]
+
+
+class ErrorBody(TypedDict):
+    """An error without the request id."""
+
+    code: Annotated[str, Field(description="For programs.", examples=["invalid_parameter"])]
+    message: Annotated[Message, Field(examples=["quality must be an integer from 1 to 100."])]
+    retryable: Annotated[bool, Field(description="Whether the same request may succeed later.")]
+    param: NotRequired[Annotated[str, Field(description="The invalid field.", examples=["quality"])]]
+    reason: NotRequired[Annotated[str, Field(description="Narrows the code.", examples=["out_of_range"])]]
+    details: NotRequired[Annotated[dict[str, Any], Field(description="Values that explain the error.")]]
+
+
+class Error(ErrorBody):
+    """An error. Codes are never renamed. Fields may be added."""
+
+    request_id: RequestId
+
 
 T = TypeVar("T")
 
@@ -48,7 +95,7 @@ class Flat:
             inner = handler.resolve_ref_schema(part["anyOf"][0] if optional else part)
             known = properties if optional else {}
             properties |= {
-                key: _nullable(one) if optional else one for key, one in inner["properties"].items() if key not in known
+                key: nullable(one) if optional else one for key, one in inner["properties"].items() if key not in known
             }
             required += inner.get("required", ())
         own["properties"] = properties | own["properties"]
@@ -86,7 +133,8 @@ def _inlined(type_: Any) -> Mapping[str, Mapping[str, Any]]:
     return found
 
 
-def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+def nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of the same values or null. Lists stay as they are: they are empty instead."""
     if schema.get("type") == "array" or "null" in str(schema.get("type")) or "anyOf" in schema:
         return schema
     if isinstance(schema.get("type"), str):

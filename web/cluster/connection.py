@@ -19,8 +19,8 @@ from distributed import Client, Security
 
 from config.settings import SettingsError
 from storage.ids import new_id
+from web.api.schemas.service import Cluster
 from web.cluster.jobs import Installation
-from web.metrics.service import ClusterState
 
 log = logging.getLogger("convertd.cluster")
 
@@ -62,7 +62,7 @@ class ClusterConnection:
     """
 
     def __init__(self, scheduler: str, installation: Installation) -> None:
-        self.state = ClusterState()
+        self.state = Cluster()
         self.workers: tuple[ClusterWorker, ...] = ()
         self.outage: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._scheduler = scheduler
@@ -185,7 +185,7 @@ class ClusterConnection:
             ClusterWorker(address, worker["nthreads"], int(worker["resources"][MEMORY]))
             for address, worker in running.items()
         )
-        self.state = ClusterState(
+        self.state = Cluster(
             connected=workers is not None,
             workers=dict(Counter(worker[INSTALLATION]["version"] for worker in described.values())),
             usable=len(usable),

@@ -18,6 +18,7 @@ from storage.blobs.blob_store import BlobStore
 from storage.descriptors import run_in_thread, write_all
 from storage.errors import StorageError
 from storage.ids import new_id
+from web.api.schemas.service import Cluster
 from web.cluster.connection import MEMORY, ClusterConnection, ClusterWorker
 from web.cluster.jobs import (
     MAX_INLINE,
@@ -30,7 +31,6 @@ from web.cluster.jobs import (
     run_job,
     send_file,
 )
-from web.metrics.service import ClusterState
 
 log = logging.getLogger("convertd.cluster")
 
@@ -69,7 +69,7 @@ class ClusterExecutor:
         """Returns whether a worker can run jobs of this server."""
         return self.connection.client is not None
 
-    def state(self) -> ClusterState:
+    def state(self) -> Cluster:
         """The state of the cluster, as of a few seconds ago."""
         return replace(self.connection.state, retries=self._retries)
 

@@ -1,14 +1,30 @@
-"""POST /convert and the tools: files in, the result out. With /json, the result is stored."""
+"""POST /convert and the tools: files in, the result out. With /json, the result is stored.
+
+POST /try/convert and /try/preview do the same for the script of the landing page, and are not part of the API.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import MappingProxyType
+
+from engine.options import OptionValues
+from storage.errors import NoCredits
 from web.api.fields import DirectConversionFields, IdempotencyHeader
 from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operation, file_response
 from web.api.schemas.files import ConversionResult, PlannedConversion
+from web.api.values import to_json
+from web.handlers.pages import PageHandler
 from web.http.downloads import send_file, send_stored
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.http.responses import wants_json
 from web.services.conversion_request import ChargedConversion, ConversionRequest
+from web.services.trials import credits_used_up, trial_result
+
+_PREVIEW_FORMAT = "webp"
+_PREVIEW_OPTIONS: OptionValues = MappingProxyType({"width": 640, "height": 640, "pages": "1", "effort": 0})
 
 
 class Convert(BaseHandler):
@@ -44,8 +60,7 @@ class Convert(BaseHandler):
             context=self.context,
         )
         if fields.dry_run:
-            with self.services.work_files.create(request.account.id) as output:
-                self.respond(await self.services.conversions.inspect(request, output))
+            await _inspect_and_respond(self, request)
         else:
             await convert_and_respond(self, request)
 
@@ -103,3 +118,79 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
         handler.respond(response.data)
     else:
         await send_stored(handler, response.file_id or "")
+
+
+async def _inspect_and_respond(handler: BaseHandler, request: ConversionRequest) -> None:
+    """Responds with a description of the conversion, which is not run. Raises PublicError."""
+    with handler.services.work_files.create(request.account.id) as output:
+        handler.respond(await handler.services.conversions.inspect(request, output))
+
+
+class TryConvert(PageHandler):
+    """Converts a file without an API key. The header X-Result describes the result."""
+
+    access = "trial"
+
+    @Operation(
+        id="tryConvert",
+        tag="Conversion",
+        form=FormFields(FileField("file", "The file to convert."), DirectConversionFields),
+        conversion_options=True,
+        responses=(),
+        queued=True,
+    )
+    @cancelled_on_disconnect
+    async def post(self) -> None:
+        fields = self.input.form_fields(DirectConversionFields)
+        request = _conversion_request(self, fields.output_format, self.input.options_given())
+        if fields.dry_run:
+            await self.services.trials.count_preview(self.authorization.address)
+            await _inspect_and_respond(self, request)
+            return
+        remaining = await self.services.trials.count(self.authorization.address)
+        async with _converted(self, request) as converted:
+            # The page needs the description together with the file, because nothing is stored.
+            self.set_header("X-Result", json.dumps(to_json(trial_result(request, converted.outcome, remaining))))
+            await send_file(self, converted.file.blocks(), converted.outcome)
+
+
+class TryPreview(PageHandler):
+    """Returns a small picture of a file that the browser cannot show: of its first page, if it has several.
+
+    With an API key, the file may be as large as the account's files; the account is not charged.
+    """
+
+    access = "preview"
+
+    @Operation(
+        id="tryPreview",
+        tag="Conversion",
+        form=FormFields(FileField("file", "The file to show.")),
+        conversion_options=True,
+        responses=(),
+        queued=True,
+    )
+    @cancelled_on_disconnect
+    async def post(self) -> None:
+        password = {name: value for name, value in self.input.options_given().items() if name == "password"}
+        request = _conversion_request(self, _PREVIEW_FORMAT, {**_PREVIEW_OPTIONS, **password})
+        async with _converted(self, request) as converted:
+            await send_file(self, converted.file.blocks(), converted.outcome)
+
+
+def _conversion_request(handler: PageHandler, target: str, options: OptionValues) -> ConversionRequest:
+    """The conversion of the form's file."""
+    upload = handler.input.form.file("file")
+    return ConversionRequest(handler.client(), "convert", (upload,), target, options, context=handler.context)
+
+
+@asynccontextmanager
+async def _converted(handler: PageHandler, request: ConversionRequest) -> AsyncIterator[ChargedConversion]:
+    """The conversion with its result, for the block. Raises PublicError."""
+    with handler.services.work_files.create(request.account.id) as output:
+        try:
+            outcome = await handler.services.conversions.convert(request, output)
+        except NoCredits:
+            raise credits_used_up() from None
+        assert isinstance(outcome, ChargedConversion)  # the request has no idempotency key
+        yield outcome

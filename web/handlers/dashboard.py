@@ -14,7 +14,7 @@ from storage.tables.api_keys import IssuedKey
 from storage.tables.purchases import Purchase
 from web.api.errors import ApiError, NotFound, PublicError
 from web.api.fields import NewKeyFields, Period, PurchaseFields, parse_period, validate
-from web.api.schemas.common import API
+from web.api.values import API
 from web.handlers.pages import SIGN_IN_PATH, PageHandler
 from web.http.authorization import SESSION_COOKIE
 from web.services import usage_report

@@ -34,7 +34,7 @@ from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
 from web.api.errors import STATUS, ApiError, InvalidParameter, NotFound, PublicError, envelope, public_error
 from web.api.fields import RegistrationFields, validate
 from web.api.operations import Access, Route
-from web.api.schemas.common import API
+from web.api.values import API
 from web.http.handler import BaseHandler
 from web.http.responses import wants_html
 from web.services.api_reference import Endpoint

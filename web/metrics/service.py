@@ -10,7 +10,6 @@ import platform
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.metadata import version
 from typing import TypeAlias
@@ -22,6 +21,7 @@ from engine.plugin_loader import Plugin
 from storage.tables.totals import Totals
 from storage.tables.usage import OPERATIONS
 from web.api.errors import RateLimited
+from web.api.schemas.service import Cluster
 from web.metrics.conversions import OTHER
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -224,30 +224,7 @@ class InstallationMetrics:
             self._layers.labels(layer).set(active)
 
 
-@dataclass(frozen=True)
-class ClusterState:
-    """The cluster as of the latest update.
-
-    `workers` are numbers of workers by version, `usable` those with the same installation as the server. The usable
-    workers run `slots` jobs at a time; `running` and `waiting` are the jobs of all servers on them. `retries` is the
-    number of jobs of this server that were repeated because their worker died.
-    """
-
-    connected: bool = False
-    workers: Mapping[str, int] = field(default_factory=dict)
-    usable: int = 0
-    slots: int = 0
-    running: int = 0
-    waiting: int = 0
-    retries: int = 0
-
-    @property
-    def unusable(self) -> int:
-        """Number of workers with another installation than the server."""
-        return sum(self.workers.values()) - self.usable
-
-
-ReadState: TypeAlias = Callable[[], ClusterState]
+ReadState: TypeAlias = Callable[[], Cluster]
 
 
 class ClusterMetrics:
@@ -274,7 +251,7 @@ class ClusterMetrics:
         )
         self._retries_before = 0
 
-    def update(self, state: ClusterState) -> None:
+    def update(self, state: Cluster) -> None:
         """Sets all metrics."""
         for name, gauge in self._gauges.items():
             gauge.set(getattr(state, name))

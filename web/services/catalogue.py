@@ -17,7 +17,7 @@ from engine.plugin_loader import Plugin
 from engine.registry import Registry
 from web.api.fields import describe_option
 from web.api.operations import tool_path
-from web.api.schemas.common import API
+from web.api.values import API
 
 _MAX_EXCEPTIONS = 4  # formats that a text lists as exceptions
 

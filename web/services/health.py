@@ -14,7 +14,8 @@ from storage.blobs.blob_store import BlobStore, is_writable
 from storage.database import Database
 from storage.rate_limits import FailoverRateLimiter, RateLimiter
 from storage.tables import accounts
-from web.metrics.service import ClusterState, InstallationMetrics, ReadState
+from web.api.schemas.service import Cluster
+from web.metrics.service import InstallationMetrics, ReadState
 from web.services.work_files import WorkFiles
 
 log = logging.getLogger("convertd.health")
@@ -36,7 +37,7 @@ class HealthState:
 
     reasons: tuple[str, ...]
     degraded: tuple[str, ...]
-    cluster: ClusterState | None = None
+    cluster: Cluster | None = None
 
 
 class Readiness:
@@ -130,7 +131,7 @@ class Readiness:
             del self._running[reason]
 
 
-def _missing_in(cluster: ClusterState) -> str:
+def _missing_in(cluster: Cluster) -> str:
     """Returns why jobs cannot run on the cluster."""
     if not cluster.connected:
         return "the scheduler of the cluster does not respond"

@@ -24,7 +24,7 @@ from web.api.fields import EmailFields, RequestModel, describe
 from web.api.fields import validate as validate_fields
 from web.api.headers import COMMON_HEADERS, HEADERS, PREFLIGHT_HEADERS, common_headers
 from web.api.operations import JSON_FORM, operations_of
-from web.api.schemas.common import API
+from web.api.values import API
 from web.http.handler import BaseHandler, supported_methods
 from web.routes import PAGE_RESOURCES, api_routes, documented_operations
 

@@ -11,7 +11,7 @@ from engine.registry import load_registry
 from tests.support.requests.checks import problem
 from tests.support.samples.forms import picture
 from tests.support.servers.in_process import Running
-from web.api.schemas.common import API
+from web.api.values import API
 from web.routes import api_routes
 
 FORMAT = {"json": {"output_format": "png"}}

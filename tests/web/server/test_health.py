@@ -22,8 +22,8 @@ from tests.support.requests import http
 from tests.support.requests.checks import problem
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.redis_server import RedisServer
+from web.api.schemas.service import Cluster
 from web.app import assemble
-from web.metrics.service import ClusterState
 from web.services.files import Files
 
 
@@ -112,7 +112,7 @@ async def test_plugins(data_dir: Path) -> None:
     ],
 )
 async def test_a_cluster_without_workers(data_dir: Path, connected: bool, reason: str) -> None:
-    state = ClusterState(connected)
+    state = Cluster(connected)
     services = assemble(Settings(data_dir=data_dir), load_registry(), Idle(ready=False), lambda: state)
     services.readiness.start()
     assert (await services.readiness.state()).reasons == (reason,)

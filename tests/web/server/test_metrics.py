@@ -24,8 +24,9 @@ from tests.support.requests import http
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.redis_server import RedisServer
+from web.api.schemas.service import Cluster
 from web.metrics import Metrics
-from web.metrics.service import ClusterState, ClusterWorkerMetrics
+from web.metrics.service import ClusterWorkerMetrics
 
 _README = (Path(__file__).parents[3] / "config" / "README.md").read_text()
 CANARY = "canary"
@@ -260,7 +261,7 @@ def test_the_readme_lists_all_metrics(scraped: Scraped) -> None:
     alone = Metrics([], cluster=True)
     alone.installation.set_sandbox_layers({"landlock": True})  # only set by `serve`
     assert alone.cluster is not None
-    alone.cluster.update(ClusterState(workers={"1": 1}))
+    alone.cluster.update(Cluster(workers={"1": 1}))
     ClusterWorkerMetrics(worker := CollectorRegistry())
     found: dict[str, set[str]] = {}
     for family in (*alone.registry.collect(), *worker.collect(), *parse(scraped.text())):

@@ -7,17 +7,19 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from config.pricing import RATE_WINDOW
+from config.pricing import RATE_WINDOW, TierName
 from storage.field_types import ApiKey, Credits, Email, KeyId, KeyPrefix, Name
 from storage.rate_limits import RateLimitStatus
 from storage.tables import accounts, api_keys, usage
-from web.api.schemas.common import Message, Tier
-from web.api.values import Flat, Inline
+from web.api.values import Flat, Inline, Message
 
 _REGISTERED = "Open the link in the email within 24 hours to get your API key."
 _NEW_KEY = "Store this API key safely. It is not shown again."
 
 NewKeyMessage: TypeAlias = Annotated[Message, Field(examples=[_NEW_KEY])]
+Tier: TypeAlias = Annotated[
+    TierName, Field(description="`paid` from the first purchase of credits on.", examples=["free"])
+]
 MaxFileSize: TypeAlias = Annotated[int, Field(description="Bytes.", examples=[10_485_760])]
 
 

@@ -12,8 +12,7 @@ from engine.outcome import Outcome
 from storage.field_types import BatchId, Count, FileId, Size
 from storage.tables.batches import Batch
 from storage.tables.files import File
-from web.api.schemas.common import API, DownloadUrl, ErrorBody, Message, Reduction
-from web.api.values import Flat, Inline
+from web.api.values import API, ErrorBody, Flat, Inline, Message
 
 
 @dataclass(frozen=True)
@@ -33,14 +32,17 @@ class ConversionResult(Flat):
     file: Inline[File]
     outcome: Inline[Outcome]
 
-    @computed_field
+    @computed_field(description="Size reduction in percent. Negative if the result is larger.", examples=[58.3])
     @property
-    def reduction_percent(self) -> Reduction:
+    def reduction_percent(self) -> float:
         return reduction_percent(self.file.original_size, self.outcome)
 
-    @computed_field
+    @computed_field(
+        description="Path to download the result. Needs the API key.",
+        examples=["/api/v1/files/file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7/download"],
+    )
     @property
-    def download_url(self) -> DownloadUrl:
+    def download_url(self) -> str:
         return f"{API}/files/{self.file.file_id}/download"
 
 

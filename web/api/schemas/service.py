@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from storage.field_types import Count
-from web.api.schemas.common import PublicMeta
+from web.api.values import PublicMeta
 
 
 class Pair(TypedDict):
@@ -110,18 +112,26 @@ class Alive(TypedDict):
     status: Literal["ok"]
 
 
-class Cluster(TypedDict):
+@dataclass(frozen=True)
+class Cluster:
     """The cluster that runs conversions, as of a few seconds ago."""
 
-    connected: Annotated[bool, Field(description="Whether the scheduler responds.")]
-    workers: Annotated[dict[str, int], Field(description="Number of workers by version.", examples=[{"1.1.0": 3}])]
-    usable: Annotated[int, Field(description="Workers with the version and plugins of this server.", examples=[3])]
-    slots: Annotated[int, Field(description="Conversions that usable workers run at the same time.", examples=[12])]
-    running: Annotated[int, Field(description="Running conversions of all servers.", examples=[2])]
-    waiting: Annotated[int, Field(description="Conversions of all servers that wait for a worker.", examples=[0])]
+    connected: Annotated[bool, Field(description="Whether the scheduler responds.")] = False
+    workers: Annotated[
+        Mapping[str, int], Field(description="Number of workers by version.", examples=[{"1.1.0": 3}])
+    ] = field(default_factory=dict)
+    usable: Annotated[int, Field(description="Workers with the version and plugins of this server.", examples=[3])] = 0
+    slots: Annotated[int, Field(description="Conversions that usable workers run at the same time.", examples=[12])] = 0
+    running: Annotated[int, Field(description="Running conversions of all servers.", examples=[2])] = 0
+    waiting: Annotated[int, Field(description="Conversions of all servers that wait for a worker.", examples=[0])] = 0
     retries: Annotated[
         int, Field(description="Conversions of this server that were repeated because their worker died.", examples=[0])
-    ]
+    ] = 0
+
+    @property
+    def unusable(self) -> int:
+        """Number of workers with another installation than the server."""
+        return sum(self.workers.values()) - self.usable
 
 
 class Ready(TypedDict):
