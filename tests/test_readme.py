@@ -183,7 +183,7 @@ def test_the_readme_lists_all_warnings() -> None:
     issued: set[str] = set()
     for path in [*(ROOT / "engine").rglob("*.py"), *(ROOT / "plugins").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "FidelityWarning":
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("FidelityWarning", "FidelityWarning.issue"):
                 code = node.args[0]
                 issued |= {str(code.value)} if isinstance(code, ast.Constant) else {"frames_dropped", "pages_dropped"}
 
