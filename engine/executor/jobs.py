@@ -113,26 +113,15 @@ class JobResult:
 
 
 class Request(NamedTuple):
-    """A message to a worker process: a job of an account as names and values, without paths.
+    """A message to a worker process: a job of an account, as names and values without paths.
 
-    A request without a `target` asks for a sandbox self-test. The process ends after a `final` request.
+    A request without a `job` asks for a sandbox self-test. The process ends after a `final` request.
     """
 
     account: str
     limits: JobLimits
     final: bool
-    inputs: tuple[str, ...] = ()
-    target: str = ""
-    options: OptionValues = NO_OPTIONS
-    tool: str | None = None
-    name: str = DEFAULT_NAME
-    inspect: bool = False
-    file_names: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, job: Job, account: str, limits: JobLimits, *, final: bool) -> Request:
-        content = job.inputs, job.target, dict(job.options), job.tool, job.name, job.inspect, job.file_names
-        return cls(account, limits, final, *content)
+    job: Job | None = None
 
     def encode(self) -> bytes:
         """Returns the message. Raises StepFailed if it is longer than MAX_MESSAGE."""

@@ -176,7 +176,7 @@ class LocalExecutor:
             os.lseek(output, 0, os.SEEK_SET)
             with suppress(_NotStarted):
                 async with self._pool.worker(account, isolated=job.isolated) as worker:
-                    request = Request.of(job, account, limits, final=worker.final)
+                    request = Request(account, limits, worker.final, job)
                     result, reusable = jobs.parse_result(await _request(worker, request, descriptors))
                     written = os.fstat(output).st_size
                     if result.outcome.processed_size != written or written > limits.output:

@@ -23,7 +23,7 @@ from zipfile import ZipFile, ZipInfo
 from engine import media, memory_estimate, pipeline, sandbox, verification
 from engine.errors import ConversionError, OutOfMemory, StepFailed
 from engine.executor import jobs
-from engine.executor.jobs import Inspection, JobLimits, JobResult, Request
+from engine.executor.jobs import Inspection, Job, JobLimits, JobResult, Request
 from engine.media import RASTER, Raster
 from engine.options import OptionValues
 from engine.outcome import Outcome
@@ -103,12 +103,13 @@ class Worker:
 
     def _reply(self, request: Request, descriptors: list[int]) -> bytes:
         sandbox.limit_job(seconds=request.limits.seconds, output=request.limits.output, final=request.final)
-        self._limit_memory(request, request.limits.memory)
+        limit_memory = partial(self._limit_memory, request)
+        limit_memory(request.limits.memory)
         try:
-            if not request.target:
+            if request.job is None:
                 self._forbid_programs()
                 return jobs.report_reply(sandbox.SandboxReport(dict(self._layers), sandbox.run_selftest()))
-            result = self._run(request, descriptors)
+            result = self._run(request.job, descriptors, limit_memory)
             return jobs.result_reply(result, reusable=self._unchanged())
         except ConversionError as error:
             return jobs.error_reply(error)
@@ -119,22 +120,21 @@ class Worker:
         except Exception as error:
             return jobs.error_reply(StepFailed(f"The conversion failed: {type(error).__name__}."))
 
-    def _run(self, request: Request, descriptors: list[int]) -> JobResult:
+    def _run(self, job: Job, descriptors: list[int], limit_memory: Callable[[int], None]) -> JobResult:
         registry = load_registry()
-        if request.inspect:
-            return self._inspect(registry, request, descriptors)
-        sources = [registry.formats[name] for name in request.inputs]
-        plan = registry.plan(sources, request.target, request.tool, request.options, request.file_names)
+        if job.inspect:
+            return self._inspect(registry, job, descriptors)
+        sources = [registry.formats[name] for name in job.inputs]
+        plan = registry.plan(sources, job.target, job.tool, job.options, job.file_names)
         if not plan.programs:
             self._forbid_programs()
-        limit_memory = partial(self._limit_memory, request)
-        return convert(registry, plan, request.options, descriptors, limit_memory, request.name)
+        return convert(registry, plan, job.options, descriptors, limit_memory, job.name)
 
-    def _inspect(self, registry: Registry, request: Request, descriptors: list[int]) -> JobResult:
-        path = registry.path(registry.formats[request.inputs[0]], RASTER)
+    def _inspect(self, registry: Registry, job: Job, descriptors: list[int]) -> JobResult:
+        path = registry.path(registry.formats[job.inputs[0]], RASTER)
         if not any(step.programs for step in path):
             self._forbid_programs()
-        return inspect(path, request.target, request.options, descriptors)
+        return inspect(path, job.target, job.options, descriptors)
 
     def _limit_memory(self, request: Request, size: int) -> None:
         sandbox.limit_memory(self._address_space + min(size, request.limits.memory), final=request.final)

@@ -134,8 +134,7 @@ def _prune_structure(document: Pdf, dead: Ids, removed: list[Object]) -> None:
         remaining = [(name, element) for name, element in read_name_tree(root.IDTree) if element.objgen not in ids]
         root.IDTree = document.make_indirect(make_name_tree(remaining))
     for element in dropped:
-        for key in list(element.keys()):
-            del element[key]
+        _empty(element)
 
 
 def _is_kept(kid: Any, parent: Object, dead: Ids, dropped: list[Object], seen: Ids) -> bool:

@@ -66,7 +66,7 @@ async def test_a_worker_refuses_a_job_of_another_account(executor: ObservedExecu
         connection = worker.process.connection
         replies = []
         for account in ("a", "b"):
-            request = Request(account, JobLimits(), False, ("png",), "no such format")
+            request = Request(account, JobLimits(), False, Job(("png",), "no such format"))
             socket.send_fds(connection, [request.encode()], [])
             replies.append(await loop.sock_recv(connection, jobs.MAX_MESSAGE))
         assert await loop.sock_recv(connection, 1) == b""
