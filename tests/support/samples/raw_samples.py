@@ -14,6 +14,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from PIL.ExifTags import Base
+from PIL.TiffTags import ASCII, BYTE, IFD, LONG, RATIONAL, SHORT, SIGNED_RATIONAL, UNDEFINED
 
 CAPTURED_AT = "2024:05:01 12:00:00"
 EXPOSURE_TIME = (1, 125)
@@ -123,88 +125,29 @@ def preview_jpeg(shot: Shot, exif: bytes = b"") -> bytes:
 # TIFF
 
 
-class Type(IntEnum):
-    BYTE = 1
-    ASCII = 2
-    SHORT = 3
-    LONG = 4
-    RATIONAL = 5
-    UNDEFINED = 7
-    SIGNED_RATIONAL = 10
-    IFD = 13
-
-
 class Tag(IntEnum):
-    """TIFF, EXIF and DNG tags, and those which makers add to the TIFF directories themselves."""
+    """Tags that the makers add to the TIFF directories themselves."""
 
-    NEW_SUBFILE_TYPE = 0x00FE
-    IMAGE_WIDTH = 0x0100
-    IMAGE_HEIGHT = 0x0101
-    BITS_PER_SAMPLE = 0x0102
-    COMPRESSION = 0x0103
-    PHOTOMETRIC = 0x0106
-    DESCRIPTION = 0x010E
-    MAKE = 0x010F
-    MODEL = 0x0110
-    STRIP_OFFSETS = 0x0111
-    ORIENTATION = 0x0112
-    SAMPLES_PER_PIXEL = 0x0115
-    ROWS_PER_STRIP = 0x0116
-    STRIP_BYTE_COUNTS = 0x0117
-    PLANAR_CONFIGURATION = 0x011C
-    DATE_TIME = 0x0132
-    SUB_IFDS = 0x014A
-    JPEG_OFFSET = 0x0201
-    JPEG_LENGTH = 0x0202
-    FILTER_SIZE = 0x828D
     FILTER_PATTERN = 0x828E
-    EXPOSURE_TIME = 0x829A
-    F_NUMBER = 0x829D
-    EXIF_IFD = 0x8769
-    SENSITIVITY = 0x8827
-    EXIF_VERSION = 0x9000
-    DATE_TIME_ORIGINAL = 0x9003
-    MAKER_NOTE = 0x927C
-
-    DNG_VERSION = 0xC612
-    DNG_BACKWARD_VERSION = 0xC613
-    UNIQUE_CAMERA_MODEL = 0xC614
-    BLACK_LEVEL = 0xC61A
-    WHITE_LEVEL = 0xC61D
-    COLOR_MATRIX = 0xC621
-    AS_SHOT_NEUTRAL = 0xC628
-    CALIBRATION_ILLUMINANT = 0xC65A
-
     CANON_SLICES = 0xC640
-
     SONY_BLACK_LEVEL = 0x7310
     SONY_GAINS_RGGB = 0x7313
 
     FUJI_SENSOR_IFD = 0xF000
-    FUJI_WIDTH = 0xF001
-    FUJI_HEIGHT = 0xF002
-    FUJI_BITS_PER_SAMPLE = 0xF003
+    FUJI_WIDTH_HEIGHT_BITS = 0xF001
     FUJI_STRIP_OFFSET = 0xF007
     FUJI_STRIP_BYTE_COUNT = 0xF008
     FUJI_BLACK_LEVEL = 0xF00A
 
     PANASONIC_VERSION = 0x0001
-    PANASONIC_SENSOR_WIDTH = 0x0002
-    PANASONIC_SENSOR_HEIGHT = 0x0003
-    PANASONIC_TOP = 0x0004
-    PANASONIC_LEFT = 0x0005
-    PANASONIC_BOTTOM = 0x0006
-    PANASONIC_RIGHT = 0x0007
+    PANASONIC_WIDTH_HEIGHT = 0x0002
+    PANASONIC_TOP_LEFT_BOTTOM_RIGHT = 0x0004
     PANASONIC_FILTERS = 0x0009
     PANASONIC_BITS_PER_SAMPLE = 0x000A
     PANASONIC_COMPRESSION = 0x000B
     PANASONIC_SENSITIVITY = 0x0017
-    PANASONIC_BLACK_RED = 0x001C
-    PANASONIC_BLACK_GREEN = 0x001D
-    PANASONIC_BLACK_BLUE = 0x001E
-    PANASONIC_GAIN_RED = 0x0024
-    PANASONIC_GAIN_GREEN = 0x0025
-    PANASONIC_GAIN_BLUE = 0x0026
+    PANASONIC_BLACK_RED_GREEN_BLUE = 0x001C
+    PANASONIC_GAIN_RED_GREEN_BLUE = 0x0024
     PANASONIC_RAW_FORMAT = 0x002D
     PANASONIC_PREVIEW = 0x002E
     PANASONIC_STRIP_OFFSET = 0x0118
@@ -236,7 +179,7 @@ class Entry:
     """
 
     tag: int
-    type: Type
+    type: int
     count: int
     data: Callable[[int, str], bytes]
 
@@ -244,33 +187,38 @@ class Entry:
 Directory = Sequence[Entry]
 
 
-def octets(tag: int, value: bytes, type_: Type = Type.UNDEFINED) -> Entry:
+def octets(tag: int, value: bytes, type_: int = UNDEFINED) -> Entry:
     return Entry(tag, type_, len(value), lambda _at, _order: value)
 
 
 def text(tag: int, value: str) -> Entry:
-    return octets(tag, value.encode() + b"\0", Type.ASCII)
+    return octets(tag, value.encode() + b"\0", ASCII)
 
 
 def shorts(tag: int, *values: int) -> Entry:
-    return Entry(tag, Type.SHORT, len(values), lambda _at, order: struct.pack(f"{order}{len(values)}H", *values))
+    return Entry(tag, SHORT, len(values), lambda _at, order: struct.pack(f"{order}{len(values)}H", *values))
 
 
 def longs(tag: int, *values: int) -> Entry:
-    return Entry(tag, Type.LONG, len(values), lambda _at, order: struct.pack(f"{order}{len(values)}I", *values))
+    return Entry(tag, LONG, len(values), lambda _at, order: struct.pack(f"{order}{len(values)}I", *values))
 
 
-def rationals(tag: int, *values: tuple[int, int], type_: Type = Type.RATIONAL) -> Entry:
+def one_each(kind: Callable[[int, int], Entry], first_tag: int, *values: int) -> list[Entry]:
+    """An entry for each of `values`, in consecutive tags."""
+    return [kind(tag, value) for tag, value in enumerate(values, first_tag)]
+
+
+def rationals(tag: int, *values: tuple[int, int], type_: int = RATIONAL) -> Entry:
     numbers = [number for value in values for number in value]
-    code = "i" if type_ is Type.SIGNED_RATIONAL else "I"
+    code = "i" if type_ == SIGNED_RATIONAL else "I"
     return Entry(tag, type_, len(values), lambda _at, order: struct.pack(f"{order}{len(numbers)}{code}", *numbers))
 
 
 def pointer(tag: int, value: bytes) -> Entry:
-    return Entry(tag, Type.LONG, 1, lambda _at, _order: value)
+    return Entry(tag, LONG, 1, lambda _at, _order: value)
 
 
-def sub_ifd(tag: int, directory: Directory, type_: Type = Type.LONG) -> Entry:
+def sub_ifd(tag: int, directory: Directory, type_: int = LONG) -> Entry:
     return Entry(tag, type_, 1, lambda at, order: ifd(directory, at, order))
 
 
@@ -284,7 +232,7 @@ def sub_ifds(tag: int, *directories: Directory) -> Entry:
             blocks += ifd(directory, starts[-1], order)
         return struct.pack(f"{order}{len(starts)}I", *starts) + blocks
 
-    return Entry(tag, Type.LONG, len(directories), array_and_directories)
+    return Entry(tag, LONG, len(directories), array_and_directories)
 
 
 def ifd(directory: Directory, at: int, order: str, next_at: int = 0) -> bytes:
@@ -311,89 +259,69 @@ def tiff(directory: Directory, order: str = LITTLE, version: int = 42) -> bytes:
 
 def identity(camera: Camera, shot: Shot) -> list[Entry]:
     return [
-        text(Tag.MAKE, camera.make),
-        text(Tag.MODEL, camera.model),
-        shorts(Tag.ORIENTATION, shot.orientation),
-        text(Tag.DATE_TIME, CAPTURED_AT),
+        text(Base.Make, camera.make),
+        text(Base.Model, camera.model),
+        shorts(Base.Orientation, shot.orientation),
+        text(Base.DateTime, CAPTURED_AT),
     ]
 
 
 def exif_ifd(*maker_note: Entry) -> Entry:
     exposure = [
-        rationals(Tag.EXPOSURE_TIME, EXPOSURE_TIME),
-        rationals(Tag.F_NUMBER, F_NUMBER),
-        shorts(Tag.SENSITIVITY, SENSITIVITY),
-        octets(Tag.EXIF_VERSION, b"0221"),
-        text(Tag.DATE_TIME_ORIGINAL, CAPTURED_AT),
+        rationals(Base.ExposureTime, EXPOSURE_TIME),
+        rationals(Base.FNumber, F_NUMBER),
+        shorts(Base.ISOSpeedRatings, SENSITIVITY),
+        octets(Base.ExifVersion, b"0221"),
+        text(Base.DateTimeOriginal, CAPTURED_AT),
     ]
-    return sub_ifd(Tag.EXIF_IFD, [*exposure, *maker_note])
+    return sub_ifd(Base.ExifOffset, [*exposure, *maker_note])
+
+
+def strip(size: tuple[int, int], bits: Sequence[int], compression: int, photometric: int, data: bytes) -> list[Entry]:
+    """A directory's main image, with as many samples per pixel as there are `bits`."""
+    width, height = size
+    return [
+        longs(Base.ImageWidth, width),
+        longs(Base.ImageLength, height),
+        shorts(Base.BitsPerSample, *bits),
+        shorts(Base.Compression, compression),
+        shorts(Base.PhotometricInterpretation, photometric),
+        shorts(Base.SamplesPerPixel, len(bits)),
+        longs(Base.RowsPerStrip, height),
+        longs(Base.StripByteCounts, len(data)),
+        pointer(Base.StripOffsets, data),
+    ]
 
 
 def jpeg_strip(shot: Shot, compression: int) -> list[Entry]:
-    """A directory's main image: the preview as one JPEG strip."""
-    width, height = preview_size(shot)
-    jpeg = preview_jpeg(shot)
-    return [
-        longs(Tag.IMAGE_WIDTH, width),
-        longs(Tag.IMAGE_HEIGHT, height),
-        shorts(Tag.BITS_PER_SAMPLE, 8, 8, 8),
-        shorts(Tag.COMPRESSION, compression),
-        shorts(Tag.PHOTOMETRIC, PHOTOMETRIC_YCBCR),
-        shorts(Tag.SAMPLES_PER_PIXEL, 3),
-        longs(Tag.ROWS_PER_STRIP, height),
-        longs(Tag.STRIP_BYTE_COUNTS, len(jpeg)),
-        pointer(Tag.STRIP_OFFSETS, jpeg),
-    ]
+    """The preview as one JPEG strip."""
+    return strip(preview_size(shot), (8, 8, 8), compression, PHOTOMETRIC_YCBCR, preview_jpeg(shot))
 
 
 def jpeg_interchange(shot: Shot) -> list[Entry]:
     """The preview in the older way of embedding a JPEG."""
     jpeg = preview_jpeg(shot)
     return [
-        shorts(Tag.COMPRESSION, OLD_JPEG),
-        longs(Tag.JPEG_LENGTH, len(jpeg)),
-        pointer(Tag.JPEG_OFFSET, jpeg),
+        shorts(Base.Compression, OLD_JPEG),
+        longs(Base.JpegIFByteCount, len(jpeg)),
+        pointer(Base.JpegIFOffset, jpeg),
     ]
 
 
 def rgb_strip(width: int, height: int) -> list[Entry]:
-    """A directory's main image: a thumbnail in plain RGB."""
+    """A thumbnail in plain RGB."""
     pixels = displayed(width, height).tobytes()
+    return strip((width, height), (8, 8, 8), UNCOMPRESSED, PHOTOMETRIC_RGB, pixels)
+
+
+def sensor_strip(camera: Camera, shot: Shot, bits: int, data: bytes) -> list[Entry]:
+    """Uncompressed sensor samples, and the layout of the color filter."""
     return [
-        longs(Tag.IMAGE_WIDTH, width),
-        longs(Tag.IMAGE_HEIGHT, height),
-        shorts(Tag.BITS_PER_SAMPLE, 8, 8, 8),
-        shorts(Tag.COMPRESSION, UNCOMPRESSED),
-        shorts(Tag.PHOTOMETRIC, PHOTOMETRIC_RGB),
-        shorts(Tag.SAMPLES_PER_PIXEL, 3),
-        longs(Tag.ROWS_PER_STRIP, height),
-        longs(Tag.STRIP_BYTE_COUNTS, len(pixels)),
-        pointer(Tag.STRIP_OFFSETS, pixels),
-    ]
-
-
-def sensor_strip(shot: Shot, bits: int, data: bytes) -> list[Entry]:
-    """A directory's main image: uncompressed sensor samples."""
-    return [
-        longs(Tag.NEW_SUBFILE_TYPE, FULL_IMAGE),
-        longs(Tag.IMAGE_WIDTH, shot.width),
-        longs(Tag.IMAGE_HEIGHT, shot.height),
-        shorts(Tag.BITS_PER_SAMPLE, bits),
-        shorts(Tag.COMPRESSION, UNCOMPRESSED),
-        shorts(Tag.PHOTOMETRIC, PHOTOMETRIC_FILTERS),
-        shorts(Tag.SAMPLES_PER_PIXEL, 1),
-        shorts(Tag.PLANAR_CONFIGURATION, 1),
-        longs(Tag.ROWS_PER_STRIP, shot.height),
-        longs(Tag.STRIP_BYTE_COUNTS, len(data)),
-        pointer(Tag.STRIP_OFFSETS, data),
-    ]
-
-
-def filter_layout(camera: Camera) -> list[Entry]:
-    rows, columns = len(camera.filters), len(camera.filters[0])
-    return [
-        shorts(Tag.FILTER_SIZE, rows, columns),
-        octets(Tag.FILTER_PATTERN, camera.filter_bytes, Type.BYTE),
+        longs(Base.NewSubfileType, FULL_IMAGE),
+        *strip((shot.width, shot.height), (bits,), UNCOMPRESSED, PHOTOMETRIC_FILTERS, data),
+        shorts(Base.PlanarConfiguration, 1),
+        shorts(Base.CFARepeatPatternDim, len(camera.filters), len(camera.filters[0])),
+        octets(Tag.FILTER_PATTERN, camera.filter_bytes, BYTE),
     ]
 
 
@@ -488,10 +416,10 @@ def cr2(camera: Camera, shot: Shot) -> bytes:
     sensor = lossless_jpeg(mosaic(camera, shot), precision=12)
     first = [*identity(camera, shot), exif_ifd(canon_note(camera)), *jpeg_strip(shot, OLD_JPEG)]
     raw = [
-        shorts(Tag.COMPRESSION, OLD_JPEG),
+        shorts(Base.Compression, OLD_JPEG),
         shorts(Tag.CANON_SLICES, 0, 0, shot.width),
-        longs(Tag.STRIP_BYTE_COUNTS, len(sensor)),
-        pointer(Tag.STRIP_OFFSETS, sensor),
+        longs(Base.StripByteCounts, len(sensor)),
+        pointer(Base.StripOffsets, sensor),
     ]
     first_at = 16
     raw_at = first_at + len(ifd(first, first_at, LITTLE))
@@ -508,22 +436,22 @@ def canon_note(camera: Camera) -> Entry:
         longs(MakerTag.CANON_MODEL_ID, model_id),
         shorts(MakerTag.CANON_COLOR_DATA, *color_data),
     ]
-    note = sub_ifd(Tag.MAKER_NOTE, directory)
-    return replace(note, type=Type.UNDEFINED, count=len(ifd(directory, 0, LITTLE)))
+    note = sub_ifd(Base.MakerNote, directory)
+    return replace(note, type=UNDEFINED, count=len(ifd(directory, 0, LITTLE)))
 
 
 def nef(camera: Camera, shot: Shot) -> bytes:
     """Nikon, big-endian: an RGB thumbnail first; the JPEG preview and the sensor in sub-directories."""
     gains = [(gain, GREEN_GAIN) for gain in (RED_GAIN, BLUE_GAIN, GREEN_GAIN, GREEN_GAIN)]
     note = b"Nikon\0\x02\x10\0\0" + tiff([rationals(MakerTag.NIKON_GAINS, *gains)], BIG)
-    preview = [longs(Tag.NEW_SUBFILE_TYPE, REDUCED_IMAGE), *jpeg_interchange(shot)]
-    sensor = sensor_strip(shot, bits=14, data=mosaic(camera, shot).astype(">u2").tobytes())
+    preview = [longs(Base.NewSubfileType, REDUCED_IMAGE), *jpeg_interchange(shot)]
+    sensor = sensor_strip(camera, shot, bits=14, data=mosaic(camera, shot).astype(">u2").tobytes())
     directory = [
-        longs(Tag.NEW_SUBFILE_TYPE, REDUCED_IMAGE),
+        longs(Base.NewSubfileType, REDUCED_IMAGE),
         *identity(camera, shot),
-        exif_ifd(octets(Tag.MAKER_NOTE, note)),
+        exif_ifd(octets(Base.MakerNote, note)),
         *rgb_strip(shot.width // 4, shot.height // 4),
-        sub_ifds(Tag.SUB_IFDS, preview, [*filter_layout(camera), *sensor]),
+        sub_ifds(Base.SubIFDs, preview, sensor),
     ]
     return tiff(directory, BIG)
 
@@ -531,17 +459,16 @@ def nef(camera: Camera, shot: Shot) -> bytes:
 def arw(camera: Camera, shot: Shot) -> bytes:
     """Sony: the preview in the first directory, the sensor and its levels in a sub-directory."""
     sensor = [
-        *filter_layout(camera),
         shorts(Tag.SONY_BLACK_LEVEL, *[camera.black] * 4),
         shorts(Tag.SONY_GAINS_RGGB, *GAINS_RGGB),
-        *sensor_strip(shot, bits=14, data=mosaic(camera, shot).astype("<u2").tobytes()),
+        *sensor_strip(camera, shot, bits=14, data=mosaic(camera, shot).astype("<u2").tobytes()),
     ]
     directory = [
-        longs(Tag.NEW_SUBFILE_TYPE, REDUCED_IMAGE),
+        longs(Base.NewSubfileType, REDUCED_IMAGE),
         *identity(camera, shot),
         exif_ifd(),
         *jpeg_interchange(shot),
-        sub_ifd(Tag.SUB_IFDS, sensor),
+        sub_ifd(Base.SubIFDs, sensor),
     ]
     return tiff(directory)
 
@@ -549,26 +476,25 @@ def arw(camera: Camera, shot: Shot) -> bytes:
 def dng(camera: Camera, shot: Shot) -> bytes:
     """Adobe: as ARW, but described by standard tags alone. Its camera colors are linear sRGB."""
     sensor = [
-        *filter_layout(camera),
-        longs(Tag.BLACK_LEVEL, camera.black),
-        longs(Tag.WHITE_LEVEL, camera.white),
-        *sensor_strip(shot, bits=16, data=mosaic(camera, shot).astype("<u2").tobytes()),
+        longs(Base.BlackLevel, camera.black),
+        longs(Base.WhiteLevel, camera.white),
+        *sensor_strip(camera, shot, bits=16, data=mosaic(camera, shot).astype("<u2").tobytes()),
     ]
     standard_light_d65 = 21
     matrix = np.rint(XYZ_TO_LINEAR_SRGB * NEUTRAL[:, np.newaxis] * 10_000).astype(int).ravel().tolist()
     neutral = [(GREEN_GAIN, gain) for gain in (RED_GAIN, GREEN_GAIN, BLUE_GAIN)]
     directory = [
-        longs(Tag.NEW_SUBFILE_TYPE, REDUCED_IMAGE),
+        longs(Base.NewSubfileType, REDUCED_IMAGE),
         *identity(camera, shot),
-        octets(Tag.DNG_VERSION, bytes([1, 4, 0, 0]), Type.BYTE),
-        octets(Tag.DNG_BACKWARD_VERSION, bytes([1, 1, 0, 0]), Type.BYTE),
-        text(Tag.UNIQUE_CAMERA_MODEL, f"{camera.make} {camera.model}"),
-        rationals(Tag.COLOR_MATRIX, *((number, 10_000) for number in matrix), type_=Type.SIGNED_RATIONAL),
-        rationals(Tag.AS_SHOT_NEUTRAL, *neutral),
-        shorts(Tag.CALIBRATION_ILLUMINANT, standard_light_d65),
+        octets(Base.DNGVersion, bytes([1, 4, 0, 0]), BYTE),
+        octets(Base.DNGBackwardVersion, bytes([1, 1, 0, 0]), BYTE),
+        text(Base.UniqueCameraModel, f"{camera.make} {camera.model}"),
+        rationals(Base.ColorMatrix1, *((number, 10_000) for number in matrix), type_=SIGNED_RATIONAL),
+        rationals(Base.AsShotNeutral, *neutral),
+        shorts(Base.CalibrationIlluminant1, standard_light_d65),
         exif_ifd(),
         *jpeg_strip(shot, NEW_JPEG),
-        sub_ifd(Tag.SUB_IFDS, sensor),
+        sub_ifd(Base.SubIFDs, sensor),
     ]
     return tiff(directory)
 
@@ -583,16 +509,15 @@ def orf(camera: Camera, shot: Shot) -> bytes:
     processing = [shorts(MakerTag.OLYMPUS_GAINS_RED_BLUE, RED_GAIN // 4, BLUE_GAIN // 4)]
     note_header = b"OLYMPUS\0II\x03\0"
     note_directory = [
-        sub_ifd(MakerTag.OLYMPUS_CAMERA_SETTINGS, settings, Type.IFD),
-        sub_ifd(MakerTag.OLYMPUS_IMAGE_PROCESSING, processing, Type.IFD),
+        sub_ifd(MakerTag.OLYMPUS_CAMERA_SETTINGS, settings, IFD),
+        sub_ifd(MakerTag.OLYMPUS_IMAGE_PROCESSING, processing, IFD),
     ]
     note = note_header + ifd(note_directory, len(note_header), LITTLE)
     directory = [
-        text(Tag.DESCRIPTION, "OLYMPUS DIGITAL CAMERA"),
+        text(Base.ImageDescription, "OLYMPUS DIGITAL CAMERA"),
         *identity(camera, shot),
-        exif_ifd(octets(Tag.MAKER_NOTE, note)),
-        *filter_layout(camera),
-        *sensor_strip(shot, bits=12, data=olympus_packing(mosaic(camera, shot))),
+        exif_ifd(octets(Base.MakerNote, note)),
+        *sensor_strip(camera, shot, bits=12, data=olympus_packing(mosaic(camera, shot))),
     ]
     return tiff(directory, version=int.from_bytes(b"RO", "little"))
 
@@ -604,25 +529,17 @@ def rw2(camera: Camera, shot: Shot) -> bytes:
     sensor = panasonic_packing(mosaic(camera, shot))
     directory = [
         octets(Tag.PANASONIC_VERSION, b"0300"),
-        shorts(Tag.PANASONIC_SENSOR_WIDTH, shot.width),
-        shorts(Tag.PANASONIC_SENSOR_HEIGHT, shot.height),
-        shorts(Tag.PANASONIC_TOP, 0),
-        shorts(Tag.PANASONIC_LEFT, 0),
-        shorts(Tag.PANASONIC_BOTTOM, shot.height),
-        shorts(Tag.PANASONIC_RIGHT, shot.width),
+        *one_each(shorts, Tag.PANASONIC_WIDTH_HEIGHT, shot.width, shot.height),
+        *one_each(shorts, Tag.PANASONIC_TOP_LEFT_BOTTOM_RIGHT, 0, 0, shot.height, shot.width),
         shorts(Tag.PANASONIC_FILTERS, filters_bggr),
         shorts(Tag.PANASONIC_BITS_PER_SAMPLE, 12),
         shorts(Tag.PANASONIC_COMPRESSION, PANASONIC_PACKED),
         shorts(Tag.PANASONIC_SENSITIVITY, SENSITIVITY),
-        shorts(Tag.PANASONIC_BLACK_RED, camera.black - implied_black),
-        shorts(Tag.PANASONIC_BLACK_GREEN, camera.black - implied_black),
-        shorts(Tag.PANASONIC_BLACK_BLUE, camera.black - implied_black),
-        shorts(Tag.PANASONIC_GAIN_RED, RED_GAIN),
-        shorts(Tag.PANASONIC_GAIN_GREEN, GREEN_GAIN),
-        shorts(Tag.PANASONIC_GAIN_BLUE, BLUE_GAIN),
+        *one_each(shorts, Tag.PANASONIC_BLACK_RED_GREEN_BLUE, *[camera.black - implied_black] * 3),
+        *one_each(shorts, Tag.PANASONIC_GAIN_RED_GREEN_BLUE, RED_GAIN, GREEN_GAIN, BLUE_GAIN),
         shorts(Tag.PANASONIC_RAW_FORMAT, twelve_bit_groups),
         *identity(camera, shot),
-        longs(Tag.STRIP_BYTE_COUNTS, len(sensor)),
+        longs(Base.StripByteCounts, len(sensor)),
         exif_ifd(),
         octets(Tag.PANASONIC_PREVIEW, preview_jpeg(shot)),
         pointer(Tag.PANASONIC_STRIP_OFFSET, sensor),
@@ -636,14 +553,12 @@ def raf(camera: Camera, shot: Shot) -> bytes:
     records = fuji_records(camera, shot)
     samples = mosaic(camera, shot).astype("<u2").tobytes()
     sensor_directory = [
-        longs(Tag.FUJI_WIDTH, shot.width),
-        longs(Tag.FUJI_HEIGHT, shot.height),
-        longs(Tag.FUJI_BITS_PER_SAMPLE, 14),
+        *one_each(longs, Tag.FUJI_WIDTH_HEIGHT_BITS, shot.width, shot.height, 14),
         longs(Tag.FUJI_STRIP_BYTE_COUNT, len(samples)),
         longs(Tag.FUJI_BLACK_LEVEL, *[camera.black] * len(camera.filter_bytes)),
         pointer(Tag.FUJI_STRIP_OFFSET, samples),
     ]
-    sensor = tiff([sub_ifd(Tag.FUJI_SENSOR_IFD, sensor_directory, Type.IFD)])
+    sensor = tiff([sub_ifd(Tag.FUJI_SENSOR_IFD, sensor_directory, IFD)])
 
     model = camera.model.encode().ljust(32, b"\0")
     signature = (b"FUJIFILMCCD-RAW 0201FF392101" + model + b"0100").ljust(84, b"\0")
@@ -682,12 +597,4 @@ CAMERAS = {
     "rw2": Camera("Panasonic", "DMC-LX3", black=143, white=4095, filters=BGGR, size_step=(14, 2)),
 }
 
-CONTAINERS: dict[str, Callable[[Camera, Shot], bytes]] = {
-    "cr2": cr2,
-    "nef": nef,
-    "arw": arw,
-    "dng": dng,
-    "raf": raf,
-    "orf": orf,
-    "rw2": rw2,
-}
+CONTAINERS = {container.__name__: container for container in (cr2, nef, arw, dng, raf, orf, rw2)}
